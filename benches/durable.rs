@@ -78,7 +78,7 @@ fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
             let info = RunInfo { id: id(), ..RunInfo::new("appender") };
             let sink = EventSink::default();
             let end = engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
-            assert_eq!(end.status, Status::Limit, "it is to be resumed");
+            assert_eq!(end.status, Status::Limit, "it can be resumed");
         });
         runtime.block_on(run).unwrap();
     });

@@ -18,7 +18,7 @@ use graphrun::{
         Checkpointer as _, Claim, Commit, Entry, LeaseToken, Outcome, Position, Presence, RunInfo,
         RunStatus, TaskRecord,
     },
-    event::{Spent, Status},
+    event::{Status, Usage},
     id::{ChannelName, NodeName, Step, TaskId},
     state::{Change, ChangeKind, Update},
     storage::PostgresStorage,
@@ -164,10 +164,10 @@ fn entry(step: u64) -> Entry {
         node: NodeName::parse("write").unwrap(),
         attempt: 1,
         ms: 12,
-        spent: Spent::default(),
+        usage: Usage::default(),
         outcome: Outcome::Finished {
             update: Update::default().write(channel(), text.clone()),
-            hops: Vec::new(),
+            transitions: Vec::new(),
         },
     };
     Entry { records: vec![record], commit: Some(commit(step, text)), ..Entry::default() }

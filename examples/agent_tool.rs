@@ -24,7 +24,7 @@ struct Article {
     article: String,
 }
 
-/// What it gives.
+/// The output.
 #[derive(Serialize, JsonSchema)]
 struct Stock {
     pieces: u32,

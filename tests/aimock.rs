@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use support::cache_dir;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
 };
 
@@ -40,7 +41,7 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_no_failure_of_the_work_which_goes_on_with_another() {
+async fn a_refused_key_stops_a_run_that_another_key_resumes() {
     let answer = json!({"text": "Good morning, Ada.", "mood": "warm"});
     let fixtures = json!([fixture("Greet Ada.", &answer)]);
     let (home, server) = (Home::new(), Aimock::start(&fixtures, Some("right")).await);
@@ -98,7 +99,7 @@ fn team(recording: &str) -> Value {
     fixtures.collect()
 }
 
-/// An answer for whoever asks with these words for structured output.
+/// An answer to a request for structured output with these words.
 fn fixture(words: &str, answer: &Value) -> Value {
     json!({
         "match": {"userMessage": words, "responseFormat": "json_schema"},
@@ -113,7 +114,7 @@ fn shape_of(entry: &Value) -> Value {
     json!([entry["response"]["status"], format["type"], schema["strict"], schema["name"]])
 }
 
-/// The folder that aimock is installed in; its name changes with what is pinned.
+/// The folder that aimock is installed in; its name changes with the pinned versions.
 static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
     let source = PathBuf::from(in_repository("tests/aimock"));
     let lock = fs::read(source.join("package-lock.json")).unwrap();
@@ -151,7 +152,7 @@ struct Aimock {
 }
 
 impl Aimock {
-    /// Starts it with these fixtures, for whoever has the key if there is one.
+    /// Starts it with these fixtures; with a key, only its owner gets answers.
     async fn start(fixtures: &Value, key: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("team.json"), json!({"fixtures": fixtures}).to_string())
@@ -185,11 +186,15 @@ impl Aimock {
         format!("{}/v1", self.address)
     }
 
-    /// What it was asked, as it tells.
+    /// The requests that it reports.
     async fn journal(&self) -> Vec<Value> {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let journal = client.get(format!("{}/__aimock/journal", self.address));
-        let text = journal.send().await.unwrap().text().await.unwrap();
-        serde_json::from_str(&text).unwrap()
+        let address = self.address.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET /__aimock/journal HTTP/1.0\r\nhost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        let (_, text) = reply.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(text).unwrap()
     }
 }

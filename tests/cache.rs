@@ -1,6 +1,6 @@
-//! `cache`: which results are used again, which are not, and what is kept at all.
+//! `cache`: which results are reused, and which are stored.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 mod support;
 
@@ -22,9 +22,9 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
     graph::{Command, GraphBuilder, Node, NodeContext, NodeError, Question, Target, node_fn},
-    llm::{ChatModel, ChatReply, ChatRequest, ModelError, Usage},
+    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory, registry},
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
     state::Update,
     storage::{MemoryResults, MemoryStorage},
     tool::{ToolContext, ToolError, tool_fn},
@@ -55,7 +55,7 @@ impl ChatModel for Counting {
         if call <= self.failures {
             return Err(ModelError::Auth { message: "no key".to_owned() });
         }
-        let usage = Usage { input_tokens: 10, calls: 1, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
         Ok(ChatReply { text: format!("answer {call}"), usage, ..ChatReply::default() })
     }
 
@@ -76,13 +76,13 @@ struct Aged(MemoryResults, Duration);
 
 #[async_trait]
 impl ResultStore for Aged {
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         self.0.find(key).await
     }
 
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
         let at = result.at.checked_sub(self.1).unwrap();
-        self.0.keep(key, &KeptResult { at, ..result.clone() }).await
+        self.0.keep(key, &CachedResult { at, ..result.clone() }).await
     }
 }
 
@@ -92,12 +92,12 @@ struct Broken;
 
 #[async_trait]
 impl ResultStore for Broken {
-    async fn find(&self, _: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, _: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         let source = "the disk is gone".into();
         Err(CheckpointError::Storage { action: "look".to_owned(), source })
     }
 
-    async fn keep(&self, _: &ResultKey, _: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, _: &ResultKey, _: &CachedResult) -> Result<(), CheckpointError> {
         let source = "the disk is full".into();
         Err(CheckpointError::Storage { action: "keep".to_owned(), source })
     }
@@ -154,7 +154,7 @@ impl Ran {
     }
 
     fn reused(&self) -> usize {
-        self.reports.iter().filter(|it| matches!(it, Report::Reused { .. })).count()
+        self.reports.iter().filter(|it| matches!(it, Report::CacheHit { .. })).count()
     }
 
     fn warnings(&self) -> Vec<&str> {
@@ -208,10 +208,10 @@ async fn a_result_is_used_by_another_run_and_takes_nothing() {
     let bench = Bench::new();
     let first = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((first.field("answer"), first.reused()), (json!("answer 1"), 0));
-    assert_eq!(first.end.position.spent.usage.calls, 1);
+    assert_eq!(first.end.position.usage.tokens.calls, 1);
     let second = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((second.field("answer"), second.reused()), (json!("answer 1"), 1));
-    assert_eq!(second.end.position.spent.usage, Usage::default());
+    assert_eq!(second.end.position.usage.tokens, TokenUsage::default());
     assert_eq!(bench.model.calls(), 1);
 }
 
@@ -227,7 +227,7 @@ async fn without_the_key_and_with_false_every_run_computes() {
 }
 
 #[tokio::test]
-async fn whatever_the_result_follows_from_makes_another_result() {
+async fn every_relevant_change_makes_another_result() {
     let bench = Bench::new();
     let written = writer("cache: true");
     bench.run(&written, brief("cats")).await;
@@ -253,7 +253,7 @@ async fn whatever_the_result_follows_from_makes_another_result() {
 }
 
 #[tokio::test]
-async fn what_the_result_does_not_follow_from_makes_no_other() {
+async fn irrelevant_changes_keep_the_cached_result() {
     let bench = Bench::new();
     let written = writer("cache: true");
     bench.run(&written, brief("cats")).await;
@@ -272,7 +272,7 @@ async fn what_the_result_does_not_follow_from_makes_no_other() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_old_is_computed_anew() {
+async fn a_result_that_is_too_old_is_computed_again() {
     let bench = Bench::over(Arc::new(Aged(MemoryResults::default(), Duration::from_secs(7200))));
     bench.run(&writer("cache: true"), brief("cats")).await;
     for (cache, is_used) in [
@@ -294,12 +294,12 @@ async fn a_clock_that_was_put_back_makes_no_result_old() {
     struct Ahead(MemoryResults);
     #[async_trait]
     impl ResultStore for Ahead {
-        async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+        async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
             self.0.find(key).await
         }
-        async fn keep(&self, key: &ResultKey, it: &KeptResult) -> Result<(), CheckpointError> {
+        async fn keep(&self, key: &ResultKey, it: &CachedResult) -> Result<(), CheckpointError> {
             let at = it.at.checked_add(Duration::from_secs(7200)).unwrap();
-            self.0.keep(key, &KeptResult { at, ..it.clone() }).await
+            self.0.keep(key, &CachedResult { at, ..it.clone() }).await
         }
     }
     let bench = Bench::over(Arc::new(Ahead(MemoryResults::default())));
@@ -339,14 +339,14 @@ async fn a_store_that_does_not_work_costs_the_results_and_not_the_run() {
     let ran = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!(ran.field("answer"), json!("answer 1"));
     let told = [
-        "no kept result is used: could not look: the disk is gone",
-        "the result is not kept: could not keep: the disk is full",
+        "no cached result is used: could not look: the disk is gone",
+        "the result is not cached: could not keep: the disk is full",
     ];
     assert_eq!(ran.warnings(), told);
 }
 
 #[tokio::test]
-async fn a_node_that_finished_before_a_crash_but_was_not_saved_is_not_run_again() {
+async fn a_finished_node_is_cached_before_a_crash_can_lose_it() {
     let bench = Bench::new();
     let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
     // The run is accepted, and the record of the node is the write that fails.
@@ -380,7 +380,7 @@ nodes:
 ";
 
 #[tokio::test]
-async fn equal_tasks_of_one_step_both_compute_and_later_ones_use_what_they_left() {
+async fn equal_tasks_of_one_step_both_run_and_later_ones_do_not() {
     #[derive(Clone, Debug, Default)]
     struct Listing(Counting);
     #[async_trait]
@@ -424,7 +424,7 @@ async fn equal_tasks_of_one_step_both_compute_and_later_ones_use_what_they_left(
 }
 
 #[tokio::test]
-async fn where_a_kept_result_leads_is_decided_anew() {
+async fn the_transition_of_a_cached_result_is_decided_again() {
     let bench = Bench::new();
     let routed = "
 state: { brief: string, other: string, answer: string, end: string }
@@ -449,7 +449,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_key_stands_in_the_place_of_what_is_given_but_not_of_the_definition() {
+async fn a_cache_key_replaces_the_input_but_not_the_identity() {
     let bench = Bench::new();
     let keyed = |key: &str| writer(&format!("cache: {{ key: {key} }}"));
     let input = |brief: &str, other: &str| json!({"brief": brief, "other": other});
@@ -462,12 +462,12 @@ async fn a_key_stands_in_the_place_of_what_is_given_but_not_of_the_definition() 
 }
 
 #[tokio::test]
-async fn a_key_without_a_value_is_told_and_nothing_is_kept() {
+async fn a_key_without_a_value_is_a_warning_and_caches_nothing() {
     let bench = Bench::new();
     let divided = writer("cache: { key: 10 / brief.size() }");
     for calls in 1..=2 {
         let ran = bench.run(&divided, json!({"brief": "", "other": "x"})).await;
-        let told = "the result is not kept, for its key cannot be told: division by zero";
+        let told = "the result is not cached, because its key cannot be computed: division by zero";
         assert_eq!((ran.warnings(), bench.model.calls()), (vec![told], calls));
     }
     for reused in 0..=1 {
@@ -516,7 +516,7 @@ fn hostile_keys_do_not_load() {
 }
 
 #[test]
-fn a_node_whose_results_mean_nothing_a_second_time_does_not_load_with_a_cache() {
+fn kinds_without_reusable_results_refuse_a_cache() {
     let state = "state: { brief: string, items: '[string]', answer: string, files: json }\n\
                  input: [brief, items, files]\n";
     for (kind, more) in [
@@ -538,7 +538,7 @@ fn a_node_whose_results_mean_nothing_a_second_time_does_not_load_with_a_cache() 
 }
 
 #[tokio::test]
-async fn a_command_and_a_tool_are_kept_by_what_reaches_them() {
+async fn a_command_and_a_tool_are_cached_by_their_inputs() {
     #[derive(Deserialize, JsonSchema)]
     struct Text {
         text: String,
@@ -586,7 +586,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_used_workflow_has_results_of_its_own_for_each_use() {
+async fn a_used_workflow_has_separate_results_for_each_use() {
     let bench = Bench::new();
     let folder = tempfile::tempdir().unwrap();
     let inner = format!("graphrun: 1\nname: inner\n{}", writer("cache: { key: brief }"))
@@ -634,7 +634,7 @@ struct Sum {
     sum: u64,
 }
 
-/// A node of one's own that counts how often it runs.
+/// A custom node that counts its runs.
 fn adding(runs: &Arc<AtomicUsize>) -> impl Node + use<> {
     let runs = Arc::clone(runs);
     node_fn(move |reads: Base, _: NodeContext| {
@@ -644,7 +644,7 @@ fn adding(runs: &Arc<AtomicUsize>) -> impl Node + use<> {
 }
 
 #[tokio::test]
-async fn a_node_of_ones_own_is_kept_by_what_it_reads() {
+async fn a_custom_node_is_cached_by_its_reads() {
     let runs = Arc::new(AtomicUsize::new(0));
     let cache = Cache::new(Arc::new(MemoryResults::default()));
     let graph = || {
@@ -659,7 +659,7 @@ async fn a_node_of_ones_own_is_kept_by_what_it_reads() {
     }
 }
 
-/// A node that does not say what it reads.
+/// A node that does not declare its reads.
 #[derive(Debug)]
 struct Opaque(Arc<Mutex<Vec<u64>>>, fn(&NodeContext) -> Result<Command, NodeError>);
 
@@ -682,7 +682,7 @@ fn opaque(
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_say_what_it_reads_is_kept_by_the_whole_state() {
+async fn a_node_without_declared_reads_is_cached_by_the_state() {
     let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
     let graph = || opaque(&ran, &cache, |_| Ok(Command::default()));
     for (other, expected) in [(1, 1), (1, 1), (2, 2), (1, 2)] {
@@ -692,7 +692,7 @@ async fn a_node_that_does_not_say_what_it_reads_is_kept_by_the_whole_state() {
 }
 
 #[tokio::test]
-async fn a_question_and_what_follows_from_its_answer_are_not_kept() {
+async fn a_question_and_results_of_its_answer_are_not_cached() {
     let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
     for runs in [2, 4] {
         let graph = opaque(&ran, &cache, |ctx| {
@@ -712,7 +712,7 @@ async fn a_question_and_what_follows_from_its_answer_are_not_kept() {
 }
 
 #[tokio::test]
-async fn a_node_that_chooses_its_own_way_is_not_kept() {
+async fn a_node_that_chooses_its_target_is_not_cached() {
     let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
     for runs in 1..=2 {
         let graph = opaque(&ran, &cache, |_| {
@@ -721,13 +721,13 @@ async fn a_node_that_chooses_its_own_way_is_not_kept() {
             Ok(Command { update: Update::default(), goto })
         });
         let told = run(graph, json!({})).await;
-        let why = "the result is not kept: the node chose where to go itself";
+        let why = "the result is not cached: the node chose where to go itself";
         assert_eq!((told.warnings(), ran.lock().unwrap().len()), (vec![why], runs));
     }
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_state_is_not_kept() {
+async fn a_result_that_does_not_fit_is_not_cached() {
     let (ran, cache) = (Arc::default(), Cache::new(Arc::new(MemoryResults::default())));
     for runs in 1..=2 {
         let graph = opaque(&ran, &cache, |_| Ok(Update::of(&json!({"sum": "many"}))?.into()));

@@ -1,4 +1,4 @@
-//! The cases of workflows: what is wrong with them is found before the first one runs, and they
+//! The cases of workflows: their mistakes are found before the first one runs, and they
 //! run on the real engine without touching the world.
 
 use std::{fs, path::Path, time::Duration};
@@ -49,33 +49,33 @@ async fn assert_passed(path: &str) {
 }
 
 #[tokio::test]
-async fn the_software_team_goes_where_its_cases_say() {
+async fn the_software_team_follows_its_test_cases() {
     assert_passed("graphs/dev_team.test.yaml").await;
 }
 
 #[tokio::test]
-async fn a_case_can_say_all_of_this() {
+async fn a_case_can_have_every_key() {
     assert_passed("tests/cases/passing.test.yaml").await;
 }
 
 #[tokio::test]
-async fn items_are_visits_and_what_is_skipped_has_not_run() {
+async fn items_are_visits_and_skipped_tasks_are_not() {
     assert_passed("tests/cases/stories.test.yaml").await;
 }
 
 #[tokio::test]
-async fn nodes_of_used_workflows_are_answered_and_compute_as_those_of_the_workflow_itself() {
+async fn nodes_of_used_workflows_are_scripted_like_others() {
     assert_passed("tests/cases/used/outer.test.yaml").await;
 }
 
 /// Two nodes that write one field are never led to together, which only the choices of a route say.
 #[tokio::test]
-async fn a_workflow_in_which_writers_are_kept_apart_by_a_route_has_cases_too() {
+async fn writers_separated_by_a_route_load() {
     assert_passed("tests/cases/apart.test.yaml").await;
 }
 
 #[tokio::test]
-async fn a_case_that_fails_says_where_and_how() {
+async fn a_failed_case_shows_its_place_and_the_difference() {
     let mut text = String::new();
     for (name, ran) in run(&load("tests/cases/failing.test.yaml")).await {
         let problems: Vec<String> = ran.problems.iter().map(lines).collect();
@@ -90,7 +90,7 @@ async fn a_case_that_fails_says_where_and_how() {
 #[test]
 fn numbers_that_only_a_condition_on_an_item_names_are_tried() {
     let explored = explored("tests/cases/explore/items.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
@@ -102,7 +102,7 @@ fn a_question_without_a_deadline_is_never_answered_too_late() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_found_at_its_place_before_a_case_runs() {
+fn all_mistakes_are_found_before_a_case_runs() {
     for entry in fs::read_dir("tests/cases/wrong").unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|it| it != "yaml") {
@@ -148,12 +148,12 @@ async fn missed(path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_cases_of_the_software_team_take_everything_but_its_limits() {
+async fn the_cases_of_the_team_cover_all_but_its_limits() {
     assert_eq!(missed("graphs/dev_team.test.yaml").await, ["limit  flush"]);
 }
 
 #[tokio::test]
-async fn what_no_case_takes_is_told_by_edge_route_failure_bound_and_condition() {
+async fn uncovered_parts_are_listed_by_kind() {
     assert_eq!(missed("tests/cases/stories.test.yaml").await, ["catch write check refused"]);
     assert_eq!(missed("tests/cases/passing.test.yaml").await, ["exhausted write fail"]);
     assert_eq!(
@@ -189,33 +189,33 @@ fn explored(path: &str, states_max: usize) -> Explored {
 }
 
 #[test]
-fn every_kind_of_decision_is_tried_both_ways() {
+fn both_results_of_every_kind_of_decision_are_tried() {
     let explored = explored("tests/cases/explore/sound.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
-/// What is written outside and copied into a used workflow decides there; what is computed in there
-/// and copied out decides outside.
+/// Values copied into a used workflow decide routes there; values computed there
+/// and copied out decide routes outside.
 #[test]
-fn everything_in_a_used_workflow_is_reached_and_what_comes_out_of_it_is_tried() {
+fn outcomes_inside_and_after_a_used_workflow_are_tried() {
     let explored = explored("tests/cases/used/outer.yaml", 10_000);
-    assert!(explored.is_whole, "{explored:?}");
+    assert!(explored.is_complete, "{explored:?}");
     assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
 }
 
 #[test]
-fn a_way_to_a_failure_in_a_used_workflow_tells_what_its_nodes_did() {
+fn a_path_to_an_inner_failure_shows_the_inner_outcomes() {
     let explored = explored("tests/cases/used/divides.yaml", 10_000);
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
     assert_eq!(stuck.reason, "`part.share` failed: division by zero");
     let named = |(node, outcome): &(NodeName, String)| format!("{node} {outcome}");
-    let way: Vec<String> = stuck.way.iter().flatten().map(named).collect();
-    assert_eq!(way, ["plan count 3", "part ", "part.share "]);
+    let path: Vec<String> = stuck.path.iter().flatten().map(named).collect();
+    assert_eq!(path, ["plan count 3", "part ", "part.share "]);
 }
 
 #[test]
-fn a_run_that_gets_stuck_is_shown_by_a_shortest_way_and_a_node_that_nothing_reaches_is_named() {
+fn stuck_runs_and_unreached_nodes_are_reported() {
     let explored = explored("tests/cases/explore/stuck.yaml", 10_000);
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
     assert!(stuck.reason.starts_with("`share` failed: "), "{stuck:?}");
@@ -224,24 +224,24 @@ fn a_run_that_gets_stuck_is_shown_by_a_shortest_way_and_a_node_that_nothing_reac
             .map(|(node, outcome)| format!("{node} {outcome}").trim_end().to_owned())
             .collect()
     };
-    let way: Vec<String> = stuck.way.iter().flat_map(shown).collect();
-    assert_eq!(way, ["judge verdict \"good\"", "count", "share"]);
+    let path: Vec<String> = stuck.path.iter().flat_map(shown).collect();
+    assert_eq!(path, ["judge verdict \"good\"", "count", "share"]);
     let unreached: Vec<&str> = explored.unreached.iter().map(NodeName::as_str).collect();
     assert_eq!(unreached, ["mend"]);
 }
 
 #[test]
-fn a_failure_that_nobody_expected_is_told_though_something_catches_it() {
+fn an_unexpected_failure_is_reported_even_if_it_is_caught() {
     let explored = explored("tests/cases/explore/hidden.yaml", 10_000);
     let [stuck] = explored.stuck.as_slice() else { panic!("{explored:?}") };
     assert_eq!(stuck.reason, "`share` failed: division by zero");
 }
 
 #[test]
-fn a_search_that_was_given_up_says_so_and_claims_nothing_of_the_rest() {
+fn an_abandoned_search_reports_only_its_results() {
     let explored = explored("tests/cases/explore/sound.yaml", 3);
-    assert_eq!((explored.states, explored.is_whole), (3, false));
-    assert!(explored.open > 0 && !explored.not_come_to.is_empty(), "{explored:?}");
+    assert_eq!((explored.states, explored.is_complete), (3, false));
+    assert!(explored.open > 0 && !explored.not_yet_reached.is_empty(), "{explored:?}");
     assert_eq!(explored.unreached, []);
 }
 
@@ -251,8 +251,8 @@ const WIDE: &str = "tests/cases/explore/wide.yaml";
 #[test]
 fn nodes_behind_a_step_with_very_many_outcomes_are_come_to() {
     let explored = explored(WIDE, 2_000);
-    assert_eq!((explored.states, explored.is_whole), (2_000, false));
-    assert_eq!(explored.not_come_to, [], "after {} steps", explored.steps);
+    assert_eq!((explored.states, explored.is_complete), (2_000, false));
+    assert_eq!(explored.not_yet_reached, [], "after {} steps", explored.steps);
 }
 
 #[test]
@@ -261,12 +261,12 @@ fn a_search_ends_when_its_time_is_over() {
     let effort = Effort { states_max: usize::MAX, time_max: Some(Duration::ZERO) };
     let mut told = 0;
     let explored = explore(&definition, &compiled, effort, |_| told += 1);
-    assert_eq!((explored.steps, explored.is_whole, told), (1, false, 0));
-    assert!(explored.not_come_to.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
+    assert_eq!((explored.steps, explored.is_complete, told), (1, false, 0));
+    assert!(explored.not_yet_reached.iter().any(|it| it.as_str() == "a0"), "{explored:?}");
 }
 
 #[test]
-fn what_was_told_on_the_way_is_what_was_found_in_the_end() {
+fn progress_ends_with_the_final_numbers() {
     let (definition, compiled) =
         graphrun::cases::load(Path::new("tests/cases/explore/sound.yaml"), &registry()).unwrap();
     let effort = Effort { states_max: 10_000, time_max: None };
@@ -274,5 +274,5 @@ fn what_was_told_on_the_way_is_what_was_found_in_the_end() {
     let explored = explore(&definition, &compiled, effort, |it| told.push((it.states, it.steps)));
     assert!(told.is_sorted());
     assert_eq!(told.last(), Some(&(explored.states, explored.steps)));
-    assert_eq!((explored.open, explored.not_come_to), (0, vec![]));
+    assert_eq!((explored.open, explored.not_yet_reached), (0, vec![]));
 }

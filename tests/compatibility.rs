@@ -100,7 +100,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_join_waits_anew_in_every_round_of_a_loop() {
+async fn a_join_waits_again_in_every_round_of_a_loop() {
     let ran = run(
         r"
 state: { count: { type: int, merge: sum, default: 0 } }
@@ -157,7 +157,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_reducer_folds_what_the_nodes_of_a_step_write() {
+async fn a_reducer_folds_the_updates_of_a_step() {
     let ran = run(
         r#"
 state:

@@ -84,7 +84,7 @@ fn a_sound_graph_has_no_findings() {
 }
 
 #[test]
-fn names_that_mean_nothing_are_found_with_what_may_be_meant() {
+fn unknown_names_are_found_with_similar_ones() {
     let wrong = graph()
         .node("ba", node(&["breif"], &["zzz"]))
         .node("9", idle())
@@ -94,11 +94,11 @@ fn names_that_mean_nothing_are_found_with_what_may_be_meant() {
         .then("bq", "ba");
     insta::assert_snapshot!(findings(wrong), @r"
     GR009: `9` may not stand in the name `9`
-    GR010: the way from `ba` names `qa`, which is not a node
+    GR010: the edge from `ba` names `qa`, which is not a node
       help: did you mean `ba`?
     GR010: an edge names `bq`, which is not a node
       help: did you mean `ba`?
-    GR016: `end` is built in and names no node
+    GR016: `end` is built in and cannot name a node
     GR021: node `ba` names `breif`, which is not a field of the state
       help: did you mean `brief`?
     GR021: node `ba` names `zzz`, which is not a field of the state
@@ -128,13 +128,13 @@ fn nodes_that_are_never_reached_or_never_end_are_found() {
     insta::assert_snapshot!(findings(wrong), @r"
     GR030: nothing leads to node `lonely`
       help: lead an edge to it, or remove it
-    GR031: no way leads from `a` to an end
+    GR031: no path leads from `a` to an end
       help: give one of the nodes after it `then: end`
-    GR031: no way leads from `spin` to an end
+    GR031: no path leads from `spin` to an end
       help: give one of the nodes after it `then: end`
-    GR031: no way leads from `spun` to an end
+    GR031: no path leads from `spun` to an end
       help: give one of the nodes after it `then: end`
-    GR033: when `spin` is used up, `exhausted` leads back to it by `spin`, `spun`
+    GR033: when the visits of `spin` are used up, `exhausted` leads back to it by `spin`, `spun`
       help: lead `exhausted` out of the loop
     ");
 }
@@ -163,7 +163,7 @@ fn a_bound_that_leads_back_into_its_loop_is_found() {
         .then("code", "end")
         .then("help", "code");
     insta::assert_snapshot!(findings(wrong), @r"
-    GR033: when `code` is used up, `exhausted` leads back to it by `code`, `help`
+    GR033: when the visits of `code` are used up, `exhausted` leads back to it by `code`, `help`
       help: lead `exhausted` out of the loop
     ");
 }
@@ -188,10 +188,10 @@ fn resets_that_bound_nothing_are_found() {
     insta::assert_snapshot!(findings(wrong), @r"
     GR034: the bounds of `a`, `b` reset each other
       help: let only one of them reset the other
-    GR034: nothing bounds how often `d` runs, and it resets a bound
+    GR034: `d` resets a bound, but its own visits have none
       help: give `d` `max_visits` and `exhausted`, or another node of its loop that it does not reset
     ");
-    // The bound of the outer loop bounds what is reset, too.
+    // The bound of the outer loop also bounds the reset node.
     let right = graph()
         .node_with("plan", idle(), bounded(Target::End))
         .node_with("c", idle(), bounded(target("plan")))
@@ -235,7 +235,7 @@ fn two_writers_of_one_value_in_one_step_are_found() {
 }
 
 #[test]
-fn what_nothing_has_written_cannot_be_read() {
+fn an_unwritten_field_cannot_be_read() {
     let wrong = graph()
         .node("ba", node(&["brief"], &[]))
         .node("sse", node(&["spec"], &[]))
@@ -269,7 +269,7 @@ fn joins_that_are_not_clear_are_found() {
 }
 
 #[test]
-fn writers_that_meet_later_than_a_fork_are_found_and_those_that_never_do_are_not() {
+fn only_writers_that_meet_after_a_fork_conflict() {
     let branches = |late: &str| {
         graph()
             .node("qc", idle())
@@ -293,7 +293,7 @@ fn writers_that_meet_later_than_a_fork_are_found_and_those_that_never_do_are_not
 }
 
 #[test]
-fn a_field_that_is_not_written_on_every_way_cannot_be_read() {
+fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
     let catch = |to: &str| Policies {
         catch: vec![Catch { kind: None, to: target(to) }],
         ..Policies::default()
@@ -314,7 +314,7 @@ fn a_field_that_is_not_written_on_every_way_cannot_be_read() {
 }
 
 #[test]
-fn joins_that_may_wait_for_ever_are_found_with_the_way_that_leads_past_them() {
+fn joins_that_may_wait_forever_are_found_with_a_path() {
     let (workflow, _) = load(Path::new("tests/compile/joins.yaml"), &registry()).unwrap();
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));
     let findings = compile(graph).map_or_else(|it| it, |_| panic!("nothing was found"));
@@ -329,16 +329,16 @@ fn joins_that_may_wait_for_ever_are_found_with_the_way_that_leads_past_them() {
     GR036: `a` and `e` write `count` in the same step
       line 11: one writer
       line 23: the other writer
-    GR131: `joined` may wait for `b` for ever
+    GR131: `joined` may wait for `b` forever
       line 12: may lead to `end` only
       line 10: waits for `b`
-    GR131: `after_failure` may wait for `c` for ever
+    GR131: `after_failure` may wait for `c` forever
       line 17: its `catch` leads to `note` only
       line 16: waits for `c`
     GR036: `f` and `look` write `out` in the same step
       line 24: one writer
       line 12: the other writer
-    GR131: `round` may wait for `e` for ever
+    GR131: `round` may wait for `e` forever
       line 25: leads to `e` and `f`, which may be used up
       line 22: waits for `e`
     ");
@@ -346,7 +346,7 @@ fn joins_that_may_wait_for_ever_are_found_with_the_way_that_leads_past_them() {
 
 /// What a node may take in all is used up like its visits, here on its second one.
 #[test]
-fn a_node_with_limits_goes_where_they_lead_and_a_join_does_not_wait_for_it() {
+fn a_limited_node_takes_its_route_past_a_join() {
     let text = r#"
 graphrun: 1
 name: limited
@@ -369,11 +369,11 @@ nodes:
   sum_up: { set: { sum: one + other }, then: begin }
 "#;
     let findings = findings_of(text);
-    assert!(findings.contains("GR131: `sum_up` may wait for `one` for ever"), "{findings}");
+    assert!(findings.contains("GR131: `sum_up` may wait for `one` forever"), "{findings}");
 }
 
 #[test]
-fn the_way_out_of_a_limit_is_kept_where_a_workflow_is_used() {
+fn the_target_of_a_limit_survives_a_use() {
     let folder = tempfile::tempdir().unwrap();
     let inner = r#"
 graphrun: 1
@@ -433,7 +433,7 @@ fn findings_of(text: &str) -> String {
 }
 
 #[test]
-fn limits_below_the_worst_case_are_a_warning_unless_they_say_where_the_run_goes() {
+fn limits_below_the_worst_case_without_a_target_are_warned() {
     let workflow = |limits: &str, visits: u32| {
         findings_of(&format!(
             "
@@ -458,15 +458,15 @@ nodes:
     insta::assert_snapshot!(workflow("", 51), @r"
     GR132: a run may take 102 super-steps, and its limit is 100; `write` takes 51 of them: 51 visits
       at case.yaml:12:3: stops a run half-way
-      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or name a target for such runs with `exhausted` in `limits`
     ");
     insta::assert_snapshot!(workflow("limits: { steps: 9, time: 9m }", 5), @r"
     GR132: a run may take 10 super-steps, and its limit is 9; `write` takes 5 of them: 5 visits
       at case.yaml:7:1: stops a run half-way
-      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or name a target for such runs with `exhausted` in `limits`
     GR132: a run may work for 10m, and its limit is 9m
       at case.yaml:7:1: stops a run half-way
-      help: raise the limit, lower a bound (`graphrun plan` shows which count), or say with `exhausted` in `limits` where such a run goes
+      help: raise the limit, lower a bound (`graphrun plan` shows which count), or name a target for such runs with `exhausted` in `limits`
     ");
     assert_eq!(workflow("limits: { steps: 10, time: 10m }", 5), "");
     assert_eq!(workflow("limits: { steps: 9, time: 9m, exhausted: end }", 5), "");
@@ -592,7 +592,7 @@ fn a_used_workflow_ends_once_however_many_branches_it_ends_with() {
 }
 
 #[test]
-fn nodes_that_run_side_by_side_need_no_more_steps_than_the_longest_of_them() {
+fn parallel_nodes_count_the_steps_of_the_longest() {
     let mut text = "graphrun: 1\nname: wide\nstate: { brief: string, log: { type: [string], merge: append, default: [] } }\n\
                     input: brief\nlimits: { steps: 8 }\nstart: all\nnodes:\n  all: { parallel: ["
         .to_owned();

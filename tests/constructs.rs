@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use self::ran::run;
 
 #[tokio::test]
-async fn the_branches_of_a_parallel_go_on_by_themselves_and_come_together_once() {
+async fn the_branches_of_a_parallel_join_once() {
     let ran = run(
         r"
 state: { brief: string, a: string, b: string, c: string, log: { type: [string], merge: append, default: [] } }
@@ -48,7 +48,7 @@ nodes:
 ";
 
 #[tokio::test]
-async fn a_map_does_a_node_for_each_item_and_folds_in_the_order_of_the_items() {
+async fn a_map_runs_a_node_for_each_item_and_folds_in_order() {
     let ran = run(MAP, json!({"words": ["one", "three", "skip", "no"]})).await;
     assert_eq!(ran.steps, "each | (measure) measure measure measure | sum");
     assert_eq!((ran.field("lengths"), ran.field("total")), (json!([3, 5, 2]), json!(3)));
@@ -81,13 +81,13 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_map_over_nothing_goes_on() {
+async fn a_map_over_an_empty_list_continues() {
     let ran = run(MAP, json!({"words": []})).await;
     assert_eq!((ran.steps.as_str(), ran.field("total")), ("each | sum", json!(0)));
 }
 
 #[tokio::test]
-async fn a_join_waits_for_every_node_it_names_whichever_way_they_take() {
+async fn a_join_waits_for_every_node_it_names_on_any_route() {
     let ran = run(
         r"
 state: { brief: string, rounds: { type: int, merge: sum, default: 0 }, a: string?, b: string? }
@@ -137,7 +137,7 @@ input: [brief, wanted]
 ";
 
 #[tokio::test]
-async fn a_used_workflow_is_done_when_nothing_is_left_in_it_and_gives_what_was_asked_of_it() {
+async fn a_used_workflow_ends_with_its_last_task() {
     let nodes = r"
 start: [review, slow]
 nodes:
@@ -176,7 +176,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn the_failure_of_a_used_workflow_is_caught_outside_three_levels_up() {
+async fn a_nested_failure_is_caught_three_levels_up() {
     let nodes = |catch: &str| {
         format!(
             r"{STATE}
@@ -221,7 +221,7 @@ nodes:
 
 /// The default is there again, and is read without asking; a field without one holds nothing.
 #[tokio::test]
-async fn what_is_cleared_goes_back_to_its_default() {
+async fn a_cleared_field_returns_to_its_default() {
     let ran = run(
         r"
 state: { brief: string, count: { type: int, merge: sum, default: 10 }, first: int, second: int, log: { type: [int], merge: append, default: [0] } }
@@ -240,8 +240,8 @@ nodes:
     assert_eq!(ran.field("log"), json!([0, 7]));
 }
 
-/// A used workflow begins with its defaults, each time, and what it is given is folded into them as
-/// in a run of its own.
+/// A used workflow begins with its defaults, each time, and folds its inputs into them like a
+/// separate run.
 #[tokio::test]
 async fn a_used_workflow_begins_with_its_defaults_each_time() {
     let ran = run(

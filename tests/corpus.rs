@@ -1,7 +1,7 @@
 //! Workflows that are right, of many shapes: not one of them gets a finding.
 //!
 //! A false alarm is as bad as a mistake that is missed. Each file in `tests/corpus` is different
-//! in structure from the others; a new case is a new file. What is wrong is in `tests/mutants`.
+//! in structure from the others; a new case is a new file. Wrong workflows are in `tests/mutants`.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -95,7 +95,7 @@ async fn endless_code_dies_with_the_program() {
     let execute = ["execute", &workflow, "-i", &input, "--run-id", RUN];
     let mut program = home.program(&execute).spawn().unwrap();
     processes::until_code_runs_below(&program).await;
-    let below = kill_and_list(&mut program).await.expect("what it runs never ends");
+    let below = kill_and_list(&mut program).await.expect("its child never ends");
     processes::assert_gone(below).await;
 }
 
@@ -216,11 +216,16 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
 
     assert_eq!(Outcome::of(&home, &resumed).await, usual.outcome);
     let (_, after) = saved(&home).await.unwrap();
-    assert_eq!(after[..before.len()], before, "what was saved is still there, and first");
+    assert_eq!(after[..before.len()], before, "the saved entries come first, unchanged");
     let finished: Vec<String> =
         before.iter().filter(|it| it.outcome.is_final()).map(key_of).collect();
     let left = usual.asked.iter().filter(|key| !finished.contains(key));
-    assert_eq!(provider.asked(), left.cloned().collect::<Vec<_>>(), "what was left, once each");
+    assert_eq!(
+        provider.asked(),
+        left.cloned().collect::<Vec<_>>(),
+        "the remaining calls, once \
+        each"
+    );
     let events = home.storage().unwrap().events(&run(), 0).await.unwrap();
     assert!(events.iter().map(|it| it.seq).eq(1..=events.len() as u64), "{events:?}");
 

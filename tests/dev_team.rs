@@ -194,12 +194,12 @@ fn check_run(run: &'static str, path: &str) {
 }
 
 #[test]
-fn retry_is_answered_only_with_the_failures_of_the_first_attempt() {
+fn a_retry_needs_the_failures_of_the_first_attempt() {
     check_run("retry", "ba qc ta sse sse tl qa");
 }
 
 #[test]
-fn tech_lead_is_given_the_best_attempt_and_its_guidance_is_followed() {
+fn the_guidance_of_the_tech_lead_is_followed() {
     check_run("tech_lead", "ba qc ta sse sse sse tl sse tl qa");
 }
 
@@ -209,7 +209,7 @@ fn architect_makes_a_new_design_and_the_engineer_starts_afresh() {
 }
 
 #[test]
-fn every_recorded_entry_is_complete_and_needs_something_of_its_request() {
+fn every_recorded_entry_is_complete_and_conditional() {
     for run in ["retry", "tech_lead", "architect"] {
         for entry in Team::new(run).entries {
             assert_eq!((entry.v, entry.reply.model.as_str()), (1, "recorded/dev-team"));
@@ -226,7 +226,7 @@ fn every_recorded_entry_is_complete_and_needs_something_of_its_request() {
 }
 
 #[test]
-fn the_recordings_are_what_their_sources_say() {
+fn the_recordings_match_their_sources() {
     let check =
         Command::new("python3").args([&format!("{RECORDINGS}/build.py"), "--check"]).output();
     let check = check.expect("python3 is needed to build the recordings; it is not on PATH");
@@ -234,7 +234,7 @@ fn the_recordings_are_what_their_sources_say() {
 }
 
 #[test]
-fn every_prompt_file_is_named_by_the_workflow_and_every_named_one_exists() {
+fn prompt_files_and_their_names_in_the_workflow_agree() {
     let workflow = fs::read_to_string("graphs/dev_team.yaml").unwrap();
     let named: BTreeSet<String> = workflow
         .split("prompts/dev_team/")
@@ -249,7 +249,7 @@ fn every_prompt_file_is_named_by_the_workflow_and_every_named_one_exists() {
     assert_eq!(named, there);
 }
 
-/// What is known when no attempt could be read: all that was written before the engineer's turn.
+/// The fields that exist if no attempt could be read: all those written before the engineer runs.
 fn without_code() -> Value {
     let mut team = Team::new("retry");
     team.entries.truncate(3);
@@ -268,7 +268,7 @@ fn without_code() -> Value {
 }
 
 #[test]
-fn an_unreadable_answer_is_told_to_the_engineer_with_its_problems() {
+fn the_engineer_sees_the_problems_of_an_unreadable_answer() {
     let prompt = render("sse.retry", &without_code());
     assert!(prompt.contains("attempt 2 of 3"));
     assert!(prompt.contains("## Your last answer could not be read"));
@@ -277,7 +277,7 @@ fn an_unreadable_answer_is_told_to_the_engineer_with_its_problems() {
 }
 
 #[test]
-fn prompts_after_the_engineer_say_when_there_is_no_code() {
+fn prompts_after_the_engineer_mention_missing_code() {
     let mut known = without_code();
     known["via"] = json!({ "node": "sse", "reason": "exhausted" });
     assert!(render("tl", &known).contains("No attempt gave code that could be read and tested."));
@@ -286,7 +286,7 @@ fn prompts_after_the_engineer_say_when_there_is_no_code() {
 }
 
 #[test]
-fn the_flush_report_says_why_the_run_stopped_at_any_time() {
+fn the_flush_report_always_gives_the_reason_of_the_stop() {
     let known = |via: Value| json!({ "visit": 1, "via": via });
     let cases = [
         (
@@ -333,7 +333,7 @@ fn code_that_qa_refused_goes_back_with_the_reason_and_the_hint() {
 }
 
 #[test]
-fn the_report_of_a_delivered_project_names_every_file_story_and_case() {
+fn the_report_of_a_delivery_names_files_stories_and_cases() {
     let team = Team::new("architect").go();
     let mut known = serde_json::to_value(&team.state).unwrap();
     known["via"] = json!({ "node": "qa", "reason": "then" });

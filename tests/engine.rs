@@ -16,12 +16,12 @@ use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
     compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
-    event::{Event, EventSink, Report, Spent, Status},
+    event::{Event, EventSink, Report, Status, Usage},
     graph::{
         Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
         NodeError, Policies, Question, Target, node_fn,
     },
-    llm::Usage,
+    llm::TokenUsage,
     state::{State, Update},
     storage::MemoryStorage,
 };
@@ -87,7 +87,7 @@ async fn the_state_is_the_same_over_100_runs_with_random_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g3_a_fan_out_of_64_ends_the_same_in_whatever_order_its_tasks_finish() {
+async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
     let items = 0..64_u64;
     let expected: Vec<String> = items.clone().map(|it| it.to_string()).collect();
     let mut orders = BTreeSet::new();
@@ -121,7 +121,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_whatever_order_its_tasks_finish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g18_a_watcher_that_comes_back_after_any_event_misses_none_and_hears_none_twice() {
+async fn g18_a_returning_watcher_gets_every_event_once() {
     let storage = Arc::new(MemoryStorage::default());
     let engine = Engine::new(team(40, 5), storage.clone());
     let (mut sink, stop, info) = (EventSink::default(), Stop::default(), RunInfo::new("team"));
@@ -130,7 +130,7 @@ async fn g18_a_watcher_that_comes_back_after_any_event_misses_none_and_hears_non
         let (mut heard, mut meanwhile) = (Vec::new(), Vec::new());
         while let Some(event) = told.recv().await {
             heard.push(event);
-            // It looks away, and back at once: what is saved goes on where it was.
+            // It stops and reads again at once: the saved events continue without a gap.
             meanwhile.push(storage.events(&run, heard.len() as u64).await.unwrap());
         }
         (heard, meanwhile)
@@ -148,7 +148,7 @@ async fn g18_a_watcher_that_comes_back_after_any_event_misses_none_and_hears_non
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_nodes_are_in_one_super_step_whatever_their_latency() {
+async fn parallel_nodes_with_any_latency_share_a_step() {
     let storage = Arc::new(MemoryStorage::default());
     let engine = Engine::new(team(5_000, 1), Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("team");
@@ -178,7 +178,7 @@ async fn a_step_wakes_no_other_thread() {
         .then("again", "again")
         .limits(Limits { steps: STEPS, ..Limits::default() });
     let engine = engine(compiled(graph));
-    // Whoever is woken goes to sleep again.
+    // Every woken task goes to sleep again.
     let slept = || {
         let metrics = tokio::runtime::Handle::current().metrics();
         (0..metrics.num_workers()).map(|it| metrics.worker_park_count(it)).sum::<u64>()
@@ -195,7 +195,7 @@ async fn a_step_wakes_no_other_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_shares_a_task_with_a_run_is_not_kept_waiting() {
+async fn a_run_does_not_block_other_futures_of_its_task() {
     const WORDS: usize = 1_000;
     let (say, mut hear) = tokio::sync::mpsc::channel(1);
     let said = Arc::new(Semaphore::new(0));
@@ -235,7 +235,7 @@ async fn whoever_shares_a_task_with_a_run_is_not_kept_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_node_that_is_never_ready_is_timed_out_tried_again_and_caught() {
+async fn g12_a_node_that_is_never_ready_times_out_and_is_caught() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let hangs = node_fn(move |_: Nothing, _| {
@@ -272,7 +272,7 @@ impl Node for PanicsAtOnce {
 }
 
 #[tokio::test]
-async fn a_panic_before_the_first_await_is_the_failure_of_its_node_too() {
+async fn a_panic_before_the_first_await_fails_its_node() {
     let graph = GraphBuilder::new::<Team>("eager").node("eager", PanicsAtOnce).entry("eager");
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     let reason = "`eager` failed: the node panicked: not even a future";
@@ -385,7 +385,7 @@ async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_finished_when_the_run_is_stopped_at_once_is_kept() {
+async fn finished_tasks_of_an_aborted_run_are_kept() {
     let (stop, ledger) = (Stop::default(), Ledger::default());
     let (asked, book) = (stop.clone(), ledger.clone());
     let stops = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -432,11 +432,12 @@ async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_also_of_attempts_that_failed_and_stop_the_run_at_their_limit() {
+async fn tokens_of_failed_attempts_count_for_the_limit() {
     let talks = node_fn(|_: Nothing, ctx: NodeContext| async move {
-        let usage = Usage { input_tokens: 30, output_tokens: 10, calls: 1, ..Usage::default() };
-        let spent = Spent { usage, cost_usd: None };
-        ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+        let tokens =
+            TokenUsage { input_tokens: 30, output_tokens: 10, calls: 1, ..TokenUsage::default() };
+        let usage = Usage { tokens, cost_usd: None };
+        ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
         if ctx.attempt == 1 { Err(NodeError::transient("529")) } else { noted("said") }
     });
     let policies = Policies {
@@ -454,11 +455,11 @@ async fn tokens_are_counted_also_of_attempts_that_failed_and_stop_the_run_at_the
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!(end.status, Status::Limit);
     assert_eq!(end.reason.unwrap(), "the limit of 150 tokens is reached: 160 are used");
-    assert_eq!((end.position.spent.usage.calls, end.position.step.0), (4, 2));
+    assert_eq!((end.position.usage.tokens.calls, end.position.step.0), (4, 2));
 }
 
 #[tokio::test]
-async fn events_are_numbered_without_gaps_and_saved_as_they_were_told() {
+async fn events_are_numbered_without_gaps_and_saved_as_emitted() {
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let storage = Arc::new(MemoryStorage::default());
@@ -554,7 +555,7 @@ async fn see_through(
     Ok(end.state)
 }
 
-/// Whatever write the process dies at, resuming ends in the state of an undisturbed run, and no
+/// If the process dies at any write, resuming ends in the state of an undisturbed run, and no
 /// task whose record was saved runs again.
 #[tokio::test]
 async fn a_crash_at_any_write_changes_nothing() {
@@ -624,7 +625,7 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
 }
 
 #[tokio::test]
-async fn what_is_said_for_a_task_that_is_over_is_not_put_into_the_mouth_of_another() {
+async fn an_answer_to_a_finished_task_reaches_no_other_task() {
     let (hand_over, reporter) = tokio::sync::oneshot::channel();
     let hand_over = std::sync::Mutex::new(Some(hand_over));
     let first = node_fn(move |_: Nothing, ctx: NodeContext| {
@@ -690,8 +691,8 @@ async fn a_command_ends_its_branch_only_where_it_was_declared_to() {
 async fn a_command_may_go_only_where_it_was_declared_to() {
     let goes = |to: &'static str| {
         node_fn(move |_: Nothing, _| async move {
-            let hop = graphrun::graph::Transition::To(Target::Node(name(to)));
-            let goto = graphrun::graph::Goto::Instead(vec![hop]);
+            let transition = graphrun::graph::Transition::To(Target::Node(name(to)));
+            let goto = graphrun::graph::Goto::Instead(vec![transition]);
             Ok::<_, NodeError>(Command { update: Noted { notes: vec!["goes".into()] }, goto })
         })
     };

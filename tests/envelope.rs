@@ -15,7 +15,7 @@ use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why, compile},
     draw::{Charset, Drawing},
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::Spent,
+    event::Usage,
     graph::{
         Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Limits, Node, NodeContext,
         NodeError, Policies, Target, Transition,
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use self::random::{Dice, recipe};
 
-/// Runs are given up after as many tasks: what they took up to there must fit as well.
+/// Runs are abandoned after this many tasks; their usage so far must fit as well.
 const TASKS_MAX: usize = 2_000;
 
 /// A node whose result the test decides.
@@ -72,7 +72,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                         next.extend(machine.apply(Event::Woke { task, wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Hear(_) => (),
+                    Action::Emit { .. } | Action::PublishMessages(_) => (),
                     Action::Record(_) | Action::Rest { .. } => (),
                 }
             }
@@ -91,7 +91,7 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
     let attempt = Attempt {
         number: task.attempt,
         ms: 0,
-        spent: Spent::default(),
+        usage: Usage::default(),
         ended: jiff::Timestamp::UNIX_EPOCH,
     };
     if dice.fails() {
@@ -104,10 +104,11 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
         _ => None,
     });
     let may: Vec<Target> = may.flatten().collect();
-    let hops: Vec<Transition> = if may.is_empty() { Vec::new() } else { dice.hops(&may, 3) };
+    let transitions: Vec<Transition> =
+        if may.is_empty() { Vec::new() } else { dice.transitions(&may, 3) };
     let goto = match dice.below(3) {
-        1 if !hops.is_empty() => Goto::Instead(hops),
-        2 => Goto::Also(hops),
+        1 if !transitions.is_empty() => Goto::Instead(transitions),
+        2 => Goto::Also(transitions),
         _ => Goto::Edges,
     };
     let command = Command { update: Update::default(), goto };
@@ -257,7 +258,7 @@ fn worst_case(builder: GraphBuilder) -> String {
 }
 
 #[test]
-fn what_goes_one_way_at_a_time_arrives_once_where_the_ways_meet() {
+fn alternative_routes_arrive_once_at_a_common_node() {
     let diamond = nodes(["a", "b", "c", "d"])
         .entry("a")
         .route("a", ["b", "c"], |_: &Value| "b")
@@ -273,7 +274,7 @@ fn what_goes_one_way_at_a_time_arrives_once_where_the_ways_meet() {
 }
 
 #[test]
-fn what_goes_several_ways_at_once_arrives_once_each_unless_it_is_joined() {
+fn parallel_edges_arrive_once_each_unless_joined() {
     let both = || nodes(["a", "b", "c", "d"]).entry("a").then("a", "b").then("a", "c");
     insta::assert_snapshot!(worst_case(both().then("b", "d").then("c", "d")), @r"
     a: 1, the start leads to it once
@@ -292,7 +293,7 @@ fn what_goes_several_ways_at_once_arrives_once_each_unless_it_is_joined() {
 }
 
 #[test]
-fn a_join_and_a_direct_way_from_the_same_node_are_two_arrivals() {
+fn a_join_and_an_edge_from_the_same_node_are_two_arrivals() {
     let late = nodes(["a", "b", "c", "d"])
         .entry("a")
         .then("a", "d")
@@ -335,7 +336,7 @@ fn rounds_are_bought_by_the_visits_of_those_that_reset() {
 }
 
 #[test]
-fn a_limit_leads_once_where_it_says_used_up_or_not() {
+fn a_limit_leads_to_its_target_once() {
     let exhausted = Some(Target::Node(name("flush")));
     let limited = graph()
         .node_with("work", Decided, bounded(3, "flush", &[]))
@@ -353,7 +354,7 @@ fn a_limit_leads_once_where_it_says_used_up_or_not() {
 }
 
 #[test]
-fn what_is_dispatched_is_counted_for_each_item() {
+fn dispatched_tasks_are_counted_for_each_item() {
     let map = nodes(["plan", "write", "sum"])
         .entry("plan")
         .route("plan", ["write"], |_: &Value| {

@@ -1,23 +1,23 @@
-//! Every example runs, and does what it says.
+//! Every example runs and prints the result that it documents.
 
 use serde_json::json;
 
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/agent_tool.rs"]
 mod agent_tool;
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/custom_node.rs"]
 mod custom_node;
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/hello.rs"]
 mod hello;
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/human_in_the_loop.rs"]
 mod human_in_the_loop;
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/map_reduce.rs"]
 mod map_reduce;
-#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/typed_routing.rs"]
 mod typed_routing;
 
@@ -53,7 +53,7 @@ async fn map_reduce_keeps_the_order_in_which_items_were_sent() {
 }
 
 #[tokio::test]
-async fn human_in_the_loop_waits_refuses_and_goes_on() {
+async fn human_in_the_loop_waits_refuses_and_continues() {
     let told = human_in_the_loop::run(json!(false)).await.unwrap();
     insta::assert_snapshot!(told.join("\n"), @r#"
     Ship this? two fixes

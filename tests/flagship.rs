@@ -10,7 +10,7 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::{Engine, RunEnd, Stop},
-    event::{Event, EventSink, Stamped, Status},
+    event::{Event, EventSink, RunEvent, Status},
     llm::Replay,
     nodes::{Services, factory, registry},
     state::Update,
@@ -25,7 +25,7 @@ struct Ran {
     end: RunEnd,
     state: TeamState,
     records: Vec<TaskRecord>,
-    events: Vec<Stamped>,
+    events: Vec<RunEvent>,
     replay: Arc<Replay>,
     folder: tempfile::TempDir,
 }
@@ -101,7 +101,7 @@ async fn retry_a_failed_attempt_is_mended_from_the_real_failures() {
 }
 
 #[tokio::test]
-async fn tech_lead_gets_the_best_of_three_attempts_and_buys_a_new_round() {
+async fn the_tech_lead_gets_the_best_attempt_and_starts_a_round() {
     let ran = run("tech_lead").await;
     ran.assert_done();
     assert_eq!(
@@ -114,12 +114,12 @@ async fn tech_lead_gets_the_best_of_three_attempts_and_buys_a_new_round() {
 }
 
 #[tokio::test]
-async fn architect_writes_a_new_spec_and_nothing_is_compared_with_the_old_design() {
+async fn the_architect_starts_a_design_without_the_old_best() {
     let ran = run("architect").await;
     ran.assert_done();
     assert_eq!(ran.trace(), "ba qc+ta sse unit_tests tl qa architect sse unit_tests tl qa publish");
     let escalated = ran.events.iter().find_map(|it| match &it.event {
-        Event::Emitted { name, message, .. } => Some((name.as_str(), message.as_str())),
+        Event::TaskEmitted { name, message, .. } => Some((name.as_str(), message.as_str())),
         _ => None,
     });
     assert_eq!(escalated, Some(("escalated", "qa escalated to architect")));

@@ -2,7 +2,7 @@
 //!
 //! The programs are data: `tests/forging` and `tests/honest`.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 mod support;
 
@@ -110,7 +110,7 @@ fn allowed(word: &str) -> Allowed {
     Allowed::ALL.into_iter().find(|it| it.as_str() == word).unwrap()
 }
 
-/// Adds the test that fails to programs without one of their own.
+/// Adds the failing test to programs that have none.
 fn with_failing_test(path: &str, mut program: Program) -> Program {
     let Program { name, files, settings } = &mut program;
     match path {

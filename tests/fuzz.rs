@@ -1,7 +1,7 @@
 //! No input makes loading panic, hang or overflow the stack.
 //!
-//! The functions of the fuzz targets (`fuzz/`), driven here by chance, by what was kept of their
-//! runs, and by inputs that were made to be hard. How long the hard ones take is measured in
+//! The functions of the fuzz targets (`fuzz/`), driven here by random inputs, by inputs kept from their
+//! runs, and by inputs that are hard on purpose. How long the hard ones take is measured in
 //! `benches/check.rs`.
 
 #[path = "../fuzz/src/lib.rs"]
@@ -22,7 +22,7 @@ use graphrun::{
 use proptest::prelude::*;
 
 #[test]
-fn what_is_made_to_be_hard_is_loaded_or_refused() {
+fn hard_workflows_are_loaded_or_refused() {
     for (name, text) in hostile::inputs() {
         println!("{name}");
         targets::load(&text);
@@ -30,7 +30,7 @@ fn what_is_made_to_be_hard_is_loaded_or_refused() {
 }
 
 #[test]
-fn where_very_many_nodes_meet_each_meeting_is_looked_at() {
+fn all_pairs_of_very_many_nodes_are_checked() {
     let registry = registry();
     let factory = factory(Services::offline(), graphrun::nodes::registry());
     let found = hostile::crowded().into_iter().map(|(name, text)| {
@@ -46,7 +46,7 @@ fn where_very_many_nodes_meet_each_meeting_is_looked_at() {
 }
 
 #[test]
-fn what_was_found_once_is_not_found_again() {
+fn inputs_of_earlier_findings_pass() {
     let mut seeds = 0;
     for (folder, target) in [
         ("yaml", targets::yaml as fn(&str)),

@@ -1,6 +1,6 @@
 //! Going another way: updates of the state of a run at rest, and new runs from old checkpoints.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Presence, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Presence, RunInfo},
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{Event, EventSink, Status},
@@ -151,7 +151,7 @@ impl Bench {
     async fn fork(&self, run: &RunId, step: u64, set: &[(&str, Value)]) -> Result<RunId, RunError> {
         let info = RunInfo::new("board");
         let id = info.id.clone();
-        let from = ForkedFrom { run: run.clone(), name: "one".into(), step: Step(step) };
+        let from = ForkSource { run: run.clone(), name: "one".into(), step: Step(step) };
         let set = set.iter().map(|(name, value)| (channel(name), Some(value.clone())));
         self.engine().fork(info, from, set.collect()).await.map(|()| id)
     }
@@ -177,7 +177,7 @@ fn notes(end: &RunEnd) -> Value {
 }
 
 #[tokio::test]
-async fn an_update_mends_a_failed_run_and_keeps_what_siblings_have_finished() {
+async fn an_update_repairs_a_failed_run_and_keeps_finished_tasks() {
     let bench = Bench::new();
     let run = bench.start(None).await;
     assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Failed);
@@ -191,7 +191,7 @@ async fn an_update_mends_a_failed_run_and_keeps_what_siblings_have_finished() {
         (end.status, notes(&end)),
         (Status::Paused, json!(["plan", "qc", "ta on x", "sse"]))
     );
-    assert_eq!(bench.checked.load(Ordering::Relaxed), 1, "what has finished is not run again");
+    assert_eq!(bench.checked.load(Ordering::Relaxed), 1, "finished tasks do not run again");
     prove(bench.storage.as_ref(), &run, None).await.unwrap();
 }
 
@@ -211,7 +211,7 @@ async fn an_update_in_the_place_of_a_node_goes_where_its_routes_lead() {
     let told = Event::StateUpdated {
         step: Step(4),
         node: Some(judge.clone()),
-        wrote: vec!["verdict".into()],
+        writes: vec!["verdict".into()],
     };
     assert_eq!(events.last().unwrap().event, told);
 
@@ -224,7 +224,7 @@ async fn an_update_in_the_place_of_a_node_goes_where_its_routes_lead() {
 }
 
 #[tokio::test]
-async fn a_run_at_its_end_goes_on_where_a_node_leads() {
+async fn a_finished_run_continues_at_the_targets_of_a_node() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let judge = name("judge");
@@ -234,13 +234,13 @@ async fn a_run_at_its_end_goes_on_where_a_node_leads() {
     assert_eq!(bench.next(&run).await, ["plan"]);
     let end = bench.resume(&run).await;
     assert_eq!((end.status, end.position.visits[&name("plan")]), (Status::Paused, 2));
-    // The loop is bounded, whoever goes round it.
+    // The loop is bounded for every task in it.
     bench.engine().update(&run, rework, Some(&judge)).await.unwrap();
     assert_eq!(bench.storage.load(&run).await.unwrap().summary.status, Status::Done);
 }
 
 #[tokio::test]
-async fn an_update_goes_through_the_reducer_and_saves_only_what_it_adds() {
+async fn an_update_saves_only_the_items_it_appends() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     bench.engine().update(&run, write("notes", json!(["by hand"])), None).await.unwrap();
@@ -250,13 +250,12 @@ async fn an_update_goes_through_the_reducer_and_saves_only_what_it_adds() {
     let last = bench.storage.journal(&run, 0, usize::MAX).await.unwrap().pop().unwrap();
     let changes = serde_json::to_value(last.entry.commit.unwrap().changes).unwrap();
     assert_eq!(changes, json!([{"channel": "notes", "kind": {"appended": ["by hand"]}}]));
-    // What was asked is asked anew.
+    // The question is asked again.
     assert_eq!(bench.resume(&run).await.questions.len(), 1);
 }
 
 #[tokio::test]
-async fn g16_an_answer_to_what_was_asked_before_an_update_is_not_taken_for_what_is_asked_after_it()
-{
+async fn g16_an_answer_from_before_an_update_is_not_reused() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     bench.engine().update(&run, write("brief", json!("y")), None).await.unwrap();
@@ -293,7 +292,7 @@ async fn an_update_that_does_not_fit_changes_nothing() {
 }
 
 #[tokio::test]
-async fn g6_a_run_that_somebody_has_is_not_updated() {
+async fn g6_a_run_with_an_owner_is_not_updated() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let presence = Presence::new();
@@ -309,7 +308,7 @@ async fn g6_a_run_that_somebody_has_is_not_updated() {
 }
 
 #[tokio::test]
-async fn whoever_is_refused_has_given_the_run_back() {
+async fn a_refused_call_releases_the_run() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let (engine, stop) = (bench.engine(), Stop::default());
@@ -328,14 +327,14 @@ async fn whoever_is_refused_has_given_the_run_back() {
 }
 
 #[tokio::test]
-async fn a_fork_goes_another_way_and_leaves_the_original_as_it_was() {
+async fn a_fork_takes_another_route_and_keeps_the_original() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let before = bench.saved(&run).await;
     let fork = bench.fork(&run, 1, &[("brief", json!("y"))]).await.unwrap();
     let saved = bench.storage.load(&fork).await.unwrap();
     assert_eq!((saved.position.step, saved.summary.status), (Step(0), Status::Interrupted));
-    let from = saved.summary.info.forked.unwrap();
+    let from = saved.summary.info.fork_source.unwrap();
     assert_eq!((from.run, from.step), (run.clone(), Step(1)));
     let end = bench.resume(&fork).await;
     assert_eq!(
@@ -347,15 +346,15 @@ async fn a_fork_goes_another_way_and_leaves_the_original_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_fork_counts_what_it_takes_anew_and_visits_on() {
+async fn a_fork_resets_usage_and_keeps_visits() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
     let judge = name("judge");
     bench.engine().update(&run, write("verdict", json!("rework")), Some(&judge)).await.unwrap();
     let fork = bench.fork(&run, 4, &[]).await.unwrap();
     let position = bench.storage.load(&fork).await.unwrap().position;
-    assert_eq!((position.worked_ms, position.visits[&name("plan")]), (0, 2));
-    assert_eq!((position.asked.len(), position.heard), (0, 0));
+    assert_eq!((position.elapsed_ms, position.visits[&name("plan")]), (0, 2));
+    assert_eq!((position.question_keys.len(), position.last_message), (0, 0));
 }
 
 #[tokio::test]

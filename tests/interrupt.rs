@@ -1,5 +1,5 @@
 //! Asks the program to stop while a model is slow, or code is tested. One signal lets running work finish, a second one
-//! drops it; either way the run goes on later, and what had finished is not done again.
+//! drops it; either way the run can be resumed, and finished tasks do not run again.
 
 mod program;
 
@@ -15,7 +15,7 @@ use tokio::process::Child;
 const AFTER_DESIGN: [&str; 4] = ["run-1/3/sse/0", "run-1/5/sse/0", "run-1/7/tl/0", "run-1/8/qa/0"];
 
 #[tokio::test]
-async fn the_first_signal_lets_running_work_finish_and_starts_nothing_new() {
+async fn the_first_signal_only_lets_running_tasks_finish() {
     for (signal, word, code) in [(SIGINT, "interrupted", 130), (SIGTERM, "terminated", 143)] {
         let mut run = Run::held_at_the_design().await;
         run.is_sent(signal, word).await;
@@ -36,7 +36,7 @@ async fn the_second_signal_ends_it_though_the_model_never_answers() {
     for (signal, word, code) in [(SIGINT, "interrupted", 130), (SIGTERM, "terminated", 143)] {
         let mut run = Run::held_at_the_design().await;
         run.is_sent(signal, word).await;
-        run.is_sent(signal, "stops at once").await;
+        run.is_sent(signal, "stopping at once").await;
         let stopped = run.ends().await;
 
         assert_eq!(stopped.ended.code, Some(code), "{}", stopped.ended.stderr);
@@ -50,7 +50,7 @@ async fn the_second_signal_ends_it_though_the_model_never_answers() {
 
 #[tokio::test]
 async fn ctrl_c_in_a_terminal_spares_the_tests_of_the_code() {
-    // Whatever is at work for them: what finds out about the sandbox, Python on the host, and what is inside.
+    // Every process below them: the probe of the sandbox, Python on the host, and the processes inside.
     let at_work = ["bwrap", "python3", "bash"];
     future::join_all(at_work.map(|name| async move {
         let (home, provider) = (Home::new(), Provider::start("retry").await);

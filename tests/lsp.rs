@@ -58,7 +58,7 @@ impl Editor {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// The whole answer to a request. What was published before it is noted on the way.
+    /// The whole answer to a request; notes the diagnostics published before it.
     fn ask(&mut self, method: &str, params: impl Into<Value>) -> Value {
         let params: Value = params.into();
         self.requests += 1;
@@ -129,7 +129,7 @@ impl Editor {
         self.tell("textDocument/didClose", json!({"textDocument": {"uri": uri}}));
     }
 
-    /// What is found now: everything that was told before is worked off by then.
+    /// The current diagnostics, after all earlier messages are processed.
     fn findings(&mut self, uri: &str) -> Vec<Value> {
         self.ask("textDocument/documentSymbol", json!({"textDocument": {"uri": uri}}));
         self.findings.get(uri).cloned().unwrap_or_default()
@@ -251,7 +251,7 @@ fn team(part: &str, other: &str) -> String {
 }
 
 #[test]
-fn a_server_starts_answers_and_ends_as_the_protocol_says() {
+fn a_server_follows_the_protocol_from_start_to_end() {
     let mut editor = Editor::silent();
     let early = editor.ask("textDocument/hover", json!({}));
     assert_eq!(early["error"]["code"], -32002, "{early}");
@@ -342,7 +342,7 @@ fn findings_are_those_of_validate() {
     files.retain(|it| it.extension().is_some_and(|it| it == "yaml"));
     files.sort();
     assert!(files.len() > 40, "only {} files", files.len());
-    // The examples of the codes show what is found only once a graph is compiled.
+    // The examples of the codes include diagnostics that need a compiled graph.
     let mut editor = Editor::start();
     let of_workflows = CODES.iter().filter(|it| !it.wrong().starts_with("graphrun_test:"));
     files.extend(of_workflows.map(|it| editor.write(&format!("{}.yaml", it.as_str()), it.wrong())));
@@ -385,7 +385,7 @@ fn findings_are_those_of_validate() {
 }
 
 #[test]
-fn a_finding_in_a_prompt_is_published_there_and_an_open_prompt_counts_unsaved() {
+fn diagnostics_of_prompts_use_unsaved_prompts() {
     let mut editor = Editor::start();
     let workflow =
         team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
@@ -427,7 +427,7 @@ fn a_file_that_is_no_workflow_is_left_alone() {
 }
 
 #[test]
-fn hover_says_what_a_name_stands_for() {
+fn hover_describes_a_name() {
     let mut editor = Editor::start();
     let mut hover = |part: &str, marked: &str| editor.hover(&team(part, marked));
     insta::assert_snapshot!(hover("to: judge", "to: ju§dge"), @"
@@ -530,7 +530,7 @@ fn a_name_leads_to_its_declaration() {
 }
 
 #[test]
-fn completion_offers_what_fits() {
+fn completion_offers_only_fitting_names() {
     let mut editor = Editor::start();
     editor.write("prompts/write.md", "");
     editor.write("prompts/deep/again.md", "");

@@ -1,6 +1,6 @@
 //! Migrates runs at any position to a changed graph.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, ForkedFrom, Mapping, Message, Outcome, Presence,
+        CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Message, Outcome, Presence,
         QuestionOutcome, RunInfo, asked_questions,
     },
     compile::{CompiledGraph, compile},
@@ -257,7 +257,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     let Err(RunError::NoPlace { differences, .. }) =
         place.migrate(graph(), &Mapping::default()).await
     else {
-        panic!("nothing was said of what is called otherwise")
+        panic!("no difference names the renamed parts")
     };
     let told: Vec<String> = differences
         .iter()
@@ -284,7 +284,7 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
     assert_eq!(list(&end.unwrap(), "log"), ["draft 1", "draft 2", "be brief", "write 3"]);
     let end = place.end(graph(), &[("good@8.0", json!(false))]).await;
     assert_eq!(list(&end, "log").len(), 4, "three visits are all");
-    assert_eq!(end.state.get("count"), Some(&json!(3)), "what is new begins as it says");
+    assert_eq!(end.state.get("count"), Some(&json!(3)), "a new field starts with its default");
 }
 
 #[tokio::test]
@@ -312,10 +312,10 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
     place.start(&place.engine(graph("review"))).await;
     place.resume(graph("review"), &[("go@2.1", json!(true))]).await.0.unwrap();
     let before = place.storage.load(&place.run).await.unwrap();
-    let asked = |journal: &[graphrun::checkpoint::Logged]| {
+    let asked = |journal: &[graphrun::checkpoint::JournalEntry]| {
         let asked = asked_questions(journal).into_iter();
         let told = |it: graphrun::checkpoint::AskedQuestion| {
-            (it.full_name(), it.link, it.became == QuestionOutcome::Open, it.question.deadline)
+            (it.full_name(), it.hash, it.outcome == QuestionOutcome::Open, it.question.deadline)
         };
         asked.map(told).collect::<Vec<_>>()
     };
@@ -455,7 +455,7 @@ async fn g17_dropped_tasks_still_count_their_usage() {
     let migrated = place.migrate(graph(old), &mapping).await.unwrap();
     assert_eq!(migrated.questions, []);
     let asked = asked_questions(&place.storage.journal(&place.run, 0, 99).await.unwrap());
-    assert!(matches!(asked[0].became, QuestionOutcome::Dropped { .. }), "{asked:?}");
+    assert!(matches!(asked[0].outcome, QuestionOutcome::Dropped { .. }), "{asked:?}");
     let end = place.end(graph(old), &[]).await;
     assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);
 
@@ -505,13 +505,13 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
     let migrated = place.migrate(graph(), &again).await.unwrap();
     assert_eq!(migrated.questions[0].question.key, "good");
     let old = place.storage.values_at(&place.run, Step(1)).await.unwrap();
-    assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "what was stays as it was");
+    assert_eq!(json!(old), json!({"notes": ["draft 1"]}), "old steps keep their state");
 
     for (step, id, expected) in
         [(0, "f0", vec!["write 1"]), (1, "f1", vec!["draft 1"]), (3, "f3", vec!["draft 1"])]
     {
         let fork = RunInfo { id: RunId::parse(id).unwrap(), name: id.into(), ..RunInfo::new("b") };
-        let from = ForkedFrom { run: place.run.clone(), name: "r".into(), step: Step(step) };
+        let from = ForkSource { run: place.run.clone(), name: "r".into(), step: Step(step) };
         place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
         let run = RunId::parse(id).unwrap();
         let (events, stop) = (EventSink::default(), Stop::default());
@@ -557,15 +557,15 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
     };
     let Err(RunError::Broken { differences, remedies, .. }) = place.resume(graph(), &[]).await.0
     else {
-        panic!("`last` would not have what it reads")
+        panic!("`last` would have no value to read")
     };
     let told: Vec<String> =
         differences.iter().filter(|it| it.breaks.is_some()).map(ToString::to_string).collect();
     assert_eq!(
         told,
         [
-            "`notes` was merged by append and is by replace; it holds a value that was made the \
-             old way; `--map notes=notes` keeps it as it is, `--set notes=JSON` gives it another",
+            "`notes` was merged by append and is by replace; the old reducer made its value; \
+             `--map notes=notes` keeps the value, `--set notes=JSON` replaces it",
             "the field `audience` (string) is new; `last` reads it, and the run may come \
              there before anything writes it; `--set audience=JSON` gives it a value",
         ]

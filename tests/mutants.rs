@@ -169,7 +169,7 @@ fn line_of(text: &str, marker: &str) -> Result<usize, String> {
     }
 }
 
-/// What is found once a mistake is made, and the line that it is on.
+/// The expected diagnostic of a mutant, and its line.
 fn seeded(folder: &Path, mutant: &Mutant) -> Result<(Diagnostics, usize), String> {
     let path = folder.join(&mutant.file);
     let right = fs::read_to_string(&path).unwrap();
@@ -200,7 +200,7 @@ fn is_among(found: &Diagnostics, mutant: &Mutant, line: usize) -> bool {
     found.in_order().iter().any(is_it)
 }
 
-/// What is wrong about the findings of a mutant, if anything is.
+/// The difference between the expected and actual diagnostics of a mutant, if there is one.
 fn missed(folder: &Path, mutant: &Mutant) -> Result<(), String> {
     let (found, line) = seeded(folder, mutant)?;
     if !is_among(&found, mutant, line) {
@@ -229,7 +229,7 @@ fn copy(folder: &Path, to: &Path) {
 }
 
 #[test]
-fn every_mistake_is_found_with_its_code_on_its_line_and_nothing_else_is_blamed() {
+fn every_mistake_gives_its_code_on_its_line_and_no_other() {
     let (mut count, mut misses) = (0, String::new());
     let mut missing = 0;
     for folder in folders() {
@@ -250,7 +250,7 @@ fn every_mistake_is_found_with_its_code_on_its_line_and_nothing_else_is_blamed()
     assert!(count >= 290, "only {count} mistakes");
 }
 
-/// Nobody is blamed for what a broken name may have done, and everybody for all else.
+/// Diagnostics that a broken name may cause are not required; all others are.
 #[test]
 fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
     let names = ["unknown nodes", "joins that cannot be met", "parallel and map"];
@@ -269,7 +269,7 @@ fn a_mistake_in_a_name_hides_no_mistake_elsewhere() {
         for first in of(&names) {
             fs::write(&path, right.replace(&first.old, &first.new)).unwrap();
             let is_lowered = load(&path, &registry()).is_ok();
-            // What is checked on the whole graph waits until its names mean something.
+            // The checks of the whole graph need resolved names.
             let second = of(&others).into_iter().filter(|_| !is_lowered);
             for second in second {
                 // Two mistakes in one place are one.

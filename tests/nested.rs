@@ -12,7 +12,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        AskedQuestion, Checkpointer, ForkedFrom, QuestionOutcome, RunInfo, asked_questions,
+        AskedQuestion, Checkpointer, ForkSource, QuestionOutcome, RunInfo, asked_questions,
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
@@ -159,7 +159,7 @@ fn channel(name: &str) -> ChannelName {
     ChannelName::parse_path(name).unwrap()
 }
 
-/// What a run does that nobody disturbs, a line for each step.
+/// The steps of an undisturbed run, one line each.
 const STEPS: [&str; 13] = [
     "a middle",
     "b middle.inner",
@@ -180,7 +180,7 @@ const STEPS: [&str; 13] = [
 const ONCE_ANSWERED: [&str; 4] =
     ["middle.inner.deepest.last", "middle.inner.after", "middle.after", "after"];
 
-/// How a run ends that nobody disturbs.
+/// The end of an undisturbed run.
 fn usual() -> (Status, Value, Value) {
     let beside = ["a", "b", "c", "d", "e"].map(str::to_owned);
     let deepest = ["first", "fragile", "sound"].map(|it| format!("{DEEPEST}{it}"));
@@ -214,8 +214,7 @@ async fn asked(storage: &dyn Checkpointer, run: &RunId) -> Vec<AskedQuestion> {
 }
 
 #[tokio::test]
-async fn a_question_three_levels_within_is_answered_by_another_process_and_the_answer_comes_to_the_top()
- {
+async fn a_nested_question_is_answered_by_another_process() {
     let place = Place::new();
     {
         let (first, storage) = (Process::new("top.yaml", Fragile::Works), place.open());
@@ -230,19 +229,19 @@ async fn a_question_three_levels_within_is_answered_by_another_process_and_the_a
     assert!(matches!(wrong, RunError::WrongAnswer { .. }), "{wrong}");
     let end = next.resume(&storage, &run(), Some("good")).await.unwrap();
     assert_eq!(ended(&end), usual());
-    assert_eq!(next.did(), ONCE_ANSWERED, "what had finished is not done again");
+    assert_eq!(next.did(), ONCE_ANSWERED, "finished tasks do not run again");
 
     let asked = asked(storage.as_ref(), &run()).await;
     let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
     let by_ann =
-        matches!(&asked.became, QuestionOutcome::Answered { by: Some(by), .. } if by == "ann");
+        matches!(&asked.outcome, QuestionOutcome::Answered { by: Some(by), .. } if by == "ann");
     assert!(asked.node.as_str() == ASK && by_ann, "{asked:?}");
     let late = next.resume(&storage, &run(), Some("bad")).await.unwrap_err();
     assert!(matches!(late, RunError::Closed { .. }), "{late}");
 }
 
 #[tokio::test]
-async fn a_failure_three_levels_within_keeps_what_ran_beside_it_at_every_level() {
+async fn a_nested_failure_keeps_its_siblings_at_every_level() {
     let place = Place::new();
     let storages: [Arc<dyn Checkpointer>; 2] = [place.open(), Arc::new(MemoryStorage::default())];
     for storage in storages {
@@ -318,7 +317,7 @@ async fn notes_at(storage: &dyn Checkpointer, step: u64) -> [Vec<String>; 4] {
 }
 
 #[tokio::test]
-async fn the_history_names_what_is_within_and_knows_its_fields_after_each_step() {
+async fn the_history_contains_inner_nodes_and_fields() {
     let (place, process) = (Place::new(), Process::new("top.yaml", Fragile::Works));
     let storage = place.open();
     process.start(&storage).await.unwrap();
@@ -347,7 +346,7 @@ async fn the_history_names_what_is_within_and_knows_its_fields_after_each_step()
 }
 
 #[tokio::test]
-async fn a_fork_from_within_runs_to_the_same_end_and_leaves_the_run_it_was_made_of() {
+async fn a_fork_inside_a_used_workflow_ends_the_same() {
     let (place, process) = (Place::new(), Process::new("top.yaml", Fragile::Works));
     let storage = place.open();
     process.start(&storage).await.unwrap();
@@ -365,7 +364,7 @@ async fn a_fork_from_within_runs_to_the_same_end_and_leaves_the_run_it_was_made_
     for (step, set, prompt) in forks {
         let (next, info) = (Process::new("top.yaml", Fragile::Works), RunInfo::new("top"));
         let fork = info.id.clone();
-        let from = ForkedFrom { run: run(), name: "r".into(), step: Step(step) };
+        let from = ForkSource { run: run(), name: "r".into(), step: Step(step) };
         next.engine(&storage).fork(info, from, set.into_iter().collect()).await.unwrap();
         let end = next.resume(&storage, &fork, None).await.unwrap();
         assert_eq!(
@@ -382,9 +381,9 @@ async fn a_fork_from_within_runs_to_the_same_end_and_leaves_the_run_it_was_made_
     assert_eq!(saved().await, before);
 }
 
-/// Whatever write the process dies at, another one does what was left, and nothing else.
+/// If the process dies at any write, another one runs the remaining tasks, and nothing else.
 #[tokio::test(start_paused = true)]
-async fn a_crash_within_is_gone_on_from_without_repeating_what_had_finished() {
+async fn a_crash_inside_a_used_workflow_repeats_no_finished_task() {
     let whole = Process::new("top.yaml", Fragile::Works);
     let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
     whole.start(&storage).await.unwrap();
@@ -426,7 +425,7 @@ async fn a_crash_within_is_gone_on_from_without_repeating_what_had_finished() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_while_a_node_within_hangs_does_that_node_alone_again() {
+async fn a_dropped_run_repeats_only_the_hanging_inner_node() {
     let place = Place::new();
     let (first, storage) = (Process::new("top.yaml", Fragile::Hangs), place.open());
     let beside_is_saved = async {

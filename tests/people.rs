@@ -99,8 +99,8 @@ impl Place {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. } => "retrying",
-            Outcome::CutOff => "cut off",
-            Outcome::Noted { .. } => "noted",
+            Outcome::Aborted => "aborted",
+            Outcome::MemoSaved { .. } => "memo_saved",
             Outcome::Asked { .. } => "asked",
             Outcome::Answered { .. } => "answered",
         };
@@ -171,18 +171,20 @@ async fn g16_an_answer_belongs_to_the_entry_that_asked() {
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();
     let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
     let asked_in = |index: u32| {
-        let asks = |it: &&graphrun::checkpoint::Logged| {
+        let asks = |it: &&graphrun::checkpoint::JournalEntry| {
             let is_it = |it: &graphrun::checkpoint::TaskRecord| {
                 it.task.index == index && matches!(it.outcome, Outcome::Asked { .. })
             };
             it.entry.records.iter().any(is_it)
         };
-        journal.iter().find(asks).unwrap().link
+        journal.iter().find(asks).unwrap().hash
     };
     let asked = asked_questions(&journal);
     let [open, answered, _] = asked.as_slice() else { panic!("{asked:?}") };
-    assert_eq!((&open.became, open.link), (&QuestionOutcome::Open, asked_in(0)));
-    let QuestionOutcome::Answered { by, to, .. } = &answered.became else { panic!("{answered:?}") };
+    assert_eq!((&open.outcome, open.hash), (&QuestionOutcome::Open, asked_in(0)));
+    let QuestionOutcome::Answered { by, to, .. } = &answered.outcome else {
+        panic!("{answered:?}")
+    };
     assert_eq!((by.as_deref(), *to), (Some("ann"), Some(asked_in(1))));
 }
 
@@ -249,7 +251,7 @@ async fn an_uncaught_deadline_fails_the_run_and_resume_asks_again() {
     let end = place.answer(&[]).await.unwrap();
     let reason = end.reason.unwrap();
     assert_eq!(end.status, Status::Failed);
-    assert!(reason.starts_with("`help` failed: nobody answered by "), "{reason}");
+    assert!(reason.starts_with("`help` failed: no answer by "), "{reason}");
     let end = place.answer(&[]).await.unwrap();
     assert_eq!((end.status, keys(&end)), (Status::Paused, vec!["go"]));
     let end = place.answer(&[("go", Value::Null)]).await.unwrap();
@@ -325,13 +327,13 @@ async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
 
 #[tokio::test]
 async fn a_breakpoint_stops_the_whole_step() {
-    let reason = "it was to pause before `left`".to_owned();
+    let reason = "breakpoint before `left`".to_owned();
     assert_eq!(rests(before(&["left"])).await, [(vec!["plan".to_owned()], reason)]);
     let first = rests(before(&["plan"])).await;
-    assert_eq!(first, [(Vec::new(), "it was to pause before `plan`".to_owned())]);
+    assert_eq!(first, [(Vec::new(), "breakpoint before `plan`".to_owned())]);
     let both = rests(after(&["right", "left"])).await;
     let done = ["plan", "left", "right"].map(str::to_owned).to_vec();
-    assert_eq!(both, [(done, "it was to pause after `left`, `right`".to_owned())]);
+    assert_eq!(both, [(done, "breakpoint after `left`, `right`".to_owned())]);
 }
 
 #[tokio::test]
@@ -381,13 +383,13 @@ async fn a_running_workflow_processes_messages_between_steps() {
     assert_eq!(
         (end.status, end.position.step.0),
         (Status::Done, 4),
-        "hearing is a step of its own"
+        "taking messages in is a separate step"
     );
     let events = place.storage.events(&place.run, 0).await.unwrap();
     let said: Vec<bool> = events
         .iter()
         .filter_map(|it| match &it.event {
-            Event::Said { to, by, problem } => {
+            Event::MessageReceived { to, by, problem } => {
                 assert_eq!((to.as_str(), by.as_deref()), ("notes", Some("ann")));
                 Some(problem.is_none())
             }

@@ -1,6 +1,6 @@
 //! Test runs of generated projects, with the pytest of a prepared environment.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
@@ -87,7 +87,7 @@ async fn modules_are_found_beside_the_tests_at_the_top_and_in_src() {
 }
 
 #[tokio::test]
-async fn a_failure_shows_what_was_compared() {
+async fn a_failure_shows_the_compared_values() {
     let test = "from calculator import add\n\ndef test_add():\n    assert add(1, 2) == 4\n\ndef test_fine():\n    pass\n";
     let report = run(&[("calculator.py", CALCULATOR), ("test_calculator.py", test)]).await;
     assert_eq!(report.outcome, TestOutcome::Failed);
@@ -179,7 +179,7 @@ async fn the_environment_cannot_be_changed_by_a_run() {
 }
 
 #[tokio::test]
-async fn packages_are_compiled_beforehand_under_the_paths_of_the_inside() {
+async fn packages_are_precompiled_under_their_sandbox_paths() {
     let environment = environment().await;
     let compiled = find(environment.folder(), "main.cpython").expect("no compiled file");
     let content = fs::read(compiled).unwrap();

@@ -1,13 +1,13 @@
 //! What every store of results promises: those in memory and those in a database.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{error::Error, sync::Arc};
 
 use graphrun::{
     checkpoint::CheckpointError,
     id::ChannelName,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
     state::Update,
     storage::{MemoryResults, SqliteStorage},
 };
@@ -38,7 +38,7 @@ promises! {
     a_result_is_found_by_its_key_and_by_no_other
     a_later_result_is_found_in_the_place_of_an_earlier_one
     a_result_is_found_as_it_was_kept
-    a_result_that_is_too_large_is_refused_and_the_earlier_one_stays
+    a_result_that_is_too_large_keeps_the_earlier_one
 }
 
 /// A place whose storage can be closed and opened again.
@@ -63,11 +63,11 @@ impl Home {
         }
     }
 
-    async fn find(&self, name: &str) -> Option<KeptResult> {
+    async fn find(&self, name: &str) -> Option<CachedResult> {
         self.open().find(&key(name)).await.unwrap()
     }
 
-    async fn keep(&self, name: &str, result: &KeptResult) {
+    async fn keep(&self, name: &str, result: &CachedResult) {
         self.open().keep(&key(name), result).await.unwrap();
     }
 }
@@ -80,9 +80,9 @@ fn channel(name: &str) -> ChannelName {
     ChannelName::parse(name).unwrap()
 }
 
-fn result(value: impl Into<Value>, second: i64) -> KeptResult {
+fn result(value: impl Into<Value>, second: i64) -> CachedResult {
     let update = Update::default().write(channel("plan"), value);
-    KeptResult { update, at: Timestamp::from_second(second).unwrap() }
+    CachedResult { update, at: Timestamp::from_second(second).unwrap() }
 }
 
 async fn a_result_is_found_by_its_key_and_by_no_other(home: Home) {
@@ -107,13 +107,13 @@ async fn a_result_is_found_as_it_was_kept(home: Home) {
         .write(channel("plan"), Value::Null);
     let at = Timestamp::from_millisecond(1_769_000_000_123).unwrap();
     for update in [update, Update::default()] {
-        let result = KeptResult { update, at };
+        let result = CachedResult { update, at };
         home.keep("a", &result).await;
         assert_eq!(home.find("a").await, Some(result));
     }
 }
 
-async fn a_result_that_is_too_large_is_refused_and_the_earlier_one_stays(home: Home) {
+async fn a_result_that_is_too_large_keeps_the_earlier_one(home: Home) {
     home.keep("a", &result("small", 1)).await;
     let large = result("x".repeat(4 << 20), 2);
     let error = home.open().keep(&key("a"), &large).await.unwrap_err();

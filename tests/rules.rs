@@ -14,11 +14,11 @@ use graphrun::{
     checkpoint::{Checkpoint, Commit, TaskRecord},
     compile::{CompiledGraph, compile},
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{
         Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Input,
-        Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError, RouteView,
-        Spread, Target, Transition, Trigger, Way,
+        Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError, RouteTarget,
+        RouteView, Spread, Target, Transition, Trigger,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -69,7 +69,7 @@ fn compiled(builder: GraphBuilder) -> CompiledGraph {
 }
 
 fn attempt(number: u32) -> Attempt {
-    Attempt { number, ms: 0, spent: Spent::default(), ended: jiff::Timestamp::UNIX_EPOCH }
+    Attempt { number, ms: 0, usage: Usage::default(), ended: jiff::Timestamp::UNIX_EPOCH }
 }
 
 fn run_id() -> RunId {
@@ -109,7 +109,7 @@ impl Hand {
         for action in actions {
             match action {
                 Action::Record(record) => self.records.push(*record),
-                Action::Hear(_) => (),
+                Action::Emit { .. } | Action::PublishMessages(_) => (),
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = *commit;
@@ -223,7 +223,7 @@ fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
     while hand.rest.is_none() {
         let task = hand.open.pop_front().unwrap();
         if task.node == name("lead") {
-            vias.push(task.via.clone());
+            vias.push(task.trigger.clone());
         }
         hand.finish(&task, noting(&task));
     }
@@ -261,7 +261,7 @@ fn transient_failures_are_retried_then_caught_by_kind() {
                 if task.node == name("call") && task.attempt <= until {
                     Err(Failure { transient, ..Failure::new(kind, "no luck") })
                 } else {
-                    let told = task.via.error().unwrap_or_default();
+                    let told = task.trigger.error().unwrap_or_default();
                     let note = format!("{} {} {told}", task.node, task.attempt);
                     Ok(Update::default().write(channel("notes"), note).into())
                 }
@@ -321,15 +321,15 @@ fn a_question_suspends_the_run_until_its_answer() {
         key: key.into(),
         answer: json!(null),
         by: None,
-        asked: None,
+        question_hash: None,
     };
     hand.tell(answered("sink"));
-    assert!(hand.open.is_empty(), "an answer to another question went on");
+    assert!(hand.open.is_empty(), "an answer to another question was used");
     hand.tell(answered("ship"));
     let again = hand.open.pop_front().unwrap();
     assert_eq!(again.answers, BTreeMap::from([("ship".into(), json!(null))]));
     hand.tell(answered("ship"));
-    assert!(hand.open.is_empty(), "a stale answer went on");
+    assert!(hand.open.is_empty(), "a stale answer was used");
     hand.finish(&again, noting(&again));
     assert_eq!(hand.rest, Some((Status::Done, None)));
 }
@@ -661,12 +661,12 @@ fn only_edges_arrive_at_a_join() {
 #[derive(Debug)]
 struct Sly {
     spread: Spread,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     takes: Vec<Transition>,
 }
 
 impl Route for Sly {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -697,7 +697,7 @@ fn a_route_cannot_choose_undeclared_targets() {
             .entry("start")
             .entry("c")
             .build();
-        let way = |to: &str| Way { to: Target::Node(name(to)), label: None };
+        let way = |to: &str| RouteTarget { to: Target::Node(name(to)), label: None };
         let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
         let from = name("start");
         graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });

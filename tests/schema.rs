@@ -11,9 +11,9 @@ use std::{
 
 use graphrun::{
     diagnostic::CODES,
-    event::{self, Event, Report, Spent, Stamped, Status},
+    event::{self, Event, Report, RunEvent, Status, Usage},
     id::{NodeName, RunId, Step, TaskId},
-    llm::Usage,
+    llm::TokenUsage,
     state::Schema,
     team::TeamState,
     workflow,
@@ -68,7 +68,7 @@ fn problems(validator: &Validator, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_loads_fits_the_schema() {
+fn loaded_files_fit_the_schema() {
     let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
     for path in workflows() {
         let problems = problems(&validator, &read(&path));
@@ -200,7 +200,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
 }
 
 #[test]
-fn a_field_that_says_more_than_its_type_is_told_from_a_record() {
+fn a_field_with_more_than_a_type_differs_from_a_record() {
     let validator = jsonschema::validator_for(&workflow::json_schema()).unwrap();
     let fits = |state: Value| {
         let state = json!({"graphrun": 1, "name": "w", "start": "a", "nodes": {}, "state": state});
@@ -252,7 +252,7 @@ fn a_state_that_is_not_there_is_exit_2() {
 }
 
 #[test]
-fn the_schema_of_a_state_takes_the_states_of_a_run_and_nothing_else() {
+fn the_schema_of_a_state_accepts_only_its_states() {
     let path = "tests/cli/workflows/two_steps.yaml";
     let home = tempfile::tempdir().unwrap();
     let db = format!("sqlite:{}", home.path().join("runs.db").display());
@@ -273,7 +273,7 @@ fn the_schema_of_a_state_takes_the_states_of_a_run_and_nothing_else() {
 }
 
 #[test]
-fn the_schema_of_a_state_says_all_that_its_channels_do() {
+fn the_schema_of_a_state_is_complete() {
     let schema = TeamState::schema().to_json_schema();
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(validator.is_valid(&json!({})), "every field is absent at first");
@@ -291,22 +291,23 @@ fn the_schema_of_a_state_says_all_that_its_channels_do() {
 fn events() -> Vec<Event> {
     let (task, node) = (TaskId { step: Step(1), index: 0 }, NodeName::parse("a").unwrap());
     let text = || "x".to_owned();
-    let usage = Usage { calls: 1, cached_input_tokens: 1, estimated: true, ..Usage::default() };
-    let (spent, none) = (Spent { usage, cost_usd: Some(0.5) }, Spent::default());
+    let tokens =
+        TokenUsage { calls: 1, cached_input_tokens: 1, estimated: true, ..TokenUsage::default() };
+    let (usage, none) = (Usage { tokens, cost_usd: Some(0.5) }, Usage::default());
     let reports = [
-        Report::ModelCalled { model: text(), spent, ms: 1 },
-        Report::ToolCalled { tool: text(), input: text(), ms: 1, error: Some(text()) },
+        Report::ModelCall { model: text(), usage, ms: 1 },
+        Report::ToolCall { tool: text(), input: text(), ms: 1, error: Some(text()) },
         Report::Warning { message: text() },
         Report::Note { message: text() },
-        Report::Reused { kept: text() },
+        Report::CacheHit { computed_at: text() },
         Report::Artifact { path: text() },
     ];
     let reported = reports.into_iter().map(|it| {
-        let (Report::ModelCalled { .. }
-        | Report::ToolCalled { .. }
+        let (Report::ModelCall { .. }
+        | Report::ToolCall { .. }
         | Report::Warning { .. }
         | Report::Note { .. }
-        | Report::Reused { .. }
+        | Report::CacheHit { .. }
         | Report::Artifact { .. }) = it;
         Event::TaskReported { task, node: node.clone(), report: it }
     });
@@ -326,20 +327,20 @@ fn events() -> Vec<Event> {
             next: vec![node()],
         },
         Event::RunForked { from: RunId::parse("R0").unwrap(), step: Step(3), set: Vec::new() },
-        Event::StateUpdated { step: Step(4), node: None, wrote: vec![text()] },
+        Event::StateUpdated { step: Step(4), node: None, writes: vec![text()] },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: None },
         Event::TaskStarted { task, node: node(), attempt: 1, visit: 1, max_visits: Some(2) },
         Event::TaskRetrying { task, node: node(), attempt: 1, error: text(), wait_ms: 1 },
-        Event::TaskNoted { task, node: node(), name: text() },
-        Event::TaskCutOff { task, node: node(), attempt: 1, ms: 1, spent },
+        Event::MemoSaved { task, node: node(), name: text() },
+        Event::TaskAborted { task, node: node(), attempt: 1, ms: 1, usage },
         Event::TaskFinished {
             task,
             node: node(),
             attempt: 1,
             ms: 1,
-            wrote: vec![text()],
+            writes: vec![text()],
             to: vec![text()],
-            spent,
+            usage,
         },
         Event::TaskSkipped { task, node: node(), condition: text(), to: vec![text()] },
         Event::TaskFailed {
@@ -350,14 +351,14 @@ fn events() -> Vec<Event> {
             kind: text(),
             error: text(),
             to: Vec::new(),
-            spent: none,
+            usage: none,
         },
         Event::QuestionAsked { task, node: node(), key: text(), prompt: text(), schema: json!({}) },
         Event::QuestionAnswered { task, node: node(), key: text(), by: None },
-        Event::Said { to: text(), by: None, problem: None },
-        Event::Emitted { task, node: node(), name: text(), message: text() },
+        Event::MessageReceived { to: text(), by: None, problem: None },
+        Event::TaskEmitted { task, node: node(), name: text(), message: text() },
         Event::StepCommitted { step: Step(1), next: vec![node()] },
-        Event::RunFinished { status: Status::Done, reason: None, steps: 1, spent },
+        Event::RunFinished { status: Status::Done, reason: None, steps: 1, usage },
     ]);
     for event in &events {
         match event {
@@ -370,15 +371,15 @@ fn events() -> Vec<Event> {
             | Event::TaskStarted { .. }
             | Event::TaskReported { .. }
             | Event::TaskRetrying { .. }
-            | Event::TaskNoted { .. }
-            | Event::TaskCutOff { .. }
+            | Event::MemoSaved { .. }
+            | Event::TaskAborted { .. }
             | Event::TaskFinished { .. }
             | Event::TaskSkipped { .. }
             | Event::TaskFailed { .. }
             | Event::QuestionAsked { .. }
             | Event::QuestionAnswered { .. }
-            | Event::Said { .. }
-            | Event::Emitted { .. }
+            | Event::MessageReceived { .. }
+            | Event::TaskEmitted { .. }
             | Event::StepCommitted { .. }
             | Event::RunFinished { .. } => (),
         }
@@ -390,10 +391,10 @@ fn events() -> Vec<Event> {
 const MAY_BE_ABSENT: &[&str] = &["estimated", "cached_input_tokens"];
 
 #[test]
-fn every_kind_of_event_fits_the_schema_and_a_damaged_one_does_not() {
+fn the_schema_accepts_events_and_refuses_damaged_ones() {
     let validator = jsonschema::validator_for(&event::json_schema()).unwrap();
     for event in events() {
-        let stamped = Stamped {
+        let stamped = RunEvent {
             v: event::EVENT_VERSION,
             seq: 1,
             ts: "2026-01-01T00:00:00Z".into(),

@@ -185,7 +185,7 @@ fn only_the_best_attempt_has_a_reducer() {
 }
 
 #[test]
-fn a_tested_artifact_fits_its_schema_and_comes_back_from_storage() {
+fn a_tested_artifact_survives_storage() {
     let files = vec![CodeFile {
         file_path: "a.py".to_owned(),
         file_type: graphrun::team::FileType::Implementation,

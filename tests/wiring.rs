@@ -12,7 +12,7 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{
         Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
         NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteView, Spread,
@@ -96,7 +96,7 @@ struct NodeRecipe {
     clears: u8,
     bound: Option<(u32, u8)>,
     catch: Option<u8>,
-    /// What it leads to: alternatives of sets of targets.
+    /// Its targets: alternatives of sets.
     to: Vec<Vec<u8>>,
     join: Vec<u8>,
     resets: Option<u8>,
@@ -255,7 +255,11 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
                 return wiring.iter().any(|it| reason.contains(it)).then_some(reason);
             }
             Action::Rest { .. } => return None,
-            Action::Record(_) | Action::Commit(_) | Action::Hear(_) | Action::Sleep { .. } => (),
+            Action::Record(_)
+            | Action::Commit(_)
+            | Action::Emit { .. }
+            | Action::PublishMessages(_)
+            | Action::Sleep { .. } => (),
         }
     }
     None
@@ -265,7 +269,7 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Ev
     let attempt = Attempt {
         number: task.attempt,
         ms: 0,
-        spent: Spent::default(),
+        usage: Usage::default(),
         ended: jiff::Timestamp::UNIX_EPOCH,
     };
     let spec = graph.node(&task.node).unwrap();
@@ -282,7 +286,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_compiles_never_fails_on_its_wiring(recipe in recipe(), seed in any::<u64>()) {
+    fn a_compiled_graph_never_fails_on_its_wiring(recipe in recipe(), seed in any::<u64>()) {
         let dice = Arc::new(std::sync::Mutex::new(seed));
         if let Ok((graph, _)) = compile(recipe.graph(&dice)) {
             for _ in 0..40 {

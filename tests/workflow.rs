@@ -1,4 +1,4 @@
-//! The YAML format: what it takes, what it refuses, and how it says so.
+//! The YAML format: accepted files, refused files, and the messages.
 //!
 //! Each file in `tests/workflow/wrong` has a snapshot of its findings beside it, each file in
 //! `tests/workflow/right` loads without any. A new case is a new file.
@@ -123,7 +123,7 @@ fn parsed(text: &str) -> Result<(Workflow, Diagnostics), Diagnostics> {
 }
 
 #[test]
-fn every_mistake_is_found_at_its_place_with_a_way_out() {
+fn every_mistake_is_found_at_its_place_with_help() {
     let cases = cases("wrong");
     assert!(cases.len() >= 45, "only {} files", cases.len());
     for path in cases {
@@ -141,7 +141,7 @@ fn every_mistake_is_found_at_its_place_with_a_way_out() {
 }
 
 #[test]
-fn a_case_that_is_never_reached_is_shown_with_those_that_take_all_of_it() {
+fn an_unreached_case_is_shown_with_the_cases_that_cover_it() {
     let findings = findings(Path::new("tests/workflow/wrong/case_taken.yaml"));
     let shown: Vec<String> = findings
         .in_order()
@@ -179,7 +179,7 @@ fn every_code_of_loading_has_a_file_that_shows_it() {
 }
 
 #[test]
-fn the_way_that_leaves_a_field_unwritten_is_marked() {
+fn the_path_that_leaves_a_field_unwritten_is_marked() {
     let marked = |file: &str| {
         let findings = findings(&Path::new("tests/workflow/wrong").join(file));
         let marked = findings.in_order().into_iter().filter(|it| it.code == "GR130").map(|it| {
@@ -189,7 +189,7 @@ fn the_way_that_leaves_a_field_unwritten_is_marked() {
         marked.collect::<Vec<String>>().join("\n")
     };
     insta::assert_snapshot!(marked("unwritten_on_some_way.yaml"), @r"
-    line 11: see line 8: who starts the run may leave it out
+    line 11: see line 8: the input may omit it
     line 18: see line 12: not written when the run comes to `fork` from `caught`
     line 21: see line 18: not written when the run comes to `loop` from `joined`
     line 23: see line 18: not written when the run comes to `loop` from `joined`
@@ -203,7 +203,7 @@ fn the_way_that_leaves_a_field_unwritten_is_marked() {
 }
 
 #[test]
-fn what_is_right_has_no_findings() {
+fn valid_cases_have_no_diagnostics() {
     let cases = cases("right");
     assert!(cases.len() >= 5, "only {} files", cases.len());
     for path in cases {
@@ -260,7 +260,7 @@ fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
 }
 
 #[test]
-fn the_nodes_of_the_team_are_what_the_file_says() {
+fn the_nodes_of_the_team_match_the_file() {
     let workflow = dev_team();
     let NodeKind::Agent(sse) = &node(&workflow, "sse").kind else { panic!("sse is an agent") };
     assert_eq!(sse.models, ["openai/gpt-5", "anthropic/claude-opus-4-5"]);
@@ -383,7 +383,7 @@ fn properties<'s>(schema: &'s Value, found: &mut BTreeSet<&'s str>) {
 }
 
 #[test]
-fn the_reference_tells_of_every_key_of_the_format() {
+fn the_reference_describes_every_key() {
     let pages = reference();
     let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
     let schema = workflow::json_schema();
@@ -472,7 +472,7 @@ impl NodeFactory for Planners {
     ) -> Result<Arc<dyn Node>, graphrun::diagnostic::Diagnostic> {
         match definition.kind {
             NodeKind::Ask(_) => {
-                Err(graphrun::diagnostic::Diagnostic::error("GR009", format!("nobody for {name}")))
+                Err(graphrun::diagnostic::Diagnostic::error("GR009", format!("no node for {name}")))
             }
             _ => Ok(Arc::new(Planner)),
         }
@@ -482,7 +482,7 @@ impl NodeFactory for Planners {
 #[test]
 fn a_workflow_becomes_a_graph_with_places() {
     let (graph, findings) = dev_team().into_graph(&Planners);
-    assert_eq!(findings.to_string(), "GR009: nobody for help");
+    assert_eq!(findings.to_string(), "GR009: no node for help");
     assert_eq!(graph.nodes.len(), 10);
     assert!(graph.nodes.values().all(|it| it.place.is_some()));
     assert_eq!(graph.entry[0].as_str(), "ba");
@@ -490,7 +490,7 @@ fn a_workflow_becomes_a_graph_with_places() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_an_error_of_its_own() {
+fn a_missing_file_is_a_distinct_error() {
     let error = load(Path::new("tests/workflow/nowhere.yaml"), &registry()).unwrap_err();
     assert_eq!(error.to_string(), "cannot read the workflow `tests/workflow/nowhere.yaml`");
 }

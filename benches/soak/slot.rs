@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// The messages for a run that another process owns, has finished or never accepted.
 const KNOWN_REFUSALS: [&str; 4] =
-    ["in the hands of", "taken over", "given back", "its lease is over"];
+    ["is owned by", "taken over", "released", "its lease has expired"];
 
 /// The message for a database that another process has locked.
 const LOCKED: &str = "locked for too long";
@@ -114,7 +114,7 @@ fn see_through(soak: &Soak, run: &str, random: &mut StdRng) {
         if removed.status.success() {
             break;
         }
-        assert!(said.contains(LOCKED) || said.contains("in the hands of"), "{removed:?}");
+        assert!(said.contains(LOCKED) || said.contains("is owned by"), "{removed:?}");
     }
     soak.seen.lock().unwrap().runs += 1;
 }

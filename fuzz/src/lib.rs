@@ -1,5 +1,5 @@
-//! What the fuzz targets do with an input: load it as part of a workflow, and go on with what
-//! loads. None of it may panic, hang or overflow the stack, whatever the input is.
+//! What the fuzz targets do with an input: load it as part of a workflow, and continue with what
+//! loads. None of it may panic, hang or overflow the stack, for any input.
 //!
 //! The targets in `fuzz_targets` hand inputs to these functions, and so does `tests/fuzz.rs`.
 

@@ -212,12 +212,12 @@ impl Coverage {
             _ => self.take(&Key::Node(node.clone())),
         }
         match &record.outcome {
-            Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
+            Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                 finished.insert(node);
                 for (at, edge) in graph.edges.iter().enumerate() {
                     if let Edge::Then { from, to, .. } = edge
                         && from == node
-                        && hops.contains(&Transition::To(to.clone()))
+                        && transitions.contains(&Transition::To(to.clone()))
                     {
                         self.take(&Key::Edge(at));
                     }
@@ -235,8 +235,8 @@ impl Coverage {
             }
             Outcome::Failed { .. }
             | Outcome::Retrying { .. }
-            | Outcome::CutOff
-            | Outcome::Noted { .. }
+            | Outcome::Aborted
+            | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (),
         }
@@ -286,19 +286,19 @@ pub(super) fn used_up(
                 visits.remove(reset);
             }
         }
-        let (Outcome::Finished { hops, .. }
-        | Outcome::Skipped { hops, .. }
-        | Outcome::Caught { hops, .. }) = &record.outcome
+        let (Outcome::Finished { transitions, .. }
+        | Outcome::Skipped { transitions, .. }
+        | Outcome::Caught { transitions, .. }) = &record.outcome
         else {
             continue;
         };
-        for hop in hops {
-            match hop {
+        for transition in transitions {
+            match transition {
                 Transition::Join(to) => {
                     joins.entry(to.clone()).or_default().insert(record.node.clone());
                 }
                 Transition::To(_) | Transition::Dispatch(_) => {
-                    reached.extend(hop.target().node().cloned());
+                    reached.extend(transition.target().node().cloned());
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::{
         superstep::{Action, Attempt, Event, Machine, Task},
         use_up,
     },
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{Graph, Input, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId},
     workflow::Workflow,
@@ -52,11 +52,11 @@ pub struct Explored {
     /// The number of steps from these states.
     pub steps: usize,
     /// Whether the search is complete; if not, it reached a limit of its effort.
-    pub is_whole: bool,
+    pub is_complete: bool,
     /// The number of states whose steps are not all tried.
     pub open: usize,
     /// The nodes that no run reached before the search stopped; more time may reach them.
-    pub not_come_to: Vec<NodeName>,
+    pub not_yet_reached: Vec<NodeName>,
     /// The runs that fail although no route leads to failure, each with a shortest way.
     pub stuck: Vec<DeadEnd>,
     /// The nodes that no outcome leads to; only set after a complete search.
@@ -71,7 +71,7 @@ pub struct DeadEnd {
     /// The reason of the failure.
     pub reason: String,
     /// The choices of the nodes in each step that had a choice.
-    pub way: Vec<Vec<(NodeName, String)>>,
+    pub path: Vec<Vec<(NodeName, String)>>,
 }
 
 /// A state of a run before a step, and the choices that led to it.
@@ -141,7 +141,7 @@ pub fn explore(
         begun: VecDeque::new(),
         ran: BTreeSet::new(),
         reasons: BTreeSet::new(),
-        explored: Explored { is_whole: true, ..Explored::default() },
+        explored: Explored { is_complete: true, ..Explored::default() },
         states_max: effort.states_max,
         until: effort.time_max.and_then(|it| Instant::now().checked_add(it)),
     };
@@ -167,7 +167,7 @@ impl Search<'_> {
             let started =
                 Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
             let Ok((machine, commit, actions)) = started else {
-                self.explored.gaps.push("no input was found that fits".to_owned());
+                self.explored.gaps.push("no valid input was found".to_owned());
                 continue;
             };
             let step = if label.is_empty() { Vec::new() } else { vec![(input_name(), label)] };
@@ -222,8 +222,8 @@ impl Search<'_> {
 
     /// Returns whether the search stops early.
     fn is_over(&mut self) -> bool {
-        self.explored.is_whole &= self.until.is_none_or(|it| Instant::now() < it);
-        !self.explored.is_whole
+        self.explored.is_complete &= self.until.is_none_or(|it| Instant::now() < it);
+        !self.explored.is_complete
     }
 
     fn go(&mut self, open: &Open, choices: &[Vec<Outcome>], chosen: &[usize]) {
@@ -237,7 +237,7 @@ impl Search<'_> {
             let attempt = Attempt {
                 number: task.attempt,
                 ms: 0,
-                spent: Spent::default(),
+                usage: Usage::default(),
                 ended: jiff::Timestamp::UNIX_EPOCH,
             };
             let task_id = task.id;
@@ -293,7 +293,10 @@ impl Search<'_> {
                 Action::Run(task) => tasks.push(*task),
                 Action::Record(record) => records.push(*record),
                 Action::Rest { status, reason } => rest = Some((status, reason)),
-                Action::Commit(_) | Action::Hear(_) | Action::Sleep { .. } => (),
+                Action::Commit(_)
+                | Action::Emit { .. }
+                | Action::PublishMessages(_)
+                | Action::Sleep { .. } => (),
             }
         }
         if let Some((status, reason)) = rest {
@@ -322,7 +325,7 @@ impl Search<'_> {
             return None;
         }
         if self.waypoints.len() >= self.states_max {
-            self.explored.is_whole = false;
+            self.explored.is_complete = false;
             return None;
         }
         let at = self.waypoints.len();
@@ -347,8 +350,8 @@ impl Search<'_> {
         }
         use_up(&self.limits, &mut position, error.clone());
         *position.visits.entry(node.clone()).or_default() += 1;
-        let via = Trigger::Limit { error };
-        position.frontier.push(Activation { node: node.clone(), input: Input::State, via });
+        let trigger = Trigger::Limit { error };
+        position.frontier.push(Activation { node: node.clone(), input: Input::State, trigger });
         let state = machine.state().as_ref().clone();
         let checkpoint = Checkpoint { position, state };
         let restored = Machine::restore(
@@ -367,21 +370,21 @@ impl Search<'_> {
         (!tasks.is_empty()).then_some((machine, tasks))
     }
 
-    /// Records the first, and thus a shortest, way to each reason.
+    /// Records the first, and thus a shortest, path to each reason.
     fn stuck(&mut self, reason: String, from: Option<usize>, step: Vec<(NodeName, String)>) {
         if !self.reasons.insert(reason.clone()) {
             return;
         }
-        let mut way = vec![step];
+        let mut path = vec![step];
         let mut before = from;
         while let Some(waypoint) = before.and_then(|it| self.waypoints.get(it)) {
             if !waypoint.step.is_empty() {
-                way.push(waypoint.step.clone());
+                path.push(waypoint.step.clone());
             }
             before = waypoint.before;
         }
-        way.reverse();
-        self.explored.stuck.push(DeadEnd { reason, way });
+        path.reverse();
+        self.explored.stuck.push(DeadEnd { reason, path });
     }
 
     fn finish(self) -> Explored {
@@ -391,10 +394,10 @@ impl Search<'_> {
         explored.gaps.extend(self.outcomes.gaps);
         let nodes = self.graph.graph().nodes.keys();
         let missed = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
-        if explored.is_whole {
+        if explored.is_complete {
             explored.unreached = missed;
         } else {
-            explored.not_come_to = missed;
+            explored.not_yet_reached = missed;
         }
         explored
     }
@@ -403,13 +406,15 @@ impl Search<'_> {
 /// Returns whether a route, a bound or a limit of the workflow leads to failure by design.
 fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bool {
     let fails = |it: &TaskRecord| match &it.outcome {
-        Recorded::Finished { hops, .. }
-        | Recorded::Skipped { hops, .. }
-        | Recorded::Caught { hops, .. } => hops.contains(&Transition::To(Target::Fail)),
+        Recorded::Finished { transitions, .. }
+        | Recorded::Skipped { transitions, .. }
+        | Recorded::Caught { transitions, .. } => {
+            transitions.contains(&Transition::To(Target::Fail))
+        }
         Recorded::Failed { .. }
         | Recorded::Retrying { .. }
-        | Recorded::CutOff
-        | Recorded::Noted { .. }
+        | Recorded::Aborted
+        | Recorded::MemoSaved { .. }
         | Recorded::Asked { .. }
         | Recorded::Answered { .. } => false,
     };

@@ -16,7 +16,7 @@ use crate::{
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
-    workflow::{Workflow, case_file::sights},
+    workflow::{Workflow, case_file::accesses},
 };
 
 /// The maximum number of values of one field.
@@ -42,7 +42,7 @@ pub(super) struct Outcome {
 #[derive(Debug)]
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
-    sights: Vec<Access>,
+    accesses: Vec<Access>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -53,8 +53,8 @@ type Named = (String, Value);
 
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
-        let sights = sights(definition, graph.graph());
-        Self { graph, sights, made: BTreeMap::new(), gaps: BTreeSet::new() }
+        let accesses = accesses(definition, graph.graph());
+        Self { graph, accesses, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
     /// Returns the possible inputs of a run.
@@ -73,7 +73,7 @@ impl<'a> Outcomes<'a> {
     pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
-        if spec.node.touches() == SideEffects::Nothing {
+        if spec.node.side_effects() == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
             let mut outcomes = self.computed(run, task);
             outcomes.extend(self.failures(&task.node, spec.node.kind() == "ask"));
@@ -84,7 +84,7 @@ impl<'a> Outcomes<'a> {
         }
         let Some(writes) = spec.node.contract().writes else {
             self.gaps.insert(format!(
-                "`{}` does not say what it writes, so it was taken to write nothing",
+                "`{}` does not declare its writes; the exploration assumes none",
                 task.node
             ));
             let (label, result) = (String::new(), Ok(Command::default()));
@@ -104,7 +104,7 @@ impl<'a> Outcomes<'a> {
     /// Returns each kind of failure that the node catches; one kind represents `any`.
     fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
-        let computes = spec.node.touches() == SideEffects::Nothing;
+        let computes = spec.node.side_effects() == SideEffects::Nothing;
         let caught = spec.policies.catch.iter().filter(|_| may_fail);
         // A question can only fail by its deadline, if it has one.
         let may_be_late = spec.policies.timeout.is_some();
@@ -130,12 +130,12 @@ impl<'a> Outcomes<'a> {
     fn answered(&mut self, run: &RunId, task: &Task, question: &Question) -> Vec<Outcome> {
         let written = self.graph.node(&task.node).and_then(|it| it.node.contract().writes);
         let channel = written.unwrap_or_default().into_iter().next();
-        let sights: Vec<Access> = self.sights.clone();
-        let sights = sights.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());
-        let sights: Vec<Access> = sights.collect();
+        let accesses: Vec<Access> = self.accesses.clone();
+        let accesses = accesses.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());
+        let accesses: Vec<Access> = accesses.collect();
         let what = format!("an answer to `{}`", task.node);
         let values =
-            self.values(&what, &question.schema, &sights, &|it| question.check(it).is_ok());
+            self.values(&what, &question.schema, &accesses, &|it| question.check(it).is_ok());
         let mut outcomes = Vec::new();
         for (label, value) in values {
             let answers = BTreeMap::from([(question.key.clone(), value)]);
@@ -178,13 +178,13 @@ impl<'a> Outcomes<'a> {
             run: run.clone(),
             task: task.id,
             node: task.node.clone(),
-            began: None,
+            original: None,
             attempt: task.attempt,
             visits: task.visits.clone(),
             max_visits: spec.policies.max_visits,
             state: task.state.clone(),
             input: task.input.clone(),
-            via: task.via.clone(),
+            trigger: task.trigger.clone(),
             cancel: CancellationToken::new(),
             answers: answers.clone(),
             memos: Memos::default(),
@@ -212,7 +212,7 @@ impl<'a> Outcomes<'a> {
             }
             if next.len() > OUTCOMES_MAX {
                 self.gaps.insert(format!(
-                    "{what} has more than {OUTCOMES_MAX} outcomes; the first were tried"
+                    "{what} has more than {OUTCOMES_MAX} outcomes; only the first were tried"
                 ));
                 next.truncate(OUTCOMES_MAX);
             }
@@ -223,10 +223,10 @@ impl<'a> Outcomes<'a> {
 
     fn channel_values(&mut self, channel: &Channel) -> Vec<Named> {
         let name = channel.name();
-        let sights: Vec<Access> =
-            self.sights.iter().filter(|it| it.channel == *name).cloned().collect();
+        let accesses: Vec<Access> =
+            self.accesses.iter().filter(|it| it.channel == *name).cloned().collect();
         let what = format!("the field `{name}`");
-        self.values(&what, channel.schema(), &sights, &|it| channel.check(it).is_ok())
+        self.values(&what, channel.schema(), &accesses, &|it| channel.check(it).is_ok())
     }
 
     /// Returns the values of a schema that the access sets distinguish.
@@ -234,13 +234,13 @@ impl<'a> Outcomes<'a> {
         &mut self,
         what: &str,
         schema: &Value,
-        sights: &[Access],
+        accesses: &[Access],
         fits: &dyn Fn(&Value) -> bool,
     ) -> Vec<Named> {
         let ty = Type::of_schema(schema);
         let mut leaves: BTreeMap<Vec<String>, Vec<Value>> = BTreeMap::new();
-        for sight in sights {
-            for (path, values) in leaves_of(&ty, sight) {
+        for access in accesses {
+            for (path, values) in leaves_of(&ty, access) {
                 let known = leaves.entry(path).or_default();
                 for value in values {
                     if !known.contains(&value) {
@@ -254,21 +254,21 @@ impl<'a> Outcomes<'a> {
             let mut next = Vec::new();
             for (label, base) in &partial {
                 for value in values {
-                    let shown = format!("{} {value}", sight_name(sights, path));
+                    let shown = format!("{} {value}", access_name(accesses, path));
                     let value = placed(base.clone(), path, value.clone());
                     next.push((joined(label, &shown), Some(value)));
                 }
             }
             if next.len() > VALUES_MAX {
                 self.gaps.insert(format!(
-                    "{what} has more than {VALUES_MAX} values; the first were tried"
+                    "{what} has more than {VALUES_MAX} values; only the first were tried"
                 ));
                 next.truncate(VALUES_MAX);
             }
             partial = next;
         }
-        for path in sights.iter().flat_map(|it| optional_above(&ty, it)) {
-            let shown = format!("{} null", sight_name(sights, &path));
+        for path in accesses.iter().flat_map(|it| optional_above(&ty, it)) {
+            let shown = format!("{} null", access_name(accesses, &path));
             partial.push((shown, Some(placed(None, &path, Value::Null))));
         }
         let mut named: Vec<Named> = Vec::new();
@@ -283,45 +283,45 @@ impl<'a> Outcomes<'a> {
                 // A number beside one that a condition names may be out of range.
                 Ok(_) => (),
                 Err(problem) => {
-                    self.gaps.insert(format!("no value for {what} can be made: {problem}"));
+                    self.gaps.insert(format!("cannot make a value for {what}: {problem}"));
                 }
             }
         }
         if named.is_empty() {
-            self.gaps.insert(format!("no value for {what} was found that fits"));
+            self.gaps.insert(format!("no valid value for {what} was found"));
         }
         named
     }
 
     fn looks_at(&self, channel: &ChannelName) -> bool {
-        self.sights.iter().any(|it| it.channel == *channel)
+        self.accesses.iter().any(|it| it.channel == *channel)
     }
 }
 
 /// Returns the paths below an access whose values affect decisions, each with its values.
-fn leaves_of(ty: &Type, sight: &Access) -> Vec<(Vec<String>, Vec<Value>)> {
+fn leaves_of(ty: &Type, access: &Access) -> Vec<(Vec<String>, Vec<Value>)> {
     let mut at = ty;
-    if sight.is_presence && sight.path.is_empty() {
+    if access.is_presence && access.path.is_empty() {
         return Vec::new();
     }
-    for name in &sight.path {
+    for name in &access.path {
         match at.field(name) {
             Some(field) => at = field,
             None => return Vec::new(),
         }
     }
     let mut leaves = Vec::new();
-    collect(at, sight, &mut sight.path.clone(), 0, &mut leaves);
+    collect(at, access, &mut access.path.clone(), 0, &mut leaves);
     leaves
 }
 
 /// Returns the records above an access that may be absent.
-fn optional_above(ty: &Type, sight: &Access) -> BTreeSet<Vec<String>> {
+fn optional_above(ty: &Type, access: &Access) -> BTreeSet<Vec<String>> {
     let (mut at, mut found) = (ty, BTreeSet::new());
-    for (depth, name) in sight.path.iter().enumerate() {
+    for (depth, name) in access.path.iter().enumerate() {
         let Some(field) = at.field(name) else { break };
-        if matches!(field, Type::Optional(_)) && depth + 1 < sight.path.len() {
-            found.insert(sight.path[..=depth].to_vec());
+        if matches!(field, Type::Optional(_)) && depth + 1 < access.path.len() {
+            found.insert(access.path[..=depth].to_vec());
         }
         at = field;
     }
@@ -330,7 +330,7 @@ fn optional_above(ty: &Type, sight: &Access) -> BTreeSet<Vec<String>> {
 
 fn collect(
     ty: &Type,
-    sight: &Access,
+    access: &Access,
     path: &mut Vec<String>,
     depth: usize,
     leaves: &mut Vec<(Vec<String>, Vec<Value>)>,
@@ -338,16 +338,18 @@ fn collect(
     let mut values = match ty.required() {
         Type::Bool => vec![json!(true), json!(false)],
         Type::Enum(values) => values.iter().map(|it| json!(it)).collect(),
-        Type::Int | Type::Float => around(&sight.numbers).into_iter().map(|it| json!(it)).collect(),
+        Type::Int | Type::Float => {
+            around(&access.numbers).into_iter().map(|it| json!(it)).collect()
+        }
         Type::String => {
-            let named = sight.texts.iter().map(|it| json!(it));
+            let named = access.texts.iter().map(|it| json!(it));
             [json!(""), json!("x")].into_iter().chain(named).collect()
         }
-        Type::List(item) => lists(item, sight),
-        Type::Record(record) if sight.is_whole && depth < DEPTH_MAX => {
+        Type::List(item) => lists(item, access),
+        Type::Record(record) if access.is_whole && depth < DEPTH_MAX => {
             for field in &record.fields {
                 path.push(field.name.clone());
-                collect(&field.ty, sight, path, depth + 1, leaves);
+                collect(&field.ty, access, path, depth + 1, leaves);
                 path.pop();
             }
             return;
@@ -368,8 +370,8 @@ fn around(numbers: &[i64]) -> BTreeSet<i64> {
 
 /// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
 /// If the condition reads the items, also lists with each kind of item.
-fn lists(item: &Type, sight: &Access) -> Vec<Value> {
-    let lengths: BTreeSet<i64> = around(&sight.numbers).into_iter().chain([1, 2]).collect();
+fn lists(item: &Type, access: &Access) -> Vec<Value> {
+    let lengths: BTreeSet<i64> = around(&access.numbers).into_iter().chain([1, 2]).collect();
     let plain = match item.required() {
         Type::Bool => json!(false),
         Type::Int | Type::Float => json!(0),
@@ -381,8 +383,8 @@ fn lists(item: &Type, sight: &Access) -> Vec<Value> {
     let lengths = lengths.into_iter().filter(|it| (0..=LIST_MAX).contains(it));
     let lengths = lengths.filter_map(|it| usize::try_from(it).ok());
     let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
-    if sight.is_whole {
-        let inside = Access { path: Vec::new(), ..sight.clone() };
+    if access.is_whole {
+        let inside = Access { path: Vec::new(), ..access.clone() };
         let mut leaves = Vec::new();
         collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut leaves);
         for (path, values) in leaves {
@@ -408,8 +410,8 @@ fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
     Value::Object(fields)
 }
 
-fn sight_name(sights: &[Access], path: &[String]) -> String {
-    let channel = sights.first().map(|it| it.channel.to_string());
+fn access_name(accesses: &[Access], path: &[String]) -> String {
+    let channel = accesses.first().map(|it| it.channel.to_string());
     channel.into_iter().chain(path.iter().cloned()).collect::<Vec<_>>().join(".")
 }
 

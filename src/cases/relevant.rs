@@ -11,7 +11,7 @@ use crate::{
     id::{ChannelName, NodeName},
     workflow::{
         NodeKind, Workflow,
-        case_file::{Computed, computed, sights},
+        case_file::{Computed, accesses, computed},
     },
 };
 
@@ -26,14 +26,14 @@ impl Relevant {
     /// Collects the fields that conditions and computations read.
     pub(super) fn of(definition: &Workflow, graph: &Graph) -> Self {
         let mut channels: BTreeSet<ChannelName> =
-            sights(definition, graph).into_iter().map(|it| it.channel).collect();
+            accesses(definition, graph).into_iter().map(|it| it.channel).collect();
         let mut counted: BTreeSet<NodeName> = BTreeSet::new();
         for edge in &graph.edges {
             if let Edge::Route { route, .. } = edge {
-                counted.extend(route.sights().into_iter().flat_map(|it| it.visits));
+                counted.extend(route.access_set().into_iter().flat_map(|it| it.visits));
             }
         }
-        let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref()?.sights());
+        let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref()?.access_set());
         counted.extend(conditions.flat_map(|it| it.visits));
         for Computed { from, .. } in computed(definition, graph) {
             channels.extend(from.fields.into_iter().map(|it| it.channel));
@@ -52,7 +52,7 @@ impl Relevant {
                         | NodeKind::Map(_)
                 )
             );
-            if is_known || spec.node.touches() != SideEffects::Nothing {
+            if is_known || spec.node.side_effects() != SideEffects::Nothing {
                 continue;
             }
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::{Checkpointer, Outcome, RunInfo, TaskRecord},
     engine::{Engine, OpenQuestion, RunEnd, RunError},
-    event::{Event, EventSink, Stamped, Status},
+    event::{Event, EventSink, RunEvent, Status},
     graph::{Backoff, Graph},
     id::{NodeName, RunId, TaskId},
     llm::{ChatModel, ModelError, Replay},
@@ -42,7 +42,7 @@ pub struct CaseRun {
     /// The nodes that ran, step by step.
     pub route: Vec<Vec<NodeName>>,
     /// The duration.
-    pub took: Duration,
+    pub elapsed: Duration,
     trail: Trail,
 }
 
@@ -76,14 +76,14 @@ impl Suite {
         match self.drive(case).await {
             Ok((traces, problems)) => {
                 let Traces { status, reason, route, trail, .. } = traces;
-                CaseRun { problems, status, reason, route, took: started.elapsed(), trail }
+                CaseRun { problems, status, reason, route, elapsed: started.elapsed(), trail }
             }
             Err(error) => {
                 let reason = verdict::broken(&error);
                 let problems = vec![Problem::new(&case.place, reason.clone())];
                 let (status, route) = (Status::Failed, Vec::new());
                 let (reason, trail) = (Some(reason), Trail::default());
-                CaseRun { problems, status, reason, route, took: started.elapsed(), trail }
+                CaseRun { problems, status, reason, route, elapsed: started.elapsed(), trail }
             }
         }
     }
@@ -194,9 +194,9 @@ fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
     route.into_iter().map(sorted).collect()
 }
 
-fn emitted(events: Vec<Stamped>) -> Vec<String> {
-    let name = |it: Stamped| match it.event {
-        Event::Emitted { name, .. } => Some(name),
+fn emitted(events: Vec<RunEvent>) -> Vec<String> {
+    let name = |it: RunEvent| match it.event {
+        Event::TaskEmitted { name, .. } => Some(name),
         _ => None,
     };
     events.into_iter().filter_map(name).collect()
@@ -208,16 +208,17 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
     let after = if so_far.is_empty() { String::new() } else { format!(" (after {so_far})") };
     match gap {
         Gap::NoAnswer(node) => {
-            let what = format!("the run came to `{node}`, which has no answer{after}");
+            let what = format!("the run reached `{node}`, which has no answer{after}");
             let help = format!(
-                "a test does not touch the world: say what it writes, as in `nodes: {{ {node}: {{}} }}`"
+                "a test runs no real nodes: give the fields it writes, as in `nodes: {{ {node}: \
+                 {{}} }}`"
             );
             Problem::new(&case.place, what).help(help)
         }
         Gap::NoVisit(node, visit) => {
             let place = &case.answers[node].place;
             let what =
-                format!("the run came to visit {visit} of `{node}`, which has no answer{after}");
+                format!("the run reached visit {visit} of `{node}`, which has no answer{after}");
             Problem::new(place, what).help("a list has an answer for each visit")
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     engine::Stop,
     graph::{
         AccessSet, Command, Contract, Edge, Graph, Node, NodeContext, NodeError, Route,
-        RouteChoice, RouteError, RouteView, SideEffects, Spread, Transition, Way,
+        RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Transition,
     },
     id::{ChannelName, NodeName, TaskId},
     workflow::case_file::{Answer, Answers, Turns},
@@ -121,7 +121,13 @@ impl Script {
         unused
     }
 
-    fn turn(&self, node: &NodeName, touches: SideEffects, task: TaskId, attempt: u32) -> Turn<'_> {
+    fn turn(
+        &self,
+        node: &NodeName,
+        side_effects: SideEffects,
+        task: TaskId,
+        attempt: u32,
+    ) -> Turn<'_> {
         let mut told = self.told();
         let visits = told.visits.entry(node.clone()).or_default();
         let at = visits.iter().position(|(it, _)| *it == task).unwrap_or_else(|| {
@@ -132,7 +138,7 @@ impl Script {
         if let Some(answer) = self.given(node, at, attempt) {
             return Turn::Given(answer);
         }
-        let runs_itself = match touches {
+        let runs_itself = match side_effects {
             SideEffects::Nothing => true,
             SideEffects::Models => self.has_models,
             SideEffects::World => false,
@@ -175,7 +181,7 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        match self.script.turn(&self.name, self.node.touches(), ctx.task, ctx.attempt) {
+        match self.script.turn(&self.name, self.node.side_effects(), ctx.task, ctx.attempt) {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
             // The node asks; the driver of the test case finds the scripted answer and resumes the
@@ -205,8 +211,8 @@ impl Node for StandIn {
         self.node.kind()
     }
 
-    fn touches(&self) -> SideEffects {
-        self.node.touches()
+    fn side_effects(&self) -> SideEffects {
+        self.node.side_effects()
     }
 }
 
@@ -219,7 +225,7 @@ struct Watched {
 }
 
 impl Route for Watched {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         self.route.ways()
     }
 
@@ -245,7 +251,7 @@ impl Route for Watched {
         self.route.taken(view)
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        self.route.sights()
+    fn access_set(&self) -> Option<AccessSet> {
+        self.route.access_set()
     }
 }

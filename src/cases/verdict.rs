@@ -58,12 +58,12 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     if wanted.value != traces.status {
         let reason = traces.reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
         let actual = format!("{}{reason}", traces.status.as_str());
-        let problem = Problem::new(&wanted.place, "the run came to rest otherwise");
+        let problem = Problem::new(&wanted.place, "the run has another status");
         problems.push(problem.differs(wanted.value.as_str(), actual));
     } else if let Some(reason) = &expect.reason {
         let actual = traces.reason.as_deref().unwrap_or("no reason");
         if !actual.contains(&reason.value) {
-            let problem = Problem::new(&reason.place, "the reason is another");
+            let problem = Problem::new(&reason.place, "the reason differs");
             problems.push(problem.differs(&reason.value, actual));
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     for Expected { value: (node, wanted), place } in &expect.visits {
         let actual = count(node);
         if actual != *wanted {
-            let problem = Problem::new(place, format!("`{node}` ran another number of times"));
+            let problem = Problem::new(place, format!("`{node}` ran a different number of times"));
             problems.push(problem.differs(wanted.to_string(), actual.to_string()));
         }
     }
@@ -198,7 +198,7 @@ fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> 
     if includes(actual, wanted) {
         return None;
     }
-    let problem = Problem::new(&expected.place, format!("`{}` is another", path.join(".")));
+    let problem = Problem::new(&expected.place, format!("`{}` differs", path.join(".")));
     Some(problem.differs(shown(wanted), shown(actual)))
 }
 
@@ -226,7 +226,7 @@ fn compare_events(expected: &[Expected<String>], actual: &[String]) -> Option<Pr
     let missed = expected.iter().find(|wanted| !told.any(|it| *it == wanted.value))?;
     let names = expected.iter().map(|it| it.value.as_str()).collect::<Vec<_>>().join(", ");
     let actual = if actual.is_empty() { "none".to_owned() } else { actual.join(", ") };
-    let what = format!("`{}` was not told in its turn", missed.value);
+    let what = format!("`{}` was not emitted in this order", missed.value);
     Some(Problem::new(&missed.place, what).differs(names, actual))
 }
 

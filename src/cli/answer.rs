@@ -71,7 +71,7 @@ pub(super) fn read(
         };
         if let Some(over) = over {
             problems.push(format!(
-                "`{key}` takes no answer any more: {over}{}",
+                "`{key}` no longer accepts an answer: {over}{}",
                 list_open_questions(open)
             ));
             closed += 1;
@@ -96,7 +96,7 @@ pub(super) fn read(
     let refused = CliError::usage("the answers do not fit the questions; nothing was started");
     let refused = if problems.len() == closed {
         refused.with_exit(Exit::NotResumable).with_help(
-            "`graphrun runs show` tells what was answered; `graphrun resume` goes on without an answer",
+            "`graphrun runs show` prints the answers; `graphrun resume` continues without one",
         )
     } else {
         refused
@@ -124,7 +124,7 @@ pub(super) async fn ask(
                 line = tokio::task::spawn_blocking(read_line) => line??,
                 signal = signals.next() => return Ok(AskOutcome::Stopped(signal)),
                 () = until(deadline) => {
-                    print_message(&paint.faint("  too late: the time for an answer is over"));
+                    print_message(&paint.faint("  too late: the deadline has passed"));
                     return Ok(AskOutcome::Answers(answers));
                 }
             };
@@ -141,7 +141,7 @@ pub(super) async fn ask(
                 Err(problems) => {
                     print_message(&format!(
                         "{} {}",
-                        paint.bad("not yet:"),
+                        paint.bad("not accepted:"),
                         clean(&problems.join("; "))
                     ));
                 }
@@ -259,7 +259,7 @@ fn read_as_typed(question: &Question, text: &str) -> Result<Value, Vec<String>> 
             Err(problems) => problems,
         },
         Err(error) if error.is_limit() => vec![error.to_string()],
-        Err(error) => vec![format!("an answer is JSON, and this is none: {error}")],
+        Err(error) => vec![format!("expected JSON: {error}")],
     };
     let value = match Form::of(&question.schema) {
         Form::Choice { field, values } if values.iter().any(|it| it == text.trim()) => {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_with_the_answers_is_said_at_once() {
+    fn all_mistakes_of_answers_are_reported_together() {
         let error = read_flags(&["goo=stop", "go=maybe", "plan={", "plan={}", "why=a", "why=b"]);
         insta::assert_snapshot!(error.unwrap_err());
     }
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_fits_the_question_as_far_as_the_schema_tells() {
+    fn an_example_fits_a_question_with_a_known_schema() {
         let examples: Vec<String> = open().iter().map(|it| example(&it.question.schema)).collect();
         assert_eq!(examples, [r#""go_on""#, r#""TEXT""#, "JSON", r#"{"choice":"go_on"}"#]);
     }

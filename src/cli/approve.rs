@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct ApproveArgs {
     /// The name or the id of the run
     run: String,
-    /// The node that asks, or the key of its question; needed where several wait
+    /// The node that asks, or the key of its question; required if several questions are open
     node: Option<String>,
     #[command(flatten)]
     options: RunOptions,
@@ -32,9 +32,9 @@ pub(super) struct ApproveArgs {
 pub(super) struct RejectArgs {
     /// The name or the id of the run
     run: String,
-    /// The node that asks, or the key of its question; needed where several wait
+    /// The node that asks, or the key of its question; required if several questions are open
     node: Option<String>,
-    /// Why; for questions whose answer has a field `comment`
+    /// The reason, for questions whose answer has a field `comment`
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
     #[command(flatten)]
@@ -102,9 +102,9 @@ fn find<'a>(
             let refused = match closed {
                 Some(closed) => CliError::new(
                     Exit::NotResumable,
-                    format!("`{node}` takes no answer any more: {closed}"),
+                    format!("`{node}` no longer accepts an answer: {closed}"),
                 ),
-                None => CliError::usage(format!("`{node}` asks nothing")),
+                None => CliError::usage(format!("`{node}` has no open question")),
             };
             Err(match open {
                 [] => refused,
@@ -117,13 +117,13 @@ fn find<'a>(
             let last = asked.last().and_then(|it| Closed::of(&it.full_name(), asked));
             Err(match (last, asked.last()) {
                 (Some(closed), Some(last)) => {
-                    refused.with_help(format!("the last was `{}`: {closed}", last.full_name()))
+                    refused.with_help(format!("the last one was `{}`: {closed}", last.full_name()))
                 }
                 _ => refused,
             })
         }
         (several, _) => {
-            let message = format!("{} questions are open; say which one", several.len());
+            let message = format!("{} questions are open", several.len());
             let keys = keys(&mut several.iter().copied());
             Err(CliError::usage(message).with_help(format!("name one of them: {keys}")))
         }

@@ -49,7 +49,7 @@ enum Kind {
 }
 
 /// Why a base URL of models needs trust.
-const KEYS_GO_THERE: &str = "requests to models go there, and your key with them";
+const KEYS_GO_THERE: &str = "it receives every request to a model, with your key";
 
 /// All settings besides the prices and context sizes of models.
 #[rustfmt::skip] // a line for each
@@ -193,7 +193,7 @@ impl Config {
 /// Returns the error for settings of a file in an untrusted folder.
 pub(super) fn untrusted(problems: Vec<String>) -> CliError {
     let message =
-        format!("`{FILE}` sets what needs your trust in this folder; nothing was started");
+        format!("`{FILE}` has settings that need your trust in this folder; nothing was started");
     CliError::new(Exit::Unusable, message)
         .with_problems(problems)
         .with_help("remove it from the file, or read the file and run `graphrun trust`")

@@ -39,19 +39,19 @@ pub(super) fn check(
     }
     let Some(first) = models.first() else { return Ok(()) };
     let message =
-        "a limit of cost cannot be held, because prices are not known; nothing was started";
+        "a cost limit cannot be enforced, because prices are unknown; nothing was started";
     let error = CliError::new(Exit::Unusable, message).with_problems(problems);
     if settings.prices.of(first).is_some() {
         return Err(error
-            .because(format!("only a `{FILE}` that you do not trust has a price of `{first}`"))
+            .because(format!("the only price of `{first}` is in a `{FILE}` that you do not trust"))
             .with_help(format!(
-                "look at its prices and run `graphrun trust`, or write `[prices.\"{first}\"]` in \
+                "check its prices and run `graphrun trust`, or write `[prices.\"{first}\"]` in \
                  your own configuration"
             )));
     }
     Err(error.with_help(format!(
         "write `[prices.\"{first}\"]` with `input_per_million` and `output_per_million` in \
-         `{FILE}`, or bound the run by `--max-tokens` and take `usd` out of its limits"
+         `{FILE}`, or limit the run with `--max-tokens` and remove `usd` from its limits"
     )))
 }
 

@@ -85,11 +85,11 @@ impl Database {
             None => Ok(Self::default()),
             Some(link) => {
                 let message = format!(
-                    "`{}` is a symbolic link, and runs are not kept behind it",
+                    "`{}` is a symbolic link, which may lead to the runs of others",
                     link.display()
                 );
                 Err(CliError::new(Exit::Unusable, message)
-                    .with_help("name the place of runs with `--db sqlite:PATH`"))
+                    .with_help("name the database with `--db sqlite:PATH`"))
             }
         }
     }
@@ -168,7 +168,10 @@ impl Database {
         self.open()?.ok_or_else(|| {
             let place = self.absence();
             CliError::new(Exit::NotResumable, format!("there is no run `{run}`: {place}"))
-                .with_help("run this where the run was started, or name its database with `--db`")
+                .with_help(
+                    "change to the folder where the run was started, or name its database \
+                            with `--db`",
+                )
         })
     }
 
@@ -183,7 +186,7 @@ impl Database {
             Location::Memory => "runs in memory end with their process".to_owned(),
             Location::Sqlite(path) => format!("there is no database `{}`", path.display()),
             #[cfg(feature = "postgres")]
-            Location::Postgres(url) => format!("nothing has been saved in {url:?} yet"),
+            Location::Postgres(url) => format!("{url:?} contains no runs yet"),
         }
     }
 
@@ -227,12 +230,12 @@ impl Database {
         let nearest = absolute.ancestors().skip(1).find(|it| it.exists()).unwrap_or(Path::new("/"));
         match access(nearest, AccessFlags::W_OK | AccessFlags::X_OK) {
             Ok(()) if exists => Ok(absolute.display().to_string()),
-            Ok(()) => Ok(format!("{} (not there yet)", absolute.display())),
+            Ok(()) => Ok(format!("{} (missing yet)", absolute.display())),
             Err(error) => {
                 let error = io::Error::from(error);
                 let problem = format!("`{}` cannot be written: {error}", nearest.display());
                 Err(CliError::new(Exit::Unusable, problem)
-                    .with_help("name another place with `--db sqlite:PATH`"))
+                    .with_help("name another database with `--db sqlite:PATH`"))
             }
         }
     }
@@ -240,8 +243,8 @@ impl Database {
 
 fn no_place(url: &str, layer: &str) -> CliError {
     let url = without_secrets(url);
-    CliError::usage(format!("{layer} is `{url}`, which names no place to keep runs"))
-        .with_help("graphrun knows `sqlite:PATH`, `postgres://…` and `memory:`")
+    CliError::usage(format!("{layer} is `{url}`, which is not the URL of a database"))
+        .with_help("graphrun supports `sqlite:PATH`, `postgres://…` and `memory:`")
 }
 
 #[cfg(feature = "postgres")]
@@ -252,7 +255,10 @@ fn postgres(url: &str, _: &str) -> Result<Location, CliError> {
 
 #[cfg(not(feature = "postgres"))]
 fn postgres(_: &str, layer: &str) -> Result<Location, CliError> {
-    let message = format!("{layer} names a PostgreSQL server, and this program was built without");
+    let message = format!(
+        "{layer} names a PostgreSQL server, but this program was built without \
+                           PostgreSQL"
+    );
     Err(CliError::usage(message)
         .with_help("build it with `cargo install --path . --features postgres`"))
 }
@@ -293,15 +299,19 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Storage { .. } => Exit::Unusable,
         };
         let help = match &error {
-            CheckpointError::UnknownRun(_) => "`graphrun runs list` shows what there is",
-            CheckpointError::UnknownStep { .. } => "`graphrun runs history` shows the steps it has",
-            CheckpointError::Exists(_) => "choose another id, or none: graphrun makes one",
+            CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs",
+            CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps",
+            CheckpointError::Exists(_) => "choose another id, or omit it: graphrun then makes one",
             CheckpointError::Owned { .. } => {
-                "wait until it comes to rest, or stop that process; `graphrun runs show` tells how far it is"
+                "wait until the run stops, or stop that process; `graphrun runs show` prints its \
+                 progress"
             }
-            CheckpointError::Full { .. } => "free some space where the database is, then go on",
+            CheckpointError::Full { .. } => {
+                "free some space on the disk of the database, then \
+                                             resume the run"
+            }
             CheckpointError::Overtaken { .. } => {
-                "another process goes on with this run; `graphrun runs show` tells how far it is"
+                "another process continues this run; `graphrun runs show` prints its progress"
             }
             // The errors below already contain this.
             CheckpointError::Damaged { .. }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_where_they_are() {
+    fn differences_have_their_paths() {
         let old =
             json!({"a": 1, "list": [1, 2], "deep": {"x": {"y": 1}, "same": []}, "gone": null});
         let new = json!({"a": "1", "list": [1, 3, 4], "deep": {"x": {"y": 2, "z": 3}, "same": []}});
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_of_the_same_kind_differs_as_a_whole() {
+    fn values_of_different_kinds_differ_as_a_whole() {
         assert_eq!(describe(json!({"a": [1]}), json!({"a": {"b": 1}})), [r#"a [1] {"b":1}"#]);
         assert_eq!(describe(json!({"a": []}), json!({"a": {}})), ["a [] {}"]);
         assert_eq!(describe(json!({}), json!({"a": null})), ["a - null"]);

@@ -50,7 +50,7 @@ pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
         let probed = Sandbox::probe();
         let python = match &probed {
             Ok(sandbox) => python(sandbox).await,
-            Err(_) => Check::bad("python", "not tried without a sandbox"),
+            Err(_) => Check::bad("python", "not checked without a sandbox"),
         };
         let config = globals.config();
         let base_url = config.as_ref().is_ok_and(|it| it.get("base_url").is_some());
@@ -135,7 +135,7 @@ fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) ->
             Some(variable) if is_set(variable) => {
                 Some(format!("{} ({variable} is set)", provider.name))
             }
-            None if listens(provider) => Some(format!("{} (answers)", provider.name)),
+            None if listens(provider) => Some(format!("{} (reachable)", provider.name)),
             _ => None,
         })
         .collect();
@@ -143,11 +143,17 @@ fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) ->
         return Check::good("models", found.join(", "));
     }
     if is_set("OPENAI_BASE_URL") {
-        return Check::good("models", "a server of your own (its address is set)");
+        return Check::good("models", "your own server (its address is set)");
     }
-    Check::bad("models", "no provider has a key, and no model server of this machine answers").help(
-        Some("set OPENAI_API_KEY or the variable of another provider; recordings work without (`--replay`)"),
+    Check::bad(
+        "models",
+        "no provider has a key, and no model server on this machine is \
+                          reachable",
     )
+    .help(Some(
+        "set OPENAI_API_KEY or the variable of another provider; recordings need none \
+              (`--replay`)",
+    ))
 }
 
 /// Returns whether a local server accepts a connection.
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_the_database_makes_none() {
+    fn reading_a_missing_database_does_not_create_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/runs.db");
         let found = Database::parse(&format!("sqlite:{}", path.display()), "--db");

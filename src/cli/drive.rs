@@ -137,7 +137,7 @@ impl Run<'_> {
                         first = Some(signal);
                         stop.drain();
                     } else {
-                        views.note(&self.globals.stderr.loud("stops at once"));
+                        views.note(&self.globals.stderr.loud("stopping at once"));
                         stop.now();
                     }
                 }
@@ -200,7 +200,7 @@ impl Run<'_> {
         let origin = info.ok().and_then(|it| Origin::of(&it).ok());
         let command = origin
             .and_then(|it| migrate::command(self.database, &self.name, &it.workflow, remedies));
-        let help = command.map(|it| format!("to carry it over on purpose: {it}"));
+        let help = command.map(|it| format!("to migrate it: {it}"));
         help.into_iter().fold(CliError::from(error), CliError::with_help)
     }
 
@@ -213,7 +213,10 @@ impl Run<'_> {
             return failure;
         }
         match self.database.command("resume", &self.name) {
-            Some(command) => failure.with_help(format!("what was saved can go on: {command}")),
+            Some(command) => failure.with_help(format!(
+                "to continue from the last checkpoint: \
+                                                        {command}"
+            )),
             None => failure,
         }
     }
@@ -243,7 +246,8 @@ impl From<ReviseError> for CliError {
     fn from(error: ReviseError) -> Self {
         let help = match &error {
             ReviseError::NotNext { .. } => Some(
-                "write in the place of one of these, or fork an earlier step to go another way",
+                "name one of these nodes with `--as`, or fork an earlier step to take another \
+                 route",
             ),
             _ => None,
         };
@@ -269,7 +273,7 @@ impl From<RunError> for CliError {
                 let problems = differences.iter().map(ToString::to_string).collect();
                 Self::new(Exit::NotResumable, error.to_string())
                     .with_problems(problems)
-                    .with_help("with the workflow as it was, the run goes on")
+                    .with_help("restore the workflow to resume the run")
             }
             RunError::NoPlace { ref differences, .. } => {
                 let breaks = differences.iter().filter(|it| it.breaks.is_some());
@@ -278,29 +282,31 @@ impl From<RunError> for CliError {
             }
             RunError::Changed { .. } => Self::new(Exit::NotResumable, error.to_string())
                 .because(error)
-                .with_help("resume it with the workflow as it was, or start a new run"),
-            RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string())
-                .with_help("nothing was changed; `graphrun runs show` tells how the run stands"),
+                .with_help("restore the workflow to resume the run, or start a new run"),
+            RunError::Closed { .. } => Self::new(Exit::NotResumable, error.to_string()).with_help(
+                "nothing was changed; `graphrun runs show` prints the status of the \
+                            run",
+            ),
             RunError::Revise(error) => Self::from(error),
             RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotFailed(status) => {
                 let help = match status {
-                    Status::Done | Status::Failed => "start a new run to do its work again",
+                    Status::Done | Status::Failed => "start a new run to repeat its work",
                     Status::Paused => {
                         "answer its questions with `graphrun resume RUN --answer KEY=JSON`"
                     }
                     Status::Limit => {
-                        "go on with a higher limit, as in `graphrun resume RUN --max-steps N`"
+                        "resume it with a higher limit, as in `graphrun resume RUN --max-steps N`"
                     }
-                    Status::Running | Status::Interrupted => "go on with `graphrun resume RUN`",
+                    Status::Running | Status::Interrupted => "continue with `graphrun resume RUN`",
                 };
                 Self::new(Exit::NotResumable, error.to_string()).with_help(help)
             }
             RunError::NothingFailed { ref failed, .. } => {
                 let help = if failed.is_empty() {
-                    "the workflow meant it to end like this; start a new run"
+                    "a route of the workflow ended it; start a new run"
                 } else {
-                    "without `--node` all that failed is tried again"
+                    "without `--node`, all failed tasks run again"
                 };
                 Self::new(Exit::NotResumable, error.to_string()).with_help(help)
             }

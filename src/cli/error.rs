@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_says_the_same_again_is_said_once() {
+    fn a_repeated_cause_is_printed_once() {
         let source = io::Error::other("Error code 13: disk is full");
         let source = Caused { text: "disk is full", source };
         let error = CliError::usage("cannot save").because(source);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_its_problems_its_causes_and_a_way_out() {
+    fn an_error_shows_its_problems_causes_and_help() {
         let error = CliError::read(Path::new("w.yaml"), io::Error::other("no such file"))
             .with_problems(vec!["one".into(), "two \u{1b}[31mred".into()])
             .with_help("try another path");

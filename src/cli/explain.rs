@@ -14,7 +14,7 @@ use crate::diagnostic::{CODES, Code, did_you_mean};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The code of a finding, such as `GR010` or just `10`; without it all are listed
+    /// The code of a diagnostic, such as `GR010` or just `10` [default: list all codes]
     code: Option<String>,
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_refused_with_one_that_may_be_meant() {
+    fn an_unknown_code_is_refused_with_a_similar_one() {
         let help = |word: &str| {
             let error = find(word).unwrap_err();
             assert_eq!(error.exit(), Exit::Usage, "{word}");

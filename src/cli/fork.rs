@@ -16,18 +16,18 @@ use super::{
     set::{SetArgs, SetKind},
 };
 use crate::{
-    checkpoint::ForkedFrom,
+    checkpoint::ForkSource,
     engine::{Answers, ReviseError, RunError},
 };
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The name or the id of the run, and the step to begin from if not the last
+    /// The run by name or id, and the step to start from [default: its last step]
     #[arg(value_name = "RUN[@STEP]")]
     run: RunAt,
     #[command(flatten)]
     set: SetArgs,
-    /// Only make the new run; `resume` goes on with it
+    /// Create the new run without running it; `resume` continues it
     #[arg(long)]
     no_run: bool,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
             graph
         };
         let (id, name) = (info.id.clone(), info.name.clone());
-        let from = ForkedFrom {
+        let from = ForkSource {
             run: found.info.id.clone(),
             name: found.info.name.clone(),
             step: found.position.step,

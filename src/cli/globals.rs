@@ -23,33 +23,32 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 /// The environment variables in `--help`.
 pub(super) const VARIABLES: &str = "\
 Environment:
-  GRAPHRUN_DB     where runs are kept, if `--db` does not say so
-  GRAPHRUN_LEASE  how long a run stays with a process that is silent, as in `15s`, which it is
-                  unless said; every process of one database should say the same
+  GRAPHRUN_DB     the database of runs, unless `--db` names one
+  GRAPHRUN_LEASE  how long a silent process keeps a run, as in `30s` [default: 15s]; use the same
+                  value in every process of one database
   GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`
   GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
-                  as the flags of `execute` that are called so, where no flag says otherwise
+                  the values of the `execute` flags with these names, unless a flag is given
   GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others
                   limits on the size of data (docs/configuration.md)
 
-What neither a flag nor the environment says is read from `graphrun.toml` in the current folder,
-and then from your own `~/.config/graphrun/config.toml`: where runs are kept, the model, limits,
-and what models cost (docs/configuration.md). `graphrun trust` lets a folder's file set the rest.";
+Without a flag or a variable, a setting comes from `graphrun.toml` in the current folder, then
+from `~/.config/graphrun/config.toml`: the database, the model, limits, and prices of models
+(docs/configuration.md). `graphrun trust` allows a folder's file to set the rest.";
 
 /// The flags that may stand before or after the command.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct GlobalArgs {
-    /// Where runs are kept: `sqlite:PATH`, `postgres://…` or `memory:`
+    /// The database of runs: `sqlite:PATH`, `postgres://…` or `memory:`
     ///
-    /// Without it `GRAPHRUN_DB` says so, and without that runs are kept in
-    /// `sqlite:.graphrun/runs.db`.
+    /// Without it, the database is `GRAPHRUN_DB`, or else `sqlite:.graphrun/runs.db`.
     #[arg(long, global = true, value_name = "URL")]
     db: Option<String>,
     /// How progress is shown on stderr
     #[arg(long, global = true, value_enum, value_name = "HOW", default_value_t)]
     progress: ProgressFlag,
-    /// In which form the result is printed on stdout
+    /// The format of the result on stdout
     #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
     output: Output,
     /// When to use colours; `auto` honours `NO_COLOR`
@@ -57,7 +56,7 @@ pub(super) struct GlobalArgs {
     color: ColorFlag,
 }
 
-/// In which form the result is printed on stdout.
+/// The format of the result on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     /// For people.
@@ -67,13 +66,13 @@ pub(super) enum Output {
     Json,
     /// One JSON object a line: the events, as they happen.
     Jsonl,
-    /// Findings as a SARIF 2.1.0 log, for code scanning (`validate`).
+    /// Diagnostics as a SARIF 2.1.0 log, for code scanning (`validate`).
     Sarif,
-    /// Findings as workflow commands of GitHub Actions (`validate`).
+    /// Diagnostics as workflow commands of GitHub Actions (`validate`).
     Github,
 }
 
-/// How progress is to be shown.
+/// The form of progress output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum ProgressFlag {
     /// `tty` on a terminal, else `plain`.
@@ -262,8 +261,10 @@ impl Globals {
         match parse_duration(&said.text) {
             Ok(lease) if lease >= LEASE_MIN => Ok(Some(lease)),
             _ => {
-                let message =
-                    format!("{} is `{}`, which is no time for a lease", said.layer, said.text);
+                let message = format!(
+                    "{} is `{}`, which is not a duration for a lease",
+                    said.layer, said.text
+                );
                 Err(CliError::usage(message)
                     .with_help("write a duration of 100ms or more, as in `15s` or `1m`"))
             }
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_where_nobody_can_type_or_see() {
+    fn questions_need_a_terminal_on_both_sides() {
         let globals = |around| Globals::new(GlobalArgs::default(), around);
         assert!(globals(PERSON).can_ask());
         assert!(!globals(TerminalEnv { stdin_is_terminal: false, ..PERSON }).can_ask());

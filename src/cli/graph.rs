@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
   graphrun graph team.yaml                              # to the terminal
   graphrun graph team.yaml --format svg > team.svg      # a picture, for light and dark pages
   graphrun graph team.yaml --format dot | dot -Tpdf -o team.pdf
-  graphrun graph team.yaml --run brave-turtle           # what a run did: visits, failures, ways
+  graphrun graph team.yaml --run brave-turtle           # what a run did: visits, failures, routes
   graphrun graph team.yaml --run brave-turtle --format json | jq '.edges[] | select(.taken > 0)'";
 
 #[derive(Debug, clap::Args)]
@@ -29,10 +29,10 @@ pub(super) struct Args {
     /// The workflow to draw
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// As what it is drawn; `ascii` unless `--output json` asks for `json`
+    /// The format of the drawing [default: ascii, or json with `--output json`]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Lay this run over it, finished or not, by its name or id
+    /// Draw this run over the workflow, finished or not, by its name or id
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
 }
@@ -82,8 +82,8 @@ fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError>
     match (format, globals.output) {
         (None | Some(Format::Json), Output::Json) => Ok(Format::Json),
         (Some(_), Output::Json) => {
-            let message = "`--output json` and another `--format` ask for two different things";
-            Err(CliError::usage(message).with_help("leave one of them out"))
+            let message = "`--output json` contradicts `--format`";
+            Err(CliError::usage(message).with_help("omit one of them"))
         }
         (format, _) => Ok(format.unwrap_or(Format::Ascii)),
     }
@@ -102,10 +102,10 @@ async fn lay_over(drawing: Drawing, run: &str, globals: &Globals) -> Result<Draw
     let info = checkpointer.find(run).await?.info;
     if info.workflow != drawing.name {
         let message = format!(
-            "run `{}` is one of the workflow `{}`, and this is `{}`",
+            "run `{}` belongs to the workflow `{}`, not to `{}`",
             info.name, info.workflow, drawing.name
         );
-        return Err(CliError::usage(message).with_help("name the workflow that the run was of"));
+        return Err(CliError::usage(message).with_help("name the workflow of the run"));
     }
     let saved = checkpointer.load(&info.id).await?;
     let journal = checkpointer.journal_without_values(&info.id).await?;

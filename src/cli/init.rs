@@ -23,10 +23,10 @@ const SCHEMA: &str = "workflow.schema.json";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to start from
+    /// The template
     #[arg(value_enum, default_value_t = Template::Review)]
     template: Template,
-    /// The folder for its files; it is made if it is not there
+    /// The folder for its files; created if it is missing
     #[arg(default_value = ".")]
     dir: PathBuf,
 }
@@ -37,7 +37,7 @@ enum Template {
     Review,
     /// A person decides; needs no model
     Approval,
-    /// A question is split, its parts are answered side by side
+    /// A question is split, and its parts are answered in parallel
     Research,
 }
 
@@ -67,28 +67,28 @@ impl Template {
     fn commands(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Review => &[
-                ("graphrun test review.yaml --coverage", "its cases, without a model"),
+                ("graphrun test review.yaml --coverage", "its test cases, without a model"),
                 (
                     "graphrun execute review.yaml -i topic=Lighthouses --replay recording.jsonl",
                     "a run with recorded answers, without a key",
                 ),
-                ("graphrun plan review.yaml", "what it can take at most"),
+                ("graphrun plan review.yaml", "its worst case"),
             ],
             Self::Approval => &[
-                ("graphrun test approval.yaml --coverage", "its cases, without anybody"),
+                ("graphrun test approval.yaml --coverage", "its test cases, without a person"),
                 (
                     "graphrun execute approval.yaml -i request='A new chair' -i amount=300",
                     "a run that asks you",
                 ),
             ],
             Self::Research => &[
-                ("graphrun test research.yaml --coverage", "its cases, without a model"),
+                ("graphrun test research.yaml --coverage", "its test cases, without a model"),
                 (
                     "graphrun execute research.yaml -i question='Why is the sea salty?' \
                      --replay recording.jsonl",
                     "a run with recorded answers, without a key",
                 ),
-                ("graphrun graph research.yaml", "a picture of it"),
+                ("graphrun graph research.yaml", "a drawing"),
             ],
         }
     }
@@ -123,7 +123,7 @@ fn refuse_existing(files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     if there.is_empty() {
         return Ok(());
     }
-    let refused = CliError::usage("some of the files are there already; nothing was written");
+    let refused = CliError::usage("some of the files exist already; nothing was written");
     Err(refused.with_problems(there).with_help("name another folder: `graphrun init review DIR`"))
 }
 

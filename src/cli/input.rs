@@ -157,7 +157,7 @@ impl Reading<'_> {
             }
             Err(error) if error.is_limit() => self.problems.push(format!("`{path}`: {error}")),
             Err(error) => {
-                self.problems.push(format!("`{path}` is no JSON object of fields: {error}"));
+                self.problems.push(format!("`{path}` is not a JSON object of fields: {error}"));
             }
         }
     }
@@ -212,7 +212,7 @@ impl Reading<'_> {
             None if names.is_empty() => "; the workflow takes no input".to_owned(),
             None => format!("; the workflow takes {}", list(&names)),
         };
-        self.problems.push(format!("`{key}` is no input of the workflow{hint}"));
+        self.problems.push(format!("`{key}` is not an input of the workflow{hint}"));
         None
     }
 
@@ -274,10 +274,7 @@ fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
             if error.is_limit() {
                 return error.to_string();
             }
-            format!(
-                "it is {}, so its value is read as JSON, and this is none: {error}",
-                article(other)
-            )
+            format!("it is {}; expected JSON: {error}", article(other))
         }),
     }
 }
@@ -344,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once() {
+    fn all_mistakes_are_reported_together() {
         let error = read_flags(&[
             "brif=x",
             "rounds=many",
@@ -383,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_begin_with_a_mark_and_says_each_field_once() {
+    fn a_file_may_begin_with_a_bom_and_has_each_field_once() {
         let folder = tempfile::tempdir().unwrap();
         let fields = folder.path().join("fields.json");
         let read = |text: &str| {
@@ -396,7 +393,7 @@ mod tests {
         let twice = read(&format!(r#"{{"brief": "x", {all}, "brief": "y"}}"#)).unwrap_err();
         assert!(twice.contains("  - `brief` is given twice\n"), "{twice}");
         let list = read("[1]").unwrap_err();
-        assert!(list.contains("is no JSON object of fields: invalid type: sequence"), "{list}");
+        assert!(list.contains("is not a JSON object of fields: invalid type: sequence"), "{list}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::redact::{REDACTED, redact_value};
 pub(super) fn redact_given(name: &str, value: &mut Value) {
     if redact_value(value) {
         print_message(&format!(
-            "warning: the value of `{name}` contains what looks like a key; it is replaced by {REDACTED}, as \
-             keys are neither saved nor shown"
+            "warning: the value of `{name}` seems to contain a key; {REDACTED} replaces it, \
+             because keys are neither saved nor shown"
         ));
     }
 }

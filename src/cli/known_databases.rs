@@ -37,13 +37,13 @@ const LOGS: [&str; 2] = ["-wal", "-journal"];
 #[serde(deny_unknown_fields)]
 struct Content {
     v: u32,
-    databases: Vec<Known>,
+    databases: Vec<KnownDatabase>,
 }
 
 /// A database in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct KnownDatabase {
     file: String,
     /// The path when it was added.
     path: PathBuf,
@@ -92,13 +92,13 @@ impl Stranger {
         match self {
             Self::Database => {
                 let message = format!(
-                    "`{}` is no database that graphrun made for you; it was not opened",
+                    "`{}` is not a database that graphrun made for you; it was not opened",
                     path.display()
                 );
                 let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
                 CliError::new(Exit::Unusable, message)
                     .with_help(
-                        "if another author made it, do not use it: its runs name the files that \
+                        "if it comes from another author, do not use it: its runs name the files that \
                          `resume` reads and writes",
                     )
                     .with_help(format!(
@@ -157,7 +157,7 @@ pub(super) fn trust(path: &Path) -> Result<(), CliError> {
 ///
 /// Fails when the list cannot be written.
 pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
-    let is_it = |it: &Known| it.trusted && it.path == path;
+    let is_it = |it: &KnownDatabase| it.trusted && it.path == path;
     if !trusted()?.iter().any(|it| it == path) {
         return Ok(false);
     }
@@ -178,7 +178,7 @@ pub(super) fn trusted() -> Result<Vec<PathBuf>, CliError> {
 
 fn add(path: &Path, found: &Metadata, trusted: bool) -> Result<(), CliError> {
     let path = absolute(path).map_err(|error| CliError::read(path, error))?;
-    let known = Known { file: identity_of(found, &path), path, trusted };
+    let known = KnownDatabase { file: identity_of(found, &path), path, trusted };
     let place = UserFolders::find().databases_file();
     state_file::change(place.as_deref(), |it: &mut Content| it.add(known)).map(drop)
 }
@@ -227,16 +227,16 @@ impl Content {
         self.databases.iter().any(|it| it.file == file)
     }
 
-    fn add(&mut self, known: Known) {
+    fn add(&mut self, known: KnownDatabase) {
         self.databases.retain(|it| it.file != known.file);
         if self.databases.len() >= DATABASES_MAX {
-            let is_there = |it: &Known| {
+            let is_there = |it: &KnownDatabase| {
                 fs::metadata(&it.path).is_ok_and(|found| identity_of(&found, &it.path) == it.file)
             };
             self.databases.retain(is_there);
         }
         self.databases.push(known);
-        let bytes = |it: &Known| it.path.as_os_str().len();
+        let bytes = |it: &KnownDatabase| it.path.as_os_str().len();
         let mut total: usize = self.databases.iter().map(bytes).sum();
         while total > PATHS_BYTES_MAX && self.databases.len() > 1 {
             total -= bytes(&self.databases.remove(0));
@@ -248,10 +248,10 @@ impl Content {
 mod tests {
     use super::*;
 
-    fn known(path: &Path) -> Known {
+    fn known(path: &Path) -> KnownDatabase {
         let file =
             fs::metadata(path).map_or_else(|_| "gone".to_owned(), |it| identity_of(&it, path));
-        Known { file, path: path.to_owned(), trusted: false }
+        KnownDatabase { file, path: path.to_owned(), trusted: false }
     }
 
     #[test]
@@ -276,7 +276,11 @@ mod tests {
         let mut list = Content::default();
         list.add(known(&kept));
         for number in 0..DATABASES_MAX {
-            list.add(Known { file: number.to_string(), path: "/gone".into(), trusted: false });
+            list.add(KnownDatabase {
+                file: number.to_string(),
+                path: "/gone".into(),
+                trusted: false,
+            });
         }
         let last = (DATABASES_MAX - 1).to_string();
         assert!(list.has(&known(&kept).file) && list.has(&last));
@@ -288,7 +292,7 @@ mod tests {
         let mut list = Content::default();
         for number in 0..100 {
             let path = "x".repeat(4000).into();
-            list.add(Known { file: number.to_string(), path, trusted: false });
+            list.add(KnownDatabase { file: number.to_string(), path, trusted: false });
         }
         assert!(!list.has("0") && list.has("99"));
         assert!(list.databases.len() <= PATHS_BYTES_MAX / 4000);

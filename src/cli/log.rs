@@ -27,9 +27,9 @@ pub(super) fn start() -> Result<(), CliError> {
         return Ok(());
     }
     let filter = EnvFilter::try_from_env(VARIABLE).map_err(|error| {
-        CliError::usage(format!("{VARIABLE} says nothing that can be logged"))
+        CliError::usage(format!("{VARIABLE} is not a valid log filter"))
             .because(error)
-            .with_help("say how much is logged of what, as in `GRAPHRUN_LOG=graphrun=debug`")
+            .with_help("write a target and a level, as in `GRAPHRUN_LOG=graphrun=debug`")
     })?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

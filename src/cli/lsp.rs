@@ -9,7 +9,7 @@ use crate::{lsp, nodes};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Taken from clients that say so; there is no other way
+    /// Accepted because clients pass it; there is no other transport
     #[arg(long, hide = true)]
     stdio: bool,
 }
@@ -22,7 +22,7 @@ pub(super) fn run(_: &Args, globals: &Globals) -> Result<Exit, CliError> {
         // The protocol requires 1 from a server without a shutdown request.
         Ok(false) => Ok(Exit::Failed),
         Err(error) => {
-            Err(CliError::new(Exit::Failed, "the editor cannot be understood").because(error))
+            Err(CliError::new(Exit::Failed, "the editor sent an invalid message").because(error))
         }
     }
 }

@@ -35,23 +35,23 @@ use crate::{
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
-    /// The workflow that it is to go on with
+    /// The workflow that the run continues with
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: PathBuf,
-    /// What a node or a field is called there, and whatever is below it; under the same name: it
-    /// is the same, though it has changed
+    /// The new name of a node or a field, and of everything below it; the same name accepts that
+    /// it has changed
     #[arg(long, value_name = "OLD=NEW")]
     map: Vec<MapFlag>,
-    /// A node that the run goes on without, or a field whose value is left behind
+    /// A node to continue without, or a field whose value is discarded
     #[arg(long, value_name = "NAME")]
     drop: Vec<DropFlag>,
-    /// A node, by its old name, whose tasks begin anew: what they asked is asked anew
+    /// A node, by its old name, whose tasks start again and ask their questions again
     #[arg(long, value_name = "NODE", value_parser = NodeName::parse_path)]
     again: Vec<NodeName>,
     /// The value of a field, as JSON: a text needs quotes, as in 'title="x"'
     #[arg(long, value_name = "FIELD=JSON")]
     set: Vec<SetFlag>,
-    /// Say what would happen, and change nothing
+    /// Print the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
@@ -150,7 +150,7 @@ fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) ->
     given.extend(args.set.iter().map(|it| format!(" --set {}", shell_word(&it.to_string()))));
     let command = command(database, &info.name, &args.workflow, &remedies);
     let command = command.filter(|_| !remedies.is_empty()).map(|it| it + &given.concat());
-    let help = command.map(|it| format!("with all of these settled: {it}"));
+    let help = command.map(|it| format!("to settle all of these: {it}"));
     help.into_iter().fold(CliError::from(error), CliError::with_help)
 }
 
@@ -181,7 +181,7 @@ impl Report {
         let Self { name, workflow, step, .. } = self;
         let would = if self.dry_run { "would be" } else { "is" };
         let mut lines =
-            vec![format!("{name} {would} carried over to {}, by step {step}", clean(workflow))];
+            vec![format!("{name} {would} migrated to {}, by step {step}", clean(workflow))];
         lines.extend(self.changes.iter().map(|it| format!("  - {}", clean(it))));
         let told = |node: &NodeName| {
             if self.finished.contains(node) { format!("{node} (done)") } else { node.to_string() }

@@ -109,7 +109,7 @@ impl Names {
             let goes = |kind: Kind| !self.new.has(kind, name);
             if goes(Kind::Node) == goes(Kind::Field) {
                 return Err(format!(
-                    "it is a node and a field; say which, with `node:{name}` or `field:{name}`"
+                    "it is a node and a field; write `node:{name}` or `field:{name}`"
                 ));
             }
             (node, field) = (goes(Kind::Node), goes(Kind::Field));

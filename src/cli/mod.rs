@@ -12,12 +12,12 @@ mod fork;
 mod graph;
 mod init;
 mod lsp;
+mod message;
 mod migrate;
 mod plan;
 mod resume;
 mod retry;
 mod runs;
-mod say;
 mod schema;
 mod test;
 mod trust;
@@ -96,41 +96,41 @@ struct Cli {
 enum Command {
     /// Run a workflow to its end, its first question or its first limit
     Execute(execute::Args),
-    /// Go on with a run from its last checkpoint; finished work is never done again
+    /// Resume a run from its last checkpoint; finished work is never repeated
     Resume(resume::Args),
-    /// Answer a question of a run with yes, and go on
+    /// Answer a question of a run with yes, and resume the run
     Approve(approve::ApproveArgs),
-    /// Answer a question of a run with no, and go on
+    /// Answer a question of a run with no, and resume the run
     Reject(approve::RejectArgs),
-    /// Try again what failed in a run; what finished is kept
+    /// Run the failed tasks of a run again; finished tasks are kept
     Retry(retry::Args),
-    /// Say something to a run that is at work: it hears it before its next step
-    Say(say::Args),
-    /// Make a new run of an old checkpoint, with a changed state if need be, and go on with it
+    /// Send a message to a run, which reads it before its next step
+    Message(message::Args),
+    /// Start a new run from an old checkpoint, optionally with a changed state
     Fork(fork::Args),
-    /// Carry a run over to a workflow that has changed in a way that breaks it
+    /// Migrate a run to a workflow that changed in a way that breaks it
     Migrate(migrate::Args),
-    /// Write a workflow that runs at once, to start from
+    /// Write a small workflow to start from, which runs at once
     Init(init::Args),
-    /// Check workflows and report all findings at once
+    /// Check workflows and report all errors together
     Validate(validate::Args),
-    /// Say what the code of a finding means, with an example of wrong and of right
+    /// Explain the code of a diagnostic, with a wrong and a right example
     Explain(explain::Args),
-    /// Say what a run can take at most, and which bounds say so
+    /// Print the worst case of a run, and the bounds that give it
     Plan(plan::Args),
-    /// Draw a workflow, and a run over it
+    /// Draw a workflow, optionally with a run over it
     Graph(graph::Args),
     /// Print JSON Schemas, for editors and programs
     Schema(schema::Args),
-    /// Run the cases that are kept beside workflows, without models and without a sandbox
+    /// Run the test cases beside workflows, without models and without a sandbox
     Test(test::Args),
-    /// Look at runs
+    /// List, inspect and remove runs
     Runs(runs::Args),
-    /// Say what is usable here: sandbox, Python, models, database
+    /// Check the sandbox, Python, models and the database on this machine
     Doctor,
-    /// Let the `graphrun.toml` of a folder set what can do harm, until it changes
+    /// Trust the settings in the `graphrun.toml` of a folder until it changes
     Trust(trust::Args),
-    /// Serve an editor: findings, hover texts, definitions, completion (LSP on stdio)
+    /// Serve an editor: diagnostics, hover texts, definitions, completion (LSP on stdio)
     Lsp(lsp::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
@@ -173,7 +173,7 @@ impl Command {
             Self::Approve(args) => approve::approve(args, globals),
             Self::Reject(args) => approve::reject(args, globals),
             Self::Retry(args) => retry::run(args, globals),
-            Self::Say(args) => say::run(&args, globals),
+            Self::Message(args) => message::run(&args, globals),
             Self::Fork(args) => fork::run(args, globals),
             Self::Migrate(args) => migrate::run(&args, globals),
             Self::Init(args) => init::run(&args, globals),

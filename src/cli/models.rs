@@ -66,7 +66,7 @@ pub(super) fn connect<'a>(
         let usable = usable.map(|(name, _)| name.clone()).collect();
         return Ok(Connected { source: Arc::new(providers), usable });
     }
-    Err(CliError::new(Exit::Unusable, "agents have no model that can be used; nothing was started")
+    Err(CliError::new(Exit::Unusable, "agents have no usable model; nothing was started")
         .with_problems(problems)
         .with_help(
             "choose a model for every agent with `--model`, as in `--model ollama/llama3.2`",

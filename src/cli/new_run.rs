@@ -19,7 +19,7 @@ pub(super) struct NewRunArgs {
     /// The folder for the files that the run writes [default: out/NAME of the run]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The id of the run; without it graphrun makes one
+    /// The id of the run [default: a new one]
     #[arg(long, value_name = "ID", value_parser = parse_id)]
     run_id: Option<RunId>,
 }

@@ -28,19 +28,19 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<PathBuf>,
-    /// Let this recording answer instead of models
+    /// Answer from this recording instead of models
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replay: Option<PathBuf>,
-    /// Run nodes with `cache` even where a result is kept, and keep the new one
+    /// Run nodes with `cache` even if a result is cached, and cache the new one
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) no_cache: bool,
-    /// Let what the run writes replace files that are not of an earlier delivery, or were changed since
+    /// Replace files even if no earlier delivery wrote them, or they changed since
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) force: bool,
-    /// Stop before more super-steps than this
+    /// Stop after this many super-steps
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_steps: Option<u64>,
@@ -52,15 +52,15 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = parse_dollars)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_cost: Option<f64>,
-    /// Rest before a step in which this node runs; can be given several times
+    /// Pause before a step in which this node runs; can be given several times
     #[arg(long, value_name = "NODE")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pause_before: Vec<String>,
-    /// Rest after a step in which this node ran; can be given several times
+    /// Pause after a step in which this node ran; can be given several times
     #[arg(long, value_name = "NODE")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pause_after: Vec<String>,
-    /// Stop after this much time at work, as in `90s` or `1h 30m`
+    /// Stop after this much working time, as in `90s` or `1h 30m`
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout: Option<Duration>,
@@ -162,7 +162,7 @@ impl RunOptions {
                 }
                 let near = did_you_mean(name, nodes.keys().map(NodeName::as_str));
                 let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
-                problems.push(format!("{flag} {name}: there is no such node{hint}"));
+                problems.push(format!("{flag} {name}: no such node{hint}"));
             }
             found
         };
@@ -171,9 +171,9 @@ impl RunOptions {
         if problems.is_empty() {
             return Ok(Pauses { before, after });
         }
-        Err(CliError::usage("the workflow has no such place to pause; nothing was started")
+        Err(CliError::usage("a breakpoint names no node of the workflow; nothing was started")
             .with_problems(problems)
-            .with_help("`graphrun graph` draws the nodes; a `parallel` is its branches"))
+            .with_help("`graphrun graph` draws the nodes; for a `parallel`, name its branches"))
     }
 
     /// Replaces the limits of the workflow by those of the command line.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_resume_is_given_replaces_what_the_run_was_started_with() {
+    fn options_of_resume_replace_those_of_the_start() {
         let started = RunOptions {
             replay: Some("a".into()),
             no_cache: true,

@@ -100,7 +100,7 @@ impl Origin {
             None => return Err(refuse("another program started it")),
         }
         serde_json::from_value(info.origin.clone())
-            .map_err(|error| refuse("what it was started with is damaged").because(error))
+            .map_err(|error| refuse("its saved origin is damaged").because(error))
     }
 
     /// Returns the origin with the given options; missing ones stay.

@@ -54,7 +54,7 @@ struct Plan {
     /// The total duration; `null` if an attempt of some node has no time limit.
     time_ms_max: Option<u64>,
     /// The node with the largest share of each.
-    mostly: LargestNodes,
+    largest: LargestNodes,
     /// Why some values are unknown.
     unknown: Vec<String>,
     limits: PlannedLimits,
@@ -137,7 +137,7 @@ impl Plan {
             tokens_max: all(&nodes, |it| it.tokens_max).map(|it| sum(it.into_iter())),
             cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|it| it.into_iter().sum()),
             time_ms_max: time_max.map(ms),
-            mostly: LargestNodes::of(&nodes),
+            largest: LargestNodes::of(&nodes),
             unknown: Vec::new(),
             limits: PlannedLimits::new(&graph.limits),
             warnings: Vec::new(),
@@ -155,7 +155,7 @@ impl Plan {
         if !nodes.is_empty() {
             let nodes = nodes.join(", ");
             unknown.push(format!(
-                "tokens and cost: {nodes} may call models, and how often is not said"
+                "tokens and cost: {nodes} may call models, with an unknown number of calls"
             ));
         }
         unknown.extend(rates.unknown());
@@ -171,29 +171,29 @@ impl Plan {
         let title = ["NODE", "RUNS", "ATTEMPTS", "MODEL CALLS", "WHY"];
         let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
         rows.extend(self.nodes.iter().map(|it| it.draw(paint)));
-        let (limits, mostly) = (&self.limits, &self.mostly);
+        let (limits, largest) = (&self.limits, &self.largest);
         let known = |it: Option<String>| it.unwrap_or_else(|| "?".to_owned());
         let all_items =
             |it: String| if self.has_items() { it + " for one item of each" } else { it };
         let totals = [
-            ("super-steps", number(self.steps_max), &mostly.steps, Some(limits.steps.to_string())),
-            ("model calls", self.calls(), &mostly.calls, None),
+            ("super-steps", number(self.steps_max), &largest.steps, Some(limits.steps.to_string())),
+            ("model calls", self.calls(), &largest.calls, None),
             (
                 "tokens",
                 known(self.tokens_max.map(|it| all_items(large(it, tokens)))),
-                &mostly.tokens,
+                &largest.tokens,
                 limits.tokens.map(tokens),
             ),
             (
                 "cost",
                 known(self.cost_usd_max.map(|it| all_items(cost(Some(it))))),
-                &mostly.cost_usd,
+                &largest.cost_usd,
                 limits.usd.map(|it| cost(Some(it))),
             ),
             (
                 "time",
                 known(self.time_ms_max.map(|it| large(it, duration))),
-                &mostly.time_ms,
+                &largest.time_ms,
                 limits.time_ms.map(duration),
             ),
         ];
@@ -325,7 +325,7 @@ fn number(most: u64) -> String {
 
 /// Formats a number, unless it is too large to be reached.
 fn large(most: u64, form: fn(u64) -> String) -> String {
-    if most == u64::MAX { "beyond counting".to_owned() } else { form(most) }
+    if most == u64::MAX { "too many to count".to_owned() } else { form(most) }
 }
 
 #[cfg(test)]

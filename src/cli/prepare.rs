@@ -87,7 +87,8 @@ impl LoadedWorkflow {
         if kinds().any(|(_, kind)| matches!(kind, NodeKind::RunTests(_) | NodeKind::Run(_))) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
-                let message = "the workflow runs code in a sandbox, and there is no place for that";
+                let message = "the workflow needs a sandbox, and no usable one was found on this \
+                               machine";
                 let refused = CliError::new(Exit::Unusable, message).because(error);
                 help.into_iter().fold(refused, CliError::with_help)
             })?;
@@ -122,7 +123,7 @@ impl LoadedWorkflow {
             format!("the run writes files, and `{}` cannot be written", nearest.display());
         Err(CliError::new(Exit::Unusable, message)
             .because(problem)
-            .with_help("name another folder with `--out`, or mend this one; nothing was started"))
+            .with_help("name another folder with `--out`, or repair this one; nothing was started"))
     }
 
     /// Returns the cache for results, if a node uses one.

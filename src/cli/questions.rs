@@ -34,7 +34,7 @@ pub(super) struct AnswerLine {
     pub(super) by: Option<String>,
     pub(super) at: String,
     /// The hash of the entry with the question: it proves the state for which the answer was given.
-    pub(super) asked: Option<String>,
+    pub(super) question_hash: Option<String>,
 }
 
 impl From<OpenQuestion> for QuestionLine {
@@ -50,7 +50,7 @@ impl AnswerLine {
     /// Returns none for an open question.
     pub(super) fn of(question: AskedQuestion) -> Option<Self> {
         let key = question.full_name();
-        let QuestionOutcome::Answered { by, at, to } = question.became else { return None };
-        Some(Self { key, node: question.node, by, at, asked: to.map(|it| it.to_string()) })
+        let QuestionOutcome::Answered { by, at, to } = question.outcome else { return None };
+        Some(Self { key, node: question.node, by, at, question_hash: to.map(|it| it.to_string()) })
     }
 }

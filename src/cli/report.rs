@@ -18,7 +18,7 @@ use crate::{
         open_questions,
     },
     engine::failures,
-    event::{Event, Report as TaskReport, Spent, Stamped, Status},
+    event::{Event, Report as TaskReport, RunEvent, Status, Usage},
     graph::{ErrorKind, Failure, FailureClass},
     id::{ChannelName, NodeName, RunId, TaskId},
 };
@@ -34,8 +34,8 @@ pub(super) struct RunReport {
     pub(super) steps: u64,
     /// The fields of the result, or all fields if the workflow names none.
     pub(super) state: Map<String, Value>,
-    #[serde(rename = "usage", serialize_with = "as_usage")]
-    pub(super) spent: Spent,
+    #[serde(serialize_with = "as_usage")]
+    pub(super) usage: Usage,
     /// In the order in which updates were applied.
     pub(super) trace: Vec<TraceLine>,
     pub(super) questions: Vec<QuestionLine>,
@@ -49,7 +49,7 @@ pub(super) struct RunReport {
     pub(super) resume: Option<String>,
     /// The usage of each node that called models; not part of the object.
     #[serde(skip)]
-    pub(super) by_node: Vec<(NodeName, Spent)>,
+    pub(super) by_node: Vec<(NodeName, Usage)>,
 }
 
 /// The result of one task.
@@ -103,7 +103,7 @@ impl RunReport {
     fn new(
         saved: SavedRun,
         mut trace: Vec<(TaskId, TraceLine)>,
-        events: &[Stamped],
+        events: &[RunEvent],
         database: &Database,
     ) -> Self {
         let SavedRun { summary, position, values, records: open, .. } = saved;
@@ -125,12 +125,12 @@ impl RunReport {
             reason: summary.reason,
             steps: position.step.0,
             state: state(&output, &private, values),
-            spent: spent(&position, &open),
+            usage: total_usage(&position, &open),
             trace: trace.into_iter().map(|it| it.1).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
             answers: Vec::new(),
             artifacts: artifacts(events),
-            by_node: spent_by_node(events),
+            by_node: usage_by_node(events),
             failures: failures(&open).into_iter().map(FailureLine::from).collect(),
         }
     }
@@ -156,8 +156,8 @@ impl TraceLine {
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
             Outcome::Retrying { .. }
-            | Outcome::CutOff
-            | Outcome::Noted { .. }
+            | Outcome::Aborted
+            | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => return None,
         };
@@ -180,27 +180,27 @@ impl From<(NodeName, Failure)> for FailureLine {
 }
 
 /// Serialises only the documented keys, not the others that storage may contain.
-fn as_usage<S: Serializer>(spent: &Spent, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Usage {
+    struct UsageLine {
         input_tokens: u64,
         output_tokens: u64,
         calls: u64,
         cost_usd: Option<f64>,
     }
-    let (usage, cost_usd) = (&spent.usage, spent.cost_usd);
+    let (usage, cost_usd) = (&usage.tokens, usage.cost_usd);
     let (input_tokens, output_tokens) = (usage.input_tokens, usage.output_tokens);
-    Usage { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
+    UsageLine { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
 }
 
 /// Returns the usage of models, including the tasks of the open step.
-fn spent(position: &Position, open: &[TaskRecord]) -> Spent {
-    let last: BTreeMap<TaskId, &Spent> = open.iter().map(|it| (it.task, &it.spent)).collect();
-    let mut spent = position.spent;
+fn total_usage(position: &Position, open: &[TaskRecord]) -> Usage {
+    let last: BTreeMap<TaskId, &Usage> = open.iter().map(|it| (it.task, &it.usage)).collect();
+    let mut usage = position.usage;
     for it in last.into_values() {
-        spent.add(it);
+        usage.add(it);
     }
-    spent
+    usage
 }
 
 /// Returns the named fields that have a value, in order; all fields if none is named. Private
@@ -219,18 +219,18 @@ fn state(
 }
 
 /// Returns whether the report contains an event.
-fn is_reported(stamped: &Stamped) -> bool {
+fn is_reported(stamped: &RunEvent) -> bool {
     match &stamped.event {
         Event::TaskReported { report, .. } => matches!(report, TaskReport::Artifact { .. }),
-        Event::TaskFinished { spent, .. } | Event::TaskFailed { spent, .. } => {
-            spent.usage.calls > 0
+        Event::TaskFinished { usage, .. } | Event::TaskFailed { usage, .. } => {
+            usage.tokens.calls > 0
         }
         _ => false,
     }
 }
 
 /// Returns the written files without duplicates, in the order of their first writing.
-fn artifacts(events: &[Stamped]) -> Vec<String> {
+fn artifacts(events: &[RunEvent]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for stamped in events {
         if let Event::TaskReported { report: TaskReport::Artifact { path }, .. } = &stamped.event
@@ -243,20 +243,20 @@ fn artifacts(events: &[Stamped]) -> Vec<String> {
 }
 
 /// Returns the usage of each node that called models, in the order of their first completion.
-fn spent_by_node(events: &[Stamped]) -> Vec<(NodeName, Spent)> {
-    let mut nodes: Vec<(NodeName, Spent)> = Vec::new();
+fn usage_by_node(events: &[RunEvent]) -> Vec<(NodeName, Usage)> {
+    let mut nodes: Vec<(NodeName, Usage)> = Vec::new();
     for stamped in events {
-        let (Event::TaskFinished { node, spent, .. } | Event::TaskFailed { node, spent, .. }) =
+        let (Event::TaskFinished { node, usage, .. } | Event::TaskFailed { node, usage, .. }) =
             &stamped.event
         else {
             continue;
         };
-        if spent.usage.calls == 0 {
+        if usage.tokens.calls == 0 {
             continue;
         }
         match nodes.iter_mut().find(|(name, _)| name == node) {
-            Some((_, sum)) => sum.add(spent),
-            None => nodes.push((node.clone(), *spent)),
+            Some((_, sum)) => sum.add(usage),
+            None => nodes.push((node.clone(), *usage)),
         }
     }
     nodes
@@ -272,17 +272,17 @@ pub(super) fn sample(status: &str) -> RunReport {
 
 /// The saved entries of a run: one task failed without a key, which was added later.
 #[cfg(test)]
-fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
+fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     use serde_json::json;
 
     let task = |step: u64, index: u32| json!({"step": step, "index": index});
     let record = |step: u64, index: u32, node: &str, attempt: u32, ms: u64, outcome: Value| {
         let mut record = json!({"task": task(step, index), "node": node, "attempt": attempt, "ms": ms,
-            "spent": {"input_tokens": 0, "output_tokens": 0, "calls": 0, "cost_usd": null}});
+            "usage": {"input_tokens": 0, "output_tokens": 0, "calls": 0, "cost_usd": null}});
         record["outcome"] = outcome;
         serde_json::from_value::<TaskRecord>(record).unwrap()
     };
-    let finished = || json!({"outcome": "finished", "update": {}, "hops": []});
+    let finished = || json!({"outcome": "finished", "update": {}, "transitions": []});
     let failed = |kind: &str| json!({"outcome": "failed", "failure": {"kind": kind, "message": "no", "transient": true}});
     let asked = json!({"outcome": "asked", "question": {"key": "help", "prompt": "Go on?",
         "schema": {"enum": ["go_on", "stop"]}}});
@@ -294,7 +294,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
     let next = open.iter().map(|it| crate::checkpoint::Activation {
         node: it.node.clone(),
         input: crate::graph::Input::State,
-        via: crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() },
+        trigger: crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() },
     });
     // In the order of completion, which differs from the order of application.
     let mut records = vec![
@@ -304,17 +304,17 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
         record(2, 0, "sse", 1, 64_000, finished()),
     ];
     records.extend(open.clone());
-    let spent = json!({"input_tokens": 1000, "output_tokens": 500, "calls": 1, "cost_usd": null});
+    let usage = json!({"input_tokens": 1000, "output_tokens": 500, "calls": 1, "cost_usd": null});
     let event = |seq: u64, event: Value| {
         let mut whole = json!({"v": 1, "seq": seq, "ts": "2026-01-01T12:00:00Z", "run": "01JABC"});
         whole.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
-        serde_json::from_value::<Stamped>(whole).unwrap()
+        serde_json::from_value::<RunEvent>(whole).unwrap()
     };
     let done = |seq: u64, node: &str| {
         event(
             seq,
             json!({"type": "task.finished", "task": task(1, 0), "node": node, "attempt": 1,
-            "ms": 1, "wrote": [], "to": [], "spent": spent}),
+            "ms": 1, "writes": [], "to": [], "usage": usage}),
         )
     };
     let wrote = |seq: u64, path: &str| {
@@ -358,7 +358,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<Stamped>) {
         position: crate::checkpoint::Position {
             step: crate::id::Step(2),
             frontier: next.collect(),
-            spent: serde_json::from_value(
+            usage: serde_json::from_value(
                 json!({"input_tokens": 3000, "output_tokens": 1500, "calls": 3, "cost_usd": null}),
             )
             .unwrap(),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lacks_a_usable_provider_says_so_by_its_code() {
+    fn a_run_without_a_usable_provider_is_exit_5() {
         assert_eq!(sample("failed").exit(), Exit::Unusable);
         assert_eq!(sample("limit").exit(), Exit::Limit);
         assert_eq!(sample("done").exit(), Exit::Done);

@@ -18,7 +18,9 @@ use super::{
     who::who,
 };
 use crate::{
-    checkpoint::{AskedQuestion, Logged, OpenQuestion, SavedRun, asked_questions, open_questions},
+    checkpoint::{
+        AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
+    },
     engine::Answers,
 };
 
@@ -26,10 +28,10 @@ use crate::{
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
-    /// The answer to an open question, by the key that `runs show` tells
+    /// The answer to an open question, by the key that `runs show` prints
     #[arg(long, value_name = "KEY=JSON")]
     answer: Vec<AnswerFlag>,
-    /// Go on to the end: drop the breakpoints that the run was started with
+    /// Remove the breakpoints that the run was started with
     #[arg(long, conflicts_with_all = ["pause_before", "pause_after"])]
     no_pause: bool,
     #[command(flatten)]
@@ -70,7 +72,7 @@ pub(super) fn drive_saved(
     run: &str,
     globals: &Globals,
     wanted: impl FnOnce(Origin) -> Origin,
-    begin: impl FnOnce(&SavedRun, &[Logged]) -> Result<Begin, CliError>,
+    begin: impl FnOnce(&SavedRun, &[JournalEntry]) -> Result<Begin, CliError>,
 ) -> Result<Exit, CliError> {
     let database = globals.database()?;
     let checkpointer = database.open_for(run)?;
@@ -82,9 +84,9 @@ pub(super) fn drive_saved(
         let begin = begin(&saved, &journal)?;
         // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {
-            error.with_exit(Exit::NotResumable).with_help(
-                "the run was started from this file; with the file as it was, it goes on",
-            )
+            error
+                .with_exit(Exit::NotResumable)
+                .with_help("the run was started from this file; restore it to resume the run")
         };
         let settings = globals.settings(&origin.options)?;
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;

@@ -15,7 +15,7 @@ use crate::{engine::check_retry, id::NodeName};
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
-    /// Try this node again, and leave the others that failed as they are
+    /// Retry only this node, and leave the other failed nodes as they are
     #[arg(long, value_name = "NODE", value_parser = NodeName::parse)]
     node: Option<NodeName>,
     #[command(flatten)]

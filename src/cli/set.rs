@@ -17,7 +17,7 @@ pub(super) struct SetArgs {
     /// The value of a field, as JSON: a text needs quotes, as in 'title="x"'
     #[arg(long, value_name = "FIELD=JSON")]
     set: Vec<SetFlag>,
-    /// A field that is to hold no value
+    /// A field to clear
     #[arg(long, value_name = "FIELD")]
     clear: Vec<String>,
 }
@@ -100,7 +100,7 @@ impl SetArgs {
         if problems.is_empty() {
             return Ok(values);
         }
-        let message = "what is to be set does not fit the state; nothing was changed";
+        let message = "the values do not fit the state; nothing was changed";
         Err(CliError::usage(message).with_problems(problems))
     }
 }
@@ -110,7 +110,7 @@ fn parse(channel: &Channel, text: &str, kind: SetKind) -> Result<Value, Vec<Stri
         vec![if error.is_limit() {
             error.to_string()
         } else {
-            format!("the value is read as JSON, where a text has quotes, and this is none: {error}")
+            format!("expected JSON, where a text needs quotes: {error}")
         }]
     })?;
     match kind {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_with_what_is_set_is_said_at_once() {
+    fn all_mistakes_of_set_flags_are_reported_together() {
         let wrong = args(&["brif=\"x\"", "brief=x", "notes=[1]", "notes=[]"], &["notes", "zzzzzz"]);
         let error = wrong.read(&schema(), SetKind::Whole).unwrap_err();
         insta::assert_snapshot!(error.draw(Paint::new(false), 100));

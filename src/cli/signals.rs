@@ -61,9 +61,10 @@ impl Signal {
     pub(super) fn announcement(self) -> &'static str {
         match self {
             Self::Interrupt => {
-                "interrupted: nothing new starts, what runs has 10 s to finish; once more to stop at once"
+                "interrupted: no new node starts, running nodes have 10 s to finish; press Ctrl-C \
+                 again to stop at once"
             }
-            Self::Terminate => "terminated: nothing new starts, what runs has 10 s to finish",
+            Self::Terminate => "terminated: no new node starts, running nodes have 10 s to finish",
         }
     }
 }

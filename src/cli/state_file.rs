@@ -74,7 +74,7 @@ pub(super) fn change<T: Stored>(
     change: impl FnOnce(&mut T),
 ) -> Result<T, CliError> {
     let Some(path) = path else {
-        let message = format!("there is no place for the list of {}", T::NAME);
+        let message = format!("there is no folder for the list of {}", T::NAME);
         return Err(CliError::new(Exit::Unusable, message)
             .with_help("set `HOME`, or `XDG_STATE_HOME` to an absolute path"));
     };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    checkpoint::{Link, Logged, Outcome, TaskRecord},
+    checkpoint::{EntryHash, JournalEntry, Outcome, TaskRecord},
     id::{NodeName, Step, TaskId},
     state::ChangeKind,
 };
@@ -14,16 +14,16 @@ pub(super) struct HistoryStep {
     pub(super) step: Step,
     /// The number of the entry that committed it.
     pub(super) entry: u64,
-    pub(super) link: Link,
+    pub(super) hash: EntryHash,
     /// When it was committed.
     pub(super) ts: Option<String>,
     pub(super) tasks: Vec<HistoryTask>,
-    pub(super) changed: Vec<ChangedField>,
+    pub(super) changes: Vec<ChangedField>,
     /// The next nodes.
     pub(super) next: Vec<NodeName>,
     /// The workflow after a migration, if the step is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) migrated: Option<String>,
+    pub(super) migrated_to: Option<String>,
 }
 
 /// A task whose result is part of a step.
@@ -33,7 +33,7 @@ pub(super) struct HistoryTask {
     pub(super) node: NodeName,
     pub(super) attempt: u32,
     pub(super) outcome: &'static str,
-    pub(super) wrote: Vec<String>,
+    pub(super) writes: Vec<String>,
 }
 
 /// A field that a step changed.
@@ -41,7 +41,7 @@ pub(super) struct HistoryTask {
 pub(super) struct ChangedField {
     pub(super) field: String,
     /// `set`, `appended` or `cleared`.
-    pub(super) how: &'static str,
+    pub(super) kind: &'static str,
 }
 
 /// The writer of a field in a step.
@@ -55,27 +55,27 @@ pub(super) struct Writer {
     pub(super) task: Option<TaskId>,
     /// Whether a migration wrote the field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) migrated: bool,
+    pub(super) is_migration: bool,
 }
 
 /// Reads the committed steps of a journal, including the first one.
-pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
+pub(super) fn steps(journal: Vec<JournalEntry>) -> Vec<HistoryStep> {
     let (mut steps, mut tasks, mut still_open) = (Vec::new(), Vec::new(), Vec::new());
-    for Logged { number, link, entry } in journal {
+    for JournalEntry { number, hash, entry } in journal {
         tasks.append(&mut still_open);
         tasks.extend(entry.records.iter().filter_map(HistoryTask::of));
         let Some(commit) = entry.commit else { continue };
         let mut tasks = std::mem::take(&mut tasks);
         tasks.sort_by_key(|it: &HistoryTask| it.task);
-        let migrated = entry.migration.map(|migration| {
+        let migrated_to = entry.migration.map(|migration| {
             // The next step takes in the results that tasks had before the migration.
             still_open = migration.records.iter().filter_map(HistoryTask::of).collect();
             tasks.clear();
-            migration.is.workflow
+            migration.to.workflow
         });
-        let changed = commit.changes.iter().map(|it| ChangedField {
+        let changes = commit.changes.iter().map(|it| ChangedField {
             field: it.channel.to_string(),
-            how: match it.kind {
+            kind: match it.kind {
                 ChangeKind::Set(_) => "set",
                 ChangeKind::Appended(_) => "appended",
                 ChangeKind::Cleared => "cleared",
@@ -84,12 +84,12 @@ pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
         steps.push(HistoryStep {
             step: commit.position.step,
             entry: number,
-            link,
+            hash,
             ts: entry.events.last().map(|it| it.ts.clone()),
             tasks,
-            changed: changed.collect(),
+            changes: changes.collect(),
             next: commit.position.frontier.into_iter().map(|it| it.node).collect(),
-            migrated,
+            migrated_to,
         });
     }
     steps
@@ -98,20 +98,20 @@ pub(super) fn steps(journal: Vec<Logged>) -> Vec<HistoryStep> {
 impl HistoryTask {
     /// Returns the task of a record; none if it failed and ran again, or asked a question.
     fn of(record: &TaskRecord) -> Option<Self> {
-        let (outcome, wrote) = match &record.outcome {
+        let (outcome, writes) = match &record.outcome {
             Outcome::Finished { update, .. } => {
                 let written = update.writes.iter().map(|(name, _)| name);
-                let mut wrote: Vec<String> =
+                let mut writes: Vec<String> =
                     update.clears.iter().chain(written).map(ToString::to_string).collect();
-                wrote.dedup();
-                ("finished", wrote)
+                writes.dedup();
+                ("finished", writes)
             }
             Outcome::Caught { .. } => ("caught", Vec::new()),
             Outcome::Skipped { .. } => ("skipped", Vec::new()),
             _ => return None,
         };
         let (task, node, attempt) = (record.task, record.node.clone(), record.attempt);
-        Some(Self { task, node, attempt, outcome, wrote })
+        Some(Self { task, node, attempt, outcome, writes })
     }
 }
 
@@ -122,15 +122,15 @@ impl HistoryStep {
         let mut writers: Vec<Writer> = self
             .tasks
             .iter()
-            .filter(|it| it.wrote.iter().any(|it| it == field))
+            .filter(|it| it.writes.iter().any(|it| it == field))
             .map(|it| {
                 let (node, task) = (Some(it.node.clone()), Some(it.task));
-                Writer { step: self.step, node, task, migrated: false }
+                Writer { step: self.step, node, task, is_migration: false }
             })
             .collect();
-        if writers.is_empty() && self.changed.iter().any(|it| it.field == field) {
-            let migrated = self.migrated.is_some();
-            writers.push(Writer { step: self.step, node: None, task: None, migrated });
+        if writers.is_empty() && self.changes.iter().any(|it| it.field == field) {
+            let is_migration = self.migrated_to.is_some();
+            writers.push(Writer { step: self.step, node: None, task: None, is_migration });
         }
         writers
     }
@@ -142,7 +142,7 @@ impl Writer {
         match &self.node {
             Some(node) => format!("{node} (step {})", self.step),
             None if self.step == Step(0) => "the beginning".to_owned(),
-            None if self.migrated => format!("the migration (step {})", self.step),
+            None if self.is_migration => format!("the migration (step {})", self.step),
             None => format!("by hand (step {})", self.step),
         }
     }

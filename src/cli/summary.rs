@@ -11,10 +11,10 @@ use super::{
     terminal::Paint,
     words::{clean, cost, count, duration, shell_word, table, tokens},
 };
-use crate::event::{Spent, Status};
+use crate::event::{Status, Usage};
 
 /// The length of a shortened hash that still distinguishes entries.
-const LINK_LENGTH: usize = 16;
+const HASH_LENGTH: usize = 16;
 
 /// The most artifacts that are listed by name.
 const ARTIFACTS_MAX: usize = 20;
@@ -36,13 +36,13 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
         let more = format!("… and {} more", report.artifacts.len() - ARTIFACTS_MAX);
         rows.push(row(paint, "", more));
     }
-    if report.spent.usage.calls > 0 {
-        rows.push(row(paint, "models", took(&report.spent)));
+    if report.usage.tokens.calls > 0 {
+        rows.push(row(paint, "models", took(&report.usage)));
         rows.extend(
             report
                 .by_node
                 .iter()
-                .map(|(node, spent)| row(paint, "", format!("{node}: {}", took(spent)))),
+                .map(|(node, usage)| row(paint, "", format!("{node}: {}", took(usage)))),
         );
     }
     if let Some(command) = database.command("runs state", &report.name) {
@@ -82,8 +82,8 @@ pub(super) fn draw_answers(report: &RunReport, paint: Paint) -> String {
     let head = ["ANSWERED", "BY", "AT", "FOR THE STATE OF"].map(|it| paint.faint(it)).to_vec();
     let rows = report.answers.iter().map(|it| {
         let by = it.by.as_deref().map_or_else(|| "?".to_owned(), clean);
-        let asked = it.asked.as_deref().and_then(|it| it.get(..LINK_LENGTH)).unwrap_or("?");
-        vec![clean(&it.key), by, it.at.clone(), asked.to_owned()]
+        let hash = it.question_hash.as_deref().and_then(|it| it.get(..HASH_LENGTH)).unwrap_or("?");
+        vec![clean(&it.key), by, it.at.clone(), hash.to_owned()]
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     format!("\n{}", table(&rows))
@@ -112,7 +112,7 @@ pub(super) fn draw_questions(report: &RunReport, paint: Paint) -> String {
                     .parse()
                     .map_or_else(|_| deadline.clone(), |it: Timestamp| format!("{it:.0}"));
                 lines.push(format!(
-                    "  until {deadline}; then `{resume}` goes on without an answer\n"
+                    "  until {deadline}; then `{resume}` continues without an answer\n"
                 ));
             }
         }
@@ -131,9 +131,9 @@ fn row(paint: Paint, title: &str, text: String) -> Vec<String> {
     vec![format!("  {}", paint.faint(title)), text]
 }
 
-fn took(spent: &Spent) -> String {
-    let calls = count(spent.usage.calls, "call");
-    format!("{calls}, {}, {}", tokens(spent.tokens()), cost(spent.cost_usd))
+fn took(usage: &Usage) -> String {
+    let calls = count(usage.tokens.calls, "call");
+    format!("{calls}, {}, {}", tokens(usage.total_tokens()), cost(usage.cost_usd))
 }
 
 /// Returns the folder that contains all artifacts.
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_done_and_what_it_took() {
+    fn a_summary_shows_results_and_usage() {
         insta::assert_snapshot!(drawn(&sample("done")));
     }
 
     #[test]
-    fn a_run_that_can_go_on_says_how() {
+    fn a_resumable_run_shows_its_command() {
         insta::assert_snapshot!(drawn(&sample("limit")));
     }
 

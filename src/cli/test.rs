@@ -34,29 +34,29 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The workflows whose cases to run, or files of cases [default: every `*.test.yaml` below the
+    /// The workflows to test, or files of test cases [default: every `*.test.yaml` below the
     /// current folder]
     #[arg(value_name = "WORKFLOW.yaml")]
     workflows: Vec<PathBuf>,
-    /// Only the cases whose names contain this
+    /// Run only the test cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Say nothing of cases that pass
+    /// Print no line for test cases that pass
     #[arg(short, long)]
     quiet: bool,
-    /// Say which edges, routes, failure routes and bounds no case has taken
+    /// Print the edges, routes, failure routes and bounds that no test case takes
     #[arg(long)]
     coverage: bool,
-    /// Fail if fewer than this many of a hundred are taken
+    /// Fail if the coverage is below this percentage
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     coverage_min: Option<u8>,
-    /// Try every outcome of every node; needs no cases
+    /// Try every outcome of every node; needs no test cases
     #[arg(long)]
     explore: bool,
-    /// How many states are looked at before giving up
+    /// The most states to explore
     #[arg(long, value_name = "STATES", default_value_t = STATES_MAX, requires = "explore")]
     explore_max: usize,
-    /// How long a workflow is tried before giving up
+    /// The longest exploration of one workflow
     #[arg(long, value_name = "DURATION", default_value = TIME_MAX, requires = "explore",
           value_parser = parse_duration)]
     explore_time: Duration,

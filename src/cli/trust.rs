@@ -28,13 +28,13 @@ pub(super) struct Args {
     /// The folder with the `graphrun.toml` or the database `.graphrun/runs.db`
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Trust the folder no longer
+    /// Remove the trust in the folder
     #[arg(long, conflicts_with_all = ["list", "yes"])]
     revoke: bool,
     /// Print the trusted folders
     #[arg(long, conflicts_with_all = ["folder", "yes"])]
     list: bool,
-    /// Trust the folder without a question
+    /// Trust the folder without asking
     #[arg(long, short)]
     yes: bool,
 }
@@ -132,7 +132,8 @@ pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool
 
 fn about_database(path: &Path) -> String {
     format!(
-        "`{}` is no database that graphrun made for you. Its runs name the files that `resume` reads and writes.",
+        "`{}` is not a database that graphrun made for you. Its runs name the files that `resume` \
+         reads and writes.",
         path.display()
     )
 }
@@ -147,7 +148,7 @@ pub(super) fn ask(withheld: &[Withheld]) -> Result<bool, CliError> {
     let failed = |error| CliError::read(Path::new("."), error);
     let folder = fs::canonicalize(".").map_err(failed)?;
     let Some(file) = FolderFile::read(&folder)? else { return Ok(false) };
-    print_message(&format!("`{}` sets what needs your trust:", folder.join(FILE).display()));
+    print_message(&format!("`{}` has settings that need your trust:", folder.join(FILE).display()));
     for setting in withheld {
         print_message(&format!("  {}", clean(&setting.shown())));
     }
@@ -181,7 +182,7 @@ fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError>
             .with_help("`graphrun trust --list` prints the trusted folders"));
     }
     trusted.revoke(&folder)?;
-    print_message(&format!("`{}` is not trusted any longer", folder.display()));
+    print_message(&format!("`{}` is no longer trusted", folder.display()));
     Ok(Exit::Done)
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Args {
     /// The workflows to check
     #[arg(required = true, value_name = "WORKFLOW.yaml")]
     workflows: Vec<PathBuf>,
-    /// Take warnings as errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
 }

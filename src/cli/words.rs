@@ -3,7 +3,7 @@
 use std::{borrow::Cow, error::Error};
 
 use super::visible::is_hidden;
-use crate::event::Spent;
+use crate::event::Usage;
 
 /// The longest external text in one line, in characters.
 const CHARACTERS_MAX: usize = 400;
@@ -74,8 +74,9 @@ pub(super) fn cost(usd: Option<f64>) -> String {
 }
 
 /// Returns the usage of models; none if none was called.
-pub(super) fn spent(spent: &Spent) -> Option<String> {
-    (spent.usage.calls > 0).then(|| format!("{}, {}", tokens(spent.tokens()), cost(spent.cost_usd)))
+pub(super) fn tokens_and_cost(usage: &Usage) -> Option<String> {
+    (usage.tokens.calls > 0)
+        .then(|| format!("{}, {}", tokens(usage.total_tokens()), cost(usage.cost_usd)))
 }
 
 /// Returns a text as one shell word.
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_as_people_say_them() {
+    fn numbers_are_shown_in_human_units() {
         let times = [
             (0, "0 ms"),
             (999, "999 ms"),
@@ -160,13 +161,13 @@ mod tests {
 
     #[test]
     fn an_unknown_cost_is_never_shown_as_nothing() {
-        let usage = json!({"input_tokens": 1_000, "output_tokens": 500, "calls": 2});
-        let usage = serde_json::from_value(usage).unwrap();
-        let shown = |cost_usd| spent(&Spent { usage, cost_usd });
+        let tokens = json!({"input_tokens": 1_000, "output_tokens": 500, "calls": 2});
+        let tokens = serde_json::from_value(tokens).unwrap();
+        let shown = |cost_usd| tokens_and_cost(&Usage { tokens, cost_usd });
         assert_eq!(shown(None).unwrap(), "1.5k tokens, cost ?");
         assert_eq!(shown(Some(0.0312)).unwrap(), "1.5k tokens, $0.0312");
         assert_eq!(shown(Some(12.5)).unwrap(), "1.5k tokens, $12.50");
-        assert_eq!(spent(&Spent::default()), None);
+        assert_eq!(tokens_and_cost(&Usage::default()), None);
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_whatever_their_colour() {
+    fn columns_align_with_any_colour() {
         let red = "\u{1b}[31mbad\u{1b}[0m".to_owned();
         let rows =
             [vec!["a".into(), red, "x".into()], vec!["long".into(), "ok".into(), "y".into()]];

@@ -61,7 +61,7 @@ impl Verdict<'_> {
         };
         question
             .check(&answer)
-            .map_err(|problems| format!("wants more: {}", problems.join("; ")))?;
+            .map_err(|problems| format!("needs more fields: {}", problems.join("; ")))?;
         Ok(answer)
     }
 
@@ -86,7 +86,7 @@ fn no_comment() -> String {
     format!("takes no comment: its answer has no field `{COMMENT}` for a text")
 }
 
-const NO_CHOICE: &str = "is no choice between yes and no";
+const NO_CHOICE: &str = "is not a choice between yes and no";
 
 #[cfg(test)]
 mod tests {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn yes_and_no_are_told_by_the_type_of_the_question() {
+    fn yes_and_no_follow_from_the_type_of_the_question() {
         for (schema, yes, no) in [
             (json!({"type": "boolean"}), json!(true), json!(false)),
             (json!({"enum": ["approve", "reject"]}), json!("approve"), json!("reject")),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_choice_between_yes_and_no_is_refused() {
+    fn questions_without_yes_and_no_are_refused() {
         for schema in [
             json!(true),
             json!({"type": "string"}),
@@ -132,7 +132,7 @@ mod tests {
         let schema = json!({"type": "object", "required": ["ok", "name"], "properties": {
             "ok": {"type": "boolean"}, "name": {"type": "string"}}});
         let problem = answer(schema, true, None).unwrap_err();
-        assert!(problem.starts_with("wants more: "), "{problem}");
+        assert!(problem.starts_with("needs more fields: "), "{problem}");
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub struct VisitsDocument {
     /// The tasks that the condition of the node skipped; the other counts exclude them.
     pub skipped: u64,
     /// `next`, `waiting` or `failed` if the run has not continued from here.
-    pub standing: Option<String>,
+    pub status: Option<String>,
 }
 
 pub(super) fn of(drawing: &Drawing) -> DrawingDocument {
@@ -247,7 +247,7 @@ fn visits(visits: Visits) -> VisitsDocument {
         attempts: visits.attempts,
         failures: visits.failures,
         skipped: visits.skipped,
-        standing: visits.standing.map(|it| it.as_str().to_owned()),
+        status: visits.status.map(|it| it.as_str().to_owned()),
     }
 }
 

@@ -155,7 +155,7 @@ impl Drawing {
     pub(super) fn run_class(&self, node: &DrawnNode) -> Option<&'static str> {
         self.run.as_ref()?;
         let Some(visits) = node.visits else { return Some("unreached") };
-        Some(match visits.standing {
+        Some(match visits.status {
             Some(NodeStatus::Failed) => "failed",
             Some(NodeStatus::Waiting) => "waiting",
             // A node that was only ever skipped did no work.

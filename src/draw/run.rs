@@ -49,7 +49,7 @@ pub struct Visits {
     /// The tasks that the condition of the node skipped; the other counts exclude them.
     pub skipped: u64,
     /// The state of the run at this node, if the run has not continued from here.
-    pub standing: Option<NodeStatus>,
+    pub status: Option<NodeStatus>,
 }
 
 /// The state of a run at a node from which it has not continued.
@@ -86,7 +86,12 @@ impl Drawing {
         for node in &mut self.nodes {
             node.visits = visits.remove(&node.name);
         }
-        notes.extend(visits.keys().map(|it| format!("the run came to `{it}`, which is not here")));
+        notes.extend(visits.keys().map(|it| {
+            format!(
+                "the run reached `{it}`, which the drawing \
+                                                     lacks"
+            )
+        }));
 
         let mut taken = Replay::new(&self).follow(saved, records);
         for arrow in &mut self.arrows {
@@ -98,7 +103,10 @@ impl Drawing {
         }
         for (from, to, _) in taken.keys() {
             let from = from.as_ref().map_or_else(|| "its start".to_owned(), |it| format!("`{it}`"));
-            notes.insert(format!("the run went from {from} to `{to}`, and no way leads there now"));
+            notes.insert(format!(
+                "the run went from {from} to `{to}`, and no edge leads there \
+                                  now"
+            ));
         }
         let summary = &saved.summary;
         self.run = Some(DrawnRun {
@@ -146,7 +154,7 @@ impl Visits {
             1 => words.push("skipped once".to_owned()),
             more => words.push(format!("skipped {more} times")),
         }
-        words.extend(self.standing.map(|it| it.as_str().to_owned()));
+        words.extend(self.status.map(|it| it.as_str().to_owned()));
         words.join(", ")
     }
 }
@@ -190,8 +198,8 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             // The attempt continues after the answer; an earlier failed one is counted with the
             // last record.
             Outcome::Retrying { .. }
-            | Outcome::CutOff
-            | Outcome::Noted { .. }
+            | Outcome::Aborted
+            | Outcome::MemoSaved { .. }
             | Outcome::Asked { .. }
             | Outcome::Answered { .. } => (0, 0),
         };
@@ -208,7 +216,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
     }
     let step = saved.position.step.next();
     for (index, activation) in (0..).zip(&saved.position.frontier) {
-        let standing = match tasks.get(&TaskId { step, index }).map(|it| &it.outcome) {
+        let status = match tasks.get(&TaskId { step, index }).map(|it| &it.outcome) {
             Some(Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. }) => {
                 None
             }
@@ -216,14 +224,14 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
             Some(Outcome::Failed { .. }) => Some(NodeStatus::Failed),
             Some(
                 Outcome::Retrying { .. }
-                | Outcome::CutOff
-                | Outcome::Noted { .. }
+                | Outcome::Aborted
+                | Outcome::MemoSaved { .. }
                 | Outcome::Answered { .. },
             )
             | None => Some(NodeStatus::Next),
         };
         let visits = nodes.entry(activation.node.clone()).or_default();
-        visits.standing = visits.standing.max(standing);
+        visits.status = visits.status.max(status);
     }
     nodes
 }

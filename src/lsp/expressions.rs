@@ -27,8 +27,8 @@ pub(super) enum Wanted<'t> {
 pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
     ("visit", "How often the node has run since its count was last reset, this time included."),
     ("max_visits", "The bound of `visit`, if the node has one."),
-    ("via", "By which way the run came here: `via.reason`, and `via.node` and `via.error` if any."),
-    ("item", "What a dispatched task was given."),
+    ("via", "How the run reached this node: `via.reason`, and `via.node` and `via.error` if any."),
+    ("item", "The input of a dispatched task."),
 ];
 
 /// Returns the kind of text that is expected after a text, and where its typed part starts.
@@ -183,7 +183,7 @@ mod tests {
     use crate::team::TeamState;
 
     #[test]
-    fn what_is_wanted_follows_from_what_is_typed() {
+    fn the_completion_follows_from_the_typed_text() {
         use Wanted::{MemberOf, Name, Node, Nothing, ValueOf};
         for (before, expected, start) in [
             ("", Name(None), 0),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_what_the_format_says_there() {
+    fn a_path_leads_to_its_part_of_the_format() {
         let grammar = Grammar::default();
         let path = |keys: &str| -> Vec<Step> {
             let step = |it: &str| match it.parse() {

@@ -45,7 +45,7 @@ fn the_time_of_every_bomb() {
 }
 
 #[test]
-fn every_limit_of_what_is_written_has_a_bomb() {
+fn every_limit_of_a_file_has_a_bomb() {
     let bombs = bombs();
     for limit in [
         "file_bytes",

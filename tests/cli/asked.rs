@@ -91,7 +91,7 @@ fn a_yes_trusts_a_folder_and_is_asked_for_once() {
         let seen = at_terminal(&place, &folder, &LIST, &[yes]);
         assert_eq!((seen.code, seen.asked), (0, 1), "{seen:?}");
         for part in [
-            "sets what needs your trust",
+            "has settings that need your trust",
             "graphrun.toml:1:6: `db` is `sqlite:../runs.db`",
             "Trust `",
         ] {
@@ -147,7 +147,7 @@ fn a_database_that_came_with_a_folder_is_asked_about() {
     }
     let seen = at_terminal(&place, &folder, &LIST, &["y\n"]);
     assert_eq!((seen.code, seen.asked), (0, 1), "{seen:?}");
-    assert!(seen.shown.contains("is no database that graphrun made for you"), "{seen:?}");
+    assert!(seen.shown.contains("is not a database that graphrun made for you"), "{seen:?}");
     assert!(seen.shown.contains("removed 0 runs") && is_trusted(&place), "{seen:?}");
     assert_eq!(at_terminal(&place, &folder, &LIST, &[]).asked, 0);
 }

@@ -16,7 +16,7 @@ fn time(place: &Place, brief: &str, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn a_later_process_uses_a_result_unless_it_is_told_otherwise() {
+fn a_later_process_uses_a_result_unless_a_flag_forbids_it() {
     let place = Place::new();
     let first = time(&place, "x", &[]);
     assert_eq!(time(&place, "x", &[]), first);
@@ -33,18 +33,19 @@ fn a_later_process_uses_a_result_unless_it_is_told_otherwise() {
 }
 
 #[test]
-fn a_view_says_that_a_result_is_used() {
+fn a_view_reports_a_cached_result() {
     let place = Place::new();
     time(&place, "x", &[]);
     let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--progress", "plain"]);
-    assert!(ended.stderr.contains("tell does not run: the result of 20"), "{ended}");
+    assert!(ended.stderr.contains("tell uses the cached result of 20"), "{ended}");
     let ended = place.run(["execute", &workflow("cached"), "-i", "brief=x", "--output", "jsonl"]);
-    let reused = ended.stdout.lines().filter(|it| it.contains(r#""kind":"reused","kept":"20"#));
+    let reused =
+        ended.stdout.lines().filter(|it| it.contains(r#""kind":"cache_hit","computed_at":"20"#));
     assert_eq!(reused.count(), 1, "{ended}");
 }
 
 #[test]
-fn what_a_recording_answers_is_neither_kept_nor_passed_over() {
+fn replayed_results_are_not_cached() {
     let place = Place::new();
     let agent = fs::read_to_string(workflow("agent")).unwrap();
     let cached = agent.replace("writes: answer", "writes: answer\n    cache: true");

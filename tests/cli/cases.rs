@@ -45,7 +45,7 @@ fn a_case_that_fails_is_exit_1_and_shows_the_step_that_differs() {
             flows/two_steps.test.yaml:5: the route differs at step 1
               expected  → second, first
               actual    → first, second
-            it went: first, second
+            the whole run: first, second
 
     2 cases: 1 passed, 1 failed, N ms
     stderr:
@@ -60,7 +60,7 @@ fn a_case_that_fails_is_exit_1_and_shows_the_step_that_differs() {
 }
 
 #[test]
-fn what_cannot_be_run_is_exit_2_and_nothing_is_run() {
+fn invalid_test_cases_are_exit_2_and_none_runs() {
     let misspelt = place(&HALF.replace("first]", "frist]"));
     let ended = misspelt.run(["test"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{ended}");
@@ -86,7 +86,7 @@ fn what_cannot_be_run_is_exit_2_and_nothing_is_run() {
 }
 
 #[test]
-fn a_node_that_touches_the_world_never_runs_but_stops_its_case() {
+fn a_node_with_side_effects_stops_its_case() {
     let place = Place::new();
     fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
     let cases = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
@@ -94,15 +94,15 @@ fn a_node_that_touches_the_world_never_runs_but_stops_its_case() {
     fs::write(place.path("agent.test.yaml"), cases).unwrap();
     let ended = place.run(["test"]);
     for part in [
-        "agent.test.yaml:4: the run came to `write`, which has no answer\n",
-        "help: a test does not touch the world: say what it writes, as in `nodes: { write: {} }`",
+        "agent.test.yaml:4: the run reached `write`, which has no answer\n",
+        "help: a test runs no real nodes: give the fields it writes, as in `nodes: { write: {} }`",
     ] {
         assert!(ended.code == 1 && ended.stdout.contains(part), "{ended}");
     }
 }
 
 #[test]
-fn programs_read_what_became_of_each_case() {
+fn programs_read_the_result_of_each_case() {
     let place = place(HALF);
     let object = place.run(["test", "--output", "json"]).json();
     assert_eq!(keys(&object), ["passed", "failed", "ms", "files"]);
@@ -125,7 +125,7 @@ fn programs_read_what_became_of_each_case() {
 }
 
 #[test]
-fn what_no_case_has_taken_is_listed_and_can_be_too_little() {
+fn uncovered_parts_are_listed_and_have_a_minimum() {
     let place = Place::new();
     fs::copy(workflow("asks"), place.path("asks.yaml")).unwrap();
     let cases = "graphrun_test: 1\ninput: { brief: x }\ncases:\n\
@@ -163,7 +163,7 @@ fn everything_is_tried_without_any_case() {
     insta::assert_snapshot!(place.run(["test", "--explore", "asks.yaml"]), @r"
     exit 0
     stdout:
-    explored asks.yaml: 1 state, all there are
+    explored asks.yaml: 1 state, all of them
       no run gets stuck, and every node is reached
 
     stderr:
@@ -173,7 +173,7 @@ fn everything_is_tried_without_any_case() {
     insta::assert_snapshot!(place.run(["test", "--explore", "stuck.yaml"]), @r#"
     exit 1
     stdout:
-    explored stuck.yaml: 3 states, all there are
+    explored stuck.yaml: 3 states, all of them
       stuck  `share` failed: division by zero
           1  judge (verdict "good")
           2  count
@@ -190,18 +190,18 @@ fn everything_is_tried_without_any_case() {
             "workflow",
             "states",
             "steps",
-            "is_whole",
+            "is_complete",
             "open",
-            "not_come_to",
+            "not_yet_reached",
             "stuck",
             "unreached",
             "gaps"
         ]
     );
     assert_eq!(explored["unreached"], json!(["mend"]));
-    assert_eq!(explored["stuck"][0]["way"][0][0]["node"], "judge");
+    assert_eq!(explored["stuck"][0]["path"][0][0]["node"], "judge");
     let ended = place.run(["test", "--explore", "--explore-max", "1", "stuck.yaml"]);
     assert_eq!(ended.code, 0, "{ended}");
     assert!(ended.stdout.contains("raise `--explore-max` or `--explore-time`"), "{ended}");
-    assert!(ended.stdout.contains("  not come to  share\n"), "{ended}");
+    assert!(ended.stdout.contains("  not reached yet  share\n"), "{ended}");
 }

@@ -33,7 +33,7 @@ fn clone_with_database() -> (Place, String) {
 fn assert_refused(ended: &Ended) {
     assert_eq!((ended.code, ended.stdout.as_str()), (5, ""), "{ended}");
     let remedies =
-        ["is no database that graphrun made for you", "`graphrun trust`", "--db sqlite:"];
+        ["is not a database that graphrun made for you", "`graphrun trust`", "--db sqlite:"];
     for expected in remedies {
         assert!(ended.stderr.contains(expected), "{expected}: {ended}");
     }
@@ -58,7 +58,7 @@ fn a_database_that_came_with_a_folder_is_not_opened() {
         vec!["retry", &run],
         vec!["fork", &run],
         vec!["migrate", &run, &workflow],
-        vec!["say", &run, "x"],
+        vec!["message", &run, "x"],
         vec!["runs", "update", &run, "--clear", "brief"],
         vec!["runs", "prune", "--older-than", "1d"],
         vec!["runs", "rm", &run],
@@ -180,7 +180,7 @@ fn a_log_from_a_cloned_folder_is_not_read_into_a_new_database() {
             let ended = execute(&place, more);
             assert_eq!(ended.code, 5, "{ended}");
             assert!(
-                ended.stderr.contains(&format!("runs.db-{ending}` is there without it")),
+                ended.stderr.contains(&format!("runs.db-{ending}` exists without it")),
                 "{ended}"
             );
             assert!(!place.path(DATABASE).exists());

@@ -91,9 +91,9 @@ fn an_unenforceable_cost_limit_is_refused_before_the_run() {
     exit 5
     stdout:
     stderr:
-    error: a limit of cost cannot be held, because prices are not known; nothing was started
+    error: a cost limit cannot be enforced, because prices are unknown; nothing was started
       - the run: 10.00 USD, with `openai/gpt-5-mini`
-    help: write `[prices."openai/gpt-5-mini"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or bound the run by `--max-tokens` and take `usd` out of its limits
+    help: write `[prices."openai/gpt-5-mini"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or limit the run with `--max-tokens` and remove `usd` from its limits
     "#);
     let other = run(&["--model", "ollama/own", "--max-cost", "1"]);
     assert!(other.code == 5 && other.stderr.contains("[prices.\"ollama/own\"]"), "{other}");
@@ -122,11 +122,11 @@ fn an_error_names_the_layer_that_a_value_came_from() {
     let error = |place: &Place, variables| place.run_with(["runs", "list"], variables).stderr;
     let none: [(&str, &str); 0] = [];
     let text = place.run_with(["runs", "list"], none).stderr;
-    assert!(text.starts_with("error: graphrun.toml:1:6 is `mysql://x`, which names no"), "{text}");
+    assert!(text.starts_with("error: graphrun.toml:1:6 is `mysql://x`, which is not"), "{text}");
     let text = error(&place, [("GRAPHRUN_DB", "nowhere")]);
-    assert!(text.starts_with("error: GRAPHRUN_DB is `nowhere`, which names no"), "{text}");
+    assert!(text.starts_with("error: GRAPHRUN_DB is `nowhere`, which is not"), "{text}");
     let text = place.run(["runs", "list", "--db", "flag"]).stderr;
-    assert!(text.starts_with("error: --db is `flag`, which names no place"), "{text}");
+    assert!(text.starts_with("error: --db is `flag`, which is not the URL"), "{text}");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn models_are_asked_at_the_address_of_a_trusted_file() {
 }
 
 #[test]
-fn the_doctor_says_what_is_set_and_by_whom() {
+fn the_doctor_names_settings_and_their_layers() {
     let place = place(&format!("model = \"ollama/q\"\n{PRICES}"));
     let ended = place.run_with(["doctor"], [("GRAPHRUN_DB", "memory:")]);
     let settings = "`graphrun.toml`; db = memory: (GRAPHRUN_DB); model = ollama/q \
@@ -179,7 +179,7 @@ fn a_plan_compares_tokens_and_cost_with_the_limits() {
     cost         $12000.00    mostly `one`  limit: $10.00
     time         ?
     not known: time: `one`, `two` without `timeout`
-    warning: the worst case is beyond `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit
+    warning: the worst case exceeds `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit
     stderr:
     ");
 }

@@ -59,13 +59,13 @@ fn the_list_of_a_damaged_run_is_a_table_like_others() {
     let lines: Vec<&str> = listed.stdout.lines().collect();
     assert!(lines[1].starts_with(&sound) && lines[1].contains("  done  "), "{listed}");
     assert!(lines[2].trim_start().starts_with("damaged  "), "{listed}");
-    assert!(lines[2].ends_with("is damaged: its checksum does not fit"), "{listed}");
-    let help = "help: the others are as ever; put a copy of the database from before in its place";
+    assert!(lines[2].ends_with("is damaged: its checksum does not match"), "{listed}");
+    let help = "help: the other runs are intact; restore a backup of the database";
     assert!(listed.stderr.contains(help), "{listed}");
 }
 
 #[test]
-fn pruning_keeps_a_damaged_run_and_says_so() {
+fn pruning_keeps_a_damaged_run_and_reports_it() {
     let (place, [_, sound]) = place("UPDATE heads SET seq = seq + 1 WHERE run = 1");
     let pruned = place.run(["runs", "prune", "--older-than", "0"]);
     assert_eq!(pruned.code, 6, "{pruned}");
@@ -88,7 +88,7 @@ fn a_kept_result_that_is_damaged_is_not_used() {
     assert_eq!(time(), first);
     for harm in [
         "UPDATE results SET payload = replace(payload, '1', '2')",
-        "UPDATE results SET kept = kept + 1",
+        "UPDATE results SET saved_at = saved_at + 1",
         "UPDATE results SET checksum = zeroblob(32)",
     ] {
         let before = time();

@@ -73,13 +73,13 @@ fn a_run_is_followed(database: &[&str]) {
 
 #[test]
 #[cfg(feature = "failpoints")]
-fn g18_readers_that_are_cut_off_at_every_event_see_all_of_them_once() {
+fn g18_disconnected_readers_see_every_event_once() {
     a_run_is_followed(&[]);
 }
 
 #[test]
 #[cfg(all(feature = "failpoints", feature = "postgres"))]
-fn g18_readers_that_are_cut_off_at_every_event_see_all_of_them_once_in_postgres() {
+fn g18_disconnected_readers_see_every_event_once_in_postgres() {
     let schema = crate::server::Schema::new();
     a_run_is_followed(&["--db", &schema.url()]);
 }
@@ -103,7 +103,7 @@ fn following_ends_with_the_process_that_is_followed() {
 }
 
 #[test]
-fn what_is_followed_is_printed_event_by_event() {
+fn a_followed_run_is_printed_event_by_event() {
     let place = Place::new();
     let name = place.execute("two_steps");
     let refused = place.run(["runs", "events", &name, "--follow", "--output", "json"]);

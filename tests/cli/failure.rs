@@ -51,7 +51,7 @@ pub(crate) fn finished(place: &Place, database: &str) -> Vec<u64> {
 }
 
 #[test]
-fn g9_a_full_disk_interrupts_a_run_which_goes_on_once_there_is_room() {
+fn g9_a_full_disk_interrupts_a_run_that_can_be_resumed() {
     let place = place(GROWS);
     // A text that hardly compresses: 80,000 letters of 64.
     let text: String =
@@ -201,7 +201,7 @@ fn g10_a_run_survives_the_failure_of_any_write_and_any_flush() {
 }
 
 #[test]
-fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
+fn g19_a_wait_continues_after_a_kill_with_its_count() {
     use std::io::Write as _;
 
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -220,7 +220,7 @@ fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
     let head = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: {patience}\r\n");
     write!(call, "{head}content-length: 2\r\nconnection: close\r\n\r\n{{}}").unwrap();
     drop(call);
-    run.wait_for("tries again in");
+    run.wait_for("retries in");
     run.signal(Signal::SIGKILL);
     drop(run);
 
@@ -245,7 +245,7 @@ fn g19_a_program_killed_in_a_wait_waits_for_the_rest_and_counts_on() {
 }
 
 #[test]
-fn g2_an_answer_that_was_paid_for_is_not_asked_for_again_after_a_kill() {
+fn g2_a_saved_answer_is_not_requested_again_after_a_kill() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", provider.local_addr().unwrap());
     let agent = fs::read_to_string(workflow("agent")).unwrap();
@@ -281,7 +281,7 @@ fn g2_an_answer_that_was_paid_for_is_not_asked_for_again_after_a_kill() {
 }
 
 #[test]
-fn g13_a_timeout_ends_a_run_whose_provider_never_answers_and_more_of_it_goes_on() {
+fn g13_a_timeout_ends_a_run_and_a_longer_one_resumes_it() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", provider.local_addr().unwrap());
     let place = Place::new();
@@ -293,7 +293,7 @@ fn g13_a_timeout_ends_a_run_whose_provider_never_answers_and_more_of_it_goes_on(
     assert_eq!((cut.code, &cut.json()["status"]), (4, &"limit".into()), "{cut}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     // The task starts shortly after its run, so its duration may be slightly less than a second.
-    assert!(cut.stderr.contains("was cut off after "), "{cut}");
+    assert!(cut.stderr.contains("was aborted after "), "{cut}");
     let resume = ["resume", "run-1", "--output", "json"];
     let again = place.run_with(resume.into_iter().chain(["--timeout", "1s"]), variables);
     assert_eq!(again.code, 4, "{again}");

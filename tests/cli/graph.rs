@@ -35,7 +35,7 @@ fn a_workflow_is_drawn_in_five_forms_and_leaves_nothing() {
     let as_output = place.run(["graph", &path, "--output", "json"]).stdout;
     assert_eq!(as_output, place.run(["graph", &path, "--format", "json"]).stdout);
     let both = place.run(["graph", &path, "--output", "json", "--format", "svg"]);
-    assert!(both.code == 2 && both.stderr.contains("two different things"), "{both}");
+    assert!(both.code == 2 && both.stderr.contains("contradicts `--format`"), "{both}");
     assert!(place.is_empty());
 }
 
@@ -54,9 +54,9 @@ fn a_paused_or_finished_run_is_drawn_over_the_graph() {
     let rounds = ["work check 2", "check work 2", "work help 1"];
     assert_eq!(taken(&drawing), [&way[..], &rounds].concat());
     let visits = json!({"steps": 2, "tasks": 2, "attempts": 2, "failures": 0, "skipped": 0,
-        "standing": null});
+        "status": null});
     assert_eq!(node(&drawing, "check")["visits"], visits);
-    assert_eq!(node(&drawing, "help")["visits"]["standing"], "waiting");
+    assert_eq!(node(&drawing, "help")["visits"]["status"], "waiting");
     assert_eq!(node(&drawing, "done")["visits"], Value::Null);
     assert_eq!(drawing["run"]["status"], "paused");
     let listing = draw("ascii").stdout.replace(&name, "NAME");
@@ -108,7 +108,7 @@ fn a_paused_or_finished_run_is_drawn_over_the_graph() {
     let end = ["help done 1", "done end 1"];
     // Edges for an exhausted bound come after all others.
     assert_eq!(taken(&drawing), [&way[..], &rounds[..2], &end, &rounds[2..]].concat());
-    assert_eq!(node(&drawing, "help")["visits"]["standing"], Value::Null);
+    assert_eq!(node(&drawing, "help")["visits"]["status"], Value::Null);
     assert_eq!(node(&drawing, "give_up")["visits"], Value::Null);
 }
 
@@ -133,7 +133,7 @@ fn a_failed_run_is_drawn_over_maps_skips_and_subworkflows() {
     assert_eq!(node(&drawing, "part")["visits"]["tasks"], 3);
     assert_eq!(node(&drawing, "extra")["visits"]["skipped"], 1);
     assert_eq!(node(&drawing, "share")["visits"]["failures"], 1);
-    assert_eq!(node(&drawing, "sorry")["visits"]["standing"], "failed");
+    assert_eq!(node(&drawing, "sorry")["visits"]["status"], "failed");
     assert_eq!(node(&drawing, "review.end")["visits"], Value::Null);
     for (format, word) in [("dot", "penwidth=3"), ("svg", "node failed")] {
         assert!(draw(format).contains(word), "{}", draw(format));
@@ -141,7 +141,7 @@ fn a_failed_run_is_drawn_over_maps_skips_and_subworkflows() {
 }
 
 #[test]
-fn a_run_through_a_used_workflow_tells_the_rounds_in_it() {
+fn a_run_through_a_used_workflow_shows_its_rounds() {
     let place = Place::new();
     let path = workflow("whole");
     let done = place.run(["execute", &path, "-i", "by=4", "--output", "json"]);
@@ -176,8 +176,8 @@ fn a_run_of_another_workflow_or_an_unknown_one_is_refused() {
     assert_eq!((other.code, other.stdout.as_str()), (2, ""));
     let said = other.stderr.replace(&name, "NAME");
     insta::assert_snapshot!(said, @r"
-    error: run `NAME` is one of the workflow `two_steps`, and this is `everything`
-    help: name the workflow that the run was of
+    error: run `NAME` belongs to the workflow `two_steps`, not to `everything`
+    help: name the workflow of the run
     ");
     assert_eq!(place.run(["graph", &workflow("two_steps"), "--run", &name]).code, 0);
 }

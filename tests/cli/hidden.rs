@@ -92,7 +92,7 @@ fn no_command_shows_a_hidden_character_as_it_is() {
         vec!["runs", "list", "--db", &database],
         vec!["doctor", "--db", &database],
         vec!["explain", HOSTILE],
-        vec!["say", "mine", HOSTILE],
+        vec!["message", "mine", HOSTILE],
         vec!["completions", HOSTILE],
         vec![HOSTILE],
         vec!["approve", "mine", HOSTILE],

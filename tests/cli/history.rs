@@ -13,7 +13,7 @@ fn tamper(place: &Place, change: &str) {
 }
 
 #[test]
-fn g8_a_history_is_verified_by_its_link_and_a_damaged_one_is_named() {
+fn g8_a_history_is_verified_by_its_hash() {
     let place = Place::new();
     let (one, other) = (place.execute("two_steps"), place.execute("two_steps"));
     let ended = place.run(["runs", "verify", "--output", "json"]);
@@ -24,11 +24,11 @@ fn g8_a_history_is_verified_by_its_link_and_a_damaged_one_is_named() {
         (Some(&*other), Some(&*one))
     );
     assert_eq!((&verdicts[1]["intact"], &verdicts[1]["steps"]), (&json!(true), &json!(2)));
-    let link = verdicts[1]["link"].as_str().unwrap();
-    let ended = place.run(["runs", "verify", &one, "--expect", link]);
-    assert!(ended.code == 0 && ended.stdout.contains("has the link that is expected"), "{ended}");
+    let hash = verdicts[1]["hash"].as_str().unwrap();
+    let ended = place.run(["runs", "verify", &one, "--expect", hash]);
+    assert!(ended.code == 0 && ended.stdout.contains("has the expected hash"), "{ended}");
     // It is the hash of another run.
-    let ended = place.run(["runs", "verify", &other, "--expect", link]);
+    let ended = place.run(["runs", "verify", &other, "--expect", hash]);
     assert!(ended.code == 6 && ended.stdout.contains("the history was changed"), "{ended}");
 
     tamper(&place, "UPDATE journal SET seq = seq + 1 WHERE run = 1 AND number = 2");
@@ -42,7 +42,7 @@ fn g8_a_history_is_verified_by_its_link_and_a_damaged_one_is_named() {
 }
 
 #[test]
-fn the_steps_of_a_run_say_what_ran_and_what_it_changed() {
+fn the_steps_of_a_run_list_tasks_and_changes() {
     let place = Place::new();
     let name = place.execute("two_steps");
     let ended = place.run(["runs", "history", &name, "--output", "json"]);
@@ -54,11 +54,11 @@ fn the_steps_of_a_run_say_what_ran_and_what_it_changed() {
         (
             step["step"].clone(),
             ran.collect::<Vec<_>>(),
-            step["changed"].clone(),
+            step["changes"].clone(),
             step["next"].clone(),
         )
     };
-    let set = |field: &str| json!([{"field": field, "how": "set"}]);
+    let set = |field: &str| json!([{"field": field, "kind": "set"}]);
     assert_eq!(told(0), (json!(0), vec![], set("brief"), json!(["first"])));
     assert_eq!(told(1), (json!(1), vec![json!("first")], set("draft"), json!(["second"])));
     assert_eq!(told(2), (json!(2), vec![json!("second")], set("answer"), json!([])));
@@ -71,7 +71,7 @@ fn the_steps_of_a_run_say_what_ran_and_what_it_changed() {
 }
 
 #[test]
-fn a_diff_says_what_changed_from_what_to_what_and_who_wrote_it() {
+fn a_diff_shows_old_and_new_values_and_their_writers() {
     let place = Place::new();
     let name = place.execute("two_steps");
     let ended = place.run(["runs", "diff", &format!("{name}@0"), &format!("{name}@2")]);
@@ -155,13 +155,13 @@ fn a_fork_pauses_at_breakpoints_and_uses_the_configured_lease() {
     assert_eq!((ended.code, &ended.json()["status"]), (0, &json!("done")), "{ended}");
 
     let wrong = place.run(["fork", &from, "--pause-after", "nobody"]);
-    assert!(wrong.code == 2 && wrong.stderr.contains("there is no such node"), "{wrong}");
+    assert!(wrong.code == 2 && wrong.stderr.contains("no such node"), "{wrong}");
     let wrong = place.run_with(["fork", &from], [("GRAPHRUN_LEASE", "soon")]);
     assert!(wrong.code == 2 && wrong.stderr.contains("GRAPHRUN_LEASE is `soon`"), "{wrong}");
 }
 
 #[test]
-fn a_fork_that_cannot_be_is_refused_with_a_way_out() {
+fn an_impossible_fork_is_refused_with_a_remedy() {
     let place = Place::new();
     let name = place.execute("two_steps");
     let ended = place.run(["fork", &name]);
@@ -171,9 +171,7 @@ fn a_fork_that_cannot_be_is_refused_with_a_way_out() {
     );
     let ended = place.run(["fork", &format!("{name}@1"), "--set", "drft=1", "--set", "draft=z"]);
     assert_eq!(ended.code, 2, "{ended}");
-    for part in
-        ["did you mean `draft`?", "`draft`: the value is read as JSON", "nothing was changed"]
-    {
+    for part in ["did you mean `draft`?", "`draft`: expected JSON", "nothing was changed"] {
         assert!(ended.stderr.contains(part), "{part}: {ended}");
     }
     assert_eq!(place.run(["fork", "nobody@1"]).code, 6);

@@ -24,7 +24,7 @@ fn shell(place: &Place, line: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn each_template_is_sound_and_does_what_its_commands_say() {
+fn each_template_is_valid_and_its_commands_work() {
     for template in TEMPLATES {
         let place = Place::new();
         let made = place.run(["init", template, "new", "--output", "json"]);
@@ -73,17 +73,17 @@ fn nothing_that_is_there_is_written_over() {
     let refused = place.run(["init", "approval"]);
     assert_eq!(refused.code, 2, "{refused}");
     assert!(refused.stderr.contains("- ./approval.yaml"), "{refused}");
-    assert!(!refused.stderr.contains("approval.test.yaml"), "only what is there: {refused}");
+    assert!(!refused.stderr.contains("approval.test.yaml"), "only existing files: {refused}");
     assert_eq!(fs::read_to_string(place.path("approval.yaml")).unwrap(), "mine");
     assert!(!place.path("approval.test.yaml").exists(), "it wrote some of its files");
 }
 
 #[test]
-fn where_a_file_cannot_be_written_none_is() {
+fn an_unwritable_file_prevents_all_others() {
     let place = Place::new();
     fs::write(place.path("prompts"), "a file where a folder should be").unwrap();
     let refused = place.run(["init", "research"]);
     assert_eq!(refused.code, 5, "{refused}");
     assert!(refused.stderr.contains("could not write ./prompts/split.md"), "{refused}");
-    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 1, "what was begun is taken back");
+    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 1, "a partial result is removed");
 }

@@ -11,14 +11,14 @@ use crate::{
 };
 
 #[test]
-fn the_first_signal_lets_what_runs_finish() {
+fn the_first_signal_lets_running_nodes_finish() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
     let mut run = Running::start(&place, &provider);
     // The call arrives before the signal, and the answer comes after it.
     let (mut call, _) = provider.accept().unwrap();
     run.signal(Signal::SIGINT);
-    run.wait_for("nothing new starts");
+    run.wait_for("no new node starts");
     answer(&mut call);
     let (code, object) = run.end();
     assert_eq!(object["trace"][0]["outcome"], "finished", "what ran was dropped");
@@ -26,7 +26,7 @@ fn the_first_signal_lets_what_runs_finish() {
 }
 
 #[test]
-fn the_second_signal_leaves_a_run_that_can_go_on() {
+fn the_second_signal_leaves_a_resumable_run() {
     // A provider that accepts the call and never answers.
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
@@ -34,7 +34,7 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
         let mut run = Running::start(&place, &provider);
         run.wait_for("write started");
         run.signal(signal);
-        run.wait_for("nothing new starts");
+        run.wait_for("no new node starts");
         run.signal(signal);
         run.wait_for("graphrun resume");
         let (ended, object) = run.end();
@@ -46,7 +46,7 @@ fn the_second_signal_leaves_a_run_that_can_go_on() {
 }
 
 #[test]
-fn a_second_process_that_resumes_a_run_is_refused_with_its_owner() {
+fn a_second_owner_is_refused_with_the_name_of_the_first() {
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::new();
     let first = Running::start(&place, &provider);
@@ -56,10 +56,7 @@ fn a_second_process_that_resumes_a_run_is_refused_with_its_owner() {
     let owner = listed.json()[0]["owner"].as_str().unwrap().to_owned();
     assert_eq!(owner.split('@').next(), Some(first.id().to_string().as_str()));
     let other = place.run(["resume", &name, "--replay", "/dev/null"]);
-    assert!(
-        other.code == 6 && other.stderr.contains(&format!("in the hands of {owner}")),
-        "{other}"
-    );
+    assert!(other.code == 6 && other.stderr.contains(&format!("owned by {owner}")), "{other}");
     answer(&mut call);
     assert_eq!(first.end().0, Some(0));
 }

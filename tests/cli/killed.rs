@@ -31,7 +31,7 @@ fn a_breakpoint_at_the_start_is_kept_whenever_the_program_dies() {
         }
         let report = shown.json();
         assert_eq!(report["status"], "paused", "{fault}: {shown}");
-        assert_eq!(report["reason"], "it was to pause before `draft`", "{fault}");
+        assert_eq!(report["reason"], "breakpoint before `draft`", "{fault}");
         // Resumed, the run continues to the next kill.
         let resumed = place.run(["resume", "mine", "--output", "json"]);
         assert_eq!(
@@ -83,7 +83,7 @@ fn a_run_whose_process_has_died_is_removed_at_once() {
 }
 
 #[test]
-fn g16_an_answer_whose_process_dies_was_given_once_or_not_at_all() {
+fn g16_an_answer_of_a_dying_process_counts_once_or_never() {
     for (fault, was_given) in
         [("approval.in_tx=abort", false), ("approval.after_commit=abort", true)]
     {
@@ -96,7 +96,7 @@ fn g16_an_answer_whose_process_dies_was_given_once_or_not_at_all() {
         let again = place.run([&answer[..], &["--output", "json"]].concat());
         let report = if was_given {
             assert_eq!(again.code, 6, "{fault}: {again}");
-            assert!(again.stderr.contains("takes no answer any more"), "{again}");
+            assert!(again.stderr.contains("no longer accepts an answer"), "{again}");
             place.run(["resume", "mine", "--output", "json"]).json()
         } else {
             assert_eq!(again.code, 3, "{fault}: {again}");
@@ -109,21 +109,21 @@ fn g16_an_answer_whose_process_dies_was_given_once_or_not_at_all() {
 }
 
 #[test]
-fn g16_an_answer_to_a_question_whose_time_ran_out_before_a_crash_is_late() {
+fn g16_a_deadline_that_passed_before_a_crash_stays_passed() {
     let place = Place::new();
     let workflow = workflow("late");
     let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "mine"];
     killed(&place, &execute, "task.after_commit=abort@1");
     let late = place.run(["resume", "mine", "--answer", "help=go_on"]);
     assert_eq!(late.code, 6, "{late}");
-    assert!(late.stderr.contains("its time was over at "), "{late}");
+    assert!(late.stderr.contains("its deadline passed at "), "{late}");
     let done = place.run(["resume", "mine", "--output", "json"]);
-    let state = json!({"note": "nobody answered"});
+    let state = json!({"note": "no answer"});
     assert_eq!((done.code, &done.json()["state"]), (0, &state), "{done}");
 }
 
 #[test]
-fn a_killed_creation_of_the_database_leaves_nothing_in_the_way() {
+fn a_killed_creation_of_the_database_can_be_repeated() {
     for (fault, is_there) in [
         ("create.begun=abort", false),
         ("create.filled=abort", false),

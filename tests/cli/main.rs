@@ -11,7 +11,6 @@ mod core_files;
 mod damaged;
 mod events;
 mod failure;
-mod formats;
 mod graph;
 mod hidden;
 mod history;

@@ -134,7 +134,7 @@ fn a_run_is_looked_at_across_its_migration() {
     assert_eq!((&shown["workflow"], &shown["status"]), (&json!("table"), &json!("paused")));
     assert_eq!(shown["reason"], "waiting for an answer to referee");
     let history = place.run(["runs", "history", &board, "--output", "json"]).json();
-    assert_eq!((&history[2]["migrated"], &history[2]["tasks"]), (&json!("table"), &json!([])));
+    assert_eq!((&history[2]["migrated_to"], &history[2]["tasks"]), (&json!("table"), &json!([])));
     let text = place.run(["runs", "history", &board]);
     assert!(text.stdout.contains("migrated to table"), "{text}");
     let state = |step: &str| place.run(["runs", "state", &format!("{board}@{step}")]).json();
@@ -144,17 +144,17 @@ fn a_run_is_looked_at_across_its_migration() {
     assert!(diff.stdout.contains("the migration (step 2)"), "{diff}");
     let events = place.run(["runs", "events", &board]);
     assert!(
-        events.stdout.contains("carried over to table; judge → referee, count → rounds"),
+        events.stdout.contains("migrated to table; judge → referee, count → rounds"),
         "{events}"
     );
     let export = place.run(["runs", "export", &board]).stdout;
     let last: Value = serde_json::from_str(export.lines().last().unwrap()).unwrap();
     let migration = &last["migration"];
     assert_eq!(
-        (&migration["was"]["workflow"], &migration["is"]["workflow"]),
+        (&migration["from"]["workflow"], &migration["to"]["workflow"]),
         (&json!("board"), &json!("table"))
     );
-    assert!(migration["is"]["graph"]["nodes"]["referee"].is_object(), "{last}");
+    assert!(migration["to"]["graph"]["nodes"]["referee"].is_object(), "{last}");
 
     // The old name no longer works.
     let stale = place.run(["resume", &board, "--answer", "judge=\"good\""]);
@@ -209,18 +209,18 @@ fn a_run_at_work_is_not_migrated_and_its_owner_is_named() {
     let list = place.run(["runs", "list", "--output", "json"]).json();
     let refused = migrate(&place, &name(&list[0]), &workflow("agent"), &[]);
     assert_eq!(refused.code, 6, "{refused}");
-    assert!(refused.stderr.contains(&format!("in the hands of {}@", running.id())), "{refused}");
+    assert!(refused.stderr.contains(&format!("owned by {}@", running.id())), "{refused}");
 }
 
 #[test]
-fn breakpoints_and_the_inbox_are_carried_over() {
+fn breakpoints_and_the_inbox_are_migrated() {
     let place = Place::new();
     let text = fs::read_to_string(workflow("steered")).unwrap();
     fs::write(place.path("old.yaml"), &text).unwrap();
     let execute = ["execute", "old.yaml", "-i", "brief=x", "--output", "json"];
     let pauses = ["--pause-before", "second", "--pause-after", "second"];
     let run = name(&place.run(execute.iter().chain(&pauses)).json());
-    assert_eq!(place.run(["say", &run, "be brief"]).code, 0);
+    assert_eq!(place.run(["message", &run, "be brief"]).code, 0);
     let text = text.replace("guidance", "advice").replace("second", "last");
     fs::write(place.path("new.yaml"), text).unwrap();
     // A breakpoint at a renamed node does not shorten the refusal.
@@ -231,8 +231,8 @@ fn breakpoints_and_the_inbox_are_carried_over() {
     let migrated = migrate(&place, &run, "new.yaml", &maps(&["guidance=advice", "second=last"]));
     assert_eq!(migrated.code, 0, "{migrated}");
     assert!(!migrated.stdout.contains("leads to"), "a name alone is no other way: {migrated}");
-    assert_eq!(show(&place, &run)["reason"], "it was to pause before `last`");
-    let said = place.run(["say", &run, "and clear"]);
+    assert_eq!(show(&place, &run)["reason"], "breakpoint before `last`");
+    let said = place.run(["message", &run, "and clear"]);
     assert_eq!(said.code, 0, "{said}");
     let paused = place.run(["resume", &run, "--output", "json"]);
     assert_eq!((paused.code, &paused.json()["reason"]), (0, &Value::Null), "{paused}");
@@ -240,12 +240,16 @@ fn breakpoints_and_the_inbox_are_carried_over() {
     assert_eq!(paused.json()["state"], state);
     let fork = place.run(["fork", &format!("{run}@1"), "--no-run", "--output", "json"]);
     let fork = name(&fork.json());
-    assert_eq!(place.run(["say", &fork, "hello"]).code, 0, "a fork has the lists of its workflow");
+    assert_eq!(
+        place.run(["message", &fork, "hello"]).code,
+        0,
+        "a fork has the lists of its workflow"
+    );
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn a_run_in_postgres_is_migrated_and_goes_on() {
+fn a_run_in_postgres_is_migrated_and_resumed() {
     let (place, schema) = (Place::new(), crate::server::Schema::new());
     let url = schema.url();
     let run = |args: &[&str]| place.run([args, &["--db", &url]].concat());

@@ -50,8 +50,8 @@ fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     time         55 h 00 min  mostly `sse`  limit: 45 min 00 s
     not known: tokens and cost: no `[context]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
     not known: cost: no `[prices]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
-    warning: the worst case is beyond `limits.steps`: after 90 super-steps a run goes on to `flush`
-    warning: the worst case is beyond `limits.time`: after 45 min 00 s at work a run goes on to `flush`
+    warning: the worst case exceeds `limits.steps`: after 90 super-steps a run continues at `flush`
+    warning: the worst case exceeds `limits.time`: after 45 min 00 s of work a run continues at `flush`
     stderr:
     ");
 }
@@ -67,7 +67,7 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "tokens_max",
         "cost_usd_max",
         "time_ms_max",
-        "mostly",
+        "largest",
         "unknown",
         "limits",
         "warnings",
@@ -82,9 +82,9 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "calls_max": 270, "tokens_max": null, "cost_usd_max": null, "time_ms_max": 81_000_000,
         "is_per_item": false, "why": why});
     assert_eq!(sse, &expected);
-    let mostly =
+    let largest =
         json!({"steps": "sse", "calls": "sse", "tokens": null, "cost_usd": null, "time_ms": "sse"});
-    assert_eq!(plan["mostly"], mostly);
+    assert_eq!(plan["largest"], largest);
 }
 
 #[test]

@@ -97,7 +97,7 @@ const CASES: &[Case] = &[
     Case {
         harms: &["DELETE FROM graphrun_format"],
         code: 5,
-        says: &["holds no version", "put a copy from before in its place"],
+        says: &["holds no version", "restore a backup"],
     },
     Case {
         harms: &["DROP TABLE graphrun_format"],
@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         says: &["entry 2 of run `run-1` is damaged"],
     },
     Case {
-        harms: &["UPDATE heads SET standing = replace(standing, 'paused', 'failed')"],
+        harms: &["UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')"],
         code: 6,
         says: &["the status of run `run-1` is damaged"],
     },
@@ -151,7 +151,7 @@ fn g8_a_damaged_or_foreign_database_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn g9_a_run_whose_server_has_no_room_ends_with_exit_5_and_goes_on_later() {
+fn g9_a_full_server_is_exit_5_and_the_run_can_be_resumed() {
     let (place, schema) = (Place::new(), Schema::new());
     let url = schema.url();
     assert_eq!(place.run(asks_in(&url)).code, 3);
@@ -160,7 +160,7 @@ fn g9_a_run_whose_server_has_no_room_ends_with_exit_5_and_goes_on_later() {
     let answer = ["resume", "run-1", "--answer", r#"help="go_on""#, "--db", &url];
     let ended = place.run(answer);
     assert_eq!(ended.code, 5, "{ended}");
-    for said in ["No space left on device", "free some space where the database is"] {
+    for said in ["No space left on device", "free some space on the disk of the database"] {
         assert!(ended.stderr.contains(said), "{ended}");
     }
     execute(format!("SET search_path = {}; DROP TRIGGER full_disk ON journal", schema.name));

@@ -21,12 +21,15 @@ fn an_export_is_the_whole_journal_with_its_links() {
     let lines: Vec<Value> =
         ended.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!((&lines[0]["run"]["name"], &lines[0]["entry"]), (&json!(name), &json!(0)));
-    assert_eq!(keys(&lines[1]), ["v", "entry", "link", "records", "commit", "standing", "events"]);
+    assert_eq!(
+        keys(&lines[1]),
+        ["v", "entry", "hash", "records", "commit", "run_status", "events"]
+    );
     assert_eq!(lines[1]["commit"]["changes"][0]["kind"]["set"], "x");
     let verdict = place.run(["runs", "verify", &name, "--output", "json"]).json();
     let last = lines.last().unwrap();
-    assert_eq!((&last["link"], &last["entry"]), (&verdict[0]["link"], &verdict[0]["entries"]));
-    assert_eq!(last["standing"]["status"], "done");
+    assert_eq!((&last["hash"], &last["entry"]), (&verdict[0]["hash"], &verdict[0]["entries"]));
+    assert_eq!(last["run_status"]["status"], "done");
 }
 
 #[test]
@@ -85,13 +88,13 @@ fn young_runs_and_other_statuses_are_kept() {
 }
 
 #[test]
-fn g6_a_run_that_somebody_has_is_not_removed() {
+fn g6_a_run_with_an_owner_is_not_removed() {
     let place = Place::new();
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut running = Running::start(&place, &provider);
     running.wait_for("started");
     let name = names(&place).pop().unwrap();
     let ended = place.run(["runs", "rm", &name]);
-    assert!(ended.code == 6 && ended.stderr.contains("in the hands of"), "{ended}");
+    assert!(ended.code == 6 && ended.stderr.contains("is owned by"), "{ended}");
     assert_eq!(names(&place), [name]);
 }

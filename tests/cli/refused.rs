@@ -5,7 +5,7 @@ use std::fs;
 use crate::program::{Place, workflow};
 
 #[test]
-fn wrong_usage_is_said_on_stderr_with_exit_2() {
+fn wrong_usage_is_reported_on_stderr_with_exit_2() {
     let place = Place::new();
     for args in [&["fly"][..], &["execute"], &["execute", "w.yaml", "-i", "brief"], &["resume"]] {
         let ended = place.run(args);
@@ -36,7 +36,7 @@ fn input_that_does_not_fit_is_exit_2_and_starts_nothing() {
     stdout:
     stderr:
     error: the input does not fit the workflow; nothing was started
-      - `brif` is no input of the workflow; did you mean `brief`?
+      - `brif` is not an input of the workflow; did you mean `brief`?
       - `brief` is missing (it is a text (string))
     help: give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`
     ");
@@ -55,7 +55,7 @@ fn a_missing_key_is_exit_5_and_starts_nothing() {
 }
 
 #[test]
-fn a_recording_that_is_none_is_exit_2_and_starts_nothing() {
+fn an_invalid_recording_is_exit_2_and_starts_nothing() {
     let place = Place::new();
     let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "nowhere.jsonl"];
     let ended = place.run(args);
@@ -65,7 +65,7 @@ fn a_recording_that_is_none_is_exit_2_and_starts_nothing() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_is_told_with_its_cause() {
+fn an_unwritable_recording_is_reported_with_its_cause() {
     let place = Place::new();
     fs::write(place.path("notes.md"), "the last line has no end").unwrap();
     let args = ["execute", &workflow("agent"), "-i", "brief=x", "--record", "notes.md"];
@@ -126,7 +126,7 @@ fn an_unknown_run_is_exit_6_with_and_without_a_database() {
     stdout:
     stderr:
     error: there is no run `calm-otter`: there is no database `.graphrun/runs.db`
-    help: run this where the run was started, or name its database with `--db`
+    help: change to the folder where the run was started, or name its database with `--db`
     ");
     assert!(place.is_empty());
     place.execute("two_steps");
@@ -135,7 +135,7 @@ fn an_unknown_run_is_exit_6_with_and_without_a_database() {
     stdout:
     stderr:
     error: there is no run `calm-otterrr`
-    help: `graphrun runs list` shows what there is
+    help: `graphrun runs list` lists all runs
     ");
 }
 
@@ -149,5 +149,5 @@ fn a_workflow_that_is_gone_cannot_be_resumed() {
     fs::remove_file(copy).unwrap();
     let ended = place.run(["resume", asked.json()["name"].as_str().unwrap()]);
     assert!(ended.code == 6 && ended.stderr.contains("asks.yaml"), "{ended}");
-    assert!(ended.stderr.contains("with the file as it was, it goes on"), "{ended}");
+    assert!(ended.stderr.contains("restore it to resume the run"), "{ended}");
 }

@@ -23,7 +23,7 @@ fn expect(ended: &Ended, code: i32, parts: &[&str]) {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_refused_with_what_is_expected() {
+fn an_impossible_value_is_refused_with_the_expected_form() {
     let place = place();
     let count = "expected a whole number above zero";
     let time = "expected a time above zero, as in `90s`, `1h 30m` or `30d`";
@@ -76,9 +76,9 @@ fn an_inaccessible_database_is_not_reported_as_missing() {
     let fifo = Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
     assert!(fifo.success());
     for (path, reason) in [
-        ("w.yaml/runs.db", "a part of its path is a file, and no folder; give another path"),
-        ("pipe", "it is no database; give another path"),
-        ("/dev/null", "it is no database; give another path"),
+        ("w.yaml/runs.db", "a part of its path is a file, not a folder; give another path"),
+        ("pipe", "it is not a database; give another path"),
+        ("/dev/null", "it is not a database; give another path"),
     ] {
         let url = format!("sqlite:{path}");
         let said = format!("error: {path} cannot be used: {reason}");
@@ -96,7 +96,7 @@ fn an_inaccessible_database_is_not_reported_as_missing() {
     expect(&nowhere, 5, &["/proc/x/y.db cannot be used: its folder cannot be made"]);
     // In other programs, this means a database in memory.
     let memory = place.run(["runs", "list", "--db", "sqlite::memory:"]);
-    expect(&memory, 2, &["names no place to keep runs", "`memory:`"]);
+    expect(&memory, 2, &["is not the URL of a database", "`memory:`"]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_unknown_step_is_refused_with_the_command_that_lists_steps() {
     let name = place.execute("two_steps");
     for args in [["runs", "state"].as_slice(), &["fork"], &["runs", "diff"]] {
         let ended = place.run([args, &[&format!("{name}@9")]].concat());
-        expect(&ended, 2, &["has no step 9", "help: `graphrun runs history` shows the steps"]);
+        expect(&ended, 2, &["has no step 9", "help: `graphrun runs history` lists its steps"]);
     }
 }
 

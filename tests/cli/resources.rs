@@ -31,7 +31,7 @@ fn limited(limit: &str) -> Ended {
 }
 
 #[test]
-fn with_too_little_the_program_refuses_to_start_and_says_why() {
+fn too_few_resources_are_refused_with_the_reason() {
     for (limit, says) in [
         ("-n 8", "may open only 8 files"),
         ("-n 12", "may open only 12 files"),
@@ -49,7 +49,7 @@ fn with_too_little_the_program_refuses_to_start_and_says_why() {
 }
 
 #[test]
-fn with_just_enough_a_run_reaches_its_end_or_says_why_not() {
+fn minimal_resources_end_a_run_or_give_the_reason() {
     for limit in ["-n 32", "-n 64", "-v 300000", "-v 2000000", "-d 65536", "-c unlimited"] {
         let ended = limited(limit);
         // A machine with many cores starts more threads than the limit allows.
@@ -120,7 +120,7 @@ fn a_run_whose_database_is_taken_away_ends_with_exit_5() {
                 fs::copy(it, it.with_extension("copy")).unwrap();
                 fs::rename(it.with_extension("copy"), it).unwrap();
             },
-            "another file was put in its place",
+            "another file replaced it",
         ),
         (
             "moved with its folder",

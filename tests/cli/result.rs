@@ -107,7 +107,7 @@ fn a_question_without_a_terminal_is_exit_3_with_a_command() {
 }
 
 #[test]
-fn a_limit_is_exit_4_and_a_higher_one_lets_the_run_go_on() {
+fn a_limit_is_exit_4_and_a_higher_one_lets_the_run_continue() {
     let place = Place::new();
     let args = ["execute", &workflow("two_steps"), "-i", "brief=x", "--max-steps", "1"];
     let stopped = place.run([&args[..], &["--output", "json"]].concat());

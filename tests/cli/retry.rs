@@ -60,8 +60,8 @@ fn an_impossible_retry_is_refused_with_exit_6_and_a_remedy() {
     exit 6
     stdout:
     stderr:
-    error: `both` did not fail; what failed is `left`, `right`
-    help: without `--node` all that failed is tried again
+    error: `both` did not fail; the failed nodes are `left`, `right`
+    help: without `--node`, all failed tasks run again
     ");
     fs::write(place.path("left.txt"), "l").unwrap();
     fs::write(place.path("right.txt"), "r").unwrap();
@@ -70,7 +70,7 @@ fn an_impossible_retry_is_refused_with_exit_6_and_a_remedy() {
     exit 6
     stdout:
     stderr:
-    error: the run is done, and only what failed is tried again
-    help: start a new run to do its work again
+    error: the run is done, and only failed runs can be retried
+    help: start a new run to repeat its work
     ");
 }

@@ -50,7 +50,7 @@ fn interrupted(place: &Place, args: &[&str], line: &str, round: usize) -> Option
 }
 
 #[test]
-fn g11_a_signal_at_any_time_leaves_a_run_that_goes_on_at_once_from_anywhere() {
+fn g11_a_signal_at_any_time_leaves_a_resumable_run() {
     let mut hit = 0;
     for round in 0..ROUNDS {
         let place = place(GROWS);
@@ -91,7 +91,7 @@ fn g11_a_signal_at_any_time_leaves_no_sandbox_and_no_lease() {
         hit += 1;
         assert_eq!(processes(&marker), [""; 0], "round {round}");
         let shown = place.run(["runs", "list", "--output", "json"]).json();
-        assert_eq!(shown[0]["owner"], Value::Null, "nobody has it, and nobody need find out");
+        assert_eq!(shown[0]["owner"], Value::Null, "the run has no owner");
         let steps = stopped["steps"].as_u64().unwrap();
         assert_eq!(finished(&place, "sqlite:.graphrun/runs.db").len() as u64, steps, "all is kept");
         if round.is_multiple_of(5) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::program::{Place, workflow};
 
 #[test]
-fn help_and_the_check_of_fifty_nodes_say_nothing_on_stderr() {
+fn help_and_the_check_of_fifty_nodes_leave_stderr_empty() {
     let place = Place::new();
     fs::write(place.path("fifty.yaml"), chain(50)).unwrap();
     for args in [&["--help"][..], &["validate", "fifty.yaml"]] {
@@ -53,7 +53,7 @@ fn every_shell_gets_its_completions() {
 }
 
 #[test]
-fn doctor_checks_everything_and_its_exit_code_tells_the_result() {
+fn the_exit_code_of_doctor_is_the_result_of_its_checks() {
     let ended = Place::new().run(["doctor", "--output", "json"]);
     let checks = ended.json();
     let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();

@@ -26,7 +26,7 @@ fn events(place: &Place) -> Vec<Value> {
 
 /// Returns the memos of each task: models and tools, by their requests.
 fn noted(events: &[Value]) -> Vec<String> {
-    let noted = events.iter().filter(|it| it["type"] == "task.noted");
+    let noted = events.iter().filter(|it| it["type"] == "memo.saved");
     noted.map(|it| format!("{} {}", it["task"], it["name"])).collect()
 }
 
@@ -38,7 +38,7 @@ fn check_answer(ended: &Ended) {
 }
 
 #[test]
-fn a_question_about_files_is_answered_with_what_is_in_them() {
+fn a_question_about_files_is_answered_from_their_content() {
     let place = Place::new();
     let mut args = execute();
     args.extend(["--output", "json"].map(str::to_owned));
@@ -51,7 +51,7 @@ fn a_question_about_files_is_answered_with_what_is_in_them() {
         [true, false, false, true],
         "calls are saved before they are made: {saved:?}"
     );
-    let called = events.iter().filter(|it| it["report"]["kind"] == "tool_called");
+    let called = events.iter().filter(|it| it["report"]["kind"] == "tool_call");
     let called: Vec<&Value> = called.map(|it| &it["report"]).collect();
     let tools: Vec<&str> = called.iter().map(|it| it["tool"].as_str().unwrap()).collect();
     // The first two calls run in parallel, and each is reported when it ends.
@@ -66,7 +66,7 @@ fn a_question_about_files_is_answered_with_what_is_in_them() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn what_a_tool_gave_is_kept_whenever_the_program_dies() {
+fn results_of_tools_survive_a_death_at_any_time() {
     let whole = Place::new();
     assert_eq!(whole.run(execute()).code, 0);
     let expected: BTreeSet<String> = noted(&events(&whole)).into_iter().collect();

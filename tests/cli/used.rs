@@ -24,7 +24,7 @@ fn a_question_of_a_used_workflow_is_answered_in_another_process() {
 }
 
 #[test]
-fn what_is_within_a_used_workflow_is_changed_by_hand() {
+fn the_state_of_a_used_workflow_can_be_updated() {
     let place = Place::new();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workflow/used/gate.yaml");
     let asked = place.run(["execute", path, "-i", "text=a poem", "--output", "json"]);

@@ -91,7 +91,7 @@ impl Home {
         assert_eq!(began.code, 3, "{text}: {began}");
         assert_same(&began.json()["state"]["given"], value);
         let question = began.json()["questions"][0]["key"].as_str().unwrap().to_owned();
-        let said = self.run(&["say", id, &text]);
+        let said = self.run(&["message", id, &text]);
         if said.code == 2 {
             // In its list, it is one level deeper and a few bytes larger.
             assert!(said.stderr.contains("GRAPHRUN_LIMIT_VALUE_"), "{text}: {said}");
@@ -279,7 +279,7 @@ fn assert_refused(home: &Home, id: &str, ended: &Ended, reason: &str) {
 }
 
 #[test]
-fn values_beyond_a_limit_are_refused_by_each_way_in() {
+fn values_beyond_a_limit_are_refused_at_each_entrance() {
     let beyond = [
         (json!("x".repeat(TEXT_BYTES + 1)).to_string(), "GRAPHRUN_LIMIT_VALUE_MEMORY"),
         (deep(DEPTH + 1, false).to_string(), "GRAPHRUN_LIMIT_VALUE_DEPTH"),
@@ -303,7 +303,7 @@ fn values_beyond_a_limit_are_refused_by_each_way_in() {
             let set = format!("given={text}");
             for args in [
                 &["resume", "kept", "--answer", &answer][..],
-                &["say", "kept", text],
+                &["message", "kept", text],
                 &["fork", "kept@0", "--set", &set, "--no-run"],
                 &["runs", "update", "kept", "--set", &set],
             ] {

@@ -15,7 +15,7 @@ use super::{dev_team, fork_and_join, odd_names};
 
 const FORMS: [&str; 2] = ["graphs/dev_team.yaml", "tests/cli/workflows/everything.yaml"];
 
-/// Models that nobody asks.
+/// Models that are never called.
 #[derive(Debug)]
 struct Unasked;
 
@@ -25,7 +25,7 @@ impl ModelSource for Unasked {
     }
 }
 
-/// What is to be seen of a workflow in a file.
+/// The drawing of a workflow in a file.
 pub(super) fn load(path: &str) -> Drawing {
     let (workflow, _) = workflow::load(Path::new(path), &registry()).unwrap();
     let details = Details::of(&workflow);
@@ -44,7 +44,7 @@ fn name(path: &str) -> &str {
 }
 
 #[test]
-fn every_form_of_the_flagship_and_of_every_kind_of_way() {
+fn every_form_of_the_flagship_and_of_every_edge() {
     for path in FORMS {
         let (name, drawing) = (name(path), load(path));
         insta::assert_snapshot!(format!("{name}_listing"), drawing.to_listing(Charset::Unicode));
@@ -57,7 +57,7 @@ fn every_form_of_the_flagship_and_of_every_kind_of_way() {
 }
 
 #[test]
-fn what_is_told_to_programs_fits_its_schema() {
+fn printed_events_fit_their_schema() {
     let schema = Value::from(schemars::schema_for!(DrawingDocument));
     let validator = jsonschema::validator_for(&schema).unwrap();
     for drawing in FORMS.map(load).into_iter().chain([odd_names(), fork_and_join()]) {
@@ -83,7 +83,7 @@ fn what_is_told_to_programs_fits_its_schema() {
 }
 
 #[test]
-fn programs_are_told_every_way_while_pictures_gather_what_most_nodes_do() {
+fn json_lists_every_edge_and_pictures_merge_common_ones() {
     let drawing = load("graphs/dev_team.yaml");
     let caught = |it: &&graphrun::draw::EdgeDocument| it.to == "flush" && it.label.is_none();
     let document = drawing.to_document();
@@ -98,7 +98,7 @@ fn programs_are_told_every_way_while_pictures_gather_what_most_nodes_do() {
 }
 
 #[test]
-fn what_is_written_for_graphviz_is_a_graph_of_declared_nodes() {
+fn the_dot_output_declares_every_node() {
     let drawings = FORMS.map(load).into_iter().chain([dev_team(), odd_names(), fork_and_join()]);
     for drawing in drawings {
         let dot = Dot::read(&drawing.to_dot());

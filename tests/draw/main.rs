@@ -12,7 +12,7 @@ use graphrun::{
     draw::{Charset, Drawing},
     graph::{
         Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeError,
-        Policies, Route, RouteError, RouteView, Target, Way,
+        Policies, Route, RouteError, RouteTarget, RouteView, Target,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -34,10 +34,10 @@ impl Node for Kind {
 
 /// A route of which only the ways are of interest.
 #[derive(Debug)]
-struct Ways(Vec<Way>);
+struct Ways(Vec<RouteTarget>);
 
 impl Route for Ways {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.0
     }
 
@@ -74,7 +74,7 @@ fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)
     for (from, ways) in routes {
         let way = |(label, to): &(&str, &str)| {
             let label = (!label.is_empty()).then(|| (*label).to_owned());
-            Way { to: target(to), label }
+            RouteTarget { to: target(to), label }
         };
         let route = Arc::new(Ways(ways.iter().map(way).collect()));
         let from = NodeName::parse(from).unwrap();
@@ -223,7 +223,7 @@ fn a_line_is_listed_from_top_to_bottom() {
 }
 
 #[test]
-fn parallel_nodes_stand_side_by_side_with_what_they_have_in_common() {
+fn parallel_nodes_are_drawn_together_with_common_edges() {
     insta::assert_snapshot!(fork_and_join().to_listing(Charset::Unicode), @r"
     fork and join
     └─ start → plan
@@ -555,7 +555,7 @@ fn odd_names_do_not_break_mermaid() {
 }
 
 #[test]
-fn what_all_nodes_do_with_any_failure_is_drawn_once() {
+fn a_common_failure_route_is_drawn_once() {
     let caught = |to: &str| Policies {
         catch: vec![Catch { kind: None, to: target(to) }],
         ..Policies::default()

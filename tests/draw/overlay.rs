@@ -1,4 +1,4 @@
-//! Runs laid over drawings. What the engine told each node about the way to it is the measure.
+//! Runs laid over drawings, compared with the triggers that the nodes received.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +24,13 @@ use serde_json::Value;
 
 use super::{bounded, builder, target};
 
-/// By which ways a run came to its nodes, as the engine told them.
+/// The triggers of the nodes of a run.
 type Told = Arc<Mutex<BTreeMap<(String, &'static str, String), u64>>>;
 
 /// What a node does at its nth run, from one.
 type Work = fn(u32) -> Result<Command, NodeError>;
 
-/// A node that notes by which way the run came to it.
+/// A node that notes its trigger.
 struct Noting {
     told: Told,
     runs: Mutex<u32>,
@@ -41,7 +41,7 @@ struct Noting {
 impl Node for Noting {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         if ctx.attempt == 1 {
-            let (from, how) = match &ctx.via {
+            let (from, how) = match &ctx.trigger {
                 Trigger::Start => (String::new(), "start"),
                 Trigger::Then { node } => (node.to_string(), "then"),
                 Trigger::Exhausted { node, .. } => (node.to_string(), "exhausted"),
@@ -66,8 +66,8 @@ fn goes_on(_: u32) -> Result<Command, NodeError> {
 }
 
 fn goto(names: &[&str]) -> Command {
-    let hops = names.iter().map(|it| Transition::To(target(it))).collect();
-    Command { update: Update::default(), goto: Goto::Instead(hops) }
+    let transitions = names.iter().map(|it| Transition::To(target(it))).collect();
+    Command { update: Update::default(), goto: Goto::Instead(transitions) }
 }
 
 /// Runs a graph of nodes that do these things, and lays the run over its drawing.
@@ -111,7 +111,7 @@ const ROUND: fn(u32) -> Result<Command, NodeError> = |run| match run {
 };
 
 #[tokio::test]
-async fn used_up_bounds_are_ways_that_were_taken_and_resets_buy_new_rounds() {
+async fn used_up_bounds_are_drawn_as_taken_in_each_round() {
     let (drawing, told) = ran(|graph, node| {
         graph
             .node_with("write", node(goes_on), bounded(2, "boss"))
@@ -151,7 +151,7 @@ async fn used_up_bounds_are_ways_that_were_taken_and_resets_buy_new_rounds() {
 }
 
 #[tokio::test]
-async fn a_join_that_is_used_up_and_a_limit_are_ways_that_were_taken() {
+async fn used_up_joins_and_limits_are_drawn_as_taken() {
     let (drawing, told) = ran(|graph, node| {
         graph
             .node("a", node(goes_on))
@@ -181,15 +181,15 @@ async fn a_join_that_is_used_up_and_a_limit_are_ways_that_were_taken() {
 }
 
 #[tokio::test]
-async fn attempts_failures_dispatched_tasks_and_caught_failures_are_counted() {
+async fn attempts_dispatches_and_failures_are_counted() {
     let flaky: Work = |run| match run {
         1 | 2 => Err(NodeError::transient("not yet")),
         _ => {
-            let hop = |n: u64| {
+            let transition = |n: u64| {
                 let node = NodeName::parse("item").unwrap();
                 Transition::Dispatch(Dispatch { node, input: Value::from(n) })
             };
-            let goto = Goto::Instead((0..3).map(hop).collect());
+            let goto = Goto::Instead((0..3).map(transition).collect());
             Ok(Command { update: Update::default(), goto })
         }
     };
@@ -222,7 +222,7 @@ async fn attempts_failures_dispatched_tasks_and_caught_failures_are_counted() {
 }
 
 #[tokio::test]
-async fn what_was_skipped_did_not_run_and_the_run_went_on_all_the_same() {
+async fn a_skipped_node_did_not_run_and_the_run_continued() {
     let (drawing, told) = ran(|graph, node| {
         graph
             .node("a", node(goes_on))
@@ -270,8 +270,8 @@ async fn where_a_run_failed_is_where_it_stands() {
             .then("c", "end")
     })
     .await;
-    assert_eq!(visits(&drawing, "b").unwrap().standing, Some(NodeStatus::Failed));
-    assert_eq!((visits(&drawing, "a").unwrap().standing, visits(&drawing, "c")), (None, None));
+    assert_eq!(visits(&drawing, "b").unwrap().status, Some(NodeStatus::Failed));
+    assert_eq!((visits(&drawing, "a").unwrap().status, visits(&drawing, "c")), (None, None));
     insta::assert_snapshot!(drawing.to_listing(Charset::Unicode), @r"
     ran
     calm-otter: failed after 1 step: `b` failed: no
@@ -296,7 +296,7 @@ async fn where_a_run_failed_is_where_it_stands() {
 }
 
 #[tokio::test]
-async fn what_a_changed_workflow_has_no_more_is_said_and_not_drawn() {
+async fn parts_missing_in_a_changed_workflow_become_notes() {
     let storage = Arc::new(MemoryStorage::default());
     let told = Told::default();
     let node = || Noting { told: Arc::clone(&told), runs: Mutex::default(), work: goes_on };
@@ -321,13 +321,13 @@ async fn what_a_changed_workflow_has_no_more_is_said_and_not_drawn() {
     assert_eq!(
         run.notes,
         [
-            "the run came to `gone`, which is not here",
-            "the run went from `a` to `gone`, and no way leads there now",
-            "the run went from `gone` to `end`, and no way leads there now",
+            "the run reached `gone`, which the drawing lacks",
+            "the run went from `a` to `gone`, and no edge leads there now",
+            "the run went from `gone` to `end`, and no edge leads there now",
         ]
     );
     assert_eq!(taken(&drawing, "a", |it| *it == Reason::Always, "end"), 0);
     for text in [drawing.to_listing(Charset::Unicode), drawing.to_svg()] {
-        assert!(text.contains("note: the run came to `gone`"), "{text}");
+        assert!(text.contains("note: the run reached `gone`"), "{text}");
     }
 }

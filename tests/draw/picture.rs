@@ -1,4 +1,4 @@
-//! The picture, measured: whatever the graph, its lines cross no box and its labels cover nothing.
+//! The picture, measured: in every graph, its lines cross no box and its labels cover nothing.
 
 use std::fmt::Write as _;
 
@@ -25,12 +25,12 @@ struct Area {
     bottom: f64,
 }
 
-/// What is drawn, read back from the text of the picture.
+/// The drawn shapes, read back from the text of the picture.
 #[derive(Debug, Default)]
 struct Seen {
     boxes: Vec<Area>,
     labels: Vec<Area>,
-    /// For each line, what it is and the points it passes.
+    /// For each line, its kind and the points it passes.
     lines: Vec<(String, Vec<(f64, f64)>)>,
     groups: Vec<Area>,
 }
@@ -59,7 +59,7 @@ impl Seen {
         seen
     }
 
-    /// What is wrong with the picture.
+    /// The faults of the picture.
     fn faults(&self) -> String {
         let mut faults = String::new();
         for (at, one) in self.boxes.iter().enumerate() {
@@ -210,7 +210,7 @@ fn the_branches_of_a_parallel_stand_in_a_box_with_its_name() {
 }
 
 #[test]
-fn a_picture_loads_nothing_and_runs_nothing_and_tells_what_things_are() {
+fn a_picture_is_static_and_accessible() {
     let svg = odd_names().to_svg();
     let elements = ["svg", "title", "desc", "style", "rect", "text", "g", "path"];
     for word in ["url(", "@import", "href"] {

@@ -56,7 +56,7 @@ impl Order {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
         command
-            .args(["--exact", "child::a_child_does_what_it_is_told", "--nocapture"])
+            .args(["--exact", "child::a_child_executes_its_plan", "--nocapture"])
             .env(ORDER, serde_json::to_string(self).expect("an order is plain data"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -67,8 +67,8 @@ impl Order {
 
 /// Does nothing unless another test of this program has started it.
 #[test]
-#[expect(clippy::exit, reason = "it is the end of a process of its own")]
-fn a_child_does_what_it_is_told() {
+#[expect(clippy::exit, reason = "it ends a separate process")]
+fn a_child_executes_its_plan() {
     let Ok(order) = env::var(ORDER) else { return };
     let order: Order = serde_json::from_str(&order).unwrap();
     if let Some(faults) = &order.faults {

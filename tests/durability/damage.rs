@@ -25,7 +25,7 @@ const CASES: &[Case] = &[
         name: "it is empty",
         harm: |path| fs::write(path, "").unwrap(),
         code: 5,
-        says: &["the file is empty", "put a copy from before in its place"],
+        says: &["the file is empty", "restore a backup"],
     },
     Case {
         name: "it is a text",
@@ -43,7 +43,7 @@ const CASES: &[Case] = &[
         name: "it is cut in the middle of a page",
         harm: |path| cut(path, fs::metadata(path).unwrap().len() / 2 + 100),
         code: 5,
-        says: &["damaged", "put a copy from before in its place"],
+        says: &["damaged", "restore a backup"],
     },
     Case {
         name: "its header is overwritten",
@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
         name: "its pages are overwritten",
         harm: |path| overwrite(path, 200, &vec![0xff; fs::read(path).unwrap().len() - 200]),
         code: 5,
-        says: &["damaged", "put a copy from before in its place"],
+        says: &["damaged", "restore a backup"],
     },
     Case {
         name: "it is a database of another program",
@@ -86,12 +86,14 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "the status is changed",
-        harm: |path| sql(path, "UPDATE heads SET standing = replace(standing, 'paused', 'failed')"),
+        harm: |path| {
+            sql(path, "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')")
+        },
         code: 6,
         says: &["the status of run `run-1` is damaged"],
     },
     Case {
-        name: "the end is cut off",
+        name: "the end is missing",
         harm: |path| {
             sql(path, "DELETE FROM journal WHERE number = (SELECT max(number) FROM journal)");
         },

@@ -7,7 +7,6 @@
 mod child;
 mod crashes;
 mod damage;
-mod formats;
 mod ledger;
 mod owners;
 mod place;

@@ -92,8 +92,8 @@ fn one_wins(place: &Place, rounds: usize) {
             sleep(TICK);
         }
         let [winner] = &mut all[..] else { panic!("round {round}: {} are left", all.len()) };
-        assert!(winner.try_wait().unwrap().is_none(), "round {round}: nobody has it");
-        let owner = format!("is in the hands of {}@", winner.id());
+        assert!(winner.try_wait().unwrap().is_none(), "round {round}: no process owns it");
+        let owner = format!("is owned by {}@", winner.id());
         for (code, stderr) in refused {
             assert_eq!(code, Some(6), "round {round}: {stderr}");
             assert!(stderr.contains(&owner), "round {round}, {owner}: {stderr}");
@@ -120,7 +120,7 @@ fn g6_an_owner_that_lost_its_lease_writes_nothing() {
 
         signal(&owner, Signal::SIGCONT);
         assert_eq!(wait(&mut owner).code(), Some(6), "{}", said(&mut owner));
-        assert_eq!(place.left(), left, "it changed what is saved");
+        assert_eq!(place.left(), left, "it changed the saved run");
         assert_eq!(place.ledger().begun(), ledger.begun(), "it began something");
     }
 }
@@ -153,7 +153,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
             continue;
         }
         assert_eq!(early.status.code(), Some(6), "{stderr}");
-        assert!(stderr.contains(&format!("in the hands of {}@", owner.id())), "{stderr}");
+        assert!(stderr.contains(&format!("owned by {}@", owner.id())), "{stderr}");
         return (place, owner);
     }
     panic!("the machine is too slow: no second process came in time for the lease of the first");
@@ -175,7 +175,7 @@ fn g6_a_program_that_lost_its_lease_exits_with_6() {
     assert_eq!(wait(&mut owner).code(), Some(6));
     let stderr = said(&mut owner);
     assert!(stderr.contains("error: could not "), "{stderr}");
-    assert_eq!(place.left(), left, "it changed what is saved");
+    assert_eq!(place.left(), left, "it changed the saved run");
 }
 
 #[test]
@@ -204,10 +204,10 @@ fn g7_a_node_that_blocks_all_threads_keeps_its_lease() {
             let output = place.order("blocking").run();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(6), "{stderr}");
-            assert!(stderr.contains(&format!("in the hands of {}@", owner.id())), "{stderr}");
+            assert!(stderr.contains(&format!("owned by {}@", owner.id())), "{stderr}");
             sleep(LEASE / 8);
         }
-        assert!(refused_late > 0, "nobody tried after the time of a lease");
+        assert!(refused_late > 0, "no process tried after a lease had expired");
         assert_eq!(wait(&mut owner).code(), Some(0), "{}", said(&mut owner));
         assert!(place.ledger().begun().values().all(|&it| it == 1), "{:?}", place.ledger());
     }

@@ -145,7 +145,7 @@ impl Left {
         let finished = records.iter().filter(|it| it.outcome.is_final());
         let finished = finished.map(|it| it.task.to_string()).collect();
         let noted = records.iter().filter_map(|it| match &it.outcome {
-            Outcome::Noted { name, .. } => Some((name.clone(), it.task.to_string())),
+            Outcome::MemoSaved { name, .. } => Some((name.clone(), it.task.to_string())),
             _ => None,
         });
         let noted = noted.collect();
@@ -167,7 +167,7 @@ fn timeless(record: &TaskRecord) -> String {
     let mut json = serde_json::to_value(record).unwrap();
     json["ms"] = json!(0);
     if let Value::Object(outcome) = &mut json["outcome"] {
-        outcome.retain(|key, _| !matches!(key.as_str(), "wake" | "asked"));
+        outcome.retain(|key, _| !matches!(key.as_str(), "wake" | "question_hash"));
     }
     json.to_string()
 }

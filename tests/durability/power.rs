@@ -14,7 +14,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Claim, Link, Logged, Presence},
+    checkpoint::{Checkpointer, Claim, EntryHash, JournalEntry, Presence},
     engine::{Engine, Stop},
     event::EventSink,
     id::RunId,
@@ -70,7 +70,7 @@ async fn g5_no_acknowledged_step_is_lost_to_a_power_cut() {
 async fn cut(shape: &str, wanted: usize) {
     let folder = folder();
     let (journal, writes) = record(folder.path(), shape).await;
-    let links: Vec<Link> = journal.iter().map(|it| it.link).collect();
+    let hashes: Vec<EntryHash> = journal.iter().map(|it| it.hash).collect();
     let mut random = StdRng::seed_from_u64(5);
     let mut images = 0;
     for write in &writes {
@@ -83,7 +83,7 @@ async fn cut(shape: &str, wanted: usize) {
             let found = image.entries(folder.path(), goes_on.then_some(shape)).await;
             let found = found.unwrap_or_else(|error| panic!("image {images}: {error}"));
             assert!(
-                found.len() >= write.acknowledged && links.starts_with(&found),
+                found.len() >= write.acknowledged && hashes.starts_with(&found),
                 "image {images}: {} entries were acknowledged, and these are left: {found:?}",
                 write.acknowledged
             );
@@ -109,7 +109,7 @@ async fn g5_a_missing_sync_is_detected() {
 }
 
 /// Writes a run entry by entry, and keeps the files around each write.
-async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
+async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
     let journal = run(folder, shape).await;
     let path = folder.join("recorded.db");
     let storage = SqliteStorage::open(&path).unwrap();
@@ -125,7 +125,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
             Some(hold) => storage.append(hold, &logged.entry).await.unwrap(),
         }
         let after = Files::read(&path);
-        assert!(before.database == after.database, "SQLite copies the log only when it is told to");
+        assert!(before.database == after.database, "SQLite copies the log only on request");
         writes.push(Write { before, after: after.clone(), acknowledged });
         before = after;
         if acknowledged % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1 {
@@ -144,7 +144,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<Logged>, Vec<Write>) {
 }
 
 /// Returns the journal of a run.
-async fn run(folder: &Path, shape: &str) -> Vec<Logged> {
+async fn run(folder: &Path, shape: &str) -> Vec<JournalEntry> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph, storage.clone());
@@ -226,7 +226,7 @@ impl Files {
     /// Opens these files again and returns the hashes of the run's entries.
     ///
     /// With a shape, the run is also resumed to its end.
-    async fn entries(&self, folder: &Path, shape: Option<&str>) -> Result<Vec<Link>, String> {
+    async fn entries(&self, folder: &Path, shape: Option<&str>) -> Result<Vec<EntryHash>, String> {
         // A separate folder: the resumed run of the previous image may not have released its files yet.
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("image.db");
@@ -244,7 +244,7 @@ impl Files {
         if let Some(shape) = shape {
             go_on(folder.path(), shape, storage).await?;
         }
-        Ok(journal.iter().map(|it| it.link).collect())
+        Ok(journal.iter().map(|it| it.hash).collect())
     }
 }
 

@@ -111,11 +111,11 @@ async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeEnvelope, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_whose_models_do_their_worst_makes_no_more_calls_than_the_worst_case_says() {
+async fn the_worst_models_stay_within_the_planned_calls() {
     let (envelope, calls) = at_worst(WORKFLOW, 0).await;
     // Three attempts, each with two models that may mend their answers twice.
     assert_eq!((envelope.attempts_max, envelope.calls_max), (3, Some(3 * 2 * (1 + 2))));
-    // Of these, what was answered is not asked again: each model answers twice in all, and breaks down
+    // Saved answers are not requested again: each model answers twice in all, and breaks down
     // in each attempt.
     assert_eq!(calls, 2 * 2 + 3 * 2);
 }

@@ -33,7 +33,7 @@ fn most(builder: GraphBuilder, routes: &[(&str, &[&str], Spread)], node: &str) -
 }
 
 #[test]
-fn items_of_one_node_may_each_go_another_way() {
+fn items_of_one_node_may_take_different_routes() {
     let map = nodes(["plan", "write", "mend", "sum"]).entry("plan").then("mend", "sum");
     let routes: &[(&str, &[&str], Spread)] =
         &[("plan", &["write"], Spread::Items), ("write", &["mend", "sum"], Spread::One)];
@@ -67,7 +67,7 @@ fn a_node_that_may_choose_need_not_fail() {
 }
 
 #[test]
-fn a_node_that_is_also_reached_by_a_failure_has_steps_of_its_own() {
+fn a_node_also_reached_by_a_failure_has_separate_steps() {
     let catch = vec![Catch { kind: None, to: Target::Node(name("late")) }];
     let caught = nodes(["plan", "early", "late"])
         .node_with("check", Decided, Policies { catch, ..Policies::default() })

@@ -10,7 +10,7 @@ use graphrun::{
     diagnostic::Diagnostics,
     graph::{
         Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, NodeSpec, Policies,
-        Route, RouteChoice, RouteError, RouteView, Spread, Target, Transition, Way,
+        Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -77,7 +77,7 @@ impl Dice {
         ways: impl IntoIterator<Item = Target>,
         spread: Spread,
     ) -> Edge {
-        let ways = ways.into_iter().map(|to| Way { to, label: None }).collect();
+        let ways = ways.into_iter().map(|to| RouteTarget { to, label: None }).collect();
         let route = Thrower { dice: self.clone(), ways, spread, choices: None };
         Edge::Route { from, route: Arc::new(route), place: None }
     }
@@ -85,7 +85,7 @@ impl Dice {
     /// A route of which they decide, and which says what goes together.
     pub(crate) fn choosing(&self, from: NodeName, choices: Vec<RouteChoice>) -> Edge {
         let ways = choices.iter().flat_map(|it| it.to.clone());
-        let ways = ways.map(|to| Way { to, label: None }).collect();
+        let ways = ways.map(|to| RouteTarget { to, label: None }).collect();
         let spread = if choices.iter().any(|it| it.is_dispatched) {
             Spread::Items
         } else if choices.iter().any(|it| it.to.len() > 1) {
@@ -98,14 +98,14 @@ impl Dice {
     }
 
     /// Some hops along the ways, dispatches among them.
-    pub(crate) fn hops(&self, ways: &[Target], many: usize) -> Vec<Transition> {
-        let hop = |_| match self.way(ways) {
+    pub(crate) fn transitions(&self, ways: &[Target], many: usize) -> Vec<Transition> {
+        let transition = |_| match self.way(ways) {
             Target::Node(node) if self.coin() => {
                 Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
             }
             target => Transition::To(target.clone()),
         };
-        (0..=self.below(many)).map(hop).collect()
+        (0..=self.below(many)).map(transition).collect()
     }
 }
 
@@ -113,13 +113,13 @@ impl Dice {
 #[derive(Debug)]
 struct Thrower {
     dice: Dice,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     spread: Spread,
     choices: Option<Vec<RouteChoice>>,
 }
 
 impl Route for Thrower {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -139,13 +139,13 @@ impl Route for Thrower {
         if let Some(choices) = &self.choices {
             let RouteChoice { to, is_dispatched, .. } = &choices[self.dice.below(choices.len())];
             let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
-            let hop = |to: &Target| match to {
+            let transition = |to: &Target| match to {
                 Target::Node(node) if *is_dispatched => {
                     Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
                 }
                 target => Transition::To(target.clone()),
             };
-            return Ok((0..items).flat_map(|_| to.iter().map(hop)).collect());
+            return Ok((0..items).flat_map(|_| to.iter().map(transition)).collect());
         }
         let ways: Vec<Target> = self.ways.iter().map(|it| it.to.clone()).collect();
         Ok(match self.spread {
@@ -153,7 +153,7 @@ impl Route for Thrower {
             Spread::Several => {
                 ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Transition::To).collect()
             }
-            Spread::Items => self.dice.hops(&ways, 4),
+            Spread::Items => self.dice.transitions(&ways, 4),
         })
     }
 }
@@ -341,7 +341,7 @@ impl Recipe {
         dice.choosing(name(at), vec![each, none])
     }
 
-    /// Makes sure that a node is reached, by what its parent does anyway or by an edge of its own.
+    /// Makes sure that a node is reached, by an existing edge of its parent or by a new edge.
     fn lead_to(at: usize, node: &NodeRecipe, graph: &mut Graph) {
         if at == 0 {
             return;

@@ -9,9 +9,9 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpointer, Outcome},
     engine::Engine,
-    event::{Report, Spent, Status},
+    event::{Report, Status, Usage},
     graph::{GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn},
-    llm::Usage,
+    llm::TokenUsage,
 };
 use tokio::time::{Instant, sleep};
 
@@ -32,9 +32,10 @@ fn spends(calls: u32, made: &Calls) -> impl Node + use<> {
                     ctx.within_budget().await;
                     sleep(Duration::from_secs(1)).await;
                     made.lock().unwrap().push(call.clone());
-                    let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
-                    let spent = Spent { usage, cost_usd: Some(0.25) };
-                    ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+                    let tokens =
+                        TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+                    let usage = Usage { tokens, cost_usd: Some(0.25) };
+                    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
                     Ok::<_, NodeError>(call.clone())
                 };
                 ctx.memo(&call, answer).await?;
@@ -81,7 +82,7 @@ async fn g13_used_up_tokens_prevent_further_model_calls() {
         let done = saved.resume(&engine(&tokens(10_000))).await.unwrap();
         assert_eq!((done.status, notes(&done.state)), (Status::Done, vec!["agent".to_owned()]));
         assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3", "agent 4", "agent 5"]);
-        assert_eq!(done.position.spent.tokens(), 500);
+        assert_eq!(done.position.usage.total_tokens(), 500);
     }
 }
 
@@ -111,9 +112,9 @@ async fn g13_model_calls_in_progress_complete_and_are_kept() {
     first.sort();
     assert_eq!(first, ["left 1", "left 2", "right 1"], "what all of them spend is counted");
     let records = saved.storage.records(saved.run()).await.unwrap();
-    let ended = records.iter().filter(|it| !matches!(it.outcome, Outcome::Noted { .. }));
+    let ended = records.iter().filter(|it| !matches!(it.outcome, Outcome::MemoSaved { .. }));
     let mut ended: Vec<_> =
-        ended.map(|it| (it.node.as_str(), it.outcome == Outcome::CutOff)).collect();
+        ended.map(|it| (it.node.as_str(), it.outcome == Outcome::Aborted)).collect();
     ended.sort_unstable();
     assert_eq!(ended, [("left", true), ("right", false), ("slow", false)]);
 

@@ -27,7 +27,7 @@ use support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 /// A node that notes its name and its trigger.
 fn notes_its_way() -> impl Node {
     node_fn(|_: Nothing, ctx: NodeContext| async move {
-        let error = ctx.via.error().map(|it| format!(" after: {it}")).unwrap_or_default();
+        let error = ctx.trigger.error().map(|it| format!(" after: {it}")).unwrap_or_default();
         noted(format!("{}{error}", ctx.node))
     })
 }

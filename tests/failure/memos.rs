@@ -8,9 +8,9 @@ use std::sync::{
 use graphrun::{
     checkpoint::Checkpointer as _,
     compile::CompiledGraph,
-    event::{Report, Spent, Status},
+    event::{Report, Status, Usage},
     graph::{Backoff, GraphBuilder, NodeContext, NodeError, Policies, node_fn},
-    llm::Usage,
+    llm::TokenUsage,
 };
 
 use super::{Nothing, Saved, Team, compiled, noted};
@@ -33,9 +33,9 @@ enum Between {
 async fn part(done: &Done, ctx: &NodeContext, name: &'static str) -> Result<String, NodeError> {
     done.lock().unwrap().push(name);
     // Each part costs ten tokens.
-    let usage = Usage { output_tokens: 10, calls: 1, ..Usage::default() };
-    let spent = Spent { usage, cost_usd: None };
-    ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+    let tokens = TokenUsage { output_tokens: 10, calls: 1, ..TokenUsage::default() };
+    let usage = Usage { tokens, cost_usd: None };
+    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
     Ok(format!("{name} in attempt {}", ctx.attempt))
 }
 
@@ -70,7 +70,7 @@ fn graph(done: &Done, between: Between) -> CompiledGraph {
 
 async fn tokens(saved: &Saved) -> u64 {
     let records = saved.storage.records(saved.run()).await.unwrap();
-    records.last().unwrap().spent.tokens()
+    records.last().unwrap().usage.total_tokens()
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,12 @@ async fn retry_repeats_all_parts_of_a_failed_task() {
     assert_eq!(saved.start(&engine).await.status, Status::Failed);
     let end = saved.resume(&engine).await.unwrap();
     assert_eq!(end.status, Status::Done);
-    assert_eq!(*done.lock().unwrap(), ["one", "one", "two"], "what was saved may be why it failed");
+    assert_eq!(
+        *done.lock().unwrap(),
+        ["one", "one", "two"],
+        "a saved memo may be the cause of \
+        the failure"
+    );
 }
 
 #[tokio::test]

@@ -192,7 +192,7 @@ async fn g14_a_panic_in_serde_code_fails_the_node() {
 async fn g14_a_panic_in_a_node_does_not_affect_other_runs() {
     let panics = node_fn(|_: Nothing, _: NodeContext| async {
         let empty: Vec<Noted> = Vec::new();
-        Ok::<_, NodeError>(empty.into_iter().next().expect("somebody was to note something"))
+        Ok::<_, NodeError>(empty.into_iter().next().expect("a note is missing"))
     });
     let graph = GraphBuilder::new::<Team>("panics")
         .node("panics", panics)
@@ -206,7 +206,7 @@ async fn g14_a_panic_in_a_node_does_not_affect_other_runs() {
     let (graph, calm) = (compiled(graph), compiled(calm));
     let (engine, calm) = (saved.engine(&graph), other.engine(&calm));
     let (end, beside) = tokio::join!(saved.start(&engine), other.start(&calm));
-    let told = "`panics` failed: the node panicked: somebody was to note something";
+    let told = "`panics` failed: the node panicked: a note is missing";
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(told)));
     assert_eq!((beside.status, notes(&beside.state)), (Status::Done, vec!["calm".to_owned()]));
 }

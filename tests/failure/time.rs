@@ -10,11 +10,11 @@ use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome},
     compile::CompiledGraph,
     engine::{Engine, RunError, Stop},
-    event::{EventSink, Report, Spent, Status},
+    event::{EventSink, Report, Status, Usage},
     graph::{
         Backoff, GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn,
     },
-    llm::Usage,
+    llm::TokenUsage,
     state::Update,
 };
 use tokio::time::{Instant, sleep};
@@ -36,9 +36,9 @@ fn takes(seconds: u64, fails: &'static [u32], begun: &Begun) -> impl Node + use<
                 return Err(NodeError::transient("not yet"));
             }
             sleep(Duration::from_secs(seconds)).await;
-            let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
-            let spent = Spent { usage, cost_usd: None };
-            ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+            let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: None };
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
             noted(ctx.node.to_string())
         }
     })
@@ -78,7 +78,7 @@ async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
     assert_eq!((end.status, start.elapsed().as_secs()), (Status::Limit, 10));
     assert_eq!(end.reason.as_deref(), Some("the limit of 10s is reached: 10s were worked"));
     let records = saved.storage.records(saved.run()).await.unwrap();
-    let became = records.iter().map(|it| (it.node.as_str(), it.ms, it.outcome == Outcome::CutOff));
+    let became = records.iter().map(|it| (it.node.as_str(), it.ms, it.outcome == Outcome::Aborted));
     assert_eq!(became.collect::<Vec<_>>(), [("quick", 1_000, false), ("slow", 10_000, true)]);
 
     let again = saved.resume(&engine(10)).await.unwrap();
@@ -91,7 +91,7 @@ async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
     assert_eq!((done.status, start.elapsed().as_secs()), (Status::Done, 100));
     assert_eq!(notes(&done.state), ["quick", "slow", "last"]);
     let all = [("quick", 1), ("slow", 1), ("slow", 1), ("slow", 1)];
-    assert_eq!(names(&begun), began(&all), "what was cut off did not fail, and begins anew");
+    assert_eq!(names(&begun), began(&all), "aborted tasks did not fail, and start again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     assert_eq!((end.status, end.reason), (Status::Done, None));
     let reason = "the limit of 10s is reached: 10s were worked";
     assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
-    assert_eq!(end.position.worked_ms, 10_000, "what was cut off is counted");
+    assert_eq!(end.position.elapsed_ms, 10_000, "the time of aborted tasks counts");
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
 }
 

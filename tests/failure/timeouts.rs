@@ -49,7 +49,7 @@ async fn g12_the_idle_timeout_aborts_a_silent_node() {
             std::future::pending::<Result<Noted, NodeError>>().await
         })
     };
-    let told = "late after: nothing was heard of it for 10s";
+    let told = "late after: no sign of progress for 10s";
     assert_eq!(caught_of(silent(), idle(10)).await, (told.to_owned(), 34));
     // Of two timeouts, the first to expire counts.
     let both = Policies { timeout: Some(Duration::from_secs(20)), ..idle(10) };
@@ -125,7 +125,7 @@ async fn g12_a_blocked_read_delays_no_other_node() {
         flag.store(true, Ordering::Relaxed);
     };
     let noted = beside(reads).await;
-    assert!(!read.load(Ordering::Relaxed), "nobody has written yet");
+    assert!(!read.load(Ordering::Relaxed), "no writer has run yet");
     drop(writer);
     assert_eq!(noted, LEFT_BEHIND);
 }

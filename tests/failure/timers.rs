@@ -8,9 +8,9 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpointer, Outcome},
     engine::{Clock, Engine, Stop},
-    event::{EventSink, Report, Spent, Status},
+    event::{EventSink, Report, Status, Usage},
     graph::{Backoff, ErrorKind, Failure, GraphBuilder, Limits, NodeContext, Policies, node_fn},
-    llm::Usage,
+    llm::TokenUsage,
     state::Update,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -59,9 +59,9 @@ impl Attempts {
             let attempts = attempts.clone();
             async move {
                 attempts.note(&ctx);
-                let usage = Usage { input_tokens: 100, calls: 1, ..Usage::default() };
-                let spent = Spent { usage, cost_usd: None };
-                ctx.report(Report::ModelCalled { model: "m".into(), spent, ms: 1 }).await;
+                let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+                let usage = Usage { tokens, cost_usd: None };
+                ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
                 if ctx.attempt >= succeeds {
                     return noted(format!("attempt {}", ctx.attempt));
                 }
@@ -88,7 +88,7 @@ async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
     let end = saved.resume(&engine).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 4".to_owned()]));
     assert_eq!(attempts.seen(), [(1, 0), (2, 60), (3, 120), (4, 180)]);
-    assert_eq!(end.position.spent.usage.calls, 4, "what failed attempts took is kept, too");
+    assert_eq!(end.position.usage.tokens.calls, 4, "what failed attempts took is kept, too");
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn g19_a_failed_attempt_is_saved_with_cause_and_wake_time() {
     let waits = records.iter().map(|it| match &it.outcome {
         Outcome::Retrying { failure, wait_ms, wake } => {
             let until = wake.duration_since(Timestamp::UNIX_EPOCH).as_secs();
-            (it.attempt, failure.message.as_str(), *wait_ms, until, it.spent.usage.calls)
+            (it.attempt, failure.message.as_str(), *wait_ms, until, it.usage.tokens.calls)
         }
         other => panic!("{other:?}"),
     });

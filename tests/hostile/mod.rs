@@ -124,7 +124,7 @@ fn keys(line: impl Fn(usize) -> String) -> String {
     (0..DEPTH).map(line).collect()
 }
 
-/// A mapping in a mapping, each on a line of its own.
+/// A mapping in a mapping, each on a separate line.
 fn steps(depth: usize) -> String {
     (0..depth).fold(String::new(), |text, at| text + &" ".repeat(at) + "a:\n")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use graphrun::llm::{
-    ChatModel, ChatReply, ErrorKind, Failure, Finish, ModelError, Usage, read_reply,
+    ChatModel, ChatReply, ErrorKind, Failure, Finish, ModelError, TokenUsage, read_reply,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,7 +69,7 @@ impl Exchange {
 }
 
 #[tokio::test]
-async fn every_reply_is_taken_or_classified_in_one_request_without_the_key() {
+async fn every_reply_is_accepted_or_classified_without_the_key() {
     let mut count = 0;
     for (file, text) in
         json_files(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges")))
@@ -136,7 +136,7 @@ fn check_error(case: &str, expected: &ExpectedError, error: &ModelError) {
     assert!(message.chars().count() < 700, "{case}: {message:?} is too long to read");
 }
 
-fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: Usage) {
+fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: TokenUsage) {
     if let Some(tokens) = expected {
         assert_eq!((usage.input_tokens, usage.output_tokens), tokens, "{case}");
     }
@@ -145,7 +145,7 @@ fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: Usage) {
 /// Sweeps the folder named by `GRAPHRUN_CASSETTES`, which holds recorded exchanges of others that are not
 /// part of the project; without it, the project's own.
 #[test]
-fn no_recorded_completion_is_rejected_and_no_error_is_unclassified() {
+fn recorded_replies_are_accepted_and_errors_classified() {
     let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges")).to_owned();
     let folder = std::env::var_os("GRAPHRUN_CASSETTES").map_or(own, PathBuf::from);
     let (mut taken, mut classified) = (0, 0);

@@ -111,7 +111,7 @@ async fn a_broken_server_is_given_up_in_time_and_asked_once() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_is_named() {
+async fn an_address_without_a_server_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -125,7 +125,7 @@ async fn an_address_where_nobody_listens_is_named() {
     );
 }
 
-/// What was logged, by all crates at all levels.
+/// The log of all crates at all levels.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -202,7 +202,7 @@ async fn a_redirect_takes_the_conversation_nowhere() {
 }
 
 #[tokio::test]
-async fn the_request_carries_the_key_and_the_idempotency_key_and_never_the_node() {
+async fn a_request_has_both_keys_and_not_the_node() {
     let peer = Peer::start(|_| completion("Teal.")).await;
     let request = ChatRequest {
         messages: vec![Message::system("Be brief."), Message::user("Which colour?")],
@@ -244,7 +244,7 @@ async fn without_a_key_no_authorization_is_sent() {
 }
 
 #[test]
-fn a_configuration_that_cannot_work_is_refused_before_it_is_used() {
+fn an_impossible_configuration_is_refused_before_its_use() {
     let refused = |base_url: &str, key: &str| {
         let config = Config { api_key: Secret::new(key), ..Config::new(base_url, "small") };
         OpenAiCompatible::new(config).unwrap_err()

@@ -1,4 +1,4 @@
-//! A server that answers as it is told and remembers what it was asked.
+//! A server with scripted answers that remembers its requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Recordings: what is written is what comes back, and what does not fit is said.
+//! Recordings: written exchanges are read back, and mismatches are reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ fn run_of_questions() -> [(&'static str, &'static str, &'static str); 5] {
 }
 
 #[tokio::test]
-async fn a_replay_gives_the_very_replies_and_failures_that_were_recorded() {
+async fn a_replay_gives_the_recorded_replies_and_failures() {
     let file = File::of_text("");
     let recorded = recorded_run(&file).await;
     assert_eq!(recorded.iter().filter(|outcome| outcome.is_err()).count(), 1);
@@ -116,7 +116,7 @@ async fn a_duration_that_differs_is_the_same_request() {
 }
 
 #[tokio::test]
-async fn no_secret_reaches_the_file_whoever_said_it() {
+async fn no_secret_from_any_source_reaches_the_file() {
     let file = File::of_text("");
     let outcomes = recorded_run(&file).await;
     let echo = &outcomes[4].as_ref().unwrap().text;
@@ -155,7 +155,7 @@ async fn parallel_nodes_with_one_question_cannot_swap_their_answers() {
 }
 
 #[tokio::test]
-async fn a_hand_written_entry_answers_by_what_the_request_says() {
+async fn a_hand_written_entry_matches_by_content() {
     let file = File::new(&[
         json!({"v": 1, "node": "sse", "when": {"contains": ["attempt 2", "3 failed in 0.5s"]},
             "reply": {"json": {"id": "CODE-002"}, "usage": {"input_tokens": 9, "output_tokens": 4}, "model": "m"}}),
@@ -203,7 +203,7 @@ async fn the_recorded_request_comes_before_any_rule() {
 }
 
 #[tokio::test]
-async fn what_no_entry_answers_is_explained() {
+async fn a_request_without_an_entry_is_explained() {
     let recorded = json!([{"role": "user", "content": "line one\nthe colour is teal\nline three"}]);
     let file = File::new(&[
         json!({"v": 1, "node": "sse", "when": {"contains": ["alpha", "beta", "gamma"]}, "reply": {"text": "x"}}),
@@ -247,7 +247,7 @@ async fn failures_can_be_scripted() {
 }
 
 #[test]
-fn every_bad_line_is_named_with_what_is_wrong() {
+fn every_bad_line_is_named_with_its_error() {
     let file = File::of_text(concat!(
         "{\"v\":1,\"node\":\"a\",\"when\":{},\"reply\":{\"text\":\"fine\"}}\n",
         "\n",
@@ -269,7 +269,7 @@ fn every_bad_line_is_named_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_recording_that_a_crash_cut_off_is_continued() {
+async fn a_recording_truncated_by_a_crash_is_continued() {
     let whole = json!({"v": 1, "node": "a", "when": {}, "reply": {"text": "kept"}}).to_string();
     let peer = Peer::start(|_| completion("Teal.")).await;
     for (before, lines) in [
@@ -305,7 +305,7 @@ fn messages_are_read_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_file_of_something_else_is_not_recorded_to_and_stays_as_it_is() {
+async fn a_file_that_is_no_recording_is_left_unchanged() {
     let notes = ["# notes\nthe last line has no end", "one line", "{\n  \"a\": 1\n}", "{}x\n"];
     let model: Arc<dyn ChatModel> = Arc::new(File::new(&[]).load());
     for text in notes {

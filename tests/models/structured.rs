@@ -1,4 +1,4 @@
-//! The rounds of a structured answer: what is taken, what is sent back, and what it costs.
+//! The rounds of a structured answer: accepted values, repairs, and usage.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,13 +6,13 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use graphrun::llm::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, SchemaCheck, Structured,
-    StructuredError, Usage, ask_structured, strict_schema,
+    StructuredError, TokenUsage, ask_structured, strict_schema,
 };
 use serde_json::{Value, json};
 
 use crate::peer::request;
 
-/// Answers in the order given, and remembers what it was asked.
+/// Answers in the given order, and remembers its requests.
 #[derive(Debug)]
 struct Scripted {
     replies: Mutex<VecDeque<Result<ChatReply, ModelError>>>,
@@ -45,7 +45,7 @@ impl ChatModel for Scripted {
     }
 }
 
-const ROUND: Usage = Usage {
+const ROUND: TokenUsage = TokenUsage {
     input_tokens: 10,
     output_tokens: 5,
     calls: 1,
@@ -76,7 +76,7 @@ async fn ask(
     model: &Scripted,
     request: ChatRequest,
     repairs_max: u32,
-) -> (Result<Structured<Value>, StructuredError>, Vec<Usage>) {
+) -> (Result<Structured<Value>, StructuredError>, Vec<TokenUsage>) {
     let schema = colour_schema();
     let check = SchemaCheck::new(&schema.schema).expect("the schema is valid");
     let mut told = Vec::new();
@@ -105,7 +105,7 @@ async fn a_good_answer_takes_one_round() {
 }
 
 #[tokio::test]
-async fn a_bad_answer_is_sent_back_with_all_its_problems_under_a_key_of_its_own() {
+async fn a_bad_answer_is_sent_back_with_its_problems_and_a_new_key() {
     let model = Scripted::new([
         says(r#"{"colour": "x", "tags": [1]}"#),
         says(r#"{"colour":"teal","tags":[]}"#),
@@ -130,17 +130,17 @@ async fn a_bad_answer_is_sent_back_with_all_its_problems_under_a_key_of_its_own(
 }
 
 #[tokio::test]
-async fn repairs_are_bounded_and_the_last_answer_is_kept_with_what_was_spent() {
+async fn repairs_are_bounded_and_keep_answer_and_usage() {
     let model = Scripted::new([says("Teal."), says("Really, teal."), says("Teal!")]);
     let (outcome, told) = ask(&model, request("Which colour?"), 2).await;
     let StructuredError::InvalidOutput { raw, problems, usage } = outcome.unwrap_err() else {
         panic!("the model answered every time");
     };
     assert_eq!(raw, "Teal!");
-    assert_eq!(problems, ["the answer holds no JSON"]);
+    assert_eq!(problems, ["the answer contains no JSON"]);
     assert_eq!(
         usage,
-        Usage {
+        TokenUsage {
             input_tokens: 30,
             output_tokens: 15,
             calls: 3,
@@ -154,7 +154,7 @@ async fn repairs_are_bounded_and_the_last_answer_is_kept_with_what_was_spent() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_model_counts_what_the_rounds_before_it_cost() {
+async fn a_failure_of_the_model_counts_the_usage_of_earlier_rounds() {
     let failure = ModelError::Refused { text: "No.".into(), usage: ROUND };
     let model = Scripted::new([says("Teal."), Err(failure.clone())]);
     let (outcome, told) = ask(&model, request("Which colour?"), 2).await;
@@ -166,7 +166,7 @@ async fn a_failure_of_the_model_counts_what_the_rounds_before_it_cost() {
 }
 
 #[tokio::test]
-async fn a_cut_off_answer_gets_twice_the_room_and_is_never_read() {
+async fn a_truncated_answer_gets_twice_the_tokens_and_is_not_read() {
     let cut = || {
         Err(ModelError::Truncated { text: r#"{"colour":"teal","tags":[]}"#.into(), usage: ROUND })
     };
@@ -185,7 +185,7 @@ async fn a_cut_off_answer_gets_twice_the_room_and_is_never_read() {
 }
 
 #[tokio::test]
-async fn a_lenient_check_decides_and_the_difference_to_the_schema_is_a_warning() {
+async fn a_lenient_check_turns_misfits_into_warnings() {
     let model = Scripted::new([says(r#"{"colour": "TEAL", "tags": "one"}"#)]);
     let lenient = |answer: Value| {
         answer["colour"].as_str().map(str::to_lowercase).ok_or_else(|| vec!["no colour".to_owned()])
@@ -218,7 +218,7 @@ fn every_place_that_does_not_fit_is_named_at_once() {
 }
 
 #[test]
-fn a_strict_schema_says_everything_in_the_words_that_are_left() {
+fn a_strict_schema_keeps_its_meaning() {
     let strict = strict_schema(&json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Artifact",
@@ -245,7 +245,7 @@ fn a_strict_schema_says_everything_in_the_words_that_are_left() {
 }
 
 #[tokio::test]
-async fn the_nulls_that_stand_for_absent_properties_are_taken_as_absent() {
+async fn nulls_of_optional_properties_are_read_as_absent() {
     let schema = json!({
         "type": "object",
         "properties": {

@@ -118,7 +118,7 @@ async fn arguments_are_described_in_a_form_that_every_provider_takes() {
     );
 }
 
-/// Whatever a provider leaves out, writes otherwise or adds: the call is read.
+/// The call is read even if a provider omits, renames or adds parts.
 #[tokio::test]
 async fn calls_are_read_in_every_form_they_come_in() {
     let function = json!({"name": "weather_now", "arguments": "{\"city\":\"Paris\"}"});
@@ -196,7 +196,7 @@ async fn the_form_of_the_answer_may_be_called_like_a_tool() {
 
 /// A form that a provider takes, but not beside tools, is kept where there are none.
 #[tokio::test]
-async fn what_is_refused_beside_tools_is_learnt_for_tools_alone() {
+async fn a_refusal_with_tools_is_remembered_for_tools_only() {
     let peer = Peer::start(|seen| {
         let has = |name: &str| seen.body.get(name).is_some();
         if has("tools") && has("response_format") {
@@ -221,7 +221,7 @@ async fn what_is_refused_beside_tools_is_learnt_for_tools_alone() {
 }
 
 #[tokio::test]
-async fn what_was_thought_before_a_call_goes_back_to_who_wants_it() {
+async fn reasoning_before_a_call_is_sent_back_where_required() {
     let peer = Peer::start(|_| completion("Yes.")).await;
     let mut asked = asking();
     let thought =
@@ -242,7 +242,7 @@ async fn what_was_thought_before_a_call_goes_back_to_who_wants_it() {
     assert_eq!(sent, [json!("Paris, then."), Value::Null]);
 }
 
-/// The ids are the provider's and differ from run to run; what is asked does not.
+/// The ids are the provider's and differ from run to run; the requests do not.
 #[tokio::test]
 async fn an_exchange_with_calls_is_recorded_and_replayed() {
     let peer = Peer::start(|seen| match seen.body["messages"].as_array() {

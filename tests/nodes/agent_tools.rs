@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use graphrun::{
     event::{Event, Report, Status},
     llm::{
-        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
-        Usage,
+        ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
+        ToolChoice,
     },
     nodes::{ModelSource, Services, registry},
     tool::{ToolContext, ToolError, tool_fn},
@@ -27,7 +27,7 @@ use super::{Ended, run_with, services};
 
 type Reply = Result<ChatReply, ModelError>;
 
-/// Gives its replies one after the other, and remembers what it was asked.
+/// Gives its replies in order, and remembers its requests.
 #[derive(Clone, Debug, Default)]
 struct Scripted {
     replies: Arc<Mutex<VecDeque<Reply>>>,
@@ -167,7 +167,7 @@ impl Added {
     }
 }
 
-/// What the model was told of its calls, in the order of the conversation.
+/// The results of calls that the model received, in the order of the conversation.
 fn told(request: &ChatRequest) -> Vec<&str> {
     let results = request.messages.iter().filter(|it| it.role == Role::Tool);
     results.map(|it| it.content.as_str()).collect()
@@ -216,10 +216,10 @@ async fn a_model_calls_tools_before_it_answers() {
     assert_eq!(*keys[1], format!("{}/tools-1", keys[0]));
     assert_eq!(*keys[2], format!("{}/tools-2", keys[0]));
     let distinct: std::collections::BTreeSet<String> = added.keys().into_iter().collect();
-    assert_eq!((added.keys().len(), distinct.len()), (3, 3), "each call has a key of its own");
+    assert_eq!((added.keys().len(), distinct.len()), (3, 3), "each call has another key");
     assert!(distinct.iter().all(|it| it.starts_with(keys[0].as_str())), "{distinct:?}");
     let called = ended.events.iter().filter_map(|it| match &it.event {
-        Event::TaskReported { report: Report::ToolCalled { tool, input, error, .. }, .. } => {
+        Event::TaskReported { report: Report::ToolCall { tool, input, error, .. }, .. } => {
             Some((tool.as_str(), input.as_str(), error.is_some()))
         }
         _ => None,
@@ -239,7 +239,7 @@ async fn an_answer_in_plain_text_may_have_calls_before_it() {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_a_call_is_told_to_the_model() {
+async fn the_model_receives_every_error_of_a_call() {
     let wrong = [
         call("1", "math.ad", "{}"),
         call("2", "math.add", "one and two"),
@@ -277,9 +277,9 @@ async fn rounds_are_bounded_and_then_the_model_must_answer() {
     assert_eq!(ended.state("answer"), &json!({"sum": 6}));
     let choices: Vec<ToolChoice> = model.asked().iter().map(|it| it.tool_choice).collect();
     assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
-    assert_eq!(model.asked()[2].tools.len(), 1, "some providers want to see what was called");
+    assert_eq!(model.asked()[2].tools.len(), 1, "some providers require the called tools");
 
-    // A model that goes on all the same has not answered, and makes no more calls.
+    // A model that still calls tools has not answered, and its calls are not made.
     let model = Scripted::new((1..=3).map(round));
     let (ended, added) = adder.run(&model).await;
     assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 2));
@@ -319,7 +319,7 @@ async fn not_all_of_very_many_calls_are_made_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_called_is_still_known_when_an_answer_is_mended() {
+async fn calls_stay_in_the_conversation_during_a_repair() {
     let model = Scripted::new([
         calls([call("", "math.add", r#"{"numbers": [1]}"#)]),
         says(r#"{"sum": "many"}"#),
@@ -335,11 +335,11 @@ async fn what_was_called_is_still_known_when_an_answer_is_mended() {
     );
     assert_eq!(asked[3].messages.last().unwrap().role, Role::User, "{:?}", asked[3].messages);
     let keys: std::collections::BTreeSet<String> = asked.iter().map(|it| it.key.clone()).collect();
-    assert_eq!(keys.len(), 4, "each request has a key of its own: {keys:?}");
+    assert_eq!(keys.len(), 4, "each request has another key: {keys:?}");
 }
 
 #[tokio::test]
-async fn a_model_to_fall_back_to_begins_anew() {
+async fn a_fallback_model_starts_without_the_conversation() {
     let model = Scripted::new([
         calls([call("", "math.add", r#"{"numbers": [1]}"#)]),
         Err(ModelError::Overloaded { after: None, message: "busy".into() }),
@@ -388,7 +388,7 @@ async fn a_call_that_the_provider_could_not_read_is_sent_back() {
 }
 
 #[tokio::test]
-async fn calls_of_a_round_are_made_side_by_side_and_long_results_are_cut() {
+async fn calls_of_a_round_are_parallel_and_truncated() {
     #[derive(Deserialize, JsonSchema)]
     struct Nothing {}
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -416,7 +416,7 @@ async fn calls_of_a_round_are_made_side_by_side_and_long_results_are_cut() {
 
 #[tokio::test]
 async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
-    let usage = Usage { input_tokens: 10, calls: 1, ..Usage::default() };
+    let usage = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
     let round = |number: u32| {
         let call = call("", "math.add", &format!(r#"{{"numbers": [{number}]}}"#));
         Ok(ChatReply { tool_calls: vec![call], usage, ..ChatReply::default() })
@@ -428,5 +428,5 @@ async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
     assert_eq!(ended.end.status, Status::Limit, "{}", ended.reason());
     assert_eq!(ended.reason(), "the limit of 25 tokens is reached: 30 are used");
     assert_eq!((model.asked().len(), added.keys().len()), (3, 3));
-    assert!(ended.told().contains("task.cut_off"));
+    assert!(ended.told().contains("task.aborted"));
 }

@@ -1,6 +1,6 @@
 //! The kinds of nodes that touch the world, in whole workflows: commands and tools.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -17,7 +17,7 @@ use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, Stop},
-    event::{EventSink, Stamped},
+    event::{EventSink, RunEvent},
     nodes::{Services, factory, registry},
     state::Update,
     storage::MemoryStorage,
@@ -25,10 +25,10 @@ use graphrun::{
 };
 use serde_json::Value;
 
-/// How a run ended, and what it told.
+/// The end of a run, and its events.
 struct Ended {
     end: RunEnd,
-    events: Vec<Stamped>,
+    events: Vec<RunEvent>,
 }
 
 impl Ended {
@@ -38,7 +38,7 @@ impl Ended {
 
     /// The events, one a line.
     fn told(&self) -> String {
-        let line = |it: &Stamped| serde_json::to_string(&it.event).unwrap() + "\n";
+        let line = |it: &RunEvent| serde_json::to_string(&it.event).unwrap() + "\n";
         self.events.iter().map(line).collect()
     }
 

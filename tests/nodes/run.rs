@@ -27,7 +27,7 @@ fn words(words: &str) -> Value {
 }
 
 #[tokio::test]
-async fn standard_output_and_error_are_told_apart() {
+async fn standard_output_and_error_are_separate() {
     let node = "    run: [sh, -c, 'echo out; echo err >&2; exit 3']\n    \
                 writes: { out: stdout, err: stderr, code: exit_code, ok: ok }\n";
     let ended = run(&command(node), words("")).await;
@@ -38,7 +38,7 @@ async fn standard_output_and_error_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_the_state_holds_reaches_a_command_unread() {
+async fn values_reach_a_command_uninterpreted() {
     let evil = "'; echo $HOME `id` \"$(id)\" -n \u{7} é\n";
     let node = "    run: [sh, -c, 'printf \"%s|%s|\" \"$WORDS\" \"$N\"; cat']\n    \
                 env: { WORDS: words, N: n + 1 }\n    stdin: words\n    writes: { out: stdout }\n";
@@ -69,7 +69,7 @@ async fn printed_json_is_a_value() {
 }
 
 #[tokio::test]
-async fn a_code_that_nobody_asks_for_is_a_failure_that_can_be_caught() {
+async fn an_unwritten_exit_code_is_a_failure_that_can_be_caught() {
     let node = "    run: [sh, -c, 'echo first >&2; echo the reason >&2; exit 7']\n    \
                 writes: { out: stdout }\n";
     let ended = run(&command(node), words("")).await;
@@ -90,7 +90,7 @@ async fn a_command_that_does_not_end_is_stopped() {
 }
 
 #[tokio::test]
-async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_ended_with_it() {
+async fn g12_a_command_ends_with_the_timeout_of_its_node() {
     let node = "    run: [sh, -c, 'sleep 600 # of g12']\n    timeout: 1s\n    writes: { ok: ok }\n    \
                 catch: { timeout: mend }\n";
     let mend = "  mend: { set: { caught: '\"late\"' }, then: end }\n";
@@ -103,7 +103,7 @@ async fn g12_a_command_that_sleeps_beyond_the_time_of_its_node_is_ended_with_it(
         String::from_utf8_lossy(&arguments).contains("sleep 600 # of g12")
     };
     let left = || fs::read_dir("/proc").unwrap().map(Result::unwrap).filter(is_it).count();
-    // It was killed before its failure was told; the system may still be taking it down.
+    // It was killed before its failure was reported; the system may still be taking it down.
     while left() > 0 {
         assert!(begun.elapsed() < Duration::from_secs(9), "it sleeps on");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -132,7 +132,7 @@ async fn a_command_cannot_make_its_program_seem_absent() {
 }
 
 #[tokio::test]
-async fn endless_output_is_cut_and_the_rest_of_the_run_goes_on() {
+async fn endless_output_is_truncated_and_the_job_continues() {
     let node = "    run: [sh, -c, 'yes | head -c 3000000']\n    writes: { out: stdout, ok: ok }\n";
     let ended = run(&command(node), words("")).await;
     let out = ended.state("out").as_str().unwrap_or_default();

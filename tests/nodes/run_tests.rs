@@ -27,7 +27,7 @@ async fn result(how: &str, files: &[(&str, &str)]) -> (Value, Value, String) {
 }
 
 #[tokio::test]
-async fn a_result_names_what_it_proves() {
+async fn a_result_names_its_proof() {
     let isolated = "runner: pytest, proof: isolated, fixed: [acceptance]";
     let test = ("test_a.py", "def test_a():\n    pass\n");
     let in_node = ("a.test.mjs", "import test from 'node:test';\ntest('a', () => {});\n");

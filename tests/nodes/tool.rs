@@ -55,7 +55,7 @@ async fn a_registered_tool_is_called_with_typed_arguments() {
 }
 
 #[tokio::test]
-async fn what_a_tool_cannot_do_is_a_failure_that_can_be_caught() {
+async fn a_failure_of_a_tool_can_be_caught() {
     let registry = || registry().tool(Arc::new(tool_fn("math.add", "Adds.", add)));
     let input = json!({"numbers": [7, 8], "limit": 10});
     let args = "numbers: numbers, limit: limit";
@@ -173,7 +173,7 @@ async fn files_are_read_listed_and_searched() {
 }
 
 #[tokio::test]
-async fn what_is_read_is_bounded() {
+async fn reads_are_bounded() {
     let outer = folder();
     let root = outer.path();
     fs::write(root.join("root/long.txt"), "é two\n".repeat(100_000)).unwrap();
@@ -197,7 +197,7 @@ async fn what_is_read_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_workflow_says_which_folder_its_tools_see() {
+async fn a_workflow_sets_the_folder_of_its_tools() {
     let outer = folder();
     let text = |path: &str| {
         format!(

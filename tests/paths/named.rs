@@ -99,7 +99,7 @@ fn a_recording_is_not_written_to_a_pipe() {
 }
 
 #[test]
-fn an_output_folder_that_is_none_is_refused_before_the_run_begins() {
+fn an_unusable_output_folder_is_refused_before_the_run() {
     let world = world();
     world.write("file", "mine");
     fs::copy("tests/cli/workflows/delivers.yaml", world.inside("delivers.yaml")).unwrap();
@@ -113,7 +113,7 @@ fn an_output_folder_that_is_none_is_refused_before_the_run_begins() {
 }
 
 #[test]
-fn a_configuration_that_is_no_regular_file_of_the_folder_is_refused() {
+fn an_irregular_or_foreign_configuration_is_refused() {
     let world = world();
     fs::write(world.outside.join("secret"), format!("db = \"{SECRET}\"")).unwrap();
     let config = world.inside("graphrun.toml");

@@ -68,8 +68,8 @@ fn a_skipped_node_arrives_at_joins() {
     let mut hand = Hand::start(&graph);
     assert_eq!(hand.open.len(), 1, "only `qc` runs");
     let skipped: Vec<_> = hand.records.iter().map(|it| it.outcome.clone()).collect();
-    let hops = vec![Transition::Join(name("sse"))];
-    assert_eq!(skipped, [Outcome::Skipped { condition: "round > 0".into(), hops }]);
+    let transitions = vec![Transition::Join(name("sse"))];
+    assert_eq!(skipped, [Outcome::Skipped { condition: "round > 0".into(), transitions }]);
 
     let task = hand.open.pop_front().unwrap();
     hand.finish(&task, noting(&task));
@@ -92,6 +92,37 @@ fn a_step_with_only_skipped_tasks_is_committed() {
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!((notes(&state), rest), (vec!["three".to_owned()], (Status::Done, None)));
+}
+
+#[test]
+fn a_reached_node_is_reported_unless_it_is_skipped() {
+    let reported = |verb: &str| Policies { emits: Some(verb.to_owned()), ..Policies::default() };
+    let graph = compiled(
+        GraphBuilder::new::<Team>("reports")
+            .node_with("plan", Decided, reported("started"))
+            .node_with("skipped", Decided, reported("went"))
+            .node_with("write", Decided, reported("handed"))
+            .entry("plan")
+            .when("skipped", "never", |_: &Team| false)
+            .then("plan", "skipped")
+            .then("plan", "write"),
+    );
+    let names = |actions: &[Action]| -> Vec<(String, Option<String>)> {
+        let reported = actions.iter().filter_map(|it| match it {
+            Action::Emit { name, from, .. } => {
+                Some((name.clone(), from.as_ref().map(ToString::to_string)))
+            }
+            _ => None,
+        });
+        reported.collect()
+    };
+    let (mut machine, _, actions) =
+        Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
+    assert_eq!(names(&actions), [("started".to_owned(), None)]);
+    let Some(Action::Run(task)) = actions.last() else { panic!("{actions:?}") };
+    let finished = Event::Finished { task: task.id, command: noting(task), attempt: attempt(1) };
+    let actions = machine.apply(finished);
+    assert_eq!(names(&actions), [("handed".to_owned(), Some("plan".to_owned()))]);
 }
 
 #[test]
@@ -191,7 +222,7 @@ fn deferred_nodes_are_saved_and_count_as_one_visit() {
     let position = hand.machine.position();
     assert!(position.deferred.is_empty());
     assert_eq!(position.visits[&name("report")], 1);
-    let Trigger::Then { node } = &position.frontier[0].via else { panic!("an edge led to it") };
+    let Trigger::Then { node } = &position.frontier[0].trigger else { panic!("an edge led to it") };
     assert_eq!(node, &name("a"), "the first way that led to it is the one it sees");
 }
 

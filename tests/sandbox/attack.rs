@@ -129,7 +129,7 @@ impl Attack {
         complaints
     }
 
-    /// Runs the attack as a plain program and returns what it says.
+    /// Runs the attack as a plain program and returns its output.
     pub(crate) fn run_outside(&self, host: &Host) -> String {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("main.py"), &self.source).unwrap();

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 const SECRET: &str = "the secret of the host";
 
-/// Targets on the host, all of them open to whoever gets there.
+/// Targets on the host, all of them open to any program that reaches them.
 #[derive(Debug)]
 pub(crate) struct Host {
     folder: TempDir,
@@ -77,7 +77,7 @@ impl Host {
         }
     }
 
-    /// Where everything is, as the attacks are told.
+    /// The paths that the attacks receive.
     pub(crate) fn targets(&self) -> BTreeMap<String, String> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         [

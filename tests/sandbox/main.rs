@@ -3,7 +3,7 @@
 //! Each file in `attacks` is an attempt that says itself whether it was held; what a run must look like from outside stands
 //! in its head. A new attack is a new file. Run as root, everything is done a second time by an ordinary user.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where what it needs is missing")]
+#![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 mod attack;
 mod host;

@@ -1,4 +1,4 @@
-//! Whatever ends a run, and whenever, nothing of it is left.
+//! No part of a run is left, by whatever means and whenever it ends.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -40,7 +40,7 @@ fn marker(name: &str) -> String {
     format!("graphrun-{name}-{}", std::process::id())
 }
 
-/// Waits for something that must happen soon, but of which nobody sends word.
+/// Polls for a condition that must hold soon.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() {
@@ -71,7 +71,7 @@ async fn cancelling_ends_every_process_before_it_returns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_typed_at_the_terminal_interrupts_nothing_of_a_run() {
+async fn keys_typed_at_the_terminal_interrupt_no_process() {
     let marker = marker("group");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
@@ -93,7 +93,7 @@ async fn what_is_typed_at_the_terminal_interrupts_nothing_of_a_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g15_where_memory_runs_out_every_program_of_a_sandbox_is_ended_before_its_server() {
+async fn g15_out_of_memory_kills_the_sandbox_before_its_server() {
     let marker = marker("score");
     let sandbox = Sandbox::probe().unwrap();
     let cancel = CancellationToken::new();
@@ -113,7 +113,7 @@ async fn g15_where_memory_runs_out_every_program_of_a_sandbox_is_ended_before_it
 
 /// Two fifths of a limit in each of four processes: no one is beyond it, and all together are.
 #[tokio::test(flavor = "multi_thread")]
-async fn g15_programs_that_take_too_much_memory_together_are_ended_and_nobody_else() {
+async fn g15_programs_that_exceed_memory_together_are_killed_alone() {
     let eats = "import os, time\nfor _ in range(2): os.fork()\nblock = bytearray(b'x') * (100 << 20)\ntime.sleep(60)";
     let limits = Limits { memory_bytes: 256 << 20, ..Limits::default() };
     let job =
@@ -159,7 +159,7 @@ async fn dropping_the_run_ends_every_process() {
 /// Tells a test process that it is the one to be killed, and the marker to use.
 const TO_BE_KILLED: &str = "GRAPHRUN_TEST_TO_BE_KILLED";
 
-/// The part of the next two tests that dies; as a test of its own it has nothing to do.
+/// The part of the next two tests that dies; run as a test, it does nothing.
 #[tokio::test]
 async fn a_process_that_will_be_killed() {
     if let Ok(marker) = std::env::var(TO_BE_KILLED) {
@@ -194,9 +194,9 @@ fn the_death_of_this_process_ends_every_process() {
 }
 
 /// Bubblewrap asks the kernel to die with its parent only some time after it was started. Until then it is the pipes that
-/// end it: nobody reads its report, and nobody sends the word to go.
+/// end it: no process reads its report or sends the signal to start.
 #[test]
-fn the_death_of_this_process_at_any_moment_of_a_start_leaves_nothing() {
+fn a_death_at_any_moment_of_a_start_leaves_no_process() {
     let marker = marker("early-death");
     for step in 0..100 {
         let mut doomed = start_doomed(&marker);

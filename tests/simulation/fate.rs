@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Link, Logged, Outcome, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, EntryHash, JournalEntry, Outcome, RunInfo},
     compile::CompiledGraph,
     engine::{Clock, Engine, RunEnd, RunError, Stop},
-    event::{Event, EventSink, Stamped, Status},
+    event::{Event, EventSink, RunEvent, Status},
     graph::Limits,
     id::{RunId, TaskId},
     state::{State, Update},
@@ -66,12 +66,12 @@ impl Fate {
             self.lives += 1;
             assert!(self.lives <= LIVES_MAX, "it never comes to its end");
             let disturbing = random.as_deref_mut().filter(|_| self.lives <= DISTURBED_MAX);
-            let (links, finished) = (self.links().await, self.finished().await);
+            let (hashes, finished) = (self.hashes().await, self.finished().await);
             let begun = world.tasks();
             let (end, told) = self.live(disturbing).await;
 
             // The saved history is a prefix of the new one; finished tasks did not run again.
-            assert!(self.links().await.starts_with(&links), "it has another history now");
+            assert!(self.hashes().await.starts_with(&hashes), "it has another history now");
             for task in finished {
                 assert_eq!(world.tasks()[&task], begun[&task], "{task} ran again");
             }
@@ -98,7 +98,7 @@ impl Fate {
     async fn live(
         &self,
         mut random: Option<&mut StdRng>,
-    ) -> (Option<Result<RunEnd, RunError>>, Vec<Stamped>) {
+    ) -> (Option<Result<RunEnd, RunError>>, Vec<RunEvent>) {
         let fault = random.as_mut().map_or(Fault::None, |it| Fault::random(it));
         let signal = random.as_mut().and_then(|it| Signal::random(it));
         let time = random.as_mut().and_then(|it| {
@@ -167,25 +167,25 @@ impl Fate {
             [(open.keys().next().cloned(), json!("many")), (Some("q0".into()), json!(1))]
         {
             let Some(key) = key.filter(|_| random.random_ratio(1, 4)) else { continue };
-            let links = self.links().await;
+            let hashes = self.hashes().await;
             let (answers, stop) = (BTreeMap::from([(key, answer)]), Stop::default());
             let refused = engine.resume(&self.info.id, answers, EventSink::default(), &stop).await;
             assert!(refused.is_err(), "a wrong answer was taken: {refused:?}");
-            assert_eq!(self.links().await, links, "a wrong answer has changed something");
+            assert_eq!(self.hashes().await, hashes, "a wrong answer has changed something");
         }
         open.retain(|_, _| random.random_ratio(2, 3));
         open
     }
 
-    async fn journal(&self) -> Vec<Logged> {
+    async fn journal(&self) -> Vec<JournalEntry> {
         match self.storage.journal(&self.info.id, 0, usize::MAX).await {
             Err(CheckpointError::UnknownRun(_)) => Vec::new(),
             journal => journal.unwrap(),
         }
     }
 
-    async fn links(&self) -> Vec<Link> {
-        self.journal().await.iter().map(|it| it.link).collect()
+    async fn hashes(&self) -> Vec<EntryHash> {
+        self.journal().await.iter().map(|it| it.hash).collect()
     }
 
     async fn finished(&self) -> Vec<TaskId> {
@@ -195,8 +195,8 @@ impl Fate {
     }
 
     /// Events are numbered without gaps, and results were saved before they were published.
-    async fn compare_events(&self, told: &[Stamped]) {
-        let saved: Vec<Stamped> =
+    async fn compare_events(&self, told: &[RunEvent]) {
+        let saved: Vec<RunEvent> =
             self.journal().await.into_iter().flat_map(|it| it.entry.events).collect();
         assert!(saved.iter().map(|it| it.seq).eq(1..=saved.len() as u64), "gaps: {saved:?}");
         assert!(told.windows(2).all(|it| it[1].seq == it[0].seq + 1), "gaps: {told:?}");

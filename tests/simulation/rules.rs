@@ -5,7 +5,7 @@ use graphrun::{
     checkpoint::{Checkpoint, Commit, TaskRecord},
     compile::CompiledGraph,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Limits, Question},
     id::{ChannelName, RunId},
     state::{State, Update},
@@ -47,7 +47,7 @@ pub(crate) fn check(seed: u64) -> Happened {
             0 | 1 if !process.told.is_empty() => {
                 let again = process.told[random.random_range(0..process.told.len())].clone();
                 let actions = process.machine.apply(again.clone());
-                assert_eq!(actions, [], "{parts:?}: {again:?} was told again");
+                assert_eq!(actions, [], "{parts:?}: {again:?} was emitted again");
                 happened.repeated += 1;
             }
             2 if random.random_bool(0.6) => {
@@ -143,7 +143,10 @@ impl Process {
                 Action::Run(task) => self.pending.push(self.end_of(&task)),
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
                 Action::Rest { status, reason } => self.rest = Some((status, reason)),
-                Action::Hear(heard) => assert_eq!(heard, [], "nobody says anything"),
+                Action::Emit { .. } => (),
+                Action::PublishMessages(messages) => {
+                    assert_eq!(messages, [], "there are no messages");
+                }
             }
         }
     }
@@ -156,7 +159,13 @@ impl Process {
                 |it: &Event| matches!(it, Event::Answered { task: of, .. } if *of == task);
             if !self.pending.iter().any(on_its_way) {
                 let answer = json!(task.step.0);
-                self.pending.push(Event::Answered { task, key, answer, by: None, asked: None });
+                self.pending.push(Event::Answered {
+                    task,
+                    key,
+                    answer,
+                    by: None,
+                    question_hash: None,
+                });
             }
         }
     }
@@ -165,7 +174,7 @@ impl Process {
     fn end_of(&self, task: &Task) -> Event {
         let id = task.id;
         let ended = Timestamp::UNIX_EPOCH;
-        let attempt = Attempt { number: task.attempt, ms: 7, spent: Spent::default(), ended };
+        let attempt = Attempt { number: task.attempt, ms: 7, usage: Usage::default(), ended };
         let failed = |kind, transient| {
             let failure = Failure { transient, ..Failure::new(kind, "no") };
             Event::Failed { task: id, failure, attempt }

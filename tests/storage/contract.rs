@@ -69,7 +69,7 @@ async fn what_is_said_to_a_run_is_kept_in_order_and_once(home: Home) {
         storage.post(&run("R2"), message).await.unwrap();
     }
     let again = storage.post(&run("R1"), &messages[1]).await.unwrap();
-    assert_eq!(again, numbers[1], "what was posted already is there once");
+    assert_eq!(again, numbers[1], "a message that was posted twice is there once");
     assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[0] > 0, "{numbers:?}");
 
     let storage = home.open();
@@ -205,7 +205,7 @@ async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
 async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let Outcome::Failed { failure } = failed() else { unreachable!() };
     let failure = Failure { retry_after_ms: Some(1500), raw: Some("{\"a\":".into()), ..failure };
-    let caught = Outcome::Caught { failure, hops: vec![Transition::To(Target::Fail)] };
+    let caught = Outcome::Caught { failure, transitions: vec![Transition::To(Target::Fail)] };
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     let made: Vec<_> = (0..)
@@ -224,7 +224,7 @@ async fn events_are_read_from_any_number(home: Home) {
     let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let first = entry(commit(0, vec![]), &events("R2", [1]));
     storage.create(&info("R2", "b"), &claim(), &first).await.unwrap();
-    let done = entry(standing(Status::Done, None), &events("R1", 6..=12));
+    let done = entry(run_status(Status::Done, None), &events("R1", 6..=12));
     for entry in [
         entry(record(1, 0, finished()), &events("R1", [3])),
         entry(commit(1, vec![]), &events("R1", [4, 5])),
@@ -254,7 +254,7 @@ async fn a_status_is_kept_with_its_reason(home: Home) {
     home.open().release(&first).await.unwrap();
     for (status, reason) in all {
         let hold = home.open().acquire(&first.run, &claim()).await.unwrap();
-        home.open().append(&hold, &standing(status, reason).into()).await.unwrap();
+        home.open().append(&hold, &run_status(status, reason).into()).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.reason.as_deref()), (status, reason));
     }
@@ -350,7 +350,7 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
     let errors = [
         storage.append(&hold, &record(1, 0, finished()).into()).await.unwrap_err(),
         storage.append(&hold, &commit(1, vec![]).into()).await.unwrap_err(),
-        storage.append(&hold, &standing(Status::Done, None).into()).await.unwrap_err(),
+        storage.append(&hold, &run_status(Status::Done, None).into()).await.unwrap_err(),
         storage.acquire(&id, &claim()).await.unwrap_err(),
         storage.renew(&hold, TTL).await.unwrap_err(),
         storage.release(&hold).await.unwrap_err(),

@@ -29,7 +29,7 @@ async fn save(path: &Path) {
             entry(record(1, 0, finished()), &events(id, [3])),
             entry(commit(1, second), &events(id, [4])),
             entry(record(2, 0, asked()), &events(id, [5])),
-            entry(standing(Status::Paused, Some("asks")), &events(id, [6])),
+            entry(run_status(Status::Paused, Some("asks")), &events(id, [6])),
         ] {
             storage.append(&hold, &entry).await.unwrap();
         }
@@ -103,19 +103,19 @@ async fn a_changed_row_is_found_and_named() {
          WHERE key = 1",
         "UPDATE runs SET name = 'R3' WHERE key = 1",
         "UPDATE runs SET info_checksum = zeroblob(8) WHERE key = 1",
-        "UPDATE heads SET standing = replace(standing, 'paused', 'failed') WHERE run = 1",
-        "UPDATE heads SET standing = replace(standing, 'asks', 'axes') WHERE run = 1",
+        "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed') WHERE run = 1",
+        "UPDATE heads SET run_status = replace(run_status, 'asks', 'axes') WHERE run = 1",
         "UPDATE heads SET number = number - 1 WHERE run = 1",
         "UPDATE heads SET committed = committed - 2 WHERE run = 1",
         "UPDATE heads SET step = step + 1 WHERE run = 1",
         "UPDATE heads SET seq = seq - 1 WHERE run = 1",
-        "UPDATE heads SET link = zeroblob(32) WHERE run = 1",
-        "UPDATE heads SET link = (SELECT link FROM journal WHERE run = 1 AND number = 4)
+        "UPDATE heads SET hash = zeroblob(32) WHERE run = 1",
+        "UPDATE heads SET hash = (SELECT hash FROM journal WHERE run = 1 AND number = 4)
          WHERE run = 1",
-        "UPDATE heads SET link = x'' WHERE run = 1",
+        "UPDATE heads SET hash = x'' WHERE run = 1",
         "UPDATE heads SET checksum = zeroblob(8) WHERE run = 1",
         "UPDATE heads SET checksum = x'' WHERE run = 1",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "UPDATE heads SET owner = 'another' WHERE run = 1",
         "UPDATE heads SET until = 9223372036854775807 WHERE run = 1",
         "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 1 AND number = 3",
         "UPDATE journal SET meta = x'' WHERE run = 1 AND number = 1",
@@ -132,18 +132,18 @@ async fn a_changed_row_is_found_and_named() {
         "UPDATE journal SET changes = x'' WHERE run = 1 AND number = 5",
         "UPDATE journal SET changes = (SELECT changes FROM journal WHERE run = 1 AND number = 1)
          WHERE run = 1 AND number = 3",
-        "UPDATE journal SET link = zeroblob(32) WHERE run = 1 AND number = 1",
-        "UPDATE journal SET link = (SELECT link FROM journal WHERE run = 1 AND number = 2)
+        "UPDATE journal SET hash = zeroblob(32) WHERE run = 1 AND number = 1",
+        "UPDATE journal SET hash = (SELECT hash FROM journal WHERE run = 1 AND number = 2)
          WHERE run = 1 AND number = 3",
-        "UPDATE journal SET link = zeroblob(32) WHERE run = 1 AND number = 5",
-        "UPDATE journal SET link = x'00' WHERE run = 1 AND number = 3",
+        "UPDATE journal SET hash = zeroblob(32) WHERE run = 1 AND number = 5",
+        "UPDATE journal SET hash = x'00' WHERE run = 1 AND number = 3",
         "UPDATE journal SET step = 2 WHERE run = 1 AND number = 3",
         "UPDATE journal SET seq = 7 WHERE run = 1 AND number = 2",
         "UPDATE journal SET number = 9 WHERE run = 1 AND number = 5",
         "UPDATE journal SET number = 0 WHERE run = 1 AND number = 1",
         "UPDATE journal SET number = number + 9 WHERE run = 1",
-        "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
-         SELECT run, 6, step, seq, changes, meta, data, link FROM journal
+        "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
+         SELECT run, 6, step, seq, changes, meta, data, hash FROM journal
          WHERE run = 1 AND number = 5",
         "DELETE FROM journal WHERE run = 1 AND number = 1",
         "DELETE FROM journal WHERE run = 1 AND number = 3",
@@ -178,7 +178,7 @@ async fn a_changed_lease_is_found_and_named() {
     // The owner of a lease, its expiry and its number prevent two processes from writing one run.
     let changes = [
         "UPDATE heads SET owner = NULL WHERE run = 2",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 2",
+        "UPDATE heads SET owner = 'another' WHERE run = 2",
         "UPDATE heads SET owner = replace(owner, '\"pid\":', '\"pid\":1') WHERE run = 2",
         "UPDATE heads SET fence = fence + 1 WHERE run = 2",
         "UPDATE heads SET fence = fence - 1 WHERE run = 2",
@@ -227,17 +227,17 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
     }
     let last = "UPDATE journal SET data = zeroblob(9) WHERE number = 1501";
     let middle = "UPDATE journal SET data = zeroblob(9) WHERE number IN (700, 900)";
-    let edge = "UPDATE journal SET link = zeroblob(32) WHERE number = 256";
+    let edge = "UPDATE journal SET hash = zeroblob(32) WHERE number = 256";
     let missing = "DELETE FROM journal WHERE number IN (1200, 1400)";
-    let unreadable = "UPDATE journal SET link = x'00' WHERE number IN (1300, 1500)";
+    let unreadable = "UPDATE journal SET hash = x'00' WHERE number IN (1300, 1500)";
     for (changes, expected) in [
-        (vec![last], "entry 1501 of run `R1` is damaged: its checksum does not fit"),
-        (vec![last, middle], "entry 700 of run `R1` is damaged: its checksum does not fit"),
-        (vec![middle, edge], "entry 256 of run `R1` is damaged: its checksum does not fit"),
+        (vec![last], "entry 1501 of run `R1` is damaged: its checksum does not match"),
+        (vec![last, middle], "entry 700 of run `R1` is damaged: its checksum does not match"),
+        (vec![middle, edge], "entry 256 of run `R1` is damaged: its checksum does not match"),
         (vec![middle, missing], "entry 1200 of run `R1` is damaged: it is missing"),
         (
             vec![middle, missing, unreadable],
-            "entry 1300 of run `R1` is damaged: its link is too short",
+            "entry 1300 of run `R1` is damaged: its hash is too short",
         ),
     ] {
         let (_folder, storage) = changed(&folder, &changes.join(";"));
@@ -247,11 +247,11 @@ async fn damage_in_a_long_run_is_reported_at_its_first_entry() {
 }
 
 #[tokio::test]
-async fn nothing_is_added_to_what_is_damaged() {
+async fn nothing_is_appended_to_a_damaged_journal() {
     let (_folder, storage) = changed(
         &saved().await,
         "UPDATE heads SET seq = seq + 1 WHERE run = 2;
-         UPDATE heads SET standing = replace(standing, 'paused', 'failed') WHERE run = 1",
+         UPDATE heads SET run_status = replace(run_status, 'paused', 'failed') WHERE run = 1",
     );
     let hold = LeaseToken { run: run("R2"), fence: 2 };
     let next = entry(record(2, 0, answered()), &events("R2", [8]));
@@ -270,7 +270,7 @@ async fn nothing_is_added_to_an_open_step_whose_entries_are_damaged() {
     let saved = saved().await;
     for change in [
         "UPDATE journal SET meta = substr(meta, 1, length(meta) - 1) WHERE run = 2 AND number = 4",
-        "UPDATE journal SET link = zeroblob(32) WHERE run = 2 AND number = 3",
+        "UPDATE journal SET hash = zeroblob(32) WHERE run = 2 AND number = 3",
         "DELETE FROM journal WHERE run = 2 AND number = 4",
         "DELETE FROM journal WHERE run = 2 AND number = 3",
         "DELETE FROM journal WHERE run = 2 AND number = 5",
@@ -290,7 +290,7 @@ async fn a_damaged_run_hides_no_other_in_a_list() {
         "UPDATE runs SET info = x'' WHERE key = 1",
         "UPDATE runs SET id = 'R 1' WHERE key = 1",
         "UPDATE heads SET seq = seq + 1 WHERE run = 1",
-        "UPDATE heads SET owner = 'nobody' WHERE run = 1",
+        "UPDATE heads SET owner = 'another' WHERE run = 1",
         "DELETE FROM heads WHERE run = 1",
     ] {
         let (_folder, storage) = changed(&saved, change);

@@ -30,7 +30,7 @@ fn full() -> Entry {
         records: vec![record(1, 0, failed()), record(1, 0, finished())],
         commit: Some(commit(1, vec![set("brief", "a calculator"), appended("notes", &["b"])])),
         migration: None,
-        standing: Some(standing(Status::Failed, Some("it broke"))),
+        run_status: Some(run_status(Status::Failed, Some("it broke"))),
         events: events("R1", [2, 3]),
     }
 }
@@ -169,7 +169,7 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
     let zero = Commit { position: position(0), changes: vec![] };
     for first in [
         Entry::default(),
-        entry(standing(Status::Running, None), &events("R1", [1])),
+        entry(run_status(Status::Running, None), &events("R1", [1])),
         commit(1, vec![]).into(),
         Entry { commit: Some(zero.clone()), ..record(0, 0, finished()).into() },
         Entry { commit: Some(zero.clone()), ..record(1, 0, failed()).into() },
@@ -178,7 +178,7 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
         assert!(matches!(error, CheckpointError::Storage { .. }), "{error:?}");
         assert_eq!(
             told(&error),
-            "could not accept run `R1`: the first entry of a run holds its step 0, and nothing else does"
+            "could not accept run `R1`: only the first entry of a run may contain step 0"
         );
     }
     let twice = begin(commit(0, vec![set("brief", 1), set("brief", 1)]).into()).await.unwrap_err();
@@ -262,7 +262,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
         for (what, entry) in [
             ("save the outcome of task 1.0 of run `R1`", entry(record(1, 0, finished()), &news)),
             ("save step 1 of run `R1`", entry(commit(1, vec![set("brief", 1)]), &news)),
-            ("save that run `R1` is done", entry(standing(Status::Done, None), &news)),
+            ("save that run `R1` is done", entry(run_status(Status::Done, None), &news)),
             ("save the events of run `R1`", entry(Entry::default(), &news)),
         ] {
             let error = storage.append(&hold, &entry).await.unwrap_err();
@@ -275,7 +275,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
         let first = entry(commit(0, vec![]), &events("R2", seqs.iter().copied()));
         let error = storage.create(&info("R2", "b"), &claim(), &first).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
-        let why = format!("event {next} comes next, and this is event {given}");
+        let why = format!("expected event {next}, got event {given}");
         assert_eq!(told(&error), format!("could not accept run `R2`: {why}"));
     }
     let storage = home.open();

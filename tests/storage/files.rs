@@ -72,15 +72,15 @@ fn marked(path: &Path, pragma: &str) {
 }
 
 #[test]
-fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
+fn foreign_databases_are_refused_and_unchanged() {
     let cases: [(&str, Make); 8] = [
         ("a text", |path| write(path, &b"longer than the header of a database".repeat(9))),
         ("a short text", |path| write(path, b"x")),
         ("half a header", |path| write(path, b"SQLite format 3\0")),
         ("another program's", foreign),
         ("marked as another's", |path| marked(path, "PRAGMA application_id = 7")),
-        ("newer", |path| marked(path, "PRAGMA user_version = 4")),
-        ("older", |path| marked(path, "PRAGMA user_version = 1")),
+        ("newer", |path| marked(path, "PRAGMA user_version = 2")),
+        ("without a format", |path| marked(path, "PRAGMA user_version = 0")),
         ("a folder", |path| fs::create_dir(path).unwrap()),
     ];
     let mut shown = Vec::new();
@@ -94,8 +94,10 @@ fn what_is_no_database_of_ours_is_refused_and_left_as_it_was() {
 
 #[test]
 fn looking_for_runs_makes_no_database() {
-    insta::assert_snapshot!(refusal(OPEN_EXISTING, |_| ()), @"runs.db cannot be used: there is no such file; give the path of the runs you look for");
-    insta::assert_snapshot!(refusal(OPEN_EXISTING, |path| write(path, b"")), @"runs.db cannot be used: the file is empty; put a copy from before in its place, or remove it and start a new run");
+    insta::assert_snapshot!(refusal(OPEN_EXISTING, |_| ()), @"runs.db cannot be used: there is no \
+        such file; give the path of an existing database");
+    insta::assert_snapshot!(refusal(OPEN_EXISTING, |path| write(path, b"")), @"runs.db cannot be \
+        used: the file is empty; restore a backup, or remove it and start a new run");
 }
 
 #[test]
@@ -120,7 +122,7 @@ const TAKEN: [(&str, Make, &str); 3] = [
             fs::copy(path, path.with_extension("copy")).unwrap();
             fs::rename(path.with_extension("copy"), path).unwrap();
         },
-        "another file was put in its place",
+        "another file replaced it",
     ),
 ];
 
@@ -277,7 +279,7 @@ async fn of_two_that_work_on_one_run_only_one_saves_a_step() {
 }
 
 #[tokio::test]
-async fn what_was_saved_is_there_after_a_death_without_goodbye() {
+async fn saved_entries_survive_an_abrupt_death() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let storage = SqliteStorage::open(&path).unwrap();
@@ -349,7 +351,7 @@ async fn items_appended_to_a_long_list_are_written_once() {
     let whole = commit(0, vec![set("messages", json!(vec!["x"; 1000]))]).into();
     let hold = storage.create(&info("R1", "a"), &claim(), &whole).await.unwrap();
     let update = Update::default().write(channel("messages"), "one more");
-    let wrote = Outcome::Finished { update, hops: vec![] };
+    let wrote = Outcome::Finished { update, transitions: vec![] };
     storage.append(&hold, &record(1, 0, wrote.clone()).into()).await.unwrap();
     let one = vec![appended("messages", &["one more"])];
     storage.append(&hold, &commit(1, one.clone()).into()).await.unwrap();

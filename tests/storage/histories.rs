@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Entry, Link, Logged, Outcome, RunStatus, TaskRecord},
+    checkpoint::{Entry, EntryHash, JournalEntry, Outcome, RunStatus, TaskRecord},
     event::Status,
     graph::{Target, Transition},
     state::{Change, ChangeKind, Update},
@@ -57,15 +57,15 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         6 => (clears, writes).prop_map(|(clears, writes)| Outcome::Finished {
             update: Update { clears, writes },
-            hops: vec![Transition::To(Target::End)],
+            transitions: vec![Transition::To(Target::End)],
         }),
-        2 => (any_value(), any::<Option<[u8; 32]>>()).prop_map(|(answer, link)| Outcome::Answered {
+        2 => (any_value(), any::<Option<[u8; 32]>>()).prop_map(|(answer, hash)| Outcome::Answered {
             key: "go_on".into(),
             answer,
-            by: link.map(|_| "ann@desk".to_owned()),
-            asked: link.map(Link),
+            by: hash.map(|_| "ann@desk".to_owned()),
+            question_hash: hash.map(EntryHash),
         }),
-        1 => any_value().prop_map(|value| Outcome::Noted { name: "part".into(), value }),
+        1 => any_value().prop_map(|value| Outcome::MemoSaved { name: "part".into(), value }),
         1 => select(vec![failed(), asked(), caught(), skipped()]),
     ]
 }
@@ -138,9 +138,9 @@ fn entries_of(steps: &[AnyStep]) -> Vec<Entry> {
         for change in changes {
             made.insert(change.channel, change_of(change, &records));
         }
-        let standing = (news == 3).then_some(RunStatus { status: Status::Running, reason: None });
+        let run_status = (news == 3).then_some(RunStatus { status: Status::Running, reason: None });
         let commit = Some(commit(step, made.into_values().collect()));
-        add(Entry { records: open, commit, standing, ..Entry::default() }, news);
+        add(Entry { records: open, commit, run_status, ..Entry::default() }, news);
     }
     entries
 }
@@ -159,7 +159,7 @@ proptest! {
                 assert_kept(&home, &entries).await;
                 let some = home.open().journal(&run("R1"), after, limit).await.unwrap();
                 let outline = home.open().outline(&run("R1"), after, limit).await.unwrap();
-                let bare: Vec<_> = some.iter().cloned().map(Logged::without_values).collect();
+                let bare: Vec<_> = some.iter().cloned().map(JournalEntry::without_values).collect();
                 assert_eq!(outline, bare);
                 let some: Vec<_> = some.into_iter().map(|it| (it.number, it.entry)).collect();
                 let all = (1..).zip(entries.iter().cloned());

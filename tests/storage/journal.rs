@@ -1,7 +1,7 @@
 //! The promises about reading: every entry is unchanged and in order, with a proof of that.
 
 use graphrun::{
-    checkpoint::{Entry, Link, Logged, Outcome, RunInfo, TaskRecord},
+    checkpoint::{Entry, EntryHash, JournalEntry, Outcome, RunInfo, TaskRecord},
     event::Status,
     graph::{Target, Transition},
     id::Step,
@@ -26,7 +26,11 @@ promises! {
 fn wrote(step: u64, index: u32, writes: &[(&str, Value)]) -> TaskRecord {
     let writes = writes.iter().map(|(name, value)| (channel(name), value.clone().into())).collect();
     let update = Update { clears: vec![], writes };
-    record(step, index, Outcome::Finished { update, hops: vec![Transition::To(Target::End)] })
+    record(
+        step,
+        index,
+        Outcome::Finished { update, transitions: vec![Transition::To(Target::End)] },
+    )
 }
 
 fn items(name: &str, items: Value) -> Change {
@@ -35,7 +39,7 @@ fn items(name: &str, items: Value) -> Change {
 }
 
 /// Creates a run from these entries, and reads it with another storage instance.
-async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<Logged> {
+async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<JournalEntry> {
     let hold = home.open().create(info, &claim(), &entries[0]).await.unwrap();
     for entry in &entries[1..] {
         home.open().append(&hold, entry).await.unwrap();
@@ -71,7 +75,7 @@ fn everything() -> Vec<Entry> {
         entry(record(1, 0, failed()), &events("R1", [3])),
         Entry::default(),
         entry(Entry::default(), &events("R1", [4])),
-        entry(standing(Status::Running, Some("tries again")), &events("R1", [5, 6])),
+        entry(run_status(Status::Running, Some("tries again")), &events("R1", [5, 6])),
         Entry {
             records: vec![record(1, 2, asked()), record(1, 2, answered()), record(1, 3, caught())],
             events: events("R1", [7]),
@@ -87,7 +91,7 @@ fn everything() -> Vec<Entry> {
                     cleared("verdict"),
                 ],
             )),
-            standing: Some(standing(Status::Running, None)),
+            run_status: Some(run_status(Status::Running, None)),
             events: events("R1", [8, 9]),
             migration: None,
         },
@@ -99,7 +103,7 @@ fn everything() -> Vec<Entry> {
                 3,
                 vec![set("brief", json!({"n": 1.5})), items("notes", json!([]))],
             )),
-            standing: Some(standing(Status::Done, None)),
+            run_status: Some(run_status(Status::Done, None)),
             events: events("R1", [10]),
             migration: None,
         },
@@ -219,8 +223,8 @@ async fn the_position_and_the_values_of_every_step_can_be_read(home: Home) {
     assert_eq!(told(&error), "run `R1` has no step 4");
 }
 
-fn links(journal: &[Logged]) -> Vec<Link> {
-    journal.iter().map(|it| it.link).collect()
+fn hashes(journal: &[JournalEntry]) -> Vec<EntryHash> {
+    journal.iter().map(|it| it.hash).collect()
 }
 
 async fn equal_histories_have_equal_links(home: Home) {
@@ -242,18 +246,18 @@ async fn equal_histories_have_equal_links(home: Home) {
         hold = Some(next);
     }
     let other = elsewhere.open().journal(&run("R1"), 0, usize::MAX).await.unwrap();
-    assert_eq!(links(&one), links(&other));
-    let mut different = links(&one);
+    assert_eq!(hashes(&one), hashes(&other));
+    let mut different = hashes(&one);
     different.sort_by_key(|it| it.0);
     different.dedup();
-    assert_eq!(different.len(), everything().len(), "no two entries have the same link");
+    assert_eq!(different.len(), everything().len(), "no two entries have the same hash");
 }
 
 async fn a_link_differs_when_anything_differs(home: Home) {
     let at = Entry {
         records: vec![wrote(1, 0, &[("brief", json!("x"))]), record(1, 1, failed())],
         commit: Some(commit(1, vec![set("brief", "x"), items("notes", json!(["a"]))])),
-        standing: Some(standing(Status::Running, Some("why"))),
+        run_status: Some(run_status(Status::Running, Some("why"))),
         events: events("R1", [1, 2]),
         migration: None,
     };
@@ -267,13 +271,13 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         |it| it.records[0].node = node("qc"),
         |it| it.records[0].attempt += 1,
         |it| it.records[0].ms += 1,
-        |it| it.records[0].spent.usage.calls += 1,
+        |it| it.records[0].usage.tokens.calls += 1,
         |it| it.records[0].outcome = finished(),
         |it| it.records[1].outcome = asked(),
         |it| it.records.reverse(),
         |it| drop(it.records.pop()),
         |it| it.commit = None,
-        |it| it.commit.as_mut().unwrap().position.worked_ms += 1,
+        |it| it.commit.as_mut().unwrap().position.elapsed_ms += 1,
         |it| drop(it.commit.as_mut().unwrap().position.frontier.pop()),
         |it| it.commit.as_mut().unwrap().position.visits.clear(),
         |it| it.commit.as_mut().unwrap().changes[0] = set("brief", "y"),
@@ -284,10 +288,10 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         |it| it.commit.as_mut().unwrap().changes[1] = set("notes", json!(["a"])),
         |it| it.commit.as_mut().unwrap().changes.reverse(),
         |it| it.commit.as_mut().unwrap().changes.clear(),
-        |it| it.standing = None,
-        |it| it.standing = Some(standing(Status::Running, None)),
-        |it| it.standing = Some(standing(Status::Running, Some(""))),
-        |it| it.standing = Some(standing(Status::Paused, Some("why"))),
+        |it| it.run_status = None,
+        |it| it.run_status = Some(run_status(Status::Running, None)),
+        |it| it.run_status = Some(run_status(Status::Running, Some(""))),
+        |it| it.run_status = Some(run_status(Status::Paused, Some("why"))),
         |it| drop(it.events.pop()),
         |it| it.events.clear(),
         |it| it.events[0].ts = "2025-06-01T12:00:00.6Z".into(),
@@ -295,24 +299,24 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         |it| it.events[1].event = it.events[0].event.clone(),
         |it| *it = Entry::default(),
     ];
-    let mut found: Vec<(usize, [Link; 2])> = Vec::new();
+    let mut found: Vec<(usize, [EntryHash; 2])> = Vec::new();
     let first = Entry::from(commit(0, vec![]));
     for (which, change) in changes.iter().enumerate() {
         let mut entry = at.clone();
         change(&mut entry);
         let (storage, all) = (home.like(), [first.clone(), entry]);
         let journal = journal_of(&storage, &info("R1", "a"), &all).await;
-        found.push((which, [journal[0].link, journal[1].link]));
+        found.push((which, [journal[0].hash, journal[1].hash]));
     }
-    for (which, [before, link]) in &found {
-        assert_eq!(*before, found[0].1[0], "what comes later does not change what was before");
+    for (which, [before, hash]) in &found {
+        assert_eq!(*before, found[0].1[0], "later entries do not change earlier ones");
         for (other, [_, another]) in &found[..*which] {
-            assert_ne!(link, another, "{which} and {other} cannot be told apart");
+            assert_ne!(hash, another, "{which} and {other} cannot be told apart");
         }
     }
 
     // The info of the run as well.
-    let mut runs: Vec<(RunInfo, Link)> = Vec::new();
+    let mut runs: Vec<(RunInfo, EntryHash)> = Vec::new();
     let changes: Vec<fn(&mut RunInfo)> = vec![
         |_| (),
         |it| it.id = run("R2"),
@@ -325,10 +329,10 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         let mut info = info("R1", "a");
         change(&mut info);
         let journal = journal_of(&home.like(), &info, std::slice::from_ref(&first)).await;
-        for (other, link) in &runs {
-            assert_ne!(journal[0].link, *link, "{info:?} {other:?}");
+        for (other, hash) in &runs {
+            assert_ne!(journal[0].hash, *hash, "{info:?} {other:?}");
         }
-        runs.push((info, journal[0].link));
+        runs.push((info, journal[0].hash));
     }
 }
 
@@ -339,7 +343,7 @@ async fn a_link_follows_from_the_entry_before(home: Home) {
     let mut found = Vec::new();
     for begin in begins {
         let all = [&[begin][..], &same].concat();
-        found.push(links(&journal_of(&home.like(), &info("R1", "a"), &all).await));
+        found.push(hashes(&journal_of(&home.like(), &info("R1", "a"), &all).await));
     }
     for (number, (one, other)) in found[0].iter().zip(&found[1]).enumerate() {
         assert_ne!(one, other, "entry {}", number + 1);
@@ -358,7 +362,7 @@ async fn a_link_follows_from_the_entry_before(home: Home) {
     ] {
         let all = [begin(), rest].concat();
         let journal = journal_of(&home.like(), &info("R1", "a"), &all).await;
-        let end = journal.last().unwrap().link;
+        let end = journal.last().unwrap().hash;
         assert!(!ends.contains(&end));
         ends.push(end);
     }

@@ -58,7 +58,7 @@ async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
     let entries: [(Entry, &str); 4] = [
         (record(1, 0, finished()).into(), "save the outcome of task 1.0 of run `R1`"),
         (commit(1, vec![set("brief", "late")]).into(), "save step 1 of run `R1`"),
-        (standing(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
+        (run_status(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
         (entry(Entry::default(), &events("R1", [1])), "save the events of run `R1`"),
     ];
     for (entry, what) in entries {
@@ -85,10 +85,7 @@ async fn assert_owned(home: &Home, name: &str) {
     };
     assert_eq!((owned, Some(&**told_of)), (&run("R1"), holder(home).await.as_ref()));
     let until = told_of.until.strftime("%FT%TZ");
-    assert_eq!(
-        told(&error),
-        format!("run `R1` is in the hands of {name}, until {until} if nothing more is heard of it")
-    );
+    assert_eq!(told(&error), format!("run `R1` is owned by {name}; its lease expires at {until}"));
 }
 
 /// Starts eight claims at once; returns the one that got the run, after checking the errors of the
@@ -141,7 +138,7 @@ async fn of_several_that_claim_a_run_at_once_one_gets_it(home: Home) {
         })
         .await;
         let done =
-            Entry { commit: Some(commit(step, vec![])), ..standing(Status::Paused, None).into() };
+            Entry { commit: Some(commit(step, vec![])), ..run_status(Status::Paused, None).into() };
         home.open().append(&hold, &done).await.unwrap();
     }
     assert_eq!(home.open().load(&run("R1")).await.unwrap().summary.step, Step(3));
@@ -239,13 +236,13 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
     let hold = create(&home.open(), "R1").await;
     for working in [
         commit(1, vec![]).into(),
-        standing(Status::Running, None).into(),
-        Entry { standing: Some(standing(Status::Running, None)), ..commit(2, vec![]).into() },
+        run_status(Status::Running, None).into(),
+        Entry { run_status: Some(run_status(Status::Running, None)), ..commit(2, vec![]).into() },
     ] {
         home.open().append(&hold, &working).await.unwrap();
         assert_eq!(holder(&home).await.map(|it| it.fence), Some(hold.fence));
     }
-    home.open().append(&hold, &standing(Status::Paused, None).into()).await.unwrap();
+    home.open().append(&hold, &run_status(Status::Paused, None).into()).await.unwrap();
     let mut before = hold;
     for (step, status) in (3..).zip([
         Status::Done,
@@ -255,11 +252,11 @@ async fn an_entry_that_brings_a_run_to_rest_gives_it_back(home: Home) {
         Status::Interrupted,
     ]) {
         assert_eq!(holder(&home).await, None, "before {status:?}");
-        assert_powerless(&home, &before, "the run was given back").await;
+        assert_powerless(&home, &before, "the run was released").await;
         let hold = home.open().acquire(&run("R1"), &claim_of(7)).await.unwrap();
         assert!(hold.fence > before.fence);
         assert_powerless(&home, &before, "the run was taken over by 7@box7").await;
-        let rest = Entry { commit: Some(commit(step, vec![])), ..standing(status, None).into() };
+        let rest = Entry { commit: Some(commit(step, vec![])), ..run_status(status, None).into() };
         home.open().append(&hold, &rest).await.unwrap();
         let found = home.open().load(&run("R1")).await.unwrap().summary;
         assert_eq!((found.status, found.step, found.holder), (status, Step(step), None));
@@ -271,7 +268,7 @@ async fn a_released_run_can_be_acquired_and_its_owner_cannot_write(home: Home) {
     let first = create(&home.open(), "R1").await;
     home.open().release(&first).await.unwrap();
     assert_eq!(holder(&home).await, None);
-    assert_powerless(&home, &first, "the run was given back").await;
+    assert_powerless(&home, &first, "the run was released").await;
     let second = home.open().acquire(&run("R1"), &claim_of(8)).await.unwrap();
     assert_powerless(&home, &first, "the run was taken over by 8@box8").await;
     home.open().append(&second, &commit(1, vec![]).into()).await.unwrap();
@@ -363,7 +360,7 @@ async fn a_run_that_is_held_is_not_removed(home: Home) {
     let before = state(&home).await;
     let error = home.open().remove(&run("R1")).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Owned { .. }), "{error:?}");
-    assert!(told(&error).contains("in the hands of 7@box7"), "{}", told(&error));
+    assert!(told(&error).contains("owned by 7@box7"), "{}", told(&error));
     assert_eq!(before, state(&home).await);
     // The lease must have expired; releasing it is not enough.
     home.open().renew(&hold, Duration::ZERO).await.unwrap();

@@ -58,7 +58,7 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
         }
         // A repeated release is recognised, although the lease is over.
         it.proxy.lose(loss);
-        it.storage.append(&hold, &standing(Status::Done, None).into()).await.unwrap();
+        it.storage.append(&hold, &run_status(Status::Done, None).into()).await.unwrap();
         assert_eq!(it.proxy.lost(), 4, "{loss:?}");
         let journal = it.directly().journal(&run("R1"), 0, usize::MAX).await.unwrap();
         assert_eq!(journal.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
@@ -128,7 +128,7 @@ async fn a_connection_that_the_server_ends_is_replaced() {
 }
 
 #[tokio::test]
-async fn g7_a_lease_is_renewed_while_everything_else_waits_and_the_caller_blocks_its_runtime() {
+async fn g7_a_lease_is_renewed_in_a_blocked_runtime() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();

@@ -6,7 +6,7 @@
 //! `proof` the proof that a run is unchanged. `lost` tests lost connections to PostgreSQL, and
 //! `servers` which of its servers and databases are refused.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod contract;
 mod damage;

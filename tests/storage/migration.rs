@@ -29,15 +29,15 @@ fn basis(workflow: &str) -> Basis {
 
 fn wrote(step: u64, index: u32, value: Value) -> TaskRecord {
     let update = Update::default().write(channel("notes"), value);
-    record(step, index, Outcome::Finished { update, hops: Vec::new() })
+    record(step, index, Outcome::Finished { update, transitions: Vec::new() })
 }
 
 /// Returns an entry that migrates a run, with records of the step after it.
-fn migrating(step: u64, was: Basis, is: Basis, records: Vec<TaskRecord>) -> Entry {
+fn migrating(step: u64, from: Basis, to: Basis, records: Vec<TaskRecord>) -> Entry {
     let mapping = Mapping::default().node(node("ba"), node("analyst"));
     Entry {
-        migration: Some(Box::new(Migration { was, is, mapping, records })),
-        standing: Some(standing(Status::Interrupted, Some("it was carried over"))),
+        migration: Some(Box::new(Migration { from, to, mapping, records })),
+        run_status: Some(run_status(Status::Interrupted, Some("the run was migrated"))),
         ..commit(step, vec![cleared("brief"), set("text", "a calculator")]).into()
     }
 }
@@ -46,8 +46,8 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
     let first = entry(commit(0, vec![set("brief", "a calculator")]), &events("R1", [1]));
     let hold = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let before = home.open().journal(&run("R1"), 0, 9).await.unwrap();
-    let was = info("R1", "a").basis();
-    let entry = migrating(1, was, basis("board"), vec![]);
+    let from = info("R1", "a").basis();
+    let entry = migrating(1, from, basis("board"), vec![]);
     home.open().append(&hold, &entry).await.unwrap();
 
     let storage = home.open();
@@ -62,7 +62,7 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
     let journal = storage.journal(&run("R1"), 0, 9).await.unwrap();
     assert_eq!(journal[..1], before);
     assert_eq!(journal[1].entry, entry);
-    let proof = prove(storage.as_ref(), &run("R1"), Some(before[0].link)).await.unwrap();
+    let proof = prove(storage.as_ref(), &run("R1"), Some(before[0].hash)).await.unwrap();
     assert_eq!((proof.entries, proof.expected_at), (2, Some(1)));
 }
 
@@ -72,8 +72,8 @@ async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) 
         Entry { records: vec![wrote(1, 0, json!("a")), record(1, 1, asked())], ..Entry::default() };
     home.open().append(&hold, &open).await.unwrap();
     let carried = vec![wrote(2, 1, json!("a")), record(2, 0, asked())];
-    let was = info("R1", "R1-name").basis();
-    let entry = migrating(1, was, basis("board"), carried.clone());
+    let from = info("R1", "R1-name").basis();
+    let entry = migrating(1, from, basis("board"), carried.clone());
     home.open().append(&hold, &entry).await.unwrap();
     assert_eq!(home.open().load(&run("R1")).await.unwrap().records, carried);
 
@@ -111,7 +111,7 @@ async fn a_migration_that_is_not_sound_is_refused(home: Home) {
     for (what, wrong) in [
         ("no step", Entry { commit: None, ..good(vec![]) }),
         ("records before it", Entry { records: vec![record(1, 0, finished())], ..good(vec![]) }),
-        ("records of its own step", good(vec![record(1, 0, finished())])),
+        ("records of the same step", good(vec![record(1, 0, finished())])),
         ("finished twice", good(vec![record(2, 0, finished()), record(2, 0, finished())])),
     ] {
         let refused = home.open().append(&hold, &wrong).await;

@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Link},
+    checkpoint::{CheckpointError, Checkpointer, EntryHash},
     event::Status,
     id::Step,
     storage::{SqliteStorage, prove},
@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// Saves a run of three hundred steps, more than are read at once, and returns its hashes.
-async fn long_run(storage: &Arc<dyn Checkpointer>) -> Vec<Link> {
+async fn long_run(storage: &Arc<dyn Checkpointer>) -> Vec<EntryHash> {
     let hold = create(storage, "R1").await;
     for step in 1..=300 {
         let step = entry(commit(step, vec![appended("notes", &["x"])]), &[]);
         storage.append(&hold, &step).await.unwrap();
     }
     let journal = storage.journal(&run("R1"), 0, usize::MAX).await.unwrap();
-    journal.into_iter().map(|it| it.link).collect()
+    journal.into_iter().map(|it| it.hash).collect()
 }
 
 promises! {
@@ -33,20 +33,20 @@ promises! {
 
 async fn a_history_is_proven_by_its_last_link(home: Home) {
     let storage = home.open();
-    let links = long_run(&storage).await;
+    let hashes = long_run(&storage).await;
     let proof = prove(home.open().as_ref(), &run("R1"), None).await.unwrap();
     assert_eq!((proof.entries, proof.steps, proof.expected_at), (301, Step(300), None));
-    assert_eq!(Some(&proof.link), links.last());
+    assert_eq!(Some(&proof.hash), hashes.last());
 }
 
 async fn a_link_is_found_wherever_it_is_in_the_history(home: Home) {
     let storage = home.open();
-    let links = long_run(&storage).await;
+    let hashes = long_run(&storage).await;
     for at in [0, 1, 255, 256, 300] {
-        let proof = prove(storage.as_ref(), &run("R1"), Some(links[at])).await.unwrap();
+        let proof = prove(storage.as_ref(), &run("R1"), Some(hashes[at])).await.unwrap();
         assert_eq!(proof.expected_at, Some(at as u64 + 1));
     }
-    let mut other = links[7];
+    let mut other = hashes[7];
     other.0[0] ^= 1;
     let proof = prove(storage.as_ref(), &run("R1"), Some(other)).await.unwrap();
     assert_eq!(proof.expected_at, None);
@@ -57,7 +57,7 @@ async fn a_run_that_somebody_works_on_can_be_proven(home: Home) {
     let hold = create(&storage, "R1").await;
     storage.append(&hold, &entry(record(1, 0, finished()), &[])).await.unwrap();
     assert_eq!(prove(storage.as_ref(), &run("R1"), None).await.unwrap().entries, 2);
-    storage.append(&hold, &standing(Status::Paused, Some("asks")).into()).await.unwrap();
+    storage.append(&hold, &run_status(Status::Paused, Some("asks")).into()).await.unwrap();
     assert_eq!(prove(storage.as_ref(), &run("R1"), None).await.unwrap().entries, 3);
     let unknown = prove(storage.as_ref(), &run("R2"), None).await.unwrap_err();
     assert!(matches!(unknown, CheckpointError::UnknownRun(_)), "{unknown}");
@@ -70,7 +70,7 @@ async fn g8_a_changed_row_does_not_pass_the_proof() {
     for number in 1..=5 {
         let here = format!("WHERE run = 1 AND number = {number}");
         changes.push(format!("DELETE FROM journal {here}"));
-        for column in ["meta", "data", "link"] {
+        for column in ["meta", "data", "hash"] {
             changes.push(format!(
                 "UPDATE journal SET {column} = CAST(substr({column}, 1, length({column}) - 1) || x'00' AS BLOB) {here}"
             ));
@@ -97,7 +97,7 @@ async fn g8_a_changed_row_does_not_pass_the_proof() {
 }
 
 #[tokio::test]
-async fn g8_a_link_that_was_noted_down_finds_a_history_that_was_cut_off() {
+async fn g8_a_noted_hash_detects_a_truncated_history() {
     let home = Home::sqlite();
     let Home::Sqlite(folder) = &home else { unreachable!("it was just made") };
     let storage = home.open();
@@ -108,7 +108,7 @@ async fn g8_a_link_that_was_noted_down_finds_a_history_that_was_cut_off() {
 
     let storage = home.open();
     storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
-    let noted = prove(storage.as_ref(), &run("R1"), None).await.unwrap().link;
+    let noted = prove(storage.as_ref(), &run("R1"), None).await.unwrap().hash;
     // The history is consistent, and only the hash shows that there was more.
     let storage = SqliteStorage::open_existing(earlier).unwrap();
     storage.verify().await.unwrap();

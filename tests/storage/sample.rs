@@ -4,11 +4,11 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, InboxMessage, LeaseToken,
-        Message, NodeUsage, Outcome, Owner, Position, Presence, RunInfo, RunStatus, TaskRecord,
-        UsedUp,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, ExhaustedLimits,
+        InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner, Position, Presence, RunInfo,
+        RunStatus, TaskRecord,
     },
-    event::{EVENT_VERSION, Event, Spent, Stamped, Status},
+    event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
     graph::{Failure, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
@@ -141,17 +141,17 @@ pub(crate) async fn create(storage: &Arc<dyn Checkpointer>, id: &str) -> LeaseTo
 }
 
 /// Returns an entry with its events.
-pub(crate) fn entry(what: impl Into<Entry>, events: &[Stamped]) -> Entry {
+pub(crate) fn entry(what: impl Into<Entry>, events: &[RunEvent]) -> Entry {
     Entry { events: events.to_vec(), ..what.into() }
 }
 
-pub(crate) fn standing(status: Status, reason: Option<&str>) -> RunStatus {
+pub(crate) fn run_status(status: Status, reason: Option<&str>) -> RunStatus {
     RunStatus { status, reason: reason.map(str::to_owned) }
 }
 
 /// Returns a position with content in every field.
 pub(crate) fn position(step: u64) -> Position {
-    let activation = |name: &str, input, via| Activation { node: node(name), input, via };
+    let activation = |name: &str, input, trigger| Activation { node: node(name), input, trigger };
     let failure = Failure { raw: Some("{".into()), ..failure() };
     Position {
         step: Step(step),
@@ -166,12 +166,12 @@ pub(crate) fn position(step: u64) -> Position {
         joins: [(node("sse"), [node("qc")].into())].into(),
         deferred: [(node("report"), Trigger::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
-        spent: spent(),
-        worked_ms: 1200 * step,
-        took: [(node("ba"), NodeUsage { spent: spent(), worked_ms: 7 })].into(),
-        asked: ["go_on".to_owned()].into(),
-        heard: 7 * step,
-        said: vec![InboxMessage {
+        usage: usage(),
+        elapsed_ms: 1200 * step,
+        node_usage: [(node("ba"), NodeUsage { usage: usage(), elapsed_ms: 7 })].into(),
+        question_keys: ["go_on".to_owned()].into(),
+        last_message: 7 * step,
+        pending_messages: vec![InboxMessage {
             number: 3,
             message: Message {
                 id: "m".into(),
@@ -181,19 +181,27 @@ pub(crate) fn position(step: u64) -> Position {
                 at: "2025-06-01T12:00:00Z".into(),
             },
         }],
-        began: [(1, OriginalTask { task: TaskId { step: Step(1), index: 0 }, node: node("sse") })]
-            .into(),
+        original_tasks: [(
+            1,
+            OriginalTask { task: TaskId { step: Step(1), index: 0 }, node: node("sse") },
+        )]
+        .into(),
         limit: Some("tokens".into()),
-        used_up: Some(UsedUp { steps: 9, tokens: Some(7), usd: Some(0.3), time_ms: Some(1) }),
+        exhausted_limits: Some(ExhaustedLimits {
+            steps: 9,
+            tokens: Some(7),
+            usd: Some(0.3),
+            time_ms: Some(1),
+        }),
         failure: None,
     }
 }
 
-pub(crate) fn spent() -> Spent {
-    let mut spent = Spent { cost_usd: Some(0.1 + 0.2), ..Spent::default() };
-    spent.usage.calls = 2;
-    spent.usage.input_tokens = 900;
-    spent
+pub(crate) fn usage() -> Usage {
+    let mut usage = Usage { cost_usd: Some(0.1 + 0.2), ..Usage::default() };
+    usage.tokens.calls = 2;
+    usage.tokens.input_tokens = 900;
+    usage
 }
 
 pub(crate) fn set(name: &str, value: impl Into<Value>) -> Change {
@@ -215,13 +223,13 @@ pub(crate) fn commit(step: u64, changes: Vec<Change>) -> Commit {
 
 pub(crate) fn record(step: u64, index: u32, outcome: Outcome) -> TaskRecord {
     let task = TaskId { step: Step(step), index };
-    TaskRecord { task, node: node("ba"), attempt: 1, ms: 12, spent: spent(), outcome }
+    TaskRecord { task, node: node("ba"), attempt: 1, ms: 12, usage: usage(), outcome }
 }
 
 pub(crate) fn finished() -> Outcome {
     Outcome::Finished {
         update: Update::default().write(channel("brief"), "a calculator"),
-        hops: vec![Transition::To(Target::Node(node("qc"))), Transition::To(Target::End)],
+        transitions: vec![Transition::To(Target::Node(node("qc"))), Transition::To(Target::End)],
     }
 }
 
@@ -230,12 +238,12 @@ pub(crate) fn failed() -> Outcome {
 }
 
 pub(crate) fn caught() -> Outcome {
-    Outcome::Caught { failure: failure(), hops: vec![Transition::To(Target::Fail)] }
+    Outcome::Caught { failure: failure(), transitions: vec![Transition::To(Target::Fail)] }
 }
 
 pub(crate) fn skipped() -> Outcome {
-    let hops = vec![Transition::Join(node("sse"))];
-    Outcome::Skipped { condition: "state.n > 3".into(), hops }
+    let transitions = vec![Transition::Join(node("sse"))];
+    Outcome::Skipped { condition: "state.n > 3".into(), transitions }
 }
 
 pub(crate) fn asked() -> Outcome {
@@ -245,7 +253,7 @@ pub(crate) fn asked() -> Outcome {
 }
 
 pub(crate) fn answered() -> Outcome {
-    Outcome::Answered { key: "go_on".into(), answer: Value::Null, by: None, asked: None }
+    Outcome::Answered { key: "go_on".into(), answer: Value::Null, by: None, question_hash: None }
 }
 
 fn failure() -> Failure {
@@ -253,8 +261,8 @@ fn failure() -> Failure {
 }
 
 /// Returns events with these numbers.
-pub(crate) fn events(id: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<Stamped> {
-    let event = |seq| Stamped {
+pub(crate) fn events(id: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<RunEvent> {
+    let event = |seq| RunEvent {
         v: EVENT_VERSION,
         seq,
         ts: "2025-06-01T12:00:00.5Z".into(),

@@ -14,7 +14,7 @@ use graphrun::{
 };
 use tokio_rustls::rustls::{
     ServerConfig, ServerConnection, Stream,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
@@ -171,7 +171,7 @@ fn encrypted_server() -> u16 {
     let certificates = CertificateDer::pem_file_iter(file("server.pem")).unwrap();
     let certificates = certificates.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
@@ -255,7 +255,7 @@ async fn a_damaged_run_hides_no_other_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_is_told_from_one_that_fails() {
+async fn a_full_server_differs_from_a_failing_one() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let first = commit(0, vec![]).into();
@@ -274,7 +274,7 @@ async fn a_server_without_room_is_told_from_one_that_fails() {
 }
 
 #[tokio::test]
-async fn g8_what_was_changed_in_the_tables_is_found_and_named() {
+async fn g8_changes_in_the_tables_are_found_and_named() {
     let schema = Schema::new();
     let storage = PostgresStorage::open(&schema.url()).unwrap();
     let mut said = Vec::new();
@@ -283,8 +283,8 @@ async fn g8_what_was_changed_in_the_tables_is_found_and_named() {
         "UPDATE runs SET info = info || ' '",
         "UPDATE heads SET number = number + 1",
         "UPDATE heads SET step = step + 1",
-        "UPDATE heads SET standing = '{\"status\":\"done\"}'",
-        "UPDATE heads SET link = substr(link, 2)",
+        "UPDATE heads SET run_status = '{\"status\":\"done\"}'",
+        "UPDATE heads SET hash = substr(hash, 2)",
         "UPDATE heads SET fence = fence + 1",
         "UPDATE heads SET owner = NULL",
         "UPDATE heads SET until = until + 1",
@@ -296,10 +296,10 @@ async fn g8_what_was_changed_in_the_tables_is_found_and_named() {
         "UPDATE journal SET data = data || ' ' WHERE number = 2",
         "UPDATE journal SET meta = ''",
         "UPDATE journal SET changes = NULL WHERE number = 1",
-        "UPDATE journal SET link = substr(link, 2) WHERE number = 3",
+        "UPDATE journal SET hash = substr(hash, 2) WHERE number = 3",
         "UPDATE journal SET seq = 7 WHERE number = 3",
         "UPDATE journal SET number = 4 WHERE number = 3",
-        "INSERT INTO journal SELECT run, 4, step, seq, changes, meta, data, link FROM journal WHERE number = 3",
+        "INSERT INTO journal SELECT run, 4, step, seq, changes, meta, data, hash FROM journal WHERE number = 3",
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let id = format!("R{at}");

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun::{
-    checkpoint::{ForkedFrom, Mapping, Message, RunInfo},
+    checkpoint::{ForkSource, Mapping, Message, RunInfo},
     compile::{CompiledGraph, compile},
     data_limit::DataLimit,
     diagnostic::SourceFile,
@@ -167,8 +167,9 @@ impl Node for Gives {
             Way::Write => return Ok(update.write(channel("a"), value).into()),
             Way::Append => return Ok(update.write(channel("log"), json!([value])).into()),
             Way::Dispatch => {
-                let hop = Transition::Dispatch(Dispatch { node: node("last"), input: value });
-                return Ok(Command { update, goto: Goto::Instead(vec![hop]) });
+                let transition =
+                    Transition::Dispatch(Dispatch { node: node("last"), input: value });
+                return Ok(Command { update, goto: Goto::Instead(vec![transition]) });
             }
             Way::Show => {
                 let mut question = Question::new("go", "Go on?");
@@ -259,7 +260,7 @@ async fn a_changed_run_takes_no_value_that_is_too_deep(home: Home) {
     let refused = engine.update(&run("R1"), update, None).await.unwrap_err();
     assert!(matches!(refused, RunError::Revise(_)), "{refused}");
 
-    let from = || ForkedFrom { run: run("R1"), name: "R1".into(), step: Step(0) };
+    let from = || ForkSource { run: run("R1"), name: "R1".into(), step: Step(0) };
     let fork = |id: &str| RunInfo { id: run(id), name: id.into(), ..RunInfo::new("values") };
     let set = BTreeMap::from([(channel("a"), Some(deep.clone()))]);
     let refused = engine.fork(fork("F1"), from(), set).await.unwrap_err();
@@ -274,7 +275,7 @@ async fn a_changed_run_takes_no_value_that_is_too_deep(home: Home) {
     engine.update(&run("R1"), update, None).await.unwrap();
     // Existing values are not measured again, though the list is one level deeper.
     let set = BTreeMap::from([(channel("a"), Some(json!(1)))]);
-    engine.fork(fork("F2"), ForkedFrom { step: Step(1), ..from() }, set).await.unwrap();
+    engine.fork(fork("F2"), ForkSource { step: Step(1), ..from() }, set).await.unwrap();
     let forked = home.open().load(&run("F2")).await.unwrap();
     assert_eq!(forked.values[&channel("log")], json!([held]));
 }
@@ -386,7 +387,7 @@ async fn a_state_that_doubles_fails_at_its_limit() {
 }
 
 #[test]
-fn a_state_of_many_values_has_a_limit_of_its_own() {
+fn a_state_of_many_values_has_a_separate_limit() {
     let fields = ["a", "b", "c", "d", "e", "f"];
     let properties: Map<String, Value> =
         fields.iter().map(|it| ((*it).to_owned(), json!({"type": "string"}))).collect();

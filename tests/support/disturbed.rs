@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged,
-        Message, Position, Presence, RunInfo, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken,
+        Message, Position, Presence, RunInfo, RunListItem, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -143,7 +143,7 @@ impl Checkpointer for Disturbed {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         self.inner.page(before, limit).await
     }
 
@@ -152,7 +152,7 @@ impl Checkpointer for Disturbed {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.inner.journal(run, after, limit).await
     }
 

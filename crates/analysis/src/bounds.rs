@@ -9,7 +9,7 @@ use graphrun_core::{
 };
 use petgraph::{algo::tarjan_scc, visit::Dfs};
 
-use super::{Way, ways};
+use super::{Connection, ways};
 pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     check_reachable(graph, findings);
     check_ends(graph, findings);
@@ -59,8 +59,8 @@ fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
         open.extend(before.filter(|it| ending.insert(it)));
     }
     for (name, spec) in graph.nodes.iter().filter(|(name, _)| !ending.contains(name)) {
-        let finding = Diagnostic::error("GR031", format!("no way leads from `{name}` to an end"));
-        let finding = finding.at(spec.place.clone(), "a run that comes here never ends");
+        let finding = Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
+        let finding = finding.at(spec.place.clone(), "a run that reaches this node never ends");
         findings.push(finding.help("give one of the nodes after it `then: end`"));
     }
 }
@@ -77,12 +77,12 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
             "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
         ));
     }
-    let spent = ways(graph, |from, way| !bounded(from) || way == Way::Exhausted);
+    let spent = ways(graph, |from, way| !bounded(from) || way == Connection::Exhausted);
     for cycle in cycles(&spent) {
         // The check above has reported loops of unbounded nodes.
         if let Some(name) = cycle.iter().find(|it| bounded(it)) {
             let message = format!(
-                "when `{name}` is used up, `exhausted` leads back to it by {}",
+                "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
                 shown(&cycle)
             );
             let finding = Diagnostic::error("GR033", message);
@@ -108,7 +108,7 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
         if policies.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
             continue;
         }
-        let message = format!("nothing bounds how often `{name}` runs, and it resets a bound");
+        let message = format!("`{name}` resets a bound, but its own visits have none");
         let finding = Diagnostic::error("GR034", message);
         let finding = finding.at(spec.place.clone(), "could reset it forever");
         findings.push(finding.help(format!(
@@ -123,8 +123,8 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
 /// leads to it does. The target of a used-up bound is reached each time the run reaches the bounded
 /// node, not each time that node runs.
 fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
-    let by_visit = ways(graph, |_, way| way != Way::Exhausted);
-    let by_arrival = ways(graph, |_, way| way == Way::Exhausted);
+    let by_visit = ways(graph, |_, way| way != Connection::Exhausted);
+    let by_arrival = ways(graph, |_, way| way == Connection::Exhausted);
     let mut resetters: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
     for (name, spec) in &graph.nodes {
         for reset in &spec.policies.resets {

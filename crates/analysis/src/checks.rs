@@ -37,7 +37,7 @@ fn check_targets(graph: &Graph, findings: &mut Diagnostics) {
         let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
         for target in edge.targets() {
             if let Target::Node(name) = target {
-                check_node(graph, &name, &format!("the way from `{from}`"), place, findings);
+                check_node(graph, &name, &format!("the edge from `{from}`"), place, findings);
             }
         }
     }

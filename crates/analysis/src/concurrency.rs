@@ -17,21 +17,21 @@ use graphrun_core::{
     id::NodeName,
 };
 
-pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
-    let checked = Checked { graph, net, names, specs };
-    let mut conflicts = checked.conflicts(&Concurrency::between(net).all(net));
+    let checked = Checked { graph, model, names, specs };
+    let mut conflicts = checked.conflicts(&Concurrency::between(model).all(model));
     if !conflicts.is_empty()
-        && let Some(together) = together(net)
+        && let Some(together) = together(model)
     {
         conflicts = checked.conflicts(&together);
     }
     for (one, other, field) in conflicts {
         findings.push(checked.conflict(one, other, field));
     }
-    if !net.joins.is_empty() {
-        for starving in starving(net).iter().flatten() {
+    if !model.joins.is_empty() {
+        for starving in starving(model).iter().flatten() {
             findings.extend(checked.starving(starving));
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
 
 struct Checked<'a> {
     graph: &'a Graph,
-    net: &'a FlowModel,
+    model: &'a FlowModel,
     names: Vec<&'a NodeName>,
     specs: Vec<&'a NodeSpec>,
 }
@@ -57,7 +57,7 @@ impl Checked<'_> {
         }
         // Nothing is known about a node without declared writes, so it is not checked.
         let writes = |(at, it): (usize, &&NodeSpec)| {
-            let mut writes = self.net.nodes[at].maybe.clone();
+            let mut writes = self.model.nodes[at].maybe.clone();
             writes.keep(&single);
             it.node.contract().writes.map_or_else(|| Bits::none(channels.len()), |_| writes)
         };
@@ -98,26 +98,26 @@ impl Checked<'_> {
     /// Returns `None` if another diagnostic reports the cause.
     fn starving(&self, starving: &Starving) -> Option<Diagnostic> {
         let Starving { join, missing, by } = starving;
-        let name = self.names[self.net.joins[*join].node];
-        if !self.net.reached().contains(*missing) {
+        let name = self.names[self.model.joins[*join].node];
+        if !self.model.reached().contains(*missing) {
             return None;
         }
         let missing = self.names[*missing];
-        let message = format!("`{name}` may wait for `{missing}` for ever");
+        let message = format!("`{name}` may wait for `{missing}` forever");
         let Some(by) = by else {
             // It is never reached; the check of reachability reports it if no edge leads to it.
             let finding = Diagnostic::error("GR131", message).at(self.place_of_join(name), "here");
-            let help = format!("lead to `{missing}` on every way, or do not wait for it");
+            let help = format!("lead to `{missing}` on every path, or do not wait for it");
             return Some(finding.help(help));
         };
         let from = self.names[by.from];
         let finding = Diagnostic::error("GR131", message)
             .at(self.specs[by.from].place.clone(), self.astray(by))
             .at(self.place_of_join(name), format!("waits for `{missing}`"));
-        let help = if by.from == self.net.joins[*join].node {
+        let help = if by.from == self.model.joins[*join].node {
             format!("let `{name}` lead to every node that it waits for")
         } else {
-            format!("let every way from `{from}` lead to `{name}` in the end, or to `fail`")
+            format!("make every path from `{from}` lead to `{name}` or to `fail`")
         };
         Some(finding.help(help))
     }
@@ -125,7 +125,7 @@ impl Checked<'_> {
     fn astray(&self, by: &Astray) -> String {
         let target = |it: &Arrow| match *it {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(self.names[to]),
-            Arrow::Join(join) => Some(self.names[self.net.joins[join].node]),
+            Arrow::Join(join) => Some(self.names[self.model.joins[join].node]),
             Arrow::End | Arrow::Fail => None,
         };
         let to: Vec<String> = by.to.iter().filter_map(target).map(|it| format!("`{it}`")).collect();

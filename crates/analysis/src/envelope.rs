@@ -1,10 +1,23 @@
 //! Computes the worst case of a graph: how often each node can run, and which bound limits it.
 //!
-//! Every rule here holds for every run. Each rule can therefore be applied to the results of the
-//! others until no number gets smaller. Nodes with `max_visits` are counted by rounds. The number
-//! of times a node is reached is counted by the tokens of `tokens`. A node is computed after the
-//! nodes it depends on, so most nodes are computed once. These tokens are not the tokens of models;
-//! this module does not compute model tokens or prices.
+//! A run is a flow of tokens: one starts at each entry node, a visit passes its token on, and makes a new one for each further
+//! target in the same step. A node can run as often as tokens can reach it. These tokens are not the tokens of models; this module
+//! computes neither model tokens nor prices.
+//!
+//! **Example.** `write` (`max_visits: 3`) leads to `check`, whose route leads to `write` or to `end`. One token circulates. `write`
+//! passes it at most three times, so `check` runs at most three times, because of `write`: 6 visits in 6 steps.
+//! If `write` led to `check` and `log`, each visit would make one more token, and `log` could also run three times.
+//!
+//! **Rules.** Nodes with `max_visits` are counted by rounds: a count starts anew when a node that `resets` it finishes. Other nodes are
+//! counted by the maximum flow of tokens to them ([`flow`]); branches that exclude each other or join again share one
+//! token ([`shares`], [`branches`]). The longest chain of visits gives the steps ([`steps`]).
+//!
+//! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
+//! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
+//! computed once.
+//!
+//! **Limits.** Routes may choose any of their targets, so a bound that only the state enforces (`round < 3`) is not seen. A search that
+//! exceeds [`WORK_MAX`] stops with what is known, unless `plan` asked for the whole.
 
 mod branches;
 mod flow;
@@ -38,8 +51,8 @@ const WORK_MAX: usize = 2_000_000;
 /// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
 ///
 /// ```
-/// use graphrun::{
-///     compile::{Envelope, compile},
+/// use graphrun_analysis::{Envelope, compile};
+/// use graphrun_core::{
 ///     graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
 ///     id::NodeName,
 ///     state::Schema,
@@ -138,7 +151,7 @@ impl Envelope {
 
     fn find(graph: &Graph, work_max: usize) -> Option<Self> {
         let tokens = Tokens::of(graph);
-        let visits = Search::of(graph, &tokens, work_max).run()?;
+        let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
             let (visits_max, why) = visits[number].clone();
             let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
@@ -158,7 +171,7 @@ impl Envelope {
 }
 
 /// The search for the visits of each node.
-struct Search<'a> {
+struct VisitSearch<'a> {
     graph: &'a Graph,
     tokens: &'a Tokens<'a>,
     flows: Flows<'a>,
@@ -169,7 +182,7 @@ struct Search<'a> {
     ends_the_run: Vec<bool>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> VisitSearch<'a> {
     fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
         let nodes = tokens.names.len();
         Self {

@@ -4,16 +4,16 @@ use crate::flow_model::{Assigned, Ending, FlowModel, Gap, GapKind, field_numbers
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::Graph,
-    id::{ChannelName, NodeName},
+    id::NodeName,
 };
 
 /// Checks definite assignment: each field that a node must read was written before, on every way to
 /// the node.
 ///
 /// A node without declared writes counts as writing all fields.
-pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
+pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let fields = field_numbers(&graph.schema);
-    let assigned = Assigned::of(net);
+    let assigned = Assigned::of(model);
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     for (at, (name, spec)) in graph.nodes.iter().enumerate() {
         for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
@@ -26,11 +26,9 @@ pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
                 "make `{channel}` an input, give it a default, or let an earlier node write it"
             );
             let finding = if assigned.maybe_before(at).contains(field) {
-                let gap = assigned.gap(net, at, field);
-                let message = format!(
-                    "`{name}` reads `{channel}`, which {}",
-                    way(&names, gap.as_ref(), channel)
-                );
+                let gap = assigned.gap(model, at, field);
+                let message =
+                    format!("`{name}` reads `{channel}`, which {}", way(&names, gap.as_ref()));
                 Diagnostic::error("GR130", message)
             } else {
                 let message = format!("`{name}` reads `{channel}`, which nothing writes before it");
@@ -42,9 +40,9 @@ pub(super) fn run(graph: &Graph, net: &FlowModel, findings: &mut Diagnostics) {
 }
 
 /// Returns the way on which a field is unwritten, in words.
-fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String {
+fn way(names: &[&NodeName], gap: Option<&Gap>) -> String {
     let Some(Gap { from, to, kind }) = gap else {
-        return "not every way to it writes".to_owned();
+        return "not every path to it writes".to_owned();
     };
     let to = names[*to];
     match (from.map(|it| names[it]), kind) {
@@ -62,7 +60,7 @@ fn way(names: &[&NodeName], gap: Option<&Gap>, channel: &ChannelName) -> String 
             format!("is not written when `{from}` fails and `catch` leads to `{to}`")
         }
         (Some(from), GapKind::Unwritten(Ending::Skipped)) => {
-            format!("is not written when `{from}` is skipped; `{channel}` is its to write")
+            format!("is not written when `{from}` is skipped, because `{from}` writes it")
         }
     }
 }

@@ -1,6 +1,25 @@
 //! Compiles a graph as its author defined it into an executable graph.
 //!
 //! [`compile`] reports all errors together, or returns an immutable [`CompiledGraph`].
+//! - [`flow_model`]: the abstract graph on which the checks run, with what may be written where and which nodes may run concurrently.
+//! - `checks`, `bounds`, `flow`, `concurrency`, `limits`: the checks of [`compile`], in their order.
+//! - [`Envelope`]: the worst case of a run.
+//!
+//! ```
+//! use graphrun_analysis::compile;
+//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
+//! use graphrun_core::state::Schema;
+//!
+//! async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+//!     Ok(())
+//! }
+//! let graph = GraphBuilder::with_schema("misspelt", Ok(Schema::default()))
+//!     .node("write", node_fn(nothing))
+//!     .entry("write")
+//!     .then("write", "wrte");
+//! let diagnostics = compile(graph.build()).unwrap_err();
+//! assert!(diagnostics.to_string().contains("wrte"));
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
@@ -57,9 +76,9 @@ pub fn compile(
     if !findings.has_errors() {
         // These checks follow edges, so every edge must have a valid target.
         bounds::run(&graph, &mut findings);
-        let net = FlowModel::of(&graph);
-        flow::run(&graph, &net, &mut findings);
-        concurrency::run(&graph, &net, &mut findings);
+        let model = FlowModel::of(&graph);
+        flow::run(&graph, &model, &mut findings);
+        concurrency::run(&graph, &model, &mut findings);
     }
     if !findings.has_errors() {
         // The worst case is only known if all loops are bounded.
@@ -139,7 +158,7 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
 /// Returns the ways between nodes, limited to the kinds that `include` accepts.
 fn ways<'a>(
     graph: &'a Graph,
-    include: impl Fn(&'a NodeName, Way) -> bool,
+    include: impl Fn(&'a NodeName, Connection) -> bool,
 ) -> DiGraphMap<&'a NodeName, ()> {
     let mut ways = DiGraphMap::new();
     for name in graph.nodes.keys() {
@@ -153,23 +172,23 @@ fn ways<'a>(
     for edge in &graph.edges {
         for from in edge.sources() {
             match edge {
-                Edge::Then { to, .. } => add(from, to, Way::Edge),
+                Edge::Then { to, .. } => add(from, to, Connection::Edge),
                 Edge::Route { route, .. } => {
-                    route.ways().iter().for_each(|it| add(from, &it.to, Way::Edge));
+                    route.ways().iter().for_each(|it| add(from, &it.to, Connection::Edge));
                 }
-                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Way::Edge)),
+                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Connection::Edge)),
                 Edge::Join { .. } => (),
             }
         }
     }
     for (from, spec) in &graph.nodes {
-        spec.policies.exhausted.iter().for_each(|it| add(from, it, Way::Exhausted));
-        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Way::Catch));
+        spec.policies.exhausted.iter().for_each(|it| add(from, it, Connection::Exhausted));
+        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Connection::Catch));
     }
     for edge in &graph.edges {
         if let Edge::Join { from, to, .. } = edge {
             for from in from {
-                if include(from, Way::Edge) {
+                if include(from, Connection::Edge) {
                     ways.add_edge(from, to, ());
                 }
             }
@@ -180,7 +199,7 @@ fn ways<'a>(
 
 /// The kinds of ways between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Connection {
     /// Along an edge.
     Edge,
     /// To the target of a used-up bound.

@@ -23,8 +23,8 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
         let place = graph.limits.place.clone().or(first);
         let finding = Diagnostic::warning("GR132", message);
         findings.push(finding.at(place, "stops a run half-way").help(
-            "raise the limit, lower a bound (`graphrun plan` shows which count), or say with \
-             `exhausted` in `limits` where such a run goes",
+            "raise the limit, lower a bound (`graphrun plan` shows which count), or name a target \
+             for such runs with `exhausted` in `limits`",
         ));
     }
 }

@@ -54,22 +54,22 @@ impl CompiledGraph {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let number = |name: &NodeName| names.binary_search(&name).ok();
         let fields = field_numbers(&graph.schema);
-        let mut net = FlowModel::of(graph);
-        net.start = midway.next.iter().filter_map(number).collect();
+        let mut model = FlowModel::of(graph);
+        model.start = midway.next.iter().filter_map(number).collect();
         // Exactly the fields with a value are written: the run starts here and not with its input.
-        let mut held = Bits::none(net.fields);
+        let mut held = Bits::none(model.fields);
         for field in &midway.held {
             if let Some(&at) = fields.get(field) {
                 held.insert(at);
             }
         }
-        (net.maybe_at_start, net.surely_at_start) = (held.clone(), held);
-        for join in &mut net.joins {
+        (model.maybe_at_start, model.surely_at_start) = (held.clone(), held);
+        for join in &mut model.joins {
             let arrived = midway.arrived.get(names[join.node]).into_iter().flatten();
             let arrived: BTreeSet<usize> = arrived.filter_map(number).collect();
             join.awaited.retain(|it| !arrived.contains(it));
         }
-        let assigned = Assigned::of(&net);
+        let assigned = Assigned::of(&model);
         let mut found = BTreeMap::new();
         for (at, (name, spec)) in graph.nodes.iter().enumerate() {
             for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {

@@ -2,7 +2,7 @@
 //!
 //! The driver gives every event a number that increases by one. All readers get the same data.
 
-use crate::usage::Usage;
+use crate::usage::TokenUsage;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +18,7 @@ const SINK_CAPACITY: usize = 1024;
 
 /// An event with its number in the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stamped {
+pub struct RunEvent {
     /// The version of this form.
     pub v: u32,
     /// The number of the event in its run. Numbers start at one and have no gaps.
@@ -37,12 +37,12 @@ pub struct Stamped {
 /// Later versions of this form may add kinds of events, and keys to each.
 ///
 /// ```
-/// let schema = graphrun::event::json_schema();
+/// let schema = graphrun_core::event::json_schema();
 /// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
 /// ```
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<Stamped>().to_value()
+    settings.into_generator().into_root_schema_for::<RunEvent>().to_value()
 }
 
 /// An event in a run.
@@ -111,7 +111,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeName>,
         /// The channels that were written or cleared.
-        wrote: Vec<String>,
+        writes: Vec<String>,
     },
     /// A task started an attempt.
     #[serde(rename = "task.started")]
@@ -152,8 +152,8 @@ pub enum Event {
         wait_ms: u64,
     },
     /// A task saved the result of a part of its work, which does not run again.
-    #[serde(rename = "task.noted")]
-    TaskNoted {
+    #[serde(rename = "memo.saved")]
+    MemoSaved {
         /// The task.
         task: TaskId,
         /// Its node.
@@ -162,8 +162,8 @@ pub enum Event {
         name: String,
     },
     /// An attempt was aborted because a limit of the run was reached. It does not count as failed.
-    #[serde(rename = "task.cut_off")]
-    TaskCutOff {
+    #[serde(rename = "task.aborted")]
+    TaskAborted {
         /// The task.
         task: TaskId,
         /// Its node.
@@ -173,7 +173,7 @@ pub enum Event {
         /// The elapsed time of the task, from the start of its first attempt.
         ms: u64,
         /// The usage of its models.
-        spent: Spent,
+        usage: Usage,
     },
     /// The result of a task is durable; it never runs again.
     #[serde(rename = "task.finished")]
@@ -187,11 +187,11 @@ pub enum Event {
         /// The elapsed time, from the start of the first attempt.
         ms: u64,
         /// The channels it wrote.
-        wrote: Vec<String>,
+        writes: Vec<String>,
         /// Its targets.
         to: Vec<String>,
         /// The usage of its models.
-        spent: Spent,
+        usage: Usage,
     },
     /// A task was skipped by the condition of its node.
     #[serde(rename = "task.skipped")]
@@ -223,7 +223,7 @@ pub enum Event {
         /// The target of the `catch` route; empty if no route catches the failure.
         to: Vec<String>,
         /// The usage of its models.
-        spent: Spent,
+        usage: Usage,
     },
     /// A task waits for an answer.
     #[serde(rename = "question.asked")]
@@ -253,8 +253,8 @@ pub enum Event {
         by: Option<String>,
     },
     /// A message from a person was taken in, between two steps.
-    #[serde(rename = "said")]
-    Said {
+    #[serde(rename = "message.received")]
+    MessageReceived {
         /// The channel it was appended to.
         to: String,
         /// The name of the sender, if given.
@@ -265,8 +265,8 @@ pub enum Event {
         problem: Option<String>,
     },
     /// The run reached a node with `emits`.
-    #[serde(rename = "emitted")]
-    Emitted {
+    #[serde(rename = "task.emitted")]
+    TaskEmitted {
         /// The task.
         task: TaskId,
         /// Its node.
@@ -294,7 +294,7 @@ pub enum Event {
         /// The committed steps.
         steps: u64,
         /// The usage of all models together.
-        spent: Spent,
+        usage: Usage,
     },
 }
 
@@ -303,16 +303,16 @@ pub enum Event {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Report {
     /// A model call succeeded or failed.
-    ModelCalled {
+    ModelCall {
         /// The model.
         model: String,
         /// The usage of the call.
-        spent: Spent,
+        usage: Usage,
         /// The elapsed time.
         ms: u64,
     },
     /// A model called a tool.
-    ToolCalled {
+    ToolCall {
         /// The tool.
         tool: String,
         /// The input as JSON, truncated if it is long.
@@ -334,9 +334,9 @@ pub enum Report {
         message: String,
     },
     /// The node did not run: a cached result for the same inputs is used.
-    Reused {
+    CacheHit {
         /// When the result was computed, in RFC 3339.
-        kept: String,
+        computed_at: String,
     },
     /// A file was written outside the database.
     Artifact {
@@ -347,28 +347,28 @@ pub enum Report {
 
 /// The usage of models: tokens, calls, and money where prices are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Spent {
+pub struct Usage {
     /// Tokens and calls.
     #[serde(flatten)]
-    pub usage: Usage,
+    pub tokens: TokenUsage,
     /// US dollars, or `None` if the price of a call is unknown.
     pub cost_usd: Option<f64>,
 }
 
-impl Spent {
+impl Usage {
     /// Adds other usage. The cost stays known only if both are known.
     pub fn add(&mut self, other: &Self) {
-        self.cost_usd = match (self.usage.calls, other.usage.calls) {
+        self.cost_usd = match (self.tokens.calls, other.tokens.calls) {
             (_, 0) => self.cost_usd,
             (0, _) => other.cost_usd,
             _ => self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b),
         };
-        self.usage += other.usage;
+        self.tokens += other.tokens;
     }
 
     /// Returns the tokens of requests and replies.
-    pub fn tokens(&self) -> u64 {
-        self.usage.input_tokens.saturating_add(self.usage.output_tokens)
+    pub fn total_tokens(&self) -> u64 {
+        self.tokens.input_tokens.saturating_add(self.tokens.output_tokens)
     }
 }
 
@@ -407,10 +407,10 @@ impl Status {
 
 /// The receivers of the events of a run. A full sink slows the run down and loses no events.
 #[derive(Clone, Debug, Default)]
-pub struct EventSink(Vec<mpsc::Sender<Stamped>>);
+pub struct EventSink(Vec<mpsc::Sender<RunEvent>>);
 
 /// The events of a run as they occur.
-pub type Events = mpsc::Receiver<Stamped>;
+pub type Events = mpsc::Receiver<RunEvent>;
 
 impl EventSink {
     /// Adds a reader.
@@ -423,7 +423,7 @@ impl EventSink {
     }
 
     /// Sends an event. A closed reader is not an error: the run continues without it.
-    pub async fn send(&self, event: &Stamped) {
+    pub async fn send(&self, event: &RunEvent) {
         for reader in &self.0 {
             drop(reader.send(event.clone()).await);
         }

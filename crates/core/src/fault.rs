@@ -39,8 +39,6 @@ pub enum Point {
     LeaseRenew,
     /// A stop was requested, and the driver is about to wait for running nodes.
     ShutdownDrain,
-    /// A database was upgraded to another format, but that is not committed.
-    MigrateInTransaction,
     /// A new database is an empty file under another name.
     CreateBegun,
     /// A new database is complete, under another name.
@@ -74,8 +72,7 @@ impl Point {
     ];
 
     /// Every point in the opening of a database.
-    pub const OPENING: [Self; 4] =
-        [Self::MigrateInTransaction, Self::CreateBegun, Self::CreateFilled, Self::CreateNamed];
+    pub const OPENING: [Self; 3] = [Self::CreateBegun, Self::CreateFilled, Self::CreateNamed];
 
     /// Its name in a plan.
     pub fn name(self) -> &'static str {
@@ -94,7 +91,6 @@ impl Point {
             Self::ApprovalAfterCommit => "approval.after_commit",
             Self::LeaseRenew => "lease.renew",
             Self::ShutdownDrain => "shutdown.drain",
-            Self::MigrateInTransaction => "migrate.in_tx",
             Self::CreateBegun => "create.begun",
             Self::CreateFilled => "create.filled",
             Self::CreateNamed => "create.named",
@@ -144,7 +140,7 @@ mod plan {
     pub enum PlanError {
         /// A part of it cannot be parsed.
         #[error(
-            "`{0}` is no fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
+            "`{0}` is not a fault; write POINT=ACTION or POINT=ACTION@NTH, with `abort`, `panic`, `err`, \
              `pause` or `sleep(MS)`"
         )]
         Unreadable(String),

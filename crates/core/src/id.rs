@@ -211,7 +211,7 @@ pub enum NameError {
     #[error("`{0}` is more than {SCOPE_DEPTH_MAX} workflows deep")]
     TooDeep(String),
     /// A character is not allowed at its position.
-    #[error("`{}` may not stand in the name `{}`", found.escape_debug(), name.escape_debug())]
+    #[error("`{}` is not allowed in the name `{}`", found.escape_debug(), name.escape_debug())]
     Character {
         /// The whole text.
         name: String,

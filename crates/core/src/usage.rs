@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// How many characters of English text or code make up one token, on average.
 ///
-/// The figure is used only where a provider says nothing; a [`Usage`] made with it is marked.
+/// The figure is used only where a provider says nothing; a [`TokenUsage`] made with it is marked.
 const CHARS_PER_TOKEN: f64 = 3.5;
 
 /// Counts the tokens and calls of one exchange, or of many added up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens of the request.
     pub input_tokens: u64,
     /// Those of them that the provider had in its cache, as far as it says so.
@@ -29,11 +29,11 @@ pub struct Usage {
     pub estimated: bool,
 }
 
-impl Usage {
+impl TokenUsage {
     /// Estimates the usage of one call from the length of its texts, in characters.
     ///
     /// ```
-    /// let usage = graphrun::llm::Usage::estimate(700, 35);
+    /// let usage = graphrun_core::usage::TokenUsage::estimate(700, 35);
     /// assert_eq!((usage.input_tokens, usage.output_tokens, usage.calls), (200, 10, 1));
     /// assert!(usage.estimated);
     /// ```
@@ -68,7 +68,7 @@ fn tokens(chars: usize) -> u64 {
     (chars as f64 / CHARS_PER_TOKEN).ceil() as u64
 }
 
-impl Add for Usage {
+impl Add for TokenUsage {
     type Output = Self;
 
     // Saturating: a provider that reports nonsense must not bring a run down.
@@ -83,13 +83,13 @@ impl Add for Usage {
     }
 }
 
-impl AddAssign for Usage {
+impl AddAssign for TokenUsage {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl Sum for Usage {
+impl Sum for TokenUsage {
     fn sum<I: Iterator<Item = Self>>(usages: I) -> Self {
         usages.fold(Self::default(), Add::add)
     }

@@ -44,7 +44,7 @@ impl Closed {
     /// Returns the outcome of the last question with this name that is not open.
     pub fn of(name: &str, asked: &[AskedQuestion]) -> Option<Self> {
         let is_it = |it: &&AskedQuestion| it.full_name() == name || it.question.key == name;
-        asked.iter().rev().filter(is_it).find_map(|it| match it.became.clone() {
+        asked.iter().rev().filter(is_it).find_map(|it| match it.outcome.clone() {
             QuestionOutcome::Open => None,
             QuestionOutcome::Answered { by, at, .. } => Some(Self::Answered { by, at }),
             QuestionOutcome::Dropped { at } => {
@@ -67,8 +67,8 @@ impl fmt::Display for Closed {
         match self {
             Self::Answered { by: Some(by), at } => write!(f, "{by} answered it at {at}"),
             Self::Answered { by: None, at } => write!(f, "it was answered at {at}"),
-            Self::Late { since } => write!(f, "its time was over at {since:.0}"),
-            Self::Dropped { at } => write!(f, "the run went on without an answer at {at}"),
+            Self::Late { since } => write!(f, "its deadline passed at {since:.0}"),
+            Self::Dropped { at } => write!(f, "the run continued without an answer at {at}"),
         }
     }
 }
@@ -100,13 +100,14 @@ impl Engine {
             }
             let of_it = asked
                 .iter()
-                .rfind(|it| it.task == question.task && it.became == QuestionOutcome::Open);
-            let (key, link) = match of_it {
-                Some(it) => (it.question.key.clone(), Some(it.link)),
+                .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
+            let (key, hash) = match of_it {
+                Some(it) => (it.question.key.clone(), Some(it.hash)),
                 None => (question.question.key.clone(), None),
             };
             let task = question.task;
-            let mut answered = Event::Answered { task, key, answer, by: by.clone(), asked: link };
+            let mut answered =
+                Event::Answered { task, key, answer, by: by.clone(), question_hash: hash };
             redact_event(&mut answered);
             found.push(answered);
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 /// A source of the current time: the system clock, or another one for tests.
 ///
 /// ```
-/// use graphrun::engine::Clock;
+/// use graphrun_engine::Clock;
 /// use jiff::Timestamp;
 ///
 /// let stopped = Clock::new(|| Timestamp::UNIX_EPOCH);

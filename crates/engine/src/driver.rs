@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use graphrun_core::{
     event::{Event, EventSink, Status},
     fault::{self, Point},
-    graph::{AttemptMessage, RouteView},
-    id::{RunId, TaskId},
+    graph::AttemptMessage,
+    id::{NodeName, RunId, TaskId},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -29,7 +29,7 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::redact_event,
     lease::Lease,
-    log::{Log, Watched, event_of, event_of_heard},
+    log::{Log, Watched, event_of, event_of_message},
     superstep::{self, Action, Machine},
     task::{self, AttemptContext},
 };
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         if !changes.is_empty() {
             driver.log.add(Event::WorkflowChanged { changes });
         }
-        driver.entry.standing = Some(RunStatus { status: Status::Running, reason: None });
+        driver.entry.run_status = Some(RunStatus { status: Status::Running, reason: None });
         driver.save().await?;
         driver.set_alarm();
         Ok(driver)
@@ -217,8 +217,8 @@ impl<'a> Driver<'a> {
     /// Aborts the running tasks after the lease was lost: their results can no longer be saved.
     async fn lost(&mut self) -> RunError {
         self.drop_tasks().await;
-        let action = format!("go on with run `{}`", self.run);
-        let source = "its lease is over, and another process may have it now".into();
+        let action = format!("continue run `{}`", self.run);
+        let source = "its lease has expired, and another process may own it now".into();
         CheckpointError::Overtaken { action, source }.into()
     }
 
@@ -238,12 +238,15 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Record(record) => self.record(*record).await?,
                 Action::Commit(commit) => self.commit(*commit).await?,
-                Action::Hear(heard) => {
+                Action::Emit { task, node, from, name } => {
+                    self.emit(task, node, from.as_ref(), name).await;
+                }
+                Action::PublishMessages(messages) => {
                     if self.entry.commit.is_some() {
                         self.save().await?;
                     }
-                    for it in &heard {
-                        self.log.add(event_of_heard(it));
+                    for it in &messages {
+                        self.log.add(event_of_message(it));
                     }
                 }
                 Action::Run(task) if self.deadline.is_none() => self.queue.push(task),
@@ -371,28 +374,23 @@ impl<'a> Driver<'a> {
         let position = &commit.position;
         let next = position.frontier.iter().map(|it| it.node.clone()).collect();
         self.log.add(Event::StepCommitted { step: position.step, next });
-        for (index, activation) in (0..).zip(&position.frontier) {
-            let spec = self.machine.graph().node(&activation.node);
-            let skipped = spec.and_then(|it| it.when.as_ref()).is_some_and(|when| {
-                // If the whole step is skipped, the machine is already ahead, but its state is the same.
-                let (state, visits) = (self.machine.state(), &position.visits);
-                let view = RouteView { state, visits, input: &activation.input };
-                matches!(superstep::holds(when.as_ref(), &view), Ok(false))
-            });
-            let name = spec.and_then(|it| it.policies.emits.clone());
-            if let Some(name) = name.filter(|_| !skipped) {
-                let node = activation.node.clone();
-                let message = match activation.via.node() {
-                    Some(from) => format!("{from} {name} to {node}"),
-                    None => format!("{node} {name}"),
-                };
-                let task = TaskId { step: position.step.next(), index };
-                self.log.add(Event::Emitted { task, node, name, message });
-            }
-        }
         self.entry.commit = Some(commit);
         self.model_budget.reopen();
         Ok(())
+    }
+
+    /// Reports that the run has reached a node. The step that reached it is durable before that.
+    async fn emit(&mut self, task: TaskId, node: NodeName, from: Option<&NodeName>, name: String) {
+        let message = match from {
+            Some(from) => format!("{from} {name} to {node}"),
+            None => format!("{node} {name}"),
+        };
+        let event = Event::TaskEmitted { task, node, name, message };
+        if self.entry.commit.is_some() {
+            self.log.add(event);
+        } else {
+            self.log.publish_early(event).await;
+        }
     }
 
     /// Saves the pending entry, then publishes its events.
@@ -420,5 +418,5 @@ async fn until(deadline: Option<Instant>) {
 }
 
 fn interrupted() -> Rest {
-    (Status::Interrupted, Some("somebody stopped it".to_owned()))
+    (Status::Interrupted, Some("it was stopped".to_owned()))
 }

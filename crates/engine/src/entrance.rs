@@ -36,7 +36,7 @@ pub(super) fn redact_event(event: &mut Event) {
     match event {
         Event::Finished { command, .. } => redact_command(command),
         Event::Failed { failure, .. } => redact_failure(failure),
-        Event::Noted { name, value, .. } => {
+        Event::MemoSaved { name, value, .. } => {
             redact_text(name);
             redact_value(value);
         }
@@ -45,29 +45,29 @@ pub(super) fn redact_event(event: &mut Event) {
             redact_value(answer);
             by.as_mut().map(redact_text);
         }
-        Event::CutOff { .. } | Event::Expired { .. } | Event::Woke { .. } => (),
+        Event::Aborted { .. } | Event::Expired { .. } | Event::Woke { .. } => (),
     }
 }
 
 /// Removes keys from a report of a node.
 pub(super) fn redact_report(report: &mut Report) {
     match report {
-        Report::ModelCalled { model, .. } => redact_text(model),
-        Report::ToolCalled { tool, input, error, .. } => {
+        Report::ModelCall { model, .. } => redact_text(model),
+        Report::ToolCall { tool, input, error, .. } => {
             error.as_mut().map(redact_text);
             redact_text(tool) | redact_text(input)
         }
         Report::Warning { message } | Report::Note { message } => redact_text(message),
         Report::Artifact { path } => redact_text(path),
-        Report::Reused { .. } => false,
+        Report::CacheHit { .. } => false,
     };
 }
 
 fn redact_command(command: &mut Command) {
     redact_update(&mut command.update);
-    let (Goto::Also(hops) | Goto::Instead(hops)) = &mut command.goto else { return };
-    for hop in hops {
-        if let Transition::Dispatch(dispatch) = hop {
+    let (Goto::Also(transitions) | Goto::Instead(transitions)) = &mut command.goto else { return };
+    for transition in transitions {
+        if let Transition::Dispatch(dispatch) = transition {
             redact_value(&mut dispatch.input);
         }
     }

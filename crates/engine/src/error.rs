@@ -17,7 +17,7 @@ pub enum RunError {
     #[error("the input does not fit the state")]
     Input(#[source] StateError),
     /// The input does not serialise as a struct of channels.
-    #[error("the input is no struct of channels")]
+    #[error("the input is not a struct of channels")]
     Fields(#[source] NotFields),
     /// The saved run no longer fits the graph.
     #[error("run `{run}` was saved by a workflow that differs from this one")]
@@ -30,7 +30,8 @@ pub enum RunError {
     },
     /// The workflow changed in a way that breaks the run at its current position. The run was not changed.
     #[error(
-        "the workflow of run `{run}` has changed since it was started, and the run cannot go on with it"
+        "the workflow of run `{run}` has changed since the start, and the run cannot continue \
+         with it"
     )]
     Broken {
         /// The run.
@@ -41,7 +42,7 @@ pub enum RunError {
         remedies: Vec<Remedy>,
     },
     /// Parts of the run have no counterpart in the target workflow of the migration. The run was not changed.
-    #[error("run `{run}` has parts that the workflow has no place for")]
+    #[error("parts of run `{run}` have no counterpart in the workflow")]
     NoPlace {
         /// The run.
         run: RunId,
@@ -65,7 +66,7 @@ pub enum RunError {
         open: Vec<String>,
     },
     /// An answer names a question that no longer accepts one. The run was not changed.
-    #[error("the question `{name}` takes no answer any more: {closed}")]
+    #[error("the question `{name}` no longer accepts an answer: {closed}")]
     Closed {
         /// The name of the question.
         name: String,
@@ -79,7 +80,7 @@ pub enum RunError {
     #[error("the run is {} already", .0.as_str())]
     NothingToDo(Status),
     /// The run did not fail, so there is nothing to retry.
-    #[error("the run is {}, and only what failed is tried again", .0.as_str())]
+    #[error("the run is {}, and only failed runs can be retried", .0.as_str())]
     NotFailed(Status),
     /// The run has no failed task that could be retried.
     #[error("{}", nothing_failed(node.as_ref(), failed))]

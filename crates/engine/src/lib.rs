@@ -1,6 +1,42 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
 //! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
+//! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
+//! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
+//! - [`storage`]: storage in memory, and the rules that every storage follows.
+//! - `resume`, `revise`, `migrate`, `compare`: what continues, changes and moves saved runs.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use graphrun_analysis::compile;
+//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
+//! use graphrun_engine::{Engine, storage::MemoryStorage};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Default, Serialize, Deserialize, JsonSchema)]
+//! struct Count {
+//!     #[serde(default)]
+//!     count: u32,
+//! }
+//!
+//! async fn increment(reads: Count, _: NodeContext) -> Result<Count, NodeError> {
+//!     Ok(Count { count: reads.count + 1 })
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let graph = GraphBuilder::new::<Count>("counter")
+//!     .node("increment", node_fn(increment))
+//!     .entry("increment")
+//!     .then("increment", "end");
+//! let (graph, _warnings) = compile(graph.build())?;
+//! let end = Engine::new(graph, Arc::new(MemoryStorage::default())).run(&Count { count: 41 }).await?;
+//! assert_eq!(end.state.read::<Count>()?.count, 42);
+//! # Ok(())
+//! # }
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
@@ -203,6 +239,6 @@ impl Engine {
 
     fn terms(&self) -> Terms {
         let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, said: Vec::new() }
+        Terms { limits, pauses, messages: Vec::new() }
     }
 }

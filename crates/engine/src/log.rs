@@ -1,7 +1,7 @@
 //! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
 
 use graphrun_core::{
-    event::{EVENT_VERSION, Event, EventSink, Stamped},
+    event::{EVENT_VERSION, Event, EventSink, RunEvent},
     fault::{self, Point},
     id::RunId,
 };
@@ -14,7 +14,7 @@ use crate::checkpoint::{CheckpointError, Message, Outcome, TaskRecord};
 pub(super) struct Log {
     run: RunId,
     seq: u64,
-    unsaved: Vec<Stamped>,
+    unsaved: Vec<RunEvent>,
     /// How many of the unsaved events, from the first, are already published.
     published: usize,
     sink: EventSink,
@@ -38,7 +38,7 @@ impl Log {
         self.seq += 1;
         let ts = self.clock.now().to_string();
         let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
-        self.unsaved.push(Stamped { v, seq, ts, run, event });
+        self.unsaved.push(RunEvent { v, seq, ts, run, event });
     }
 
     /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
@@ -52,7 +52,7 @@ impl Log {
     }
 
     /// Returns the events to save next.
-    pub(super) fn unsaved(&self) -> Vec<Stamped> {
+    pub(super) fn unsaved(&self) -> Vec<RunEvent> {
         self.unsaved.clone()
     }
 
@@ -76,40 +76,44 @@ impl Log {
 }
 
 /// Returns the event for a message from the inbox.
-pub(super) fn event_of_heard(heard: &ProcessedMessage) -> Event {
-    let Message { channel, by, .. } = &heard.message;
-    Event::Said { to: channel.to_string(), by: by.clone(), problem: heard.problem.clone() }
+pub(super) fn event_of_message(processed: &ProcessedMessage) -> Event {
+    let Message { channel, by, .. } = &processed.message;
+    Event::MessageReceived {
+        to: channel.to_string(),
+        by: by.clone(),
+        problem: processed.problem.clone(),
+    }
 }
 
 /// Returns the event for a task record.
 pub(super) fn event_of(record: &TaskRecord) -> Event {
-    let TaskRecord { task, node, attempt, ms, spent, outcome } = record;
-    let (task, node, attempt, ms, spent) = (*task, node.clone(), *attempt, *ms, *spent);
-    let to = |hops: &[graphrun_core::graph::Transition]| {
-        hops.iter().map(|it| it.target().to_string()).collect()
+    let TaskRecord { task, node, attempt, ms, usage, outcome } = record;
+    let (task, node, attempt, ms, usage) = (*task, node.clone(), *attempt, *ms, *usage);
+    let to = |transitions: &[graphrun_core::graph::Transition]| {
+        transitions.iter().map(|it| it.target().to_string()).collect()
     };
     match outcome {
-        Outcome::Finished { update, hops } => {
-            let wrote = update.writes.iter().map(|(name, _)| name.to_string()).collect();
-            Event::TaskFinished { task, node, attempt, ms, wrote, to: to(hops), spent }
+        Outcome::Finished { update, transitions } => {
+            let writes = update.writes.iter().map(|(name, _)| name.to_string()).collect();
+            Event::TaskFinished { task, node, attempt, ms, writes, to: to(transitions), usage }
         }
-        Outcome::Skipped { condition, hops } => {
-            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(hops) }
+        Outcome::Skipped { condition, transitions } => {
+            Event::TaskSkipped { task, node, condition: condition.clone(), to: to(transitions) }
         }
-        Outcome::Caught { failure, hops } => {
+        Outcome::Caught { failure, transitions } => {
             let (kind, error) = (failure.kind.to_string(), failure.message.clone());
-            Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(hops), spent }
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(transitions), usage }
         }
         Outcome::Failed { failure } => {
             let (kind, error) = (failure.kind.to_string(), failure.message.clone());
-            Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), spent }
+            Event::TaskFailed { task, node, attempt, ms, kind, error, to: Vec::new(), usage }
         }
         Outcome::Retrying { failure, wait_ms, .. } => {
             let (error, wait_ms) = (failure.message.clone(), *wait_ms);
             Event::TaskRetrying { task, node, attempt, error, wait_ms }
         }
-        Outcome::Noted { name, .. } => Event::TaskNoted { task, node, name: name.clone() },
-        Outcome::CutOff => Event::TaskCutOff { task, node, attempt, ms, spent },
+        Outcome::MemoSaved { name, .. } => Event::MemoSaved { task, node, name: name.clone() },
+        Outcome::Aborted => Event::TaskAborted { task, node, attempt, ms, usage },
         Outcome::Asked { question } => {
             let (key, prompt) = (question.key.clone(), question.prompt.clone());
             Event::QuestionAsked { task, node, key, prompt, schema: question.schema.clone() }

@@ -51,15 +51,18 @@ impl Engine {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     ///
-    /// use graphrun::{
-    ///     checkpoint::{Mapping, RunInfo},
-    ///     compile::compile,
-    ///     engine::{Answers, Engine, Stop, superstep::Pauses},
+    /// use graphrun_analysis::compile;
+    /// use graphrun_core::{
     ///     event::EventSink,
     ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
     ///     id::NodeName,
     ///     state::Update,
+    /// };
+    /// use graphrun_engine::{
+    ///     Answers, Engine, Stop,
+    ///     checkpoint::{Mapping, RunInfo},
     ///     storage::MemoryStorage,
+    ///     superstep::Pauses,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -121,25 +124,25 @@ impl Engine {
     ) -> Result<Migrated, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
         let saved = self.checkpointer.load(run).await?;
-        let said = self.said(&saved).await?;
-        let was = saved.summary.info.basis();
-        let origin = origin.unwrap_or_else(|| was.origin.clone());
+        let messages = self.new_messages(&saved).await?;
+        let from = saved.summary.info.basis();
+        let origin = origin.unwrap_or_else(|| from.origin.clone());
         let workflow = self.graph.graph().name.clone();
         let graph = Some(Box::new(Outline::of(&self.graph)));
-        let is = Basis { workflow, origin, graph };
+        let to = Basis { workflow, origin, graph };
         let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let stood = PriorStatus::of(&saved, mapping);
-        let (migrated, state) = self.carried(saved, &said, mapping)?;
+        let prior = PriorStatus::of(&saved, mapping);
+        let (migrated, state) = self.carried(saved, &messages, mapping)?;
 
         let position = migrated.position.clone();
         let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
-        log.add(migrated_to(&is.workflow, &position, mapping));
+        log.add(migrated_to(&to.workflow, &position, mapping));
         let records = migrated.records.clone();
         let entry = Entry {
             records: Vec::new(),
             commit: Some(Commit { position, changes: changes(&before, &state) }),
-            migration: Some(Box::new(Migration { was, is, mapping: mapping.clone(), records })),
-            standing: Some(stood.after(&migrated)),
+            migration: Some(Box::new(Migration { from, to, mapping: mapping.clone(), records })),
+            run_status: Some(prior.after(&migrated)),
             events: log.unsaved(),
         };
         self.checkpointer.append(lease.hold(), &entry).await?;
@@ -158,14 +161,14 @@ impl Engine {
         mapping: &Mapping,
     ) -> Result<Migrated, RunError> {
         let saved = self.checkpointer.load(run).await?;
-        let said = self.said(&saved).await?;
-        Ok(self.carried(saved, &said, mapping)?.0)
+        let messages = self.new_messages(&saved).await?;
+        Ok(self.carried(saved, &messages, mapping)?.0)
     }
 
     fn carried(
         &self,
         saved: SavedRun,
-        said: &[InboxMessage],
+        messages: &[InboxMessage],
         mapping: &Mapping,
     ) -> Result<(Migrated, graphrun_core::state::State), RunError> {
         if saved.position.frontier.is_empty() {
@@ -175,14 +178,14 @@ impl Engine {
         let (graph, new) = (&self.graph, &Outline::of(&self.graph));
         let unknown = Outline::default();
         let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
-        let compared = Compared { old, new, graph, saved: &saved, said };
+        let compared = Compared { old, new, graph, saved: &saved, messages };
         if saved.summary.info.graph.is_none() {
             // Without an outline, missing parts cannot be detected, so nothing may be missing.
             fit_by(mapping, graph, &saved.position)
                 .map_err(|source| RunError::Changed { run: run.clone(), source })?;
         }
         let mut differences = compare(compared, Some(mapping));
-        let carried = carry(graph, mapping, (&saved.position, &saved.records), said);
+        let carried = carry(graph, mapping, (&saved.position, &saved.records), messages);
         let is_settled = differences.iter().all(|it| it.breaks.is_none());
         if is_settled && carried.position.frontier.is_empty() {
             differences.insert(0, nothing_left(&carried.position));
@@ -240,12 +243,12 @@ fn fit_by(
 /// The difference reported when the migrated run would have an empty frontier.
 fn nothing_left(position: &Position) -> Difference {
     Difference {
-        what: "nothing of the run would be left to run".to_owned(),
+        what: "the migrated run would have no task left".to_owned(),
         breaks: Some(match &position.failure {
             Some(failure) => format!("it would fail: {failure}"),
-            None => "it would be at its end, though it is not".to_owned(),
+            None => "it would be finished, but it is not".to_owned(),
         }),
-        hint: Some("`--map NODE=NODE` says where it goes on instead".to_owned()),
+        hint: Some("`--map NODE=NODE` names the node to continue at".to_owned()),
         remedies: Vec::new(),
     }
 }
@@ -302,7 +305,7 @@ impl PriorStatus {
             (Status::Limit | Status::Interrupted, _) => reason,
             _ => {
                 // The question or failure was dropped by the migration, or the process had died.
-                let reason = Some("it was carried over to another workflow".to_owned());
+                let reason = Some("it was migrated to another workflow".to_owned());
                 return RunStatus { status: Status::Interrupted, reason };
             }
         };

@@ -12,7 +12,7 @@ use crate::checkpoint::CheckpointError;
 /// The cache key of a result: a hash of all inputs that the result depends on.
 ///
 /// ```
-/// use graphrun::results::ResultKey;
+/// use graphrun_engine::results::ResultKey;
 /// use serde_json::json;
 ///
 /// let key = ResultKey::of(&json!({"prompt": "Name a colour.", "visit": 1}));
@@ -24,7 +24,7 @@ pub struct ResultKey([u8; blake3::OUT_LEN]);
 
 /// A cached result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptResult {
+pub struct CachedResult {
     /// The update of the node.
     pub update: Update,
     /// The time when it was saved, in milliseconds.
@@ -38,10 +38,10 @@ pub struct KeptResult {
 #[async_trait]
 pub trait ResultStore: fmt::Debug + Send + Sync {
     /// Returns the result for a key, regardless of its age.
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError>;
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError>;
 
     /// Saves a result; it replaces an earlier one for the same key.
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError>;
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError>;
 }
 
 impl ResultKey {

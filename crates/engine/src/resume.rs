@@ -59,10 +59,10 @@ impl Engine {
             self.matched(run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
-        let said = self.said(&saved).await?;
-        let changes = self.changes_since(&saved, &said)?;
-        let said = if self.graph.graph().inbox.is_empty() { Vec::new() } else { said };
-        let (mut machine, mut actions) = self.restore(saved, said, None)?;
+        let messages = self.new_messages(&saved).await?;
+        let changes = self.changes_since(&saved, &messages)?;
+        let messages = if self.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
+        let (mut machine, mut actions) = self.restore(saved, messages, None)?;
         let open = machine.open_questions();
         let answered = self.matched(run, &open, answers).await?;
         let late = machine.expired(self.clock.now()).into_iter();
@@ -94,8 +94,8 @@ impl Engine {
     /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
     pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
         let saved = self.checkpointer.load(run).await?;
-        let said = self.said(&saved).await?;
-        self.changes_since(&saved, &said).map(drop)
+        let messages = self.new_messages(&saved).await?;
+        self.changes_since(&saved, &messages).map(drop)
     }
 
     /// Retries the failed tasks of a failed run: all of them, or those of one node. Finished tasks are kept.
@@ -128,7 +128,7 @@ impl Engine {
         let saved = self.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
-        let changes = self.changes_since(&saved, &self.said(&saved).await?)?;
+        let changes = self.changes_since(&saved, &self.new_messages(&saved).await?)?;
         let (machine, actions) = self.restore(saved, Vec::new(), node)?;
         Ok(Prepared { machine, actions, last_seq, changes })
     }
@@ -136,39 +136,42 @@ impl Engine {
     fn restore(
         &self,
         saved: SavedRun,
-        said: Vec<InboxMessage>,
+        messages: Vec<InboxMessage>,
         only: Option<&NodeName>,
     ) -> Result<(Machine, Vec<Action>), RunError> {
         let run = saved.summary.info.id;
         let changed = |source| RunError::Changed { run: run.clone(), source };
         let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
         let checkpoint = Checkpoint { position: saved.position, state };
-        let (graph, terms) = (self.graph.clone(), Terms { said, ..self.terms() });
+        let (graph, terms) = (self.graph.clone(), Terms { messages, ..self.terms() });
         let saved = (checkpoint, saved.records);
         Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
     }
 
     /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
-    pub(super) async fn said(&self, saved: &SavedRun) -> Result<Vec<InboxMessage>, RunError> {
+    pub(super) async fn new_messages(
+        &self,
+        saved: &SavedRun,
+    ) -> Result<Vec<InboxMessage>, RunError> {
         let old = saved.summary.info.graph.as_deref();
-        if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.may_be_spoken_to()) {
+        if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
             return Ok(Vec::new());
         }
-        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.heard).await?)
+        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.last_message).await?)
     }
 
     /// Describes the changes of the graph since the run was started.
     fn changes_since(
         &self,
         saved: &SavedRun,
-        said: &[InboxMessage],
+        messages: &[InboxMessage],
     ) -> Result<Vec<String>, RunError> {
         let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
         let new = &Outline::of(&self.graph);
         if **old == *new {
             return Ok(Vec::new());
         }
-        let compared = Compared { old, new, graph: &self.graph, saved, said };
+        let compared = Compared { old, new, graph: &self.graph, saved, messages };
         let differences = compare(compared, None);
         if differences.iter().any(|it| it.breaks.is_some()) {
             let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));

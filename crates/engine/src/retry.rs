@@ -38,8 +38,11 @@ pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
 pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {
     let names: Vec<String> = failed.iter().map(|it| format!("`{it}`")).collect();
     match node {
-        Some(node) if names.is_empty() => format!("`{node}` did not fail, and no other node did"),
-        Some(node) => format!("`{node}` did not fail; what failed is {}", names.join(", ")),
-        None => "a route ended the run as failed, and no node of it failed".to_owned(),
+        Some(node) if names.is_empty() => format!(
+            "`{node}` did not fail, and neither did any \
+                                                   other node"
+        ),
+        Some(node) => format!("`{node}` did not fail; the failed nodes are {}", names.join(", ")),
+        None => "a route ended the run as failed; none of its nodes failed".to_owned(),
     }
 }

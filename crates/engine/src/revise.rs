@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    event::{Event, EventSink, Spent, Status},
+    event::{Event, EventSink, Status, Usage},
     id::{ChannelName, NodeName, RunId, Step},
     state::{Change, ChangeKind, State, Update},
 };
@@ -22,7 +22,7 @@ use super::{
     superstep::{Machine, ReviseError, Revised, carry},
 };
 use crate::checkpoint::{
-    Checkpoint, Commit, Entry, ForkedFrom, Mapping, Migration, Outline, Position, RunInfo,
+    Checkpoint, Commit, Entry, ForkSource, Mapping, Migration, Outline, Position, RunInfo,
     RunStatus, RunSummary, SavedRun,
 };
 
@@ -68,14 +68,14 @@ impl Engine {
         let last_seq = saved.last_seq;
         let revised = self.revise(saved, &update, node)?;
         let written = update.writes.iter().map(|(name, _)| name);
-        let mut wrote: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
-        wrote.sort();
-        wrote.dedup();
+        let mut writes: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
+        writes.sort();
+        writes.dedup();
         let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
         log.add(Event::StateUpdated {
             step: revised.position.step,
             node: node.cloned(),
-            wrote: wrote.iter().map(ToString::to_string).collect(),
+            writes: writes.iter().map(ToString::to_string).collect(),
         });
         let position = revised.position.clone();
         let mut entry = revision(revised, &before, "its state was updated");
@@ -97,7 +97,7 @@ impl Engine {
     pub async fn fork(
         &self,
         info: RunInfo,
-        from: ForkedFrom,
+        from: ForkSource,
         mut changed: BTreeMap<ChannelName, Option<Value>>,
     ) -> Result<(), RunError> {
         for value in changed.values_mut().flatten() {
@@ -126,14 +126,14 @@ impl Engine {
             set: changed.keys().map(ToString::to_string).collect(),
         });
         let reason = format!("forked from `{}` at step {}", from.name, from.step);
-        let standing = RunStatus { status: Status::Interrupted, reason: Some(reason) };
+        let run_status = RunStatus { status: Status::Interrupted, reason: Some(reason) };
         let first = Entry {
-            standing: Some(standing),
+            run_status: Some(run_status),
             events: log.unsaved(),
             ..Entry::from(Commit { position, changes })
         };
         let graph = Some(Box::new(Outline::of(&self.graph)));
-        let info = RunInfo { forked: Some(from), graph, ..info };
+        let info = RunInfo { fork_source: Some(from), graph, ..info };
         let lease = Lease::create(&self.checkpointer, &info, &first, self.lease).await?;
         self.checkpointer.release(lease.hold()).await?;
         lease.forget();
@@ -192,7 +192,7 @@ impl Engine {
             |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
         let since = journal.into_iter().map(|it| it.entry).filter(is_later);
         let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
-        let Some(old) = since.first().and_then(|it| it.was.graph.clone()) else {
+        let Some(old) = since.first().and_then(|it| it.from.graph.clone()) else {
             return Ok((position, values, summary.info.graph));
         };
         let mappings: Vec<&Mapping> = since.iter().map(|it| &it.mapping).collect();
@@ -203,16 +203,17 @@ impl Engine {
                 None => drop(mapping.set.remove(field)),
             }
         }
-        let said = &[];
+        let messages = &[];
         let records = Vec::new();
         let saved = SavedRun { summary, position, values, records, last_seq: 0 };
         let new = Outline::of(&self.graph);
-        let compared = Compared { old: &old, new: &new, graph: &self.graph, saved: &saved, said };
+        let compared =
+            Compared { old: &old, new: &new, graph: &self.graph, saved: &saved, messages };
         let differences = compare(compared, Some(&mapping));
         if differences.iter().any(|it| it.breaks.is_some()) {
             return Err(RunError::NoPlace { run, differences });
         }
-        let position = carry(&self.graph, &mapping, (&saved.position, &[]), said).position;
+        let position = carry(&self.graph, &mapping, (&saved.position, &[]), messages).position;
         let values = self.values_by(&mapping, saved.values);
         Ok((position, values, Some(Box::new(new))))
     }
@@ -239,15 +240,15 @@ impl Engine {
 fn from_zero(position: Position) -> Position {
     Position {
         step: Step(0),
-        spent: Spent::default(),
-        worked_ms: 0,
-        took: BTreeMap::new(),
+        usage: Usage::default(),
+        elapsed_ms: 0,
+        node_usage: BTreeMap::new(),
         limit: None,
-        used_up: None,
-        asked: BTreeSet::new(),
-        heard: 0,
-        said: Vec::new(),
-        began: BTreeMap::new(),
+        exhausted_limits: None,
+        question_keys: BTreeSet::new(),
+        last_message: 0,
+        pending_messages: Vec::new(),
+        original_tasks: BTreeMap::new(),
         ..position
     }
 }
@@ -255,7 +256,7 @@ fn from_zero(position: Position) -> Position {
 /// Returns the entry of a step made by a person, after which the run is stopped.
 fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
     let Revised { record, position, state } = revised;
-    let standing = if !position.frontier.is_empty() {
+    let run_status = if !position.frontier.is_empty() {
         RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) }
     } else if position.failure.is_some() {
         RunStatus { status: Status::Failed, reason: position.failure.clone() }
@@ -264,7 +265,7 @@ fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &st
     };
     Entry {
         records: record.into_iter().collect(),
-        standing: Some(standing),
+        run_status: Some(run_status),
         ..Entry::from(Commit { position, changes: changes(before, &state) })
     }
 }

@@ -23,7 +23,7 @@ use std::{
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{ErrorKind, Failure, Input, OriginalTask, Question, Trigger},
     id::{NodeName, RunId, TaskId},
     state::{State, StateError, Update},
@@ -37,7 +37,6 @@ pub use self::hear::ProcessedMessage;
 pub use self::pause::{Pauses, Terms};
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub use self::revise::{ReviseError, Revised};
-pub(super) use self::settle::holds;
 use super::budget::{self, Used};
 use crate::checkpoint::{
     Activation, Checkpoint, Commit, OpenQuestion, Outcome, Position, TaskRecord, named,
@@ -47,7 +46,7 @@ use crate::checkpoint::{
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskUsage {
     ms: u64,
-    spent: Spent,
+    usage: Usage,
 }
 
 /// The state machine of one run.
@@ -74,12 +73,12 @@ pub struct Machine {
 struct TaskState {
     phase: Phase,
     attempt: u32,
-    took: TaskUsage,
+    total: TaskUsage,
     answers: BTreeMap<String, Value>,
     /// The memos of the task: saved results of parts of its work.
     memos: BTreeMap<String, Value>,
     /// The keys of the questions it has asked.
-    asked: Vec<String>,
+    question_keys: Vec<String>,
     record: Option<Box<TaskRecord>>,
 }
 
@@ -93,7 +92,7 @@ enum Phase {
     /// It waits for a person.
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
-    CutOff,
+    Aborted,
     /// It failed, and no route caught the failure.
     Failed(String),
     /// Its record is final.
@@ -102,7 +101,7 @@ enum Phase {
 
 impl Phase {
     fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Sleeping { .. } | Self::CutOff)
+        matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
     }
 }
 
@@ -123,7 +122,7 @@ impl TaskState {
 impl TaskUsage {
     fn add(&mut self, attempt: &Attempt) {
         self.ms += attempt.ms;
-        self.spent.add(&attempt.spent);
+        self.usage.add(&attempt.usage);
     }
 }
 
@@ -147,7 +146,7 @@ impl Machine {
         for node in &graph.graph().entry {
             position.visits.insert(node.clone(), 1);
             let activation =
-                Activation { node: node.clone(), input: Input::State, via: Trigger::Start };
+                Activation { node: node.clone(), input: Input::State, trigger: Trigger::Start };
             position.frontier.push(activation);
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
@@ -155,7 +154,11 @@ impl Machine {
         position.frontier.dedup_by(|a, b| a.node == b.node);
         let commit = Commit { position: position.clone(), changes };
         let mut machine = Self::at(graph, terms.into(), run, Checkpoint { position, state });
-        let actions = machine.pause(&[]).unwrap_or_else(|| machine.begin_step());
+        let actions = machine.pause(&[]).unwrap_or_else(|| {
+            let mut actions = machine.emissions();
+            actions.extend(machine.begin_step());
+            actions
+        });
         Ok((machine, commit, actions))
     }
 
@@ -175,8 +178,8 @@ impl Machine {
             (
                 Event::Finished { attempt, .. }
                 | Event::Failed { attempt, .. }
-                | Event::CutOff { attempt, .. }
-                | Event::Noted { attempt, .. }
+                | Event::Aborted { attempt, .. }
+                | Event::MemoSaved { attempt, .. }
                 | Event::Asked { attempt, .. },
                 phase,
             ) => *phase == Phase::Running && attempt.number == self.tasks[index].attempt,
@@ -186,23 +189,27 @@ impl Machine {
         }
         match event {
             Event::Finished { command, attempt, .. } => {
-                self.tasks[index].took.add(&attempt);
+                self.tasks[index].total.add(&attempt);
                 self.finish(index, command)
             }
             Event::Failed { failure, attempt, .. } => {
-                self.tasks[index].took.add(&attempt);
+                self.tasks[index].total.add(&attempt);
                 self.fail_attempt(index, failure, attempt.ended)
             }
-            Event::CutOff { attempt, .. } => {
-                self.tasks[index].took.add(&attempt);
+            Event::Aborted { attempt, .. } => {
+                self.tasks[index].total.add(&attempt);
                 vec![Action::Record(Box::new(self.cut_off(index)))]
             }
-            Event::Noted { name, value, attempt, .. } => self.note(index, &attempt, name, value),
+            Event::MemoSaved { name, value, attempt, .. } => {
+                self.note(index, &attempt, name, value)
+            }
             Event::Asked { question, attempt, .. } => {
-                self.tasks[index].took.add(&attempt);
+                self.tasks[index].total.add(&attempt);
                 self.wait_for(index, question)
             }
-            Event::Answered { answer, by, asked, .. } => self.answer(index, answer, by, asked),
+            Event::Answered { answer, by, question_hash, .. } => {
+                self.answer(index, answer, by, question_hash)
+            }
             Event::Expired { .. } => self.expire(index),
             Event::Woke { .. } => {
                 self.set_phase(index, Phase::Running);
@@ -222,16 +229,16 @@ impl Machine {
     }
 
     /// Returns the model usage so far, including tasks of the step that is not committed yet.
-    pub fn spent(&self) -> Spent {
-        self.used().spent
+    pub fn usage(&self) -> Usage {
+        self.used().usage
     }
 
     fn used(&self) -> Used {
         let mut used = Used::by(&self.position);
         for it in &self.tasks {
-            used.spent.add(&it.took.spent);
+            used.usage.add(&it.total.usage);
         }
-        used.worked_ms += self.tasks.iter().map(|it| it.took.ms).max().unwrap_or(0);
+        used.elapsed_ms += self.tasks.iter().map(|it| it.total.ms).max().unwrap_or(0);
         used
     }
 
@@ -258,15 +265,15 @@ impl Machine {
         });
         let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for (index, task) in self.tasks.iter().enumerate() {
-            for key in &task.asked {
+            for key in &task.question_keys {
                 askers.entry(key).or_default().insert(index);
             }
         }
         asked
             .map(|(index, question)| {
                 let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
-                let is_known = self.position.asked.contains(key) || askers[key].len() > 1;
-                let first = self.began(index).map(|it| it.task);
+                let is_known = self.position.question_keys.contains(key) || askers[key].len() > 1;
+                let first = self.original_task(index).map(|it| it.task);
                 named((self.id(index), first), node, question, is_known)
             })
             .collect()
@@ -297,8 +304,8 @@ impl Machine {
     }
 
     /// Returns the original names of a task of the step if it began before a migration.
-    fn began(&self, index: usize) -> Option<&OriginalTask> {
-        self.position.began.get(&u32::try_from(index).ok()?)
+    fn original_task(&self, index: usize) -> Option<&OriginalTask> {
+        self.position.original_tasks.get(&u32::try_from(index).ok()?)
     }
 
     fn index(&self, task: TaskId) -> Option<usize> {
@@ -307,14 +314,14 @@ impl Machine {
     }
 
     fn task(&self, index: usize) -> Task {
-        let Activation { node, input, via } = self.position.frontier[index].clone();
+        let Activation { node, input, trigger } = self.position.frontier[index].clone();
         Task {
             id: self.id(index),
             node,
-            began: self.began(index).cloned(),
+            original: self.original_task(index).cloned(),
             attempt: self.tasks[index].attempt,
             input,
-            via,
+            trigger,
             visits: Arc::clone(&self.visits),
             state: Arc::clone(&self.state),
             answers: self.tasks[index].answers.clone(),
@@ -330,6 +337,23 @@ impl Machine {
         self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
     }
 
+    /// Reports each node of the frontier that has a name for this and is not skipped.
+    fn emissions(&self) -> Vec<Action> {
+        let frontier = self.position.frontier.iter().enumerate();
+        let emission = |(index, activation): (usize, &Activation)| {
+            let node = activation.node.clone();
+            let name = self.graph.node(&node)?.policies.emits.clone()?;
+            let from = activation.trigger.node().cloned();
+            self.is_to_run(activation).then(|| Action::Emit {
+                task: self.id(index),
+                node,
+                from,
+                name,
+            })
+        };
+        frontier.filter_map(emission).collect()
+    }
+
     /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
     fn begin_step(&mut self) -> Vec<Action> {
         if self.tasks.is_empty() {
@@ -337,8 +361,8 @@ impl Machine {
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
             return vec![Action::Rest { status, reason: failure }];
         }
-        let used_up = self.position.used_up;
-        if let Some(reason) = budget::reached(&self.terms.limits, used_up, &self.used()) {
+        let exhausted_limits = self.position.exhausted_limits;
+        if let Some(reason) = budget::reached(&self.terms.limits, exhausted_limits, &self.used()) {
             return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
         }
         // Each task counts as busy until it has begun, so the step cannot end before its last task has begun.
@@ -376,7 +400,8 @@ impl Machine {
     /// Folds the records of the step, in task order, into the next checkpoint.
     fn commit(&mut self) -> Vec<Action> {
         let tasks = std::mem::take(&mut self.tasks);
-        let asked: Vec<String> = tasks.iter().flat_map(|it| it.asked.iter().cloned()).collect();
+        let question_keys: Vec<String> =
+            tasks.iter().flat_map(|it| it.question_keys.iter().cloned()).collect();
         let mut records: Vec<TaskRecord> = Vec::with_capacity(tasks.len());
         records.extend(tasks.into_iter().filter_map(|it| it.record).map(|it| *it));
         assert_eq!(
@@ -401,7 +426,7 @@ impl Machine {
             }
         };
         self.position = next_frontier(&self.graph, &self.terms.limits, &self.position, &records);
-        self.position.asked.extend(asked);
+        self.position.question_keys.extend(question_keys);
         self.state = Arc::new(state);
         self.visits = Arc::new(self.position.visits.clone());
         self.tasks =
@@ -410,6 +435,7 @@ impl Machine {
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(Box::new(commit))];
+        actions.extend(self.emissions());
         actions.extend(self.take_in());
         actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions

@@ -86,13 +86,13 @@ pub(super) fn attempt(
         run,
         task: task.id,
         node: task.node,
-        began: task.began,
+        original: task.original,
         attempt: task.attempt,
         visits: task.visits,
         max_visits: spec.policies.max_visits,
         state: task.state,
         input: task.input,
-        via: task.via,
+        trigger: task.trigger,
         cancel,
         answers: task.answers,
         memos: Memos::new(task.memos),
@@ -127,7 +127,7 @@ impl Watch {
             }
             () = self.cut.cancelled() => {
                 self.give_up(work).await;
-                return Some(Event::CutOff { task: self.task, attempt: self.took(Instant::now()) });
+                return Some(Event::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
             }
             message = self.timed_out() => {
                 let message = match self.give_up(work).await {
@@ -138,7 +138,7 @@ impl Watch {
                 (Err(Failure { transient: true, ..failure }.into()), Instant::now())
             }
         };
-        let (task, attempt) = (self.task, self.took(ended));
+        let (task, attempt) = (self.task, self.attempt_until(ended));
         Some(match result {
             Ok(command) => Event::Finished { task, command, attempt },
             Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
@@ -152,11 +152,11 @@ impl Watch {
     }
 
     /// Returns the record of the attempt that ended at this time.
-    fn took(&self, ended: Instant) -> Attempt {
+    fn attempt_until(&self, ended: Instant) -> Attempt {
         let ms = ended.saturating_duration_since(self.started).as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
-        let spent = self.reporter.spent();
-        Attempt { number: self.number, ms, spent, ended: self.clock.now() }
+        let usage = self.reporter.usage();
+        Attempt { number: self.number, ms, usage, ended: self.clock.now() }
     }
 
     /// Waits until a timeout expires and returns its description.
@@ -173,9 +173,9 @@ impl Watch {
         let idle = async {
             let Some(idle) = self.idle else { return std::future::pending().await };
             loop {
-                let silent = self.reporter.heard().unwrap_or(self.started) + idle;
+                let silent = self.reporter.last_report().unwrap_or(self.started) + idle;
                 if silent <= Instant::now() {
-                    return format!("nothing was heard of it for {idle:?}");
+                    return format!("no sign of progress for {idle:?}");
                 }
                 sleep_until(silent).await;
             }

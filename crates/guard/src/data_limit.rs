@@ -95,7 +95,7 @@ impl DataLimit {
     /// Fails when the amount is larger than the limit.
     ///
     /// ```
-    /// use graphrun::data_limit::DataLimit;
+    /// use graphrun_guard::data_limit::DataLimit;
     ///
     /// assert!(DataLimit::ValueDepth.check(64).is_ok());
     /// assert!(DataLimit::ValueDepth.check(65).is_err());

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_provider_says_of_a_call_goes_back_to_it() {
+    fn provider_data_of_a_call_is_sent_back() {
         let signed = json!({"google": {"thought_signature": "AVSo"}});
         let message = json!({"tool_calls": [
             {"id": "", "extra_content": signed, "function": {"name": "now", "arguments": "oh"}},

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ModelError, ToolCall, ToolChoice, ToolSpec, Usage};
+use super::{ModelError, TokenUsage, ToolCall, ToolChoice, ToolSpec};
 
 /// Answers conversations: a provider, a recording, or a double of a test.
 #[async_trait]
@@ -158,7 +158,7 @@ pub struct ChatReply {
     /// The reasoning of the model, if the provider returns it.
     pub reasoning: Option<String>,
     /// The usage of the call.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why the answer ended.
     pub finish: Finish,
     /// The model that answered, as the provider names it.

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_remedy() {
+    fn missing_requirements_are_named_with_a_remedy() {
         assert_eq!(
             config("groq/llama", &[("OPENAI_API_KEY", "k")]).unwrap_err(),
             "no key for groq: set the environment variable GROQ_API_KEY, or use a model of a server of your \

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Usage;
+use super::TokenUsage;
 
 /// The reason why a model did not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ModelError {
         message: String,
     },
     /// A fault of the network, a proxy or the provider that the next attempt may not meet.
-    #[error("the provider could not be reached or answered nonsense: {message}")]
+    #[error("the provider is unreachable or returned an invalid response: {message}")]
     Transient {
         /// The problem.
         message: String,
@@ -73,15 +73,15 @@ pub enum ModelError {
         /// The text that it sent instead.
         text: String,
         /// The usage of the call.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// The answer was truncated at the token limit.
-    #[error("the answer was cut off after {} tokens", .usage.output_tokens)]
+    #[error("the answer was truncated after {} tokens", .usage.output_tokens)]
     Truncated {
         /// The answer's beginning.
         text: String,
         /// The usage of the call.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// The model called a tool that it was not offered, and gave no answer.
     #[error("the model called `{name}`, a tool that does not exist, instead of answering")]
@@ -91,13 +91,13 @@ pub enum ModelError {
         /// The arguments of the call, which are no answer.
         arguments: String,
         /// The usage of the call.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// The provider reported success, but there is no answer in the reply.
     #[error("the reply is empty")]
     EmptyResponse {
         /// The usage of the call.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// The reply exceeds the client's limit.
     #[error("the reply is larger than {bytes_max} bytes")]
@@ -248,13 +248,13 @@ impl ModelError {
     }
 
     /// Returns the usage of the failed call, as far as it is known.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> TokenUsage {
         match self {
             Self::Refused { usage, .. }
             | Self::Truncated { usage, .. }
             | Self::UnknownTool { usage, .. }
             | Self::EmptyResponse { usage } => *usage,
-            _ => Usage::default(),
+            _ => TokenUsage::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
-use super::{ChatReply, Finish, ModelError, Usage};
+use super::{ChatReply, Finish, ModelError, TokenUsage};
 /// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -41,7 +41,7 @@ impl Failure<'_> {
         }
         if let Some(text) = body.as_ref().and_then(failed_generation) {
             return Ok(ChatReply {
-                usage: Usage::estimate(0, text.chars().count()),
+                usage: TokenUsage::estimate(0, text.chars().count()),
                 text,
                 finish: Finish::failed_generation(),
                 ..ChatReply::default()
@@ -63,7 +63,7 @@ impl Failure<'_> {
             400 | 422 if said.is_context_overflow() => ModelError::ContextOverflow { message },
             // Azure and some gateways filter the request instead of the reply.
             400 if said.has("content_filter") || said.has("content management policy") => {
-                ModelError::Refused { text: message, usage: Usage::default() }
+                ModelError::Refused { text: message, usage: TokenUsage::default() }
             }
             // Google answers 400, not 401, to a wrong key.
             400 if said.has("api key not valid") || said.has("invalid api key") => {
@@ -88,7 +88,7 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
         let message =
-            format!("the reply is no chat completion (it has {keys:?}); check the base URL");
+            format!("the reply is not a chat completion (it has {keys:?}); check the base URL");
         return ModelError::Transient { message };
     };
     let said = ErrorText::of_json(body);

@@ -3,6 +3,17 @@
 //! Start at [`ChatModel`]. [`ask_structured`] turns any model's text into checked values;
 //! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
 //! belong to the engine; streaming is left out.
+//! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `profile`: the client, its HTTP service, and the providers.
+//! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
+//! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
+//!
+//! ```
+//! use graphrun_models::{Wanted, extract_json};
+//!
+//! let found = extract_json("Here it is:\n```json\n{\"verdict\": \"approved\"}\n```", Wanted::Object)?;
+//! assert_eq!(found.value["verdict"], "approved");
+//! # Ok::<_, String>(())
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
@@ -35,7 +46,7 @@ mod structured;
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
-pub use graphrun_core::usage::Usage;
+pub use graphrun_core::usage::TokenUsage;
 pub use prices::{Price, Prices};
 pub use profile::{OutputMode, PROVIDERS, Profile, Provider, TokenLimit};
 pub use reader::read_reply;

@@ -27,7 +27,7 @@ use super::reader::read_reply;
 use super::secret::Secret;
 use super::shape::{shape_request, unwrap_answer};
 use super::transport::Transport;
-use graphrun_core::usage::Usage;
+use graphrun_core::usage::TokenUsage;
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -96,7 +96,7 @@ pub enum ConfigError {
     },
     /// The name is not one of the known providers.
     #[error(
-        "no provider is called {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
+        "there is no provider {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
          OpenAI-compatible server",
         provider_names()
     )]
@@ -111,7 +111,7 @@ pub enum ConfigError {
         provider: &'static str,
     },
     /// The address is invalid.
-    #[error("the base URL {url:?} is no http or https address")]
+    #[error("the base URL {url:?} is not an http or https address")]
     BaseUrl {
         /// The address.
         url: String,
@@ -121,7 +121,7 @@ pub enum ConfigError {
     Key,
     /// The HTTP client cannot start.
     #[error("the HTTP client cannot start")]
-    Transport(#[source] reqwest::Error),
+    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 fn provider_names() -> String {
@@ -321,7 +321,7 @@ fn unexpected(error: &OpenAIError) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }
 
-fn estimate(request: &ChatRequest, text: &str) -> Usage {
+fn estimate(request: &ChatRequest, text: &str) -> TokenUsage {
     let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
-    Usage::estimate(asked, text.chars().count())
+    TokenUsage::estimate(asked, text.chars().count())
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Usage;
+use super::TokenUsage;
 
 /// The price of one model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Price {
 /// Prices by the name of the model, as in `openai/gpt-5-mini`.
 ///
 /// ```
-/// use graphrun::llm::{Price, Prices, Usage};
+/// use graphrun_models::{Price, Prices, Usage};
 ///
 /// let price = Price { input: 1.0, output: 4.0, cached_input: Some(0.5) };
 /// let prices = Prices::from_iter([("lab/small".to_owned(), price)]);
@@ -46,7 +46,7 @@ impl Prices {
     }
 
     /// Returns the cost of the usage in US dollars, or `None` if the model has no price.
-    pub fn cost(&self, model: &str, usage: Usage) -> Option<f64> {
+    pub fn cost(&self, model: &str, usage: TokenUsage) -> Option<f64> {
         self.of(model).map(|it| it.cost(usage))
     }
 
@@ -64,7 +64,7 @@ impl Prices {
 impl Price {
     /// Returns the cost of the usage in US dollars.
     #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
-    pub fn cost(&self, usage: Usage) -> f64 {
+    pub fn cost(&self, usage: TokenUsage) -> f64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let sent = (usage.input_tokens - cached) as f64 * self.input;
         let sent_again = cached as f64 * self.cached_input.unwrap_or(self.input);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::calls::read_calls;
 use super::failure;
-use super::{ChatReply, Finish, ModelError, ToolCall, Usage};
+use super::{ChatReply, Finish, ModelError, TokenUsage, ToolCall};
 
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
 ///
@@ -159,7 +159,7 @@ fn read_finish(finish: Option<&Value>) -> Finish {
 }
 
 /// Reads the counts of tokens. A call without counts still counts as a call.
-fn read_usage(usage: Option<&Value>) -> Usage {
+fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)
     };
@@ -167,7 +167,7 @@ fn read_usage(usage: Option<&Value>) -> Usage {
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
     let cached = detail.or_else(|| usage?.get("prompt_cache_hit_tokens"));
-    Usage {
+    TokenUsage {
         input_tokens: count(["prompt_tokens", "input_tokens"]),
         cached_input_tokens: cached.and_then(whole_number).unwrap_or(0),
         output_tokens: count(["completion_tokens", "output_tokens"]),

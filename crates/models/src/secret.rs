@@ -8,7 +8,7 @@ use graphrun_guard::redact;
 /// A key or token. Its `Debug` shows nothing of it, and there is no `Display`.
 ///
 /// ```
-/// let key = graphrun::llm::Secret::new("sk-very-secret");
+/// let key = graphrun_models::Secret::new("sk-very-secret");
 /// assert_eq!(format!("{key:?}"), "Secret([redacted])");
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]

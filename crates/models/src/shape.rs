@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reasoning_model_is_sent_no_temperature_and_nobody_the_node() {
+    fn no_request_has_the_node_or_a_reasoning_temperature() {
         let profile = Profile::default();
         let shape = |model| {
             shape_request(

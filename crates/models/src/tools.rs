@@ -51,7 +51,7 @@ impl ToolCall {
     /// Returns a description of the problem that the model can act on.
     ///
     /// ```
-    /// use graphrun::llm::ToolCall;
+    /// use graphrun_models::ToolCall;
     ///
     /// let call = |arguments: &str| ToolCall {
     ///     id: String::new(),
@@ -72,7 +72,7 @@ impl ToolCall {
         found.map(|it| it.value).map_err(|problem| {
             let why = serde_json::from_str::<Value>(&self.arguments);
             let why = why.map_or_else(|it| it.to_string(), |_| problem);
-            format!("the arguments are no JSON object: {why}")
+            format!("the arguments are not a JSON object: {why}")
         })
     }
 }

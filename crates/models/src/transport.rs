@@ -4,7 +4,9 @@
 //! becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a
 //! body.
 
+use std::error::Error;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use graphrun_guard::redact::{redact, redact_value};
 use jiff::Timestamp;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, Response};
+use rustls::{ClientConfig, crypto::ring};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
@@ -25,6 +29,14 @@ use super::failure::{Failure, readable};
 use super::openai::Limits;
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
+
+/// TLS with the authorities that this system trusts.
+fn tls() -> Result<ClientConfig, rustls::Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?.with_platform_verifier()?;
+    Ok(builder.with_no_client_auth())
+}
+
 /// The most bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -43,8 +55,9 @@ impl Transport {
         base_url: &str,
         limits: Limits,
         api_key: &Secret,
-    ) -> Result<Self, reqwest::Error> {
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let http = Client::builder()
+            .tls_backend_preconfigured(tls()?)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .connect_timeout(limits.connect)
@@ -184,11 +197,11 @@ impl Service<HttpRequestFactory> for Transport {
 fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
-        return Err(ModelError::EmptyResponse { usage: super::Usage::default() });
+        return Err(ModelError::EmptyResponse { usage: super::TokenUsage::default() });
     }
     let mut body: Value = serde_json::from_str(text).map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();
-        let message = format!("the reply is no JSON ({error}); it begins with {start:?}");
+        let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
         ModelError::Transient { message: readable(&message) }
     })?;
     redact_value(&mut body);

@@ -166,9 +166,9 @@ impl Node for Agent {
         "agent"
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let AgentNode { models, system, prompt, prompt_again, temperature, .. } = &self.definition;
-        let mut identity = json!({
+        let mut fingerprint = json!({
             "models": models,
             "system": system.as_ref().map(Prompt::text),
             "prompt": prompt.text(),
@@ -177,18 +177,18 @@ impl Node for Agent {
             "writes": self.definition.writes,
         });
         if !self.toolbox.is_empty() {
-            identity["tools"] = self.toolbox.identity();
-            identity["tool_rounds"] = self.definition.tool_rounds_max.into();
+            fingerprint["tools"] = self.toolbox.fingerprint();
+            fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
         }
-        identity
+        fingerprint
     }
 
     /// The rendered prompts.
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         Ok(serde_json::to_value(self.messages(ctx)?)?)
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         if self.toolbox.is_empty() { SideEffects::Models } else { SideEffects::World }
     }
 }

@@ -62,7 +62,7 @@ impl Node for Ask {
         Some(0)
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let AskNode { prompt, show, choices, writes, .. } = &self.0;
         json!({"prompt": prompt.text(), "show": show, "choices": choices, "writes": writes})
     }
@@ -71,7 +71,7 @@ impl Node for Ask {
         "ask"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }

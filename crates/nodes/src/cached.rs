@@ -13,7 +13,7 @@ use graphrun_core::{
 };
 use graphrun_engine::{
     checkpoint::CheckpointError,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
 };
 use graphrun_guard::redact::redact_value;
 use graphrun_workflow::Expression;
@@ -31,17 +31,15 @@ pub struct Cache {
 /// A node that is not run when its cache holds a result for the same inputs.
 ///
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
-/// of the node, its [identity](Node::identity), its [input](Node::given), and the types of the
+/// of the node, its [fingerprint](Node::fingerprint), its [input](Node::cache_key), and the types of the
 /// channels that it writes.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
-/// use graphrun::{
-///     graph::{NodeContext, NodeError, node_fn},
-///     nodes::{Cache, Cached},
-///     storage::MemoryResults,
-/// };
+/// use graphrun_core::graph::{NodeContext, NodeError, node_fn};
+/// use graphrun_engine::storage::MemoryResults;
+/// use graphrun_nodes::{Cache, Cached};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///
@@ -61,7 +59,7 @@ pub struct Cache {
 pub struct Cached {
     inner: Arc<dyn Node>,
     cache: Cache,
-    /// The part of the identity that is not the node's own.
+    /// The part of the fingerprint that is not the node's own.
     label: Value,
     age_max: Option<Duration>,
     /// The cache key in place of the node's input.
@@ -99,18 +97,18 @@ impl Cached {
         Self { key, ..self }
     }
 
-    /// Adds a label to the cache key, for nodes that do not define their own identity.
+    /// Adds a label to the cache key, for nodes without a fingerprint.
     #[must_use]
     pub(super) fn labelled(self, label: impl Into<Value>) -> Self {
         Self { label: label.into(), ..self }
     }
 
     fn key(&self, ctx: &NodeContext) -> Result<ResultKey, NodeError> {
-        let given = match &self.key {
+        let inputs = match &self.key {
             Some(key) => {
                 json!({"key": key.source(), "value": key.evaluate(&expression_view(ctx, None))?})
             }
-            None => self.inner.given(ctx)?,
+            None => self.inner.cache_key(ctx)?,
         };
         let writes = self.inner.contract().writes;
         let is_written =
@@ -123,28 +121,28 @@ impl Cached {
             "node": ctx.node,
             "kind": self.inner.kind(),
             "label": self.label,
-            "identity": self.inner.identity(),
-            "given": given,
+            "fingerprint": self.inner.fingerprint(),
+            "inputs": inputs,
             "writes": types,
         })))
     }
 
     /// Returns the cached result, if it may be used. Failures of the cache are reported and do not
     /// fail the node.
-    async fn kept(&self, ctx: &NodeContext, key: &ResultKey) -> Option<KeptResult> {
+    async fn find(&self, ctx: &NodeContext, key: &ResultKey) -> Option<CachedResult> {
         if self.cache.is_renewed {
             return None;
         }
         match self.cache.store.find(key).await {
             Ok(found) => found.filter(|it| self.is_young(it)),
             Err(error) => {
-                warn(ctx, "no kept result is used", &with_causes(&error)).await;
+                warn(ctx, "no cached result is used", &with_causes(&error)).await;
                 None
             }
         }
     }
 
-    fn is_young(&self, result: &KeptResult) -> bool {
+    fn is_young(&self, result: &CachedResult) -> bool {
         let Some(age_max) = self.age_max else { return true };
         // A result from the future means that a clock was set back; its age counts as zero.
         let age = Duration::try_from(Timestamp::now().duration_since(result.at));
@@ -153,20 +151,21 @@ impl Cached {
 
     async fn keep(&self, ctx: &NodeContext, key: &ResultKey, command: &Command) {
         if command.goto != Goto::Edges {
-            return warn(ctx, "the result is not kept", "the node chose where to go itself").await;
+            return warn(ctx, "the result is not cached", "the node chose where to go itself")
+                .await;
         }
         // An update that does not fit is a failure of the node, which the rules report.
         if ctx.state.schema().check(&command.update).is_err() {
             return;
         }
-        let mut result = KeptResult { update: command.update.clone(), at: Timestamp::now() };
+        let mut result = CachedResult { update: command.update.clone(), at: Timestamp::now() };
         // The entrance of a run removes keys from all other values, but cached results do not pass
         // it.
         for (_, value) in &mut result.update.writes {
             redact_value(Arc::make_mut(value));
         }
         if let Err(error) = self.cache.store.keep(key, &result).await {
-            warn(ctx, "the result is not kept", &with_causes(&error)).await;
+            warn(ctx, "the result is not cached", &with_causes(&error)).await;
         }
     }
 }
@@ -186,12 +185,13 @@ impl Node for Cached {
                     NodeError::Failed(failure) => failure.message.as_str(),
                     NodeError::Ask(_) => "it depends on an answer",
                 };
-                warn(&ctx, "the result is not kept, for its key cannot be told", why).await;
+                warn(&ctx, "the result is not cached, because its key cannot be computed", why)
+                    .await;
                 return self.inner.run(ctx).await;
             }
         };
-        if let Some(KeptResult { update, at }) = self.kept(&ctx, &key).await {
-            ctx.report(Report::Reused { kept: at.to_string() }).await;
+        if let Some(CachedResult { update, at }) = self.find(&ctx, &key).await {
+            ctx.report(Report::CacheHit { computed_at: at.to_string() }).await;
             return Ok(update.into());
         }
         let command = self.inner.run(ctx.clone()).await?;
@@ -215,16 +215,16 @@ impl Node for Cached {
         self.inner.kind()
     }
 
-    fn identity(&self) -> Value {
-        self.inner.identity()
+    fn fingerprint(&self) -> Value {
+        self.inner.fingerprint()
     }
 
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
-        self.inner.given(ctx)
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        self.inner.cache_key(ctx)
     }
 
-    fn touches(&self) -> SideEffects {
-        self.inner.touches()
+    fn side_effects(&self) -> SideEffects {
+        self.inner.side_effects()
     }
 }
 

@@ -8,12 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun_core::{
-    event::{Report, Spent},
+    event::{Report, Usage},
     graph::{ErrorKind, Failure, NodeContext},
 };
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices, ToolChoice,
-    Usage,
+    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices, TokenUsage,
 };
 use serde_json::{Value, json};
 
@@ -109,15 +108,15 @@ impl ChatModel for Watched<'_> {
         self.ctx.within_budget().await;
         let started = Instant::now();
         let replied = self.model.chat(request).await;
-        let (model, usage) = match &replied {
+        let (model, tokens) = match &replied {
             Ok(reply) => (reply.model.clone(), reply.usage),
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
-        if usage != Usage::default() {
-            let cost_usd = self.prices.cost(self.named, usage);
-            let spent = Spent { usage, cost_usd };
+        if tokens != TokenUsage::default() {
+            let cost_usd = self.prices.cost(self.named, tokens);
+            let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.ctx.report(Report::ModelCalled { model, spent, ms }).await;
+            self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         if let Ok(reply) = &replied {
             self.calls.state().last = Some((name, reply.clone()));

@@ -2,6 +2,29 @@
 //!
 //! A node is independent of the engine: it gets a context and returns a command. Its access to the
 //! world is in [`Services`].
+//! ```
+//! use std::{path::Path, sync::Arc};
+//!
+//! use graphrun_core::diagnostic::SourceFile;
+//! use graphrun_nodes::{Services, factory, registry};
+//! use graphrun_workflow::parse;
+//!
+//! let text = "
+//! graphrun: 1
+//! name: greeting
+//! state: { name: string, text: string }
+//! input: name
+//! start: greet
+//! nodes:
+//!   greet: { set: { text: '\"Hello \" + name' }, then: end }
+//! ";
+//! let file = Arc::new(SourceFile { name: "greeting.yaml".into(), text: text.to_owned() });
+//! let (workflow, _warnings) = parse(file, Path::new(""), &registry())?;
+//! let (graph, diagnostics) = workflow.into_graph(&factory(Services::offline(), registry()));
+//! assert!(!diagnostics.has_errors());
+//! assert_eq!(graph.entry[0].as_str(), "greet");
+//! # Ok::<_, graphrun_core::diagnostic::Diagnostics>(())
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
@@ -99,7 +122,7 @@ struct NoModels;
 
 impl ModelSource for NoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        let message = format!("there are no models here, so not `{name}` either");
+        let message = format!("no models are connected here, so `{name}` is unavailable");
         Err(ModelError::Auth { message })
     }
 }
@@ -186,7 +209,7 @@ impl Factory {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(definition.place.clone()), "called here")
-                .help("mend the schema, in the program that registers the tool")
+                .help("correct the schema, in the program that registers the tool")
         })
     }
 }
@@ -197,7 +220,7 @@ fn prompt_view(ctx: &NodeContext) -> PromptView<'_> {
         state: &ctx.state,
         visit: ctx.visit(),
         max_visits: ctx.max_visits,
-        via: &ctx.via,
+        trigger: &ctx.trigger,
         input: &ctx.input,
     }
 }

@@ -25,7 +25,7 @@ impl Node for Pass {
         "map"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }

@@ -128,7 +128,7 @@ impl Run {
             finished
                 .collected
                 .remove(name)
-                .ok_or_else(|| stopped(program, "it left no room for its output"))
+                .ok_or_else(|| stopped(program, "it left no space for its output"))
         };
         Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
     }
@@ -154,8 +154,12 @@ impl Run {
                     // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
-                        let what =
-                            if error.is_limit() { "JSON that is refused" } else { "no JSON" };
+                        let what = if error.is_limit() {
+                            "JSON that exceeds a limit"
+                        } else {
+                            "invalid \
+                                JSON"
+                        };
                         let message = format!("`{}` printed {what}: {error}", self.program());
                         let raw = Some(shown(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);
@@ -215,17 +219,17 @@ impl Node for Run {
         "run"
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let RunNode { argv, sandbox, writes, .. } = &self.definition;
         let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         json!({
             "argv": argv,
-            "sandbox": sandbox.identity(),
+            "sandbox": sandbox.fingerprint(),
             "writes": writes.collect::<Vec<Value>>(),
         })
     }
 
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let RunNode { env, stdin, files, .. } = &self.definition;
         let view = expression_view(ctx, None);
         let value = |it: &Expression| it.evaluate(&view);

@@ -157,17 +157,17 @@ impl Node for RunTests {
         "run_tests"
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
         let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         json!({
-            "runner": runner.identity(),
-            "sandbox": sandbox.identity(),
+            "runner": runner.fingerprint(),
+            "sandbox": sandbox.fingerprint(),
             "writes": writes.collect::<Vec<Value>>(),
         })
     }
 
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let (artifact, attempt) = self.tested_and_attempt(ctx)?;
         Ok(json!([artifact, attempt]))
     }

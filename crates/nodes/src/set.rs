@@ -49,7 +49,7 @@ impl Node for Set {
         Some(0)
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         let sets = self.0.sets.iter().map(|(channel, it)| json!([channel, it.source()]));
         sets.collect()
     }
@@ -58,7 +58,7 @@ impl Node for Set {
         "set"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }

@@ -69,7 +69,7 @@ impl Node for Call {
         "tool"
     }
 
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         json!({
             "tool": self.definition.tool,
             "input": self.tool.tool.input_schema(),
@@ -78,7 +78,7 @@ impl Node for Call {
         })
     }
 
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         self.arguments(ctx)
     }
 }

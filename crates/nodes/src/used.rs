@@ -40,7 +40,7 @@ impl Node for Enter {
         "use"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }
@@ -77,7 +77,7 @@ impl Node for Leave {
         "end of use"
     }
 
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::Nothing
     }
 }

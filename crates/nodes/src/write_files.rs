@@ -125,7 +125,7 @@ async fn deliver(delivery: Delivery) -> Result<Vec<PathBuf>, NodeError> {
         };
         let failure = Failure::of(kind, &error);
         let way_out = match error {
-            WriteError::Foreign { .. } => "; move them away, or go on with `resume --force`",
+            WriteError::Foreign { .. } => "; move them away, or continue with `resume --force`",
             _ => "",
         };
         let message =

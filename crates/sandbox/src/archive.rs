@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_survive_the_way_in() {
+    fn long_paths_reach_the_sandbox() {
         let path = format!("{}/{}.py", "d".repeat(90), "f".repeat(100));
         let packed = pack(&[SourceFile { path: path.clone(), content: "1".to_owned() }]).unwrap();
         assert_eq!(unpack(&packed, std::slice::from_ref(&path))[&path], b"1");

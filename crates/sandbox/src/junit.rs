@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_are_counted_by_what_they_contain() {
+    fn cases_are_counted_by_their_content() {
         let report = br#"<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite tests="99" failures="0">
             <testcase name="a"/>
             <testcase name="b"><system-out>text</system-out></testcase>
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_counts_nothing() {
+    fn an_invalid_report_counts_nothing() {
         let bomb = br#"<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><testsuites><testcase name="&b;"/></testsuites>"#;
         let many = format!("<testsuites>{}</testsuites>", "<testcase/>".repeat(NODES_MAX as usize));
         let other = [&b""[..], b"<html/>", b"<testsuites>", b"\xff\xfe", bomb, many.as_bytes()];

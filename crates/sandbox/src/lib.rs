@@ -5,6 +5,17 @@
 //! no process and no file behind. There is no weaker level: without a working sandbox,
 //! [`Sandbox::probe`] fails and names the missing part. Start with [`Sandbox`] and [`Job`];
 //! [`PythonEnvironment`] and [`run_pytest`] add the parts that a software team needs.
+//! ```no_run
+//! use graphrun_sandbox::{Job, Sandbox};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn run() -> Result<(), graphrun_sandbox::SandboxError> {
+//! let job = Job { argv: vec!["/usr/bin/id".to_owned()], ..Job::default() };
+//! let finished = Sandbox::probe()?.run(&job, &CancellationToken::new()).await?;
+//! assert!(finished.output.contains("uid=1000"));
+//! # Ok(())
+//! # }
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

@@ -50,7 +50,7 @@ pub enum PathError {
     #[error("`{0}` is the name of a device on Windows")]
     Device(String),
     /// A name with a special meaning for tools.
-    #[error("`{0}` is reserved: tools would obey it")]
+    #[error("`{0}` is reserved: tools read it as their configuration")]
     Reserved(String),
     /// Two names that are equal on a file system that ignores case.
     #[error("the path is the same as `{0}`, upper and lower case apart")]
@@ -94,7 +94,7 @@ pub enum FilesRefused {
 /// Names the first rule that the path breaks.
 ///
 /// ```
-/// use graphrun::sandbox::{PathError, check_path};
+/// use graphrun_sandbox::{PathError, check_path};
 ///
 /// assert!(check_path("src/app/[id]/page.tsx").is_ok());
 /// assert_eq!(check_path("../etc/passwd"), Err(PathError::Traversal));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_set_must_be_able_to_stand_side_by_side() {
+    fn files_of_a_set_must_not_exclude_each_other() {
         let refused = |paths: &[&str]| -> Vec<PathError> {
             let files: Vec<_> = paths.iter().copied().map(file).collect();
             match check_files(&files) {

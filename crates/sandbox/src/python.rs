@@ -25,7 +25,7 @@ const FORMAT: &str = "graphrun-python-1";
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use graphrun::sandbox::{Job, PythonEnvironment, Sandbox};
+/// use graphrun_sandbox::{Job, PythonEnvironment, Sandbox};
 ///
 /// let environment = PythonEnvironment::prepare(&["pytest".to_owned()], "/var/cache/graphrun".as_ref()).await?;
 /// let job = Job {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_looks_like_an_option_is_no_requirement() {
+    async fn options_are_not_requirements() {
         for bad in ["--index-url=http://evil", "-e.", " -r x", ""] {
             let result =
                 PythonEnvironment::prepare(&[bad.to_owned()], Path::new("/nonexistent")).await;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_key_tells_lists_apart() {
+    async fn different_lists_have_different_keys() {
         let interpreter = Interpreter::find().await.unwrap();
         let of = |list: &[&str]| {
             key(&interpreter, &list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cache_that_nobody_can_enter_is_refused_to_root() {
+    async fn a_cache_without_access_for_others_is_refused_to_root() {
         let cache = tempfile::tempdir().unwrap();
         fs::set_permissions(cache.path(), Permissions::from_mode(0o700)).unwrap();
         let result = PythonEnvironment::prepare(&[], cache.path()).await;

@@ -67,7 +67,8 @@ impl PythonError {
                 "check the names, and that the package index can be reached; offline, set PIP_FIND_LINKS to a folder of wheels",
             ),
             Self::Cache { .. } => Some(
-                "root's sandboxes run as `nobody`: use a cache that everybody can read, such as /var/cache/graphrun",
+                "root's sandboxes run as `nobody`: use a cache that every user can read, such as \
+                 /var/cache/graphrun",
             ),
             Self::Io { .. } => Some(
                 "check that this user can write the cache; XDG_CACHE_HOME names another place for it",

@@ -56,7 +56,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// A symbolic link, a folder in place of a file, or another special file is in the way; it was left unchanged.
-    #[error("`{}` is in the way: it is no regular {expected}", path.display())]
+    #[error("`{}` is not a regular {expected}", path.display())]
     InTheWay {
         /// The path in the way.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum WriteError {
         expected: &'static str,
     },
     /// Files of the same names exist, and they are not unchanged files of an earlier delivery; nothing was written.
-    #[error("{} not of an earlier delivery, or changed since: {}; nothing was written", are(paths.len()), listed(paths))]
+    #[error("{} not from an earlier delivery, or changed since: {}; nothing was written", are(paths.len()), listed(paths))]
     Foreign {
         /// The files.
         paths: Vec<String>,
@@ -227,7 +227,7 @@ fn temporary_name(name: &str) -> String {
 }
 
 fn are(many: usize) -> &'static str {
-    if many == 1 { "a file is in the way," } else { "files are in the way," }
+    if many == 1 { "a file exists that is" } else { "files exist that are" }
 }
 
 fn listed(paths: &[String]) -> String {

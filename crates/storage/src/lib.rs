@@ -3,6 +3,17 @@
 //!
 //! All keep the same promises; `tests/storage` checks them. The cost of a step depends on its
 //! changes: only changes are stored, never the state itself.
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # fn open() -> Result<(), Box<dyn std::error::Error>> {
+//! use graphrun_storage::SqliteStorage;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let storage = SqliteStorage::open(&folder.path().join("runs.db"))?;
+//! # drop(storage);
+//! # Ok(())
+//! # }
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

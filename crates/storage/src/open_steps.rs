@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::id::{RunId, TaskId};
-use graphrun_engine::checkpoint::{Entry, Link};
+use graphrun_engine::checkpoint::{Entry, EntryHash};
 
 use graphrun_engine::storage::rules::finished_by;
 /// The content of the entries since the last commit of some runs.
@@ -16,7 +16,7 @@ pub(super) struct OpenSteps(BTreeMap<RunId, OpenStep>);
 
 #[derive(Debug)]
 struct OpenStep {
-    link: Link,
+    hash: EntryHash,
     finished: BTreeSet<TaskId>,
 }
 
@@ -26,15 +26,15 @@ const RUNS_MAX: usize = 256;
 impl OpenSteps {
     /// Removes and returns the finished tasks of the open step after the entry with this hash, if
     /// they are cached.
-    pub(super) fn take(&mut self, run: &RunId, link: Link) -> Option<BTreeSet<TaskId>> {
-        self.0.remove(run).filter(|it| it.link == link).map(|it| it.finished)
+    pub(super) fn take(&mut self, run: &RunId, hash: EntryHash) -> Option<BTreeSet<TaskId>> {
+        self.0.remove(run).filter(|it| it.hash == hash).map(|it| it.finished)
     }
 
     /// Caches an entry under its hash; `finished` are the tasks that had finished before it.
     pub(super) fn note(
         &mut self,
         run: &RunId,
-        link: Link,
+        hash: EntryHash,
         entry: &Entry,
         mut finished: BTreeSet<TaskId>,
     ) {
@@ -50,7 +50,7 @@ impl OpenSteps {
             self.0.pop_first();
         }
         finished.extend(finished_by(entry));
-        self.0.insert(run.clone(), OpenStep { link, finished });
+        self.0.insert(run.clone(), OpenStep { hash, finished });
     }
 }
 
@@ -58,7 +58,7 @@ impl OpenSteps {
 mod tests {
     use super::*;
     use graphrun_core::{
-        event::Spent,
+        event::Usage,
         id::{NodeName, Step},
     };
     use graphrun_engine::checkpoint::{Commit, Outcome, Position, TaskRecord};
@@ -76,14 +76,14 @@ mod tests {
             node: NodeName::parse("a").unwrap(),
             attempt: 1,
             ms: 0,
-            spent: Spent::default(),
-            outcome: Outcome::Skipped { condition: "x".into(), hops: Vec::new() },
+            usage: Usage::default(),
+            outcome: Outcome::Skipped { condition: "x".into(), transitions: Vec::new() },
         })
     }
 
     #[test]
-    fn what_is_known_is_known_under_its_link_alone() {
-        let (mut open, [a, b]) = (OpenSteps::default(), [1, 2].map(|it| Link([it; 32])));
+    fn an_open_step_is_found_only_by_its_hash() {
+        let (mut open, [a, b]) = (OpenSteps::default(), [1, 2].map(|it| EntryHash([it; 32])));
         open.note(&run(1), a, &skipped(0), BTreeSet::new());
         let before = open.take(&run(1), a).unwrap();
         assert_eq!(before, [task(0)].into());
@@ -101,7 +101,7 @@ mod tests {
     fn no_more_is_kept_than_that() {
         let mut open = OpenSteps::default();
         for number in 0..2 * RUNS_MAX {
-            open.note(&run(number), Link([0; 32]), &skipped(0), BTreeSet::new());
+            open.note(&run(number), EntryHash([0; 32]), &skipped(0), BTreeSet::new());
         }
         assert_eq!(open.0.len(), RUNS_MAX);
     }

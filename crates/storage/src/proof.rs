@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use graphrun_core::id::{RunId, Step, TaskId};
-use graphrun_engine::checkpoint::{Basis, CheckpointError, Checkpointer, Link, Logged, SavedRun};
+use graphrun_engine::checkpoint::{
+    Basis, CheckpointError, Checkpointer, EntryHash, JournalEntry, SavedRun,
+};
 use thiserror::Error;
 
 use graphrun_engine::storage::rules::{Head, finished_by};
@@ -18,14 +20,14 @@ pub struct Proof {
     /// The committed steps.
     pub steps: Step,
     /// The hash of the last entry. Noted elsewhere, it proves the whole history.
-    pub link: Link,
+    pub hash: EntryHash,
     /// The number of the entry with the expected hash, if there is one.
     pub expected_at: Option<u64>,
 }
 
 /// The stored head differs from the entries.
 #[derive(Debug, Error)]
-#[error("it is not what entry {0} says")]
+#[error("it contradicts entry {0}")]
 struct Differs(u64);
 
 /// Reads a whole run and computes every hash again. Checks that each entry follows the rules after
@@ -42,7 +44,7 @@ struct Differs(u64);
 pub async fn prove(
     storage: &dyn Checkpointer,
     run: &RunId,
-    expected: Option<Link>,
+    expected: Option<EntryHash>,
 ) -> Result<Proof, CheckpointError> {
     let (head, basis, proof) = (None, None, None);
     let mut reading = Reading { run, expected, head, finished: BTreeSet::new(), basis, proof };
@@ -63,7 +65,7 @@ pub async fn prove(
 
 struct Reading<'a> {
     run: &'a RunId,
-    expected: Option<Link>,
+    expected: Option<EntryHash>,
     head: Option<Head>,
     /// The tasks of the open step whose records are final.
     finished: BTreeSet<TaskId>,
@@ -77,8 +79,8 @@ impl Reading<'_> {
         self.head.as_ref().map_or(0, |it| it.number)
     }
 
-    fn take(&mut self, logged: &Logged) -> Result<(), CheckpointError> {
-        let Logged { number, link, entry } = logged;
+    fn take(&mut self, logged: &JournalEntry) -> Result<(), CheckpointError> {
+        let JournalEntry { number, hash, entry } = logged;
         let next = match &self.head {
             None => Head::first(entry),
             Some(head) => head.after(entry, |task| self.finished.contains(&task)),
@@ -89,11 +91,11 @@ impl Reading<'_> {
         }
         self.finished.extend(finished_by(entry));
         if let Some(migration) = &entry.migration {
-            self.basis = Some(migration.is.clone());
+            self.basis = Some(migration.to.clone());
         }
         let before = self.proof.and_then(|it| it.expected_at);
-        let expected_at = before.or((self.expected == Some(*link)).then_some(*number));
-        self.proof = Some(Proof { entries: *number, steps: head.step, link: *link, expected_at });
+        let expected_at = before.or((self.expected == Some(*hash)).then_some(*number));
+        self.proof = Some(Proof { entries: *number, steps: head.step, hash: *hash, expected_at });
         self.head = Some(head);
         Ok(())
     }
@@ -103,7 +105,7 @@ impl Reading<'_> {
             return Err(self.damaged("entry 1".to_owned(), Differs(1)));
         };
         let stands = (saved.summary.status, &saved.summary.reason);
-        let said = (head.standing.status, &head.standing.reason);
+        let said = (head.run_status.status, &head.run_status.reason);
         let info = &saved.summary.info;
         let is_same = stands == said
             && self.basis.as_ref().is_none_or(|it| *it == info.basis())

@@ -98,7 +98,7 @@ impl ReadLeniently for FailureReport {
             if !["status", "failure_type", "is_architectural"].iter().any(|name| report.has(name)) {
                 report.refuse(
                     "status",
-                    "one of pass, fail, escalate is required, and nothing else tells how it ended",
+                    "one of pass, fail, escalate is required, and no other field gives the result",
                 );
             }
             report.drop_claims(&["routing"]);

@@ -4,6 +4,11 @@
 //! of a type are in its file. A field marked `readOnly` in the schema is computed here: models are
 //! not asked for it, and a value from a model is ignored. [`TeamState`] contains all of these
 //! types.
+//! ```
+//! use graphrun_team::TeamState;
+//!
+//! assert!(TeamState::schema().channel("user_stories").is_some());
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

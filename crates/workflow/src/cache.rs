@@ -15,11 +15,11 @@ pub(super) const CACHE_KEYS: &[&str] = &["for", "key"];
 
 /// The kinds that cannot be cached, because their results differ each time, with the alternative.
 const NEVER_KEPT: &[(&str, &str)] = &[
-    ("ask", "leave it out: a person is asked every time"),
-    ("set", "leave it out: to compute the fields takes less time than to look for them"),
-    ("map", "write it on the node that is done for each item"),
+    ("ask", "omit it: a person is asked every time"),
+    ("set", "omit it: computing the fields is faster than a lookup"),
+    ("map", "write it on the node that runs for each item"),
     ("use", "write it on the nodes of the used workflow"),
-    ("write_files", "leave it out: files are there only if they are written"),
+    ("write_files", "omit it: files exist only if they are written"),
 ];
 
 impl Lowering<'_> {
@@ -43,11 +43,11 @@ impl Lowering<'_> {
         let refusal = never.map(|(kind, help)| (format!("`{kind}`"), *help));
         let tool = section.get("tool").and_then(Yaml::text).filter(|it| BUILT_IN.contains(it));
         let refusal = refusal.or_else(|| {
-            let help = "leave it out: a file may have changed since it was read";
+            let help = "omit it: a file may have changed since it was read";
             Some((format!("the tool `{}`", tool?), help))
         });
         if let (Some((what, help)), Some(key)) = (refusal, section.key("cache")) {
-            let message = format!("`{name}` is {what}, whose results are not kept");
+            let message = format!("`{name}` is {what}, whose results are not cached");
             let place = self.report.place(&key.range);
             let finding = Diagnostic::error("GR049", message).at(place, "never used again");
             self.report.push(finding.help(help));

@@ -44,11 +44,11 @@ impl Lowering<'_> {
         }
         match (otherwise, uncovered) {
             (Some(otherwise), Uncovered::No) if all_reached => {
-                let message = "the cases before this one leave nothing to it";
+                let message = "the earlier cases cover everything";
                 let place = self.report.place(&otherwise.range);
                 let finding = Diagnostic::warning("GR025", message).at(place, "never reached");
                 self.report
-                    .push(finding.help("leave it out; that every value has a case is checked"));
+                    .push(finding.help("remove it; the check ensures that every value has a case"));
             }
             (None, uncovered) if !conditions.unknown => {
                 self.report_uncovered(from, &uncovered, last);
@@ -63,8 +63,8 @@ impl Lowering<'_> {
             return;
         }
         let message = match takers {
-            [_] => "a case before this one takes all that it would take",
-            _ => "the cases before this one take all that it would take",
+            [_] => "an earlier case takes everything that it would take",
+            _ => "earlier cases take everything that it would take",
         };
         let place = self.report.place(&when.range);
         let mut finding = Diagnostic::error("GR025", message).at(place, "never reached");
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             let place = self.report.place(&conditions.list[*taker].0.range);
             finding = finding.at(place, "taken here");
         }
-        let help = "cases are tried in order; put the narrower one first, or leave it out";
+        let help = "cases are tried in order; put the narrower one first, or remove it";
         self.report.push(finding.help(help));
     }
 
@@ -81,11 +81,11 @@ impl Lowering<'_> {
             Uncovered::No => return,
             Uncovered::Yes(example) => format!("no case holds when {example}"),
             Uncovered::Perhaps(example) => {
-                format!("it is not certain that a case holds, for instance when {example}")
+                format!("possibly no case holds, for instance when {example}")
             }
-            Uncovered::Unknown => "it cannot be seen that a case always holds".to_owned(),
+            Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
         };
-        let label = format!("what follows `{from}` then?");
+        let label = format!("no route from `{from}` then");
         let finding = Diagnostic::error("GR024", example).at(self.report.place(last), label);
         self.report.push(
             finding.help("add a case for it, or a last one without a condition: `- { to: … }`"),

@@ -56,7 +56,7 @@ impl Declarations {
         let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {
-                let message = format!("`{}` is built in and names no node", entry.key.text);
+                let message = format!("`{}` is built in and cannot name a node", entry.key.text);
                 let place = report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
                 report.push(finding.help("choose another name"));
@@ -147,7 +147,7 @@ impl Declarations {
             return None;
         };
         let problem = match owners.get(name) {
-            _ if name == owner => format!("`{name}` cannot be a part of itself"),
+            _ if name == owner => format!("`{name}` cannot contain itself"),
             Some(other) => format!("`{name}` is a part of `{other}` already"),
             None => {
                 owners.insert(name.clone(), owner.clone());
@@ -169,9 +169,9 @@ impl Declarations {
             }
             let key = yaml.entries().iter().map(|it| &it.key);
             if let Some(key) = key.into_iter().find(|it| it.text == name.as_str()) {
-                let message = format!("`{name}` is a branch of one of its own branches");
+                let message = format!("`{name}` is a branch of one of its branches");
                 let place = report.place(&key.range);
-                report.push(Diagnostic::error("GR039", message).at(place, "has no beginning"));
+                report.push(Diagnostic::error("GR039", message).at(place, "has no first node"));
             }
             // Breaking the cycle here reports it only once.
             owners.retain(|_, owner| *owner != name);
@@ -188,7 +188,7 @@ impl Declarations {
     ) -> Option<NodeName> {
         let word = report.word(yaml, "`do`")?;
         if self.groups.contains_key(word.text.as_str()) {
-            let message = format!("`{}` is a parallel, and a map does one node", word.text);
+            let message = format!("`{}` is a parallel, but a map runs one node", word.text);
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
             report.push(finding.help("name one node"));
@@ -339,10 +339,13 @@ impl Declarations {
         let targets = self.named(report, word);
         for node in targets.iter().filter_map(Target::node) {
             if let Some((map, _)) = self.maps.iter().find(|(_, it)| *it == node) {
-                let message =
-                    format!("`{node}` is done for each item of `{map}`, and not otherwise");
+                let message = format!("`{node}` runs only for the items of `{map}`");
                 let place = report.place(&word.range);
-                let finding = Diagnostic::error("GR039", message).at(place, "without an item");
+                let finding = Diagnostic::error("GR039", message).at(
+                    place,
+                    "would run without an \
+                    item",
+                );
                 report.push(finding.help(format!("lead to `{map}`")));
             }
         }
@@ -353,7 +356,7 @@ impl Declarations {
     pub(super) fn resolve_one(&self, report: &mut Report, word: &SpannedText) -> Option<Target> {
         if self.groups.contains_key(word.text.as_str()) {
             let message =
-                format!("`{}` is a parallel, and only one node can follow here", word.text);
+                format!("`{}` is a parallel, but only one node can follow here", word.text);
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
             report.push(finding.help("lead to a node whose `then` is the parallel"));

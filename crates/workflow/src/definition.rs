@@ -390,7 +390,7 @@ impl RunOutput {
 
 impl SandboxSettings {
     /// The part of the cache key of jobs in this sandbox.
-    pub fn identity(&self) -> Value {
+    pub fn fingerprint(&self) -> Value {
         let Self { memory_bytes, time, requirements } = self;
         json!({"memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements})
     }

@@ -61,7 +61,11 @@ impl Lowering<'_> {
             Following::Owned if is_map => {
                 let message = format!("the map `{name}` is the last node of its branch");
                 let place = section.key("map").and_then(|it| self.report.place(&it.range));
-                let finding = Diagnostic::error("GR039", message).at(place, "nothing gathers it");
+                let finding = Diagnostic::error("GR039", message).at(
+                    place,
+                    "no node gathers its \
+                    results",
+                );
                 self.report.push(finding.help("let another node of the branch follow it"));
             }
             Following::Owned => (),
@@ -91,7 +95,7 @@ impl Lowering<'_> {
                 return None;
             }
             Follows::Then => {
-                let help = "say what follows, be it `then: end`";
+                let help = "add `then`, even if it is `then: end`";
                 return section.require(&mut self.report, "then", help).map(Following::Written);
             }
             Follows::Next(next) => {
@@ -101,7 +105,7 @@ impl Lowering<'_> {
             Follows::Group(owner) | Follows::Map(owner) => owner,
         };
         if let Some(then) = section.key("then") {
-            let message = format!("`{owner}` says what follows `{name}`");
+            let message = format!("`{owner}` decides the next node after `{name}`");
             let place = self.report.place(&then.range);
             let finding = Diagnostic::error("GR039", message).at(place, "not here");
             self.report.push(finding.help(format!("move it to `{owner}`")));
@@ -116,7 +120,7 @@ impl Lowering<'_> {
             return Some(self.read_targets(then, "`then`"));
         }
         let what = if is_map { "a map" } else { "a parallel" };
-        let message = format!("what follows {what} cannot depend on the state");
+        let message = format!("the node after {what} cannot depend on the state");
         let place = self.report.place(&then.range);
         let finding = Diagnostic::error("GR039", message).at(place, "conditions");
         self.report.push(finding.help("lead to one node, and route from there"));
@@ -216,7 +220,7 @@ impl Lowering<'_> {
             Type::List(item) => Type::clone(item),
             Type::Any => Type::Any,
             other => {
-                let message = format!("a map goes over a list, and this is `{other}`");
+                let message = format!("a map needs a list, and this is `{other}`");
                 let place = self.report.place(&yaml.range);
                 self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
                 Type::Any
@@ -234,7 +238,7 @@ impl Lowering<'_> {
         let taken = self.schema.channel(&word.text).is_some();
         if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
             if taken {
-                let message = format!("`{}` is a field of the state already", word.text);
+                let message = format!("`{}` is already a field of the state", word.text);
                 self.report.bad_value(&word, message, "choose another name for the item");
             }
             return (ITEM.to_owned(), true);
@@ -247,11 +251,11 @@ impl Lowering<'_> {
             let message = "a node that is `map` takes no key `when`";
             let place = self.report.place(&when.range);
             let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-            self.report.push(finding.help("put the condition on the node that it does"));
+            self.report.push(finding.help("put the condition on the node that it runs"));
         }
         let parts = Section::read(&mut self.report, map, "`map`", MAP_KEYS)?;
         parts.require(&mut self.report, "over", "name the list: `over: plan.tasks`");
-        parts.require(&mut self.report, "do", "name the node that is done for each item");
+        parts.require(&mut self.report, "do", "name the node that runs for each item");
         let node = self.declarations.maps.get(reading.name)?.clone();
         let item = self.items.get(&node)?;
         let (name, width_max) = (item.name.clone(), item.width_max);
@@ -274,7 +278,7 @@ impl Lowering<'_> {
         let place = self.report.place(&yaml.range);
         if from.len() < 2 && yaml.items().len() < 2 {
             let finding = Diagnostic::error("GR037", "a join waits for several nodes");
-            self.report.push(finding.at(place, "only one").help("leave `join` out"));
+            self.report.push(finding.at(place, "only one").help("remove `join`"));
             return;
         }
         workflow.edges.push(Edge::Join { from, to: name.clone(), place });
@@ -302,8 +306,8 @@ impl Lowering<'_> {
                     _ => None,
                 });
                 let message = format!("`{name}` waits for `{from}`, which does not lead to it");
-                let finding = Diagnostic::error("GR037", message).at(place, "waits in vain");
-                let help = format!("let `{from}` say `then: {name}`");
+                let finding = Diagnostic::error("GR037", message).at(place, "waits forever");
+                let help = format!("give `{from}` the target `then: {name}`");
                 self.report.push(finding.help(help));
             }
         }

@@ -3,6 +3,25 @@
 //!
 //! Start with [`load`]. A file passes through `reader` → `lower` (with `declarations` for the names
 //! and `flow` for the data flow) → [`Workflow`] → a [`Graph`](graphrun_core::graph::Graph).
+//! ```
+//! use std::{path::Path, sync::Arc};
+//!
+//! use graphrun_core::diagnostic::SourceFile;
+//! use graphrun_workflow::{Registry, parse};
+//!
+//! let text = "
+//! graphrun: 1
+//! name: greeting
+//! state: { name: string, text: string }
+//! input: name
+//! start: greet
+//! nodes:
+//!   greet: { set: { text: '\"Hello \" + nme' }, then: end }
+//! ";
+//! let file = Arc::new(SourceFile { name: "greeting.yaml".into(), text: text.to_owned() });
+//! let diagnostics = parse(file, Path::new(""), &Registry::new()).unwrap_err();
+//! assert!(diagnostics.to_string().contains("nme"));
+//! ```
 
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

@@ -210,9 +210,13 @@ fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<Channel
         let grows =
             matches!(channel.reducer(), Reducer::Append | Reducer::Union | Reducer::Messages);
         if !grows || !matches!(channel.ty(), Type::List(_) | Type::Any) {
-            let message = format!("`inbox` names `{}`, which is no list that grows", word.text);
+            let message = format!(
+                "`inbox` names `{}`, which is not a list that messages can be \
+                                   appended to",
+                word.text
+            );
             let help =
-                "what is said is appended: `{ type: \"[string]\", merge: append, default: [] }`";
+                "messages are appended: `{ type: \"[string]\", merge: append, default: [] }`";
             report.bad_value(&word, message, help);
         }
     }
@@ -254,7 +258,7 @@ impl Lowering<'_> {
                 match target {
                     Target::Node(node) => entry.push(node),
                     Target::End | Target::Fail => {
-                        let message = "a run that starts at its end does nothing";
+                        let message = "a run that starts at its end runs no node";
                         self.report.bad_value(&word, message, help);
                     }
                 }

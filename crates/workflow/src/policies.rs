@@ -58,7 +58,7 @@ impl Lowering<'_> {
         let timeout = section.get("timeout").and_then(|it| self.read_timeout(it));
         let timeout = timeout.unwrap_or_default();
         if let (Some(key), true, true) = (section.key("timeout"), asks, timeout.idle.is_some()) {
-            let message = "a person is not idle: a question has a time in all";
+            let message = "`idle` does not apply to a question: it has a total time";
             self.report.bad_value(key, message, "write `timeout: 24h`");
         }
         let max_visits =
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let is_bounded = section.has_or_means("max_visits") || section.has_or_means("limits");
         if let (Some(key), false) = (section.key("exhausted"), is_bounded) {
             let message =
-                format!("`{name}` says where to go when its visits are used up, but not how many");
+                format!("`{name}` has a target for used-up visits, but no number of visits");
             let place = self.report.place(&key.range);
             let finding = Diagnostic::error("GR006", message).at(place, "without `max_visits`");
             self.report.push(finding.help("add `max_visits: 3`"));
@@ -127,8 +127,8 @@ impl Lowering<'_> {
         if let (Some(word), Some(total), Some(idle)) = (section.key("idle"), total, idle)
             && idle >= total
         {
-            let message = "the time without a word is as long as the time in all";
-            self.report.bad_value(word, message, "make `idle` shorter, or leave it out");
+            let message = "`idle` is not shorter than the total time";
+            self.report.bad_value(word, message, "shorten `idle`, or remove it");
         }
         Some(Timeouts { total, idle })
     }
@@ -141,7 +141,7 @@ impl Lowering<'_> {
 
     pub(super) fn read_retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
         let mut retry = Backoff::default();
-        let wanted = format!("a number of tries from 1 to {ATTEMPTS_MAX}");
+        let wanted = format!("a number of attempts from 1 to {ATTEMPTS_MAX}");
         let fits = |it: &u32| (1..=ATTEMPTS_MAX).contains(it);
         if !matches!(yaml.data, Data::Map(_)) {
             retry.attempts_max = self.report.number(yaml, "`retry`", &wanted, fits)?;

@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(root),
                 (Event::DocumentStart(_), range) => {
-                    return self.hopeless(&range, "a file holds one workflow, not several");
+                    return self.hopeless(&range, "a file contains one workflow, not several");
                 }
                 _ => (),
             }
@@ -350,7 +350,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Yaml, Hopeless> {
         let Some((size, inner)) = self.anchors.get(&anchor).map(|it| (it.size(), it.depth()))
         else {
-            return self.hopeless(range, "an alias stands inside the value it names");
+            return self.hopeless(range, "an alias is inside the value it names");
         };
         self.check_depth(depth + inner, range)?;
         self.grow(size, range)?;
@@ -378,7 +378,7 @@ impl<'a> Reader<'a> {
         self.report.push(
             Diagnostic::error(
                 "GR001",
-                format!("YAML reads `{tag}` as a tag, which means nothing here"),
+                format!("YAML reads `{tag}` as a tag, which has no meaning here"),
             )
             .at(self.report.place(range), "starts with `!`")
             .help("quote the whole value"),
@@ -411,7 +411,7 @@ impl<'a> Reader<'a> {
             Some(Err(error)) => {
                 let at = self.offset(*error.marker());
                 let finding = Diagnostic::error("GR001", error.info())
-                    .at(self.report.place(&(at..at)), "YAML cannot be read on from here");
+                    .at(self.report.place(&(at..at)), "the YAML is invalid from here");
                 let finding = if self.tab_before(at) {
                     finding.help("indent with spaces; YAML takes no tabs")
                 } else if error.info().contains("flow mapping") {

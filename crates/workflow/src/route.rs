@@ -7,8 +7,8 @@ use std::{
 
 use graphrun_core::{
     graph::{
-        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteView, Spread, Target,
-        Transition, Way,
+        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteTarget, RouteView,
+        Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
 };
@@ -20,7 +20,7 @@ use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
 #[derive(Debug)]
 pub(super) struct Cases {
     tried: Vec<Case>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Vec<ChannelName>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Case {
 pub(super) struct Match {
     on: Expression,
     arms: BTreeMap<String, Vec<Target>>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
 }
 
 /// A task for each item of a list.
@@ -45,14 +45,14 @@ pub(super) struct Each {
     over: Expression,
     node: NodeName,
     after: Vec<Target>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
 }
 
 impl Each {
     /// Sends each item of `over` to `node`; without items the run continues at `after`.
     pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
         let to = Target::Node(node.clone());
-        let mut ways = vec![Way { to, label: Some(format!("each of {}", over.source())) }];
+        let mut ways = vec![RouteTarget { to, label: Some(format!("each of {}", over.source())) }];
         ways.extend(self::ways(&after, "none"));
         Self { over, node, after, ways }
     }
@@ -76,7 +76,9 @@ impl Cases {
             let holds = match &case.when {
                 Some(when) => {
                     let value = evaluated(when, view)?;
-                    value.as_bool().ok_or_else(|| failed(when, format!("`{value}` is no bool")))?
+                    value
+                        .as_bool()
+                        .ok_or_else(|| failed(when, format!("`{value}` is not a bool")))?
                 }
                 None => true,
             };
@@ -118,7 +120,7 @@ impl Match {
 }
 
 impl Route for Cases {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -144,7 +146,7 @@ impl Route for Cases {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        Ok(hops(&self.tried[self.first(view)?].to))
+        Ok(transitions(&self.tried[self.first(view)?].to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -153,18 +155,18 @@ impl Route for Cases {
         Ok((start..start + self.tried[at].to.len()).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        let mut sights = AccessSet::default();
+    fn access_set(&self) -> Option<AccessSet> {
+        let mut set = AccessSet::default();
         self.tried
             .iter()
             .filter_map(|it| it.when.as_ref())
-            .for_each(|it| sights.extend(it.sights()));
-        Some(sights)
+            .for_each(|it| set.extend(it.access_set()));
+        Some(set)
     }
 }
 
 impl Route for Match {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -183,7 +185,7 @@ impl Route for Match {
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (_, to) = self.arm(view)?;
-        Ok(hops(to))
+        Ok(transitions(to))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -192,8 +194,8 @@ impl Route for Match {
         Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.on.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.on.access_set())
     }
 }
 
@@ -202,8 +204,8 @@ fn channels(known: &[ChannelName], names: &[String]) -> Vec<ChannelName> {
     known.iter().cloned().chain(named).collect()
 }
 
-fn ways(to: &[Target], label: &str) -> Vec<Way> {
-    to.iter().map(|to| Way { to: to.clone(), label: Some(label.to_owned()) }).collect()
+fn ways(to: &[Target], label: &str) -> Vec<RouteTarget> {
+    to.iter().map(|to| RouteTarget { to: to.clone(), label: Some(label.to_owned()) }).collect()
 }
 
 /// The route takes one case or arm, with all of its targets.
@@ -211,7 +213,7 @@ fn spread<'a>(mut choices: impl Iterator<Item = &'a Vec<Target>>) -> Spread {
     if choices.all(|it| it.len() < 2) { Spread::One } else { Spread::Several }
 }
 
-fn hops(to: &[Target]) -> Vec<Transition> {
+fn transitions(to: &[Target]) -> Vec<Transition> {
     to.iter().cloned().map(Transition::To).collect()
 }
 
@@ -224,18 +226,18 @@ impl Condition for Expression {
         Some(self.reads())
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.access_set())
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
         let value = evaluated(self, view)?;
-        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is no bool")))
+        value.as_bool().ok_or_else(|| failed(self, format!("`{value}` is not a bool")))
     }
 }
 
 impl Route for Each {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -256,7 +258,7 @@ impl Route for Each {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let over = evaluated(&self.over, view)?;
         match over.as_ref() {
-            Value::Array(items) if items.is_empty() => Ok(hops(&self.after)),
+            Value::Array(items) if items.is_empty() => Ok(transitions(&self.after)),
             Value::Array(items) => {
                 // The check comes before a task is made for each item.
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
@@ -266,7 +268,7 @@ impl Route for Each {
                     |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
                 Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
             }
-            other => Err(failed(&self.over, format!("`{other}` is no list"))),
+            other => Err(failed(&self.over, format!("`{other}` is not a list"))),
         }
     }
 
@@ -275,8 +277,8 @@ impl Route for Each {
         Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.over.sights())
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.over.access_set())
     }
 }
 

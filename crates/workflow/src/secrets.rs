@@ -11,7 +11,8 @@ use graphrun_core::{
 use graphrun_guard::redact::{find_form, names_a_secret};
 
 use super::{Expression, report::Report};
-const HELP: &str = "take it out and revoke it; keys are read from the environment";
+
+const HELP: &str = "remove it and revoke it; graphrun reads keys from the environment";
 
 impl Report {
     /// Reports the first secret that a text of the workflow contains.

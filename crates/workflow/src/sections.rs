@@ -138,7 +138,7 @@ impl Lowering<'_> {
         let rounds = section.get("max_tool_rounds");
         if let Some(key) = section.key("max_tool_rounds").filter(|_| !section.has_or_means("tools"))
         {
-            let help = "give the agent `tools`, or leave this out";
+            let help = "give the agent `tools`, or remove this";
             self.report.bad_value(key, "an agent without tools has no rounds of calls", help);
         }
         let rounds = rounds.and_then(|it| self.report.count(it, "`max_tool_rounds`", 1));
@@ -167,7 +167,7 @@ impl Lowering<'_> {
             let message = format!("`{}` takes no arguments by name", word.text);
             let place = self.report.place(&word.range);
             let finding = Diagnostic::error("GR114", message).at(place, "a model cannot call it");
-            self.report.push(finding.help("let its input be an object"));
+            self.report.push(finding.help("make its input an object"));
         }
     }
 
@@ -177,7 +177,7 @@ impl Lowering<'_> {
             return self.read_prompt(yaml);
         }
         let section = Section::read(&mut self.report, yaml, "`system`", SYSTEM_KEYS)?;
-        let help = "write the text, or give `system` the path of one";
+        let help = "write the text, or give `system` the path of a file";
         let text = section.require(&mut self.report, "text", help)?;
         LoadedPrompt::inline(&mut self.report, text, "`system`")
     }
@@ -231,7 +231,7 @@ impl Lowering<'_> {
     /// Checks a requirement, because it becomes an argument of an installer.
     fn check_requirement(&mut self, word: SpannedText) -> Option<String> {
         if word.text.contains("{{") || word.text.contains("${") {
-            let message = "text of the state must not become part of a command";
+            let message = "a text of the state must not become part of a command";
             let place = self.report.place(&word.range);
             let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
             self.report.push(finding.help("name the package here"));
@@ -241,7 +241,7 @@ impl Lowering<'_> {
         if !word.text.starts_with(|it: char| it.is_ascii_alphanumeric())
             || !word.text.chars().all(allowed)
         {
-            let message = format!("`{}` is no name of a package", word.text);
+            let message = format!("`{}` is not the name of a package", word.text);
             self.report.bad_value(&word, message, "write `pytest` or `pytest>=8`");
             return None;
         }

@@ -131,7 +131,7 @@ impl Report {
         }
         let merge =
             (key.text == "<<").then(|| "there are no merge keys; write the keys out".to_owned());
-        let called = || Some(format!("here it is called `{}`", elsewhere(&key.text, known)?));
+        let called = || Some(format!("this format calls it `{}`", elsewhere(&key.text, known)?));
         let near = || suggestion(&key.text, known.iter().copied());
         let help = hint.or(merge).or_else(called).or_else(near).unwrap_or_default();
         self.push(

@@ -24,10 +24,10 @@ pub enum Runner {
 
 impl TestRunner {
     /// The part of the cache key of a runner.
-    pub fn identity(&self) -> Value {
+    pub fn fingerprint(&self) -> Value {
         match self {
-            Self::Pytest(settings) => Runner::Pytest.identity(settings),
-            Self::Node(settings) => Runner::Node.identity(settings),
+            Self::Pytest(settings) => Runner::Pytest.fingerprint(settings),
+            Self::Node(settings) => Runner::Node.fingerprint(settings),
             Self::Command(graphrun_sandbox::TestCommand { argv, report, report_path }) => {
                 json!({"command": argv, "report": report.as_str(), "report_path": report_path})
             }
@@ -47,7 +47,7 @@ impl Runner {
         }
     }
 
-    fn identity(self, settings: &graphrun_sandbox::TestSettings) -> Value {
+    fn fingerprint(self, settings: &graphrun_sandbox::TestSettings) -> Value {
         let graphrun_sandbox::TestSettings { fixed, proof, allow } = settings;
         let hash = |it: &graphrun_sandbox::FixedFile| {
             json!([it.path, blake3::hash(&it.content).to_hex().as_str()])

@@ -63,7 +63,7 @@ impl Lowering<'_> {
             let Some(case) = Section::read(&mut self.report, item, "a case", CASE_KEYS) else {
                 continue;
             };
-            let to = case.require(&mut self.report, "to", "say where the case leads");
+            let to = case.require(&mut self.report, "to", "give the case a target");
             let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
             let Some(when) = case.get("when") else {
                 if case.has_or_means("when") {
@@ -101,12 +101,11 @@ impl Lowering<'_> {
         if !matches!(condition.ty(), Type::Bool | Type::Any) {
             let message = format!("a condition is true or false, and this is `{}`", condition.ty());
             let finding = Diagnostic::error("GR022", message).at(place, "not a bool");
-            self.report.push(finding.help("compare it with something"));
+            self.report.push(finding.help("compare it with a value"));
         } else if condition.is_constant() {
             let message = format!("the condition is always `{}`", condition.source());
-            let finding =
-                Diagnostic::error("GR025", message).at(place, "does not look at anything");
-            self.report.push(finding.help("leave the case out, or its condition"));
+            let finding = Diagnostic::error("GR025", message).at(place, "reads no field");
+            self.report.push(finding.help("remove the case, or its condition"));
         }
     }
 
@@ -153,7 +152,7 @@ impl Lowering<'_> {
     ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
         if let Some((subject, arms)) = arms_beside_match(then) {
             let (key, place) = (&arms[0].key, self.report.place(&arms[0].key.range));
-            let message = format!("the target of `{}` does not stand below `to`", key.text);
+            let message = format!("the target of `{}` is not below `to`", key.text);
             let finding = Diagnostic::error("GR006", message).at(place, "`to` is missing");
             let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
             let help = format!("write `to: {{ {} }}`", shown.join(", "));
@@ -161,7 +160,7 @@ impl Lowering<'_> {
             return Some((Some(&subject.value), &subject.key, arms));
         }
         let section = Section::read(&mut self.report, then, "`then`", MATCH_KEYS)?;
-        let help = "say what is matched: `match: review.verdict`";
+        let help = "name the value to match: `match: review.verdict`";
         let subject = section.require(&mut self.report, "match", help);
         let to = section.require(&mut self.report, "to", "a target for each value")?;
         if !matches!(to.data, Data::Map(_)) {

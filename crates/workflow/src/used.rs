@@ -140,7 +140,7 @@ fn load_one(
         return None;
     };
     if let Some(reason) = chain.refuses(&path.shown) {
-        let help = "let the nodes that they have in common be a workflow of their own";
+        let help = "move their common nodes into a separate workflow";
         report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
         return None;
     }

@@ -149,7 +149,7 @@ impl Reading<'_> {
         match number {
             Some(number) if number.is_finite() && number >= least => Some(number),
             Some(_) => {
-                let message = format!("`{name}` is a number of {least} or more");
+                let message = format!("`{name}` must be a number of {least} or more");
                 self.problem(item.span(), &message);
                 None
             }
@@ -176,7 +176,7 @@ impl Reading<'_> {
             "table" | "inline table" => "a table",
             _ => "a time",
         };
-        let message = format!("`{name}` is {wanted}, and this is {found}");
+        let message = format!("`{name}` must be {wanted}, not {found}");
         self.problem(item.span(), &message);
     }
 
@@ -211,7 +211,7 @@ fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Name, &Item)> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "it is 1 or more, and what is larger than any number is the largest"
+    reason = "it is 1 or more, and larger values saturate"
 )]
 fn whole(number: f64) -> u64 {
     number as u64

@@ -64,7 +64,7 @@ fn a_flag_is_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn what_is_set_is_shown_with_its_layer_and_without_passwords() {
+fn settings_are_shown_with_layers_and_without_passwords() {
     let db = ("GRAPHRUN_DB", "postgres://me:secret@db/app");
     let shown = config(FULL, &[db]).unwrap().shown();
     insta::assert_snapshot!(shown.join("\n"), @r"
@@ -90,7 +90,7 @@ fn a_wrong_value_of_the_environment_names_its_variable() {
 }
 
 #[test]
-fn a_flag_hides_what_is_wrong_behind_it() {
+fn a_flag_hides_errors_of_lower_layers() {
     let config = config("", &[("GRAPHRUN_MAX_STEPS", "x")]).unwrap();
     let flags = RunOptions { max_steps: Some(1), ..RunOptions::default() };
     assert_eq!(config.complete(&flags).unwrap().max_steps, Some(1));
@@ -115,27 +115,27 @@ output_per_million = 1
 "#,
         &[],
     );
-    insta::assert_snapshot!(text.unwrap_err(), @r#"
+    insta::assert_snapshot!(text.unwrap_err(), @r"
     error: `graphrun.toml` cannot be used
       - graphrun.toml:1:1: there is no setting `modle`; did you mean `model`?
       - graphrun.toml:2:12: `base_url` is `box:1`: expected an address, as in `http://localhost:8000/v1`
-      - graphrun.toml:3:6: `db` is a text in quotes, and this is a number
+      - graphrun.toml:3:6: `db` must be a text in quotes, not a number
       - graphrun.toml:4:12: there is no setting `limits.step`; did you mean `steps`?
-      - graphrun.toml:4:31: `limits.tokens` is a number, and this is a text
+      - graphrun.toml:4:31: `limits.tokens` must be a number, not a text
       - graphrun.toml:4:45: `limits.usd` is `-1`: expected an amount above zero, as in `2.50`
       - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s`, `1h 30m` or `30d`
       - graphrun.toml:7:1: there is no setting `output`; there is input_per_million, output_per_million, cached_input_per_million
-      - graphrun.toml:6:21: `input_per_million` is a number, and this is a text
+      - graphrun.toml:6:21: `input_per_million` must be a number, not a text
       - graphrun.toml:5:9: the price of `a/b` has no `output_per_million`
-      - graphrun.toml:9:21: `input_per_million` is a number of 0 or more
-      - graphrun.toml:12:9: `a/b` is a number of 1 or more
+      - graphrun.toml:9:21: `input_per_million` must be a number of 0 or more
+      - graphrun.toml:12:9: `a/b` must be a number of 1 or more
       - graphrun.toml:13:2: there is no setting `limit`; did you mean `limits`?
     help: docs/configuration.md lists the settings; nothing was started
-    "#);
+    ");
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_place() {
+fn invalid_toml_is_reported_with_its_place() {
     let text = config("db = \"a\"\n[prices.openai/gpt-5]\ninput_per_million = 1\n", &[]);
     insta::assert_snapshot!(text.unwrap_err(), @r#"
     error: `graphrun.toml` cannot be used
@@ -146,7 +146,7 @@ fn what_is_no_toml_is_told_with_its_place() {
 }
 
 #[test]
-fn without_a_file_nothing_is_said() {
+fn without_a_file_there_is_no_warning() {
     let folder = std::path::Path::new(".");
     let layers = Layers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
     let config = Config::of(layers).unwrap();
@@ -172,7 +172,7 @@ fn the_file_of_a_trusted_folder_is_before_that_of_the_user() {
 }
 
 #[test]
-fn without_trust_a_file_sets_only_what_does_no_harm() {
+fn without_trust_a_file_sets_only_harmless_values() {
     for (setting, needs_trust) in [
         ("base_url = \"https://elsewhere.example/v1\"", true),
         ("base_url = \"http://localhost:1/v1\"", true),
@@ -219,7 +219,7 @@ fn a_database_behind_a_link_out_of_the_folder_needs_trust() {
 }
 
 #[test]
-fn what_the_environment_sets_needs_no_trust() {
+fn settings_of_the_environment_need_no_trust() {
     let text = "base_url = \"https://elsewhere.example/v1\"\ndb = \"sqlite:/x\"";
     let variables = [("OPENAI_BASE_URL", "http://mine/v1"), ("GRAPHRUN_DB", "sqlite:/mine")];
     let config = untrusted_config(text, "", &variables);
@@ -248,8 +248,8 @@ fn an_untrusted_setting_is_reported_with_place_and_remedies() {
     let error = config.check_trust(|_| true).unwrap_err();
     assert_eq!(error.exit(), Exit::Unusable);
     insta::assert_snapshot!(error.draw(Paint::new(false), 80), @r"
-    error: `graphrun.toml` sets what needs your trust in this folder; nothing was started
-      - graphrun.toml:2:12: `base_url` is `https://me:…@elsewhere.example/v1`: requests to models go there, and your key with them
+    error: `graphrun.toml` has settings that need your trust in this folder; nothing was started
+      - graphrun.toml:2:12: `base_url` is `https://me:…@elsewhere.example/v1`: it receives every request to a model, with your key
     help: remove it from the file, or read the file and run `graphrun trust`
     help: flags, the environment and your own configuration need no trust
     ");

@@ -62,12 +62,10 @@ pub(super) fn withhold(
         Trust::Harmless => None,
         Trust::Needed(reason) => Some(reason.to_owned()),
         Trust::Database => leads_out(folder, &said.text)
-            .then(|| "it names a place for runs outside of the folder".to_owned()),
-        Trust::Limit(amount) => {
-            own.filter(|own| amount.is_above(&said.text, &own.text)).map(|own| {
-                format!("it raises a limit of yours, which is `{}` ({})", own.text, own.layer)
-            })
-        }
+            .then(|| "it names a database outside of the folder".to_owned()),
+        Trust::Limit(amount) => own
+            .filter(|own| amount.is_above(&said.text, &own.text))
+            .map(|own| format!("it raises your limit of `{}` ({})", own.text, own.layer)),
     };
     let (text, place) = (said.text.clone(), said.layer.clone());
     reason.map(|reason| Withheld { name: key.name, text, place, reason })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
-    llm::{Price, Usage},
+    llm::{Price, TokenUsage},
     workflow::{NodeKind, Workflow},
 };
 
@@ -51,7 +51,7 @@ impl Rates {
     }
 
     /// Returns the cost of this many attempts of a node.
-    #[expect(clippy::cast_precision_loss, reason = "nobody can pay for 2^52 calls")]
+    #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
     pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
         let each = self.agents.get(node)?.iter().map(|it| Some(it.calls as f64 * it.cost()?));
         let each: Option<Vec<f64>> = each.collect();
@@ -85,8 +85,8 @@ impl AgentModel {
     /// tokens.
     fn cost(&self) -> Option<f64> {
         let (tokens, price) = (self.tokens?, self.price?);
-        let asked = Usage { input_tokens: tokens, ..Usage::default() };
-        let answered = Usage { output_tokens: tokens, ..Usage::default() };
+        let asked = TokenUsage { input_tokens: tokens, ..TokenUsage::default() };
+        let answered = TokenUsage { output_tokens: tokens, ..TokenUsage::default() };
         Some(price.cost(asked).max(price.cost(answered)))
     }
 }

@@ -16,7 +16,7 @@ fn node(name: &str, is_dispatched: bool, calls_max: Option<u64>) -> PlannedNode 
 }
 
 #[test]
-fn what_is_not_known_is_never_shown_as_nothing() {
+fn unknown_values_are_never_shown_as_zero() {
     let nodes = vec![node("own", false, None), node("map", true, Some(12))];
     let mut plan = Plan {
         workflow: "odd".into(),
@@ -26,7 +26,7 @@ fn what_is_not_known_is_never_shown_as_nothing() {
         tokens_max: None,
         cost_usd_max: None,
         time_ms_max: None,
-        mostly: LargestNodes::of(&nodes),
+        largest: LargestNodes::of(&nodes),
         unknown: Vec::new(),
         limits: PlannedLimits::new(&Limits::default()),
         warnings: Vec::new(),
@@ -34,16 +34,16 @@ fn what_is_not_known_is_never_shown_as_nothing() {
     };
     plan.unknown = plan.unknowns(&Rates::default());
     insta::assert_snapshot!(plan.draw(Paint::new(false)), @r"
-    NODE  RUNS       ATTEMPTS                 MODEL CALLS  WHY
-    own   2          beyond counting          ?            2 visits
-    map   2 × items  beyond counting × items  12 × items   2 visits
+    NODE  RUNS       ATTEMPTS                   MODEL CALLS  WHY
+    own   2          too many to count          ?            2 visits
+    map   2 × items  too many to count × items  12 × items   2 visits
 
-    super-steps  beyond counting                             mostly `own`  limit: 100
+    super-steps  too many to count                           mostly `own`  limit: 100
     model calls  12 for one item of each and those of `own`  mostly `map`
     tokens       ?
     cost         ?
     time         ?
-    not known: tokens and cost: `own` may call models, and how often is not said
+    not known: tokens and cost: `own` may call models, with an unknown number of calls
     not known: time: `own`, `map` without `timeout`
     ");
 }

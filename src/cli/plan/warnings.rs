@@ -16,7 +16,7 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |limit: &str, after: String| {
         warnings
-            .push(format!("the worst case is beyond `limits.{limit}`: after {after} a run {then}"));
+            .push(format!("the worst case exceeds `limits.{limit}`: after {after} a run {then}"));
     };
     let Limits { steps, tokens: tokens_max, usd, time, .. } = &graph.limits;
     if plan.steps_max > *steps {
@@ -33,7 +33,7 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     // Tasks of one step run at the same time, so their durations cannot be added.
     let known = nodes.iter().filter_map(|it| it.time_ms_max).max();
     if let Some(limit) = time.map(ms).filter(|it| plan.time_ms_max.or(known) > Some(*it)) {
-        warn("time", format!("{} at work", duration(limit)));
+        warn("time", format!("{} of work", duration(limit)));
     }
     warnings.extend(nodes.iter().flat_map(|it| of_node(it, graph)));
     warnings
@@ -50,7 +50,7 @@ fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
     };
     let warn = |limit: &str, after: String| {
         format!(
-            "the worst case of `{name}` is beyond its `limits.{limit}`: after {after} a run {then}"
+            "the worst case of `{name}` exceeds its `limits.{limit}`: after {after} a run {then}"
         )
     };
     let tokens_max = limits.tokens.filter(|it| planned.tokens_max > Some(*it));
@@ -59,7 +59,7 @@ fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
     let warnings = [
         tokens_max.map(|it| warn("tokens", tokens(it))),
         usd.map(|it| warn("usd", cost(Some(it)))),
-        time.map(|it| warn("time", format!("{} at work", duration(it)))),
+        time.map(|it| warn("time", format!("{} of work", duration(it)))),
     ];
     warnings.into_iter().flatten().collect()
 }
@@ -73,7 +73,7 @@ fn goes_on(limits: &Limits) -> String {
 
 fn leads_to(target: &Target) -> String {
     match target.node().map(NodeName::as_str) {
-        Some(node) => format!("goes on to `{node}`"),
+        Some(node) => format!("continues at `{node}`"),
         None if *target == Target::End => "ends".to_owned(),
         None => "fails".to_owned(),
     }
@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_says_what_becomes_of_the_run() {
+    fn a_warning_names_the_fate_of_the_run() {
         let flush = Target::Node(NodeName::parse("flush").unwrap());
         for (exhausted, end) in [
             (None, "stops, and can be resumed with a higher limit"),
             (Some(Target::Fail), "fails"),
             (Some(Target::End), "ends"),
-            (Some(flush), "goes on to `flush`"),
+            (Some(flush), "continues at `flush`"),
         ] {
             assert_eq!(goes_on(&Limits { exhausted, ..Limits::default() }), end);
         }

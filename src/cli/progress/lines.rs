@@ -3,14 +3,14 @@
 use std::io;
 
 use super::{super::terminal::print_result, View};
-use crate::event::Stamped;
+use crate::event::RunEvent;
 
 /// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
 pub(super) struct Lines;
 
 impl View for Lines {
-    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+    fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_result(&(serde_json::to_string(stamped)? + "\n"))
     }
 

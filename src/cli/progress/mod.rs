@@ -10,7 +10,7 @@ use std::{fmt, io};
 pub(super) use self::plain::line;
 use self::{lines::Lines, plain::Plain, tty::Tty};
 use super::globals::{Globals, Output, Progress};
-use crate::event::Stamped;
+use crate::event::RunEvent;
 
 /// The parts of the first line that no event contains.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Caption {
 /// A view of a run.
 trait View: fmt::Debug {
     /// Shows an event.
-    fn show(&mut self, stamped: &Stamped) -> io::Result<()>;
+    fn show(&mut self, stamped: &RunEvent) -> io::Result<()>;
 
     /// Shows a message of the program.
     fn note(&mut self, text: &str);
@@ -59,7 +59,7 @@ impl Views {
     }
 
     /// Shows an event.
-    pub(super) fn show(&mut self, stamped: &Stamped) {
+    pub(super) fn show(&mut self, stamped: &RunEvent) {
         for view in &mut self.views {
             if let Err(error) = view.show(stamped) {
                 self.failure.get_or_insert(error);
@@ -99,22 +99,22 @@ impl Views {
 mod sample {
     use serde_json::{Value, json};
 
-    use super::{Caption, Stamped};
+    use super::{Caption, RunEvent};
 
     pub(super) fn caption() -> Caption {
         Caption { name: "calm-otter".into(), resume: Some("graphrun resume calm-otter".into()) }
     }
 
     /// A small team: a fan-out, a retry, a loop with a bound, an escalation, a question, a failure.
-    pub(super) fn events() -> Vec<Stamped> {
-        let spent = |tokens: u64| json!({"input_tokens": tokens, "output_tokens": 0, "calls": u64::from(tokens > 0), "cost_usd": null});
+    pub(super) fn events() -> Vec<RunEvent> {
+        let usage = |tokens: u64| json!({"input_tokens": tokens, "output_tokens": 0, "calls": u64::from(tokens > 0), "cost_usd": null});
         let started = |step: u64, index: u64, node: &str, visit: u64, max: Value| {
             json!({"type": "task.started", "task": {"step": step, "index": index}, "node": node,
                    "attempt": 1, "visit": visit, "max_visits": max})
         };
         let finished = |step: u64, index: u64, node: &str, ms: u64, to: Value, tokens: u64| {
             json!({"type": "task.finished", "task": {"step": step, "index": index}, "node": node,
-                   "attempt": 1, "ms": ms, "wrote": [], "to": to, "spent": spent(tokens)})
+                   "attempt": 1, "ms": ms, "writes": [], "to": to, "usage": usage(tokens)})
         };
         let reported = |step: u64, node: &str, report: Value| json!({"type": "task.reported", "task": {"step": step, "index": 0}, "node": node, "report": report});
         let committed =
@@ -126,8 +126,8 @@ mod sample {
             reported(
                 1,
                 "qc",
-                json!({"kind": "model_called", "model": "lab/small",
-                     "spent": spent(1500), "ms": 2100}),
+                json!({"kind": "model_call", "model": "lab/small",
+                     "usage": usage(1500), "ms": 2100}),
             ),
             json!({"type": "task.retrying", "task": {"step": 1, "index": 1}, "node": "ta",
                    "attempt": 1, "error": "the provider is overloaded:\n\u{1b}[31mbusy", "wait_ms": 2000}),
@@ -144,7 +144,7 @@ mod sample {
             ),
             reported(2, "sse", json!({"kind": "artifact", "path": "out/calm-otter/app.py"})),
             finished(2, 0, "sse", 64_000, json!(["architect"]), 12_000),
-            json!({"type": "emitted", "task": {"step": 2, "index": 0}, "node": "architect",
+            json!({"type": "task.emitted", "task": {"step": 2, "index": 0}, "node": "architect",
                    "name": "escalated", "message": "QA escalated to Architect"}),
             committed(2, json!(["help", "qa"])),
             started(3, 0, "help", 1, json!(1)),
@@ -153,14 +153,14 @@ mod sample {
                    "key": "help", "prompt": "Go on?", "schema": {"enum": ["go_on", "stop"]}}),
             json!({"type": "task.failed", "task": {"step": 3, "index": 1}, "node": "qa", "attempt": 3,
                    "ms": 700, "kind": "timeout", "error": "no answer within 10 s", "to": [],
-                   "spent": spent(0)}),
+                   "usage": usage(0)}),
             json!({"type": "run.finished", "status": "paused", "reason": "waits for an answer to `help`",
-                   "steps": 2, "spent": spent(13_500)}),
+                   "steps": 2, "usage": usage(13_500)}),
         ];
         events.into_iter().zip(1u64..).map(|(event, seq)| stamped(event, seq)).collect()
     }
 
-    fn stamped(mut event: Value, seq: u64) -> Stamped {
+    fn stamped(mut event: Value, seq: u64) -> RunEvent {
         event["v"] = json!(1);
         event["seq"] = json!(seq);
         event["ts"] = json!(format!("2026-01-01T12:00:{seq:02}.5Z"));

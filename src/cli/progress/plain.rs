@@ -5,12 +5,12 @@ use std::io;
 use super::{
     super::{
         terminal::print_message,
-        words::{clean, cost, duration, spent, tokens},
+        words::{clean, cost, duration, tokens, tokens_and_cost},
     },
     Caption, View,
 };
 use crate::{
-    event::{Event, Report, Stamped},
+    event::{Event, Report, RunEvent},
     id::NodeName,
 };
 
@@ -28,7 +28,7 @@ impl Plain {
 }
 
 impl View for Plain {
-    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+    fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_message(&line(stamped, &self.caption));
         Ok(())
     }
@@ -39,19 +39,19 @@ impl View for Plain {
 }
 
 /// Returns an event as one line: the time of day in UTC, and the event.
-pub(in super::super) fn line(stamped: &Stamped, caption: &Caption) -> String {
+pub(in super::super) fn line(stamped: &RunEvent, caption: &Caption) -> String {
     let time = stamped.ts.get(11..19).unwrap_or_default();
     format!("{time} {}", text(stamped, caption))
 }
 
-fn text(stamped: &Stamped, caption: &Caption) -> String {
+fn text(stamped: &RunEvent, caption: &Caption) -> String {
     match &stamped.event {
         Event::RunStarted { name, workflow } => {
             format!("run {name} ({}) of {workflow}{}", stamped.run, resume(caption))
         }
         Event::RunResumed { step } => {
             let name = &caption.name;
-            format!("run {name} ({}) goes on after step {step}{}", stamped.run, resume(caption))
+            format!("run {name} ({}) continues after step {step}{}", stamped.run, resume(caption))
         }
         Event::WorkflowChanged { changes } => {
             format!("the workflow has changed: {}", clean(&changes.join("; ")))
@@ -65,40 +65,36 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
                 }
             };
             let (mapped, dropped) = (part("", mapped), part("without ", dropped));
-            let (again, set) = (part("anew: ", again), written(set));
-            format!("carried over to {}{mapped}{dropped}{again}{set}", clean(workflow))
+            let (again, set) = (part("again: ", again), written(set));
+            format!("migrated to {}{mapped}{dropped}{again}{set}", clean(workflow))
         }
         Event::RunForked { from, step, set } => {
             format!("forked from {from} after step {step}{}", written(set))
         }
-        Event::StateUpdated { step, node, wrote } => {
-            let place = node.as_ref().map(|it| format!(" in the place of {it}"));
+        Event::StateUpdated { step, node, writes } => {
+            let place = node.as_ref().map(|it| format!(" as the update of {it}"));
             let place = place.unwrap_or_default();
-            format!("step {step} was made by hand{place}{}", written(wrote))
+            format!("step {step} was made by hand{place}{}", written(writes))
         }
         Event::TaskStarted { node, attempt, visit, max_visits, .. } => {
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
             format!("{} started{again}", label(node, *visit, *max_visits))
         }
         Event::TaskReported { node, report, .. } => format!("{node} {}", reported(report)),
-        Event::TaskNoted { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
+        Event::MemoSaved { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
         Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
             let (error, wait) = (clean(error), duration(*wait_ms));
-            format!("{node} attempt {attempt} failed: {error}; tries again in {wait}")
+            format!("{node} attempt {attempt} failed: {error}; retries in {wait}")
         }
-        Event::TaskCutOff { node, ms, .. } => {
-            format!("{node} was cut off after {}: a limit of the run is reached", duration(*ms))
+        Event::TaskAborted { node, ms, .. } => {
+            format!("{node} was aborted after {}: a limit of the run is reached", duration(*ms))
         }
-        Event::TaskFinished { node, ms, to, spent: took, .. } => {
-            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
-            format!("{node} finished in {}{}{took}", duration(*ms), describe_targets(to))
+        Event::TaskFinished { node, ms, to, usage, .. } => {
+            let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
+            format!("{node} finished in {}{}{usage}", duration(*ms), describe_targets(to))
         }
         Event::TaskSkipped { node, condition, to, .. } => {
-            format!(
-                "{node} skipped, for `{}` does not hold{}",
-                clean(condition),
-                describe_targets(to)
-            )
+            format!("{node} skipped: `{}` is not true{}", clean(condition), describe_targets(to))
         }
         Event::TaskFailed { node, ms, kind, error, to, .. } => {
             let (after, error) = (duration(*ms), clean(error));
@@ -107,31 +103,36 @@ fn text(stamped: &Stamped, caption: &Caption) -> String {
         Event::QuestionAsked { node, key, prompt, .. } => {
             format!("{node} asks `{key}`: {}", clean(prompt))
         }
-        Event::QuestionAnswered { node, key, .. } => format!("{node} was answered `{key}`"),
-        Event::Said { to, by, problem } => describe_message(to, by.as_deref(), problem.as_deref()),
-        Event::Emitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
+        Event::QuestionAnswered { node, key, .. } => format!(
+            "{node}: the question `{key}` is \
+            answered"
+        ),
+        Event::MessageReceived { to, by, problem } => {
+            describe_message(to, by.as_deref(), problem.as_deref())
+        }
+        Event::TaskEmitted { name, message, .. } => format!("*** {} ({name})", clean(message)),
         Event::StepCommitted { step, next } if next.is_empty() => format!("step {step} is saved"),
         Event::StepCommitted { step, next } => {
             let next: Vec<&str> = next.iter().map(NodeName::as_str).collect();
             format!("step {step} is saved, next: {}", next.join(", "))
         }
-        Event::RunFinished { status, reason, steps, spent: took } => {
-            let took = spent(took).map(|it| format!(" ({it})")).unwrap_or_default();
+        Event::RunFinished { status, reason, steps, usage } => {
+            let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
             let reason = reason.as_deref().map(|it| format!(": {}", clean(it)));
             let (name, status) = (&caption.name, status.as_str());
-            format!("run {name} {status} after step {steps}{took}{}", reason.unwrap_or_default())
+            format!("run {name} {status} after step {steps}{usage}{}", reason.unwrap_or_default())
         }
     }
 }
 
 /// Returns a message to the run: its author and the result.
 pub(super) fn describe_message(to: &str, by: Option<&str>, problem: Option<&str>) -> String {
-    let by = by.map_or_else(|| "somebody".to_owned(), clean);
+    let by = by.map_or_else(|| "a person".to_owned(), clean);
     match problem {
         Some(problem) => {
-            format!("{by} said something to `{to}`, which was dropped: {}", clean(problem))
+            format!("a message from {by} to `{to}` was dropped: {}", clean(problem))
         }
-        None => format!("{by} said something to `{to}`"),
+        None => format!("message from {by} to `{to}`"),
     }
 }
 
@@ -156,21 +157,23 @@ fn written(fields: &[String]) -> String {
 
 fn reported(report: &Report) -> String {
     match report {
-        Report::ModelCalled { model, spent, ms } => {
-            let (tokens, cost) = (tokens(spent.tokens()), cost(spent.cost_usd));
-            format!("was answered by {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
+        Report::ModelCall { model, usage, ms } => {
+            let (tokens, cost) = (tokens(usage.total_tokens()), cost(usage.cost_usd));
+            format!("got an answer from {} in {}: {tokens}, {cost}", clean(model), duration(*ms))
         }
-        Report::ToolCalled { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
+        Report::ToolCall { tool, input, ms, error } => called(tool, input, *ms, error.as_deref()),
         Report::Warning { message } => format!("warning: {}", clean(message)),
         Report::Note { message } => format!("note: {}", clean(message)),
-        Report::Reused { kept } => format!("does not run: the result of {} is used", clean(kept)),
+        Report::CacheHit { computed_at } => {
+            format!("uses the cached result of {}", clean(computed_at))
+        }
         Report::Artifact { path } => format!("wrote {}", clean(path)),
     }
 }
 
 /// Returns a tool call, and its error if it failed.
 pub(super) fn called(tool: &str, input: &str, ms: u64, error: Option<&str>) -> String {
-    let error = error.map(|it| format!(", in vain: {}", clean(it))).unwrap_or_default();
+    let error = error.map(|it| format!(", failed: {}", clean(it))).unwrap_or_default();
     format!("called {} {} in {}{error}", clean(tool), clean(input), duration(ms))
 }
 
@@ -195,15 +198,15 @@ mod tests {
 
     /// The limit may be on time, tokens or cost.
     #[test]
-    fn who_is_cut_off_is_told_that_a_limit_is_reached() {
+    fn an_aborted_task_names_the_limit() {
         let mut stamped = sample::events().remove(0);
         let (step, node) = (crate::id::Step(1), NodeName::parse("sse").unwrap());
         let task = crate::id::TaskId { step, index: 0 };
-        let spent = crate::event::Spent::default();
-        stamped.event = Event::TaskCutOff { task, node, attempt: 1, ms: 2_000, spent };
+        let usage = crate::event::Usage::default();
+        stamped.event = Event::TaskAborted { task, node, attempt: 1, ms: 2_000, usage };
         let line = line(&stamped, &sample::caption());
         assert!(
-            line.ends_with("sse was cut off after 2.0 s: a limit of the run is reached"),
+            line.ends_with("sse was aborted after 2.0 s: a limit of the run is reached"),
             "{line}"
         );
     }

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     super::{
         terminal::Paint,
-        words::{clean, clock, duration, spent, tokens},
+        words::{clean, clock, duration, tokens, tokens_and_cost},
     },
     Caption,
     plain::{called, describe_message, describe_targets, label},
 };
 use crate::{
-    event::{Event, Report, Spent, Stamped, Status},
+    event::{Event, Report, RunEvent, Status, Usage},
     id::{NodeName, TaskId},
 };
 
@@ -39,7 +39,7 @@ impl Tree {
     }
 
     /// Takes an event at time `now`, and returns the permanent lines for it.
-    pub(super) fn take(&mut self, stamped: &Stamped, now: Duration) -> Vec<String> {
+    pub(super) fn take(&mut self, stamped: &RunEvent, now: Duration) -> Vec<String> {
         let paint = self.paint;
         match &stamped.event {
             Event::RunStarted { name, workflow } => {
@@ -49,7 +49,7 @@ impl Tree {
             Event::RunResumed { step } => {
                 let name = paint.strong(&self.caption.name);
                 let id = paint.faint(stamped.run.as_str());
-                vec![format!("{name} {id}  goes on after step {step}{}", self.resume())]
+                vec![format!("{name} {id}  continues after step {step}{}", self.resume())]
             }
             Event::TaskStarted { task, node, attempt, visit, max_visits } => {
                 let label = label(node, *visit, *max_visits);
@@ -59,32 +59,32 @@ impl Tree {
             }
             Event::TaskReported { task, node, report } => self.reported(*task, node, report),
             // A memo saves progress within a task; the tree stays the same.
-            Event::TaskNoted { .. } => Vec::new(),
+            Event::MemoSaved { .. } => Vec::new(),
             Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
                 let (error, wait) = (clean(error), duration(*wait_ms));
                 let what = format!("{node} attempt {attempt}: {error}");
                 vec![format!("    {} {what}; again in {wait}", paint.loud("↻"))]
             }
-            Event::TaskCutOff { task, node, ms, spent, .. } => {
+            Event::TaskAborted { task, node, ms, usage, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.loud("✂");
-                vec![self.outcome(*task, &sign, &label, *ms, " cut off", spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, " aborted", usage)]
             }
-            Event::TaskFinished { task, node, ms, to, spent, .. } => {
+            Event::TaskFinished { task, node, ms, to, usage, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.good("✓");
-                vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), usage)]
             }
             Event::TaskSkipped { task, node, condition, to } => {
-                let why = format!("skipped, for `{}` does not hold", clean(condition));
+                let why = format!("skipped: `{}` is not true", clean(condition));
                 let (sign, to) = (paint.faint("-"), describe_targets(to));
                 vec![format!("{} {sign} {node}  {}{to}", step(*task), paint.faint(&why))]
             }
-            Event::TaskFailed { task, node, ms, kind, error, to, spent, .. } => {
+            Event::TaskFailed { task, node, ms, kind, error, to, usage, .. } => {
                 let label = self.ended(*task, node);
                 let sign = paint.bad("✗");
                 let why = format!(" {kind}: {}{}", clean(error), describe_targets(to));
-                vec![self.outcome(*task, &sign, &label, *ms, &why, spent)]
+                vec![self.outcome(*task, &sign, &label, *ms, &why, usage)]
             }
             Event::QuestionAsked { task, node, prompt, .. } => {
                 let label = self.ended(*task, node);
@@ -93,13 +93,13 @@ impl Tree {
             Event::QuestionAnswered { task, node, .. } => {
                 vec![format!("{} {} {node} was answered", step(*task), paint.good("!"))]
             }
-            Event::Said { to, by, problem } => {
+            Event::MessageReceived { to, by, problem } => {
                 vec![format!(
                     "    {}",
                     paint.loud(&describe_message(to, by.as_deref(), problem.as_deref()))
                 )]
             }
-            Event::Emitted { message, .. } => {
+            Event::TaskEmitted { message, .. } => {
                 vec![format!("    {}", paint.loud(&format!("▲ {}", clean(message))))]
             }
             Event::WorkflowChanged { changes } => {
@@ -137,13 +137,13 @@ impl Tree {
 
     fn reported(&mut self, task: TaskId, node: &NodeName, report: &Report) -> Vec<String> {
         match report {
-            Report::ModelCalled { spent, .. } => {
+            Report::ModelCall { usage, .. } => {
                 if let Some(running) = self.running.get_mut(&task) {
-                    running.tokens += spent.tokens();
+                    running.tokens += usage.total_tokens();
                 }
                 Vec::new()
             }
-            Report::ToolCalled { tool, input, ms, error } => {
+            Report::ToolCall { tool, input, ms, error } => {
                 let call = called(tool, input, *ms, error.as_deref());
                 vec![self.aside(&format!("{node} {call}"))]
             }
@@ -151,8 +151,10 @@ impl Tree {
                 vec![format!("    {} {node}: {}", self.paint.loud("⚠"), clean(message))]
             }
             Report::Note { message } => vec![self.aside(&format!("{node}: {}", clean(message)))],
-            Report::Reused { kept } => {
-                vec![self.aside(&format!("{node}: the result of {} is used", clean(kept)))]
+            Report::CacheHit { computed_at } => {
+                vec![
+                    self.aside(&format!("{node} uses the cached result of {}", clean(computed_at))),
+                ]
             }
             Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
         }
@@ -170,10 +172,12 @@ impl Tree {
         label: &str,
         ms: u64,
         rest: &str,
-        took: &Spent,
+        usage: &Usage,
     ) -> String {
-        let took = spent(took).map(|it| self.paint.faint(&format!("  {it}"))).unwrap_or_default();
-        format!("{} {sign} {label:<16} {:>10} {rest}{took}", step(task), duration(ms))
+        let usage = tokens_and_cost(usage)
+            .map(|it| self.paint.faint(&format!("  {it}")))
+            .unwrap_or_default();
+        format!("{} {sign} {label:<16} {:>10} {rest}{usage}", step(task), duration(ms))
     }
 
     fn rest(&self, status: Status, reason: Option<&str>) -> String {
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_keeps_what_finished_above_what_runs() {
+    fn the_tree_keeps_finished_tasks_above_running_ones() {
         insta::assert_snapshot!(screens(Paint::new(false)));
     }
 
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_once_the_run_rests() {
+    fn nothing_runs_after_the_run_stops() {
         let mut tree = Tree::new(sample::caption(), Paint::new(false));
         let events = sample::events();
         let (last, earlier) = events.split_last().unwrap();

@@ -9,7 +9,7 @@ use super::{
     Caption, View,
     tree::Tree,
 };
-use crate::{event::Stamped, id::TaskId};
+use crate::{event::RunEvent, id::TaskId};
 
 /// One line, truncated at the width of the terminal.
 const TEMPLATE: &str = "    {spinner} {wide_msg}";
@@ -50,7 +50,7 @@ impl Tty {
 }
 
 impl View for Tty {
-    fn show(&mut self, stamped: &Stamped) -> io::Result<()> {
+    fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         let lines = self.tree.take(stamped, self.began.elapsed());
         self.draw();
         for line in lines {

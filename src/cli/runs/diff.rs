@@ -24,10 +24,10 @@ const CHARACTERS_MAX: usize = 60;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to compare: a run, and the step if not the last
+    /// The first state: a run, and the step if not the last
     #[arg(value_name = "RUN[@STEP]")]
     from: RunAt,
-    /// What to compare it with, of this run or another one; without it, the last step of this one
+    /// The second state, of this run or another [default: the last step of this run]
     #[arg(value_name = "RUN[@STEP]")]
     to: Option<RunAt>,
 }

@@ -14,7 +14,7 @@ use super::super::{
 };
 use crate::{
     checkpoint::{Checkpointer, RunSummary},
-    event::{Stamped, Status},
+    event::{RunEvent, Status},
     id::RunId,
 };
 
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Only the events after this number
     #[arg(long, value_name = "SEQ", default_value_t)]
     after: u64,
-    /// Go on with what happens, in whichever process, until the run rests
+    /// Follow the run, in any process, until it stops
     #[arg(long)]
     follow: bool,
 }
@@ -50,8 +50,11 @@ struct Reading<'a> {
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
     if args.follow && globals.output == Output::Json {
-        return Err(CliError::usage("`--output json` is one list, which has an end")
-            .with_help("with `--follow` take `--output jsonl`, one event a line"));
+        return Err(CliError::usage(
+            "`--output json` prints one complete list, which `--follow` \
+                                    never has",
+        )
+        .with_help("use `--output jsonl` with `--follow`: one event per line"));
     }
     let database = globals.database_to_read()?;
     let checkpointer = database.open_for(&args.run)?;
@@ -82,7 +85,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
             return Ok(Exit::Done);
         }
         if stands == FollowStatus::Abandoned {
-            let gone = format!("the process that had run {} in hand is gone", caption.name);
+            let gone = format!("the process that owned run {} is gone", caption.name);
             let resume = caption.resume.iter().map(|it| format!("; continue with: {it}"));
             print_message(&resume.fold(gone, |text, it| text + &it));
             return Ok(Exit::Done);
@@ -117,11 +120,12 @@ impl Reading<'_> {
     }
 
     /// Returns the events of the next entries; none if there are no new entries.
-    async fn next(&mut self) -> Result<Option<Vec<Stamped>>, CliError> {
+    async fn next(&mut self) -> Result<Option<Vec<RunEvent>>, CliError> {
         let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
         let Some(last) = entries.last() else { return Ok(None) };
         self.number = last.number;
-        let mut events: Vec<Stamped> = entries.into_iter().flat_map(|it| it.entry.events).collect();
+        let mut events: Vec<RunEvent> =
+            entries.into_iter().flat_map(|it| it.entry.events).collect();
         events.retain(|it| it.seq > self.seq);
         self.seq = events.last().map_or(self.seq, |it| it.seq);
         Ok(Some(events))
@@ -134,7 +138,7 @@ fn is_left(summary: &RunSummary) -> bool {
     holder.is_none_or(|it| it.owner.is_gone() || it.until <= jiff::Timestamp::now())
 }
 
-fn drawn(event: &Stamped, globals: &Globals, caption: &Caption) -> Result<String, CliError> {
+fn drawn(event: &RunEvent, globals: &Globals, caption: &Caption) -> Result<String, CliError> {
     let text = match globals.output {
         Output::Jsonl => {
             serde_json::to_string(event).map_err(|error| CliError::write(error.into()))?

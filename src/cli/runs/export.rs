@@ -8,7 +8,7 @@ use super::super::{
     globals::{Globals, Output},
     terminal::print_result,
 };
-use crate::checkpoint::{Entry, Logged, RunInfo};
+use crate::checkpoint::{Entry, JournalEntry, RunInfo};
 
 /// The version of the lines.
 const VERSION: u32 = 1;
@@ -46,17 +46,17 @@ fn head(info: &RunInfo) -> Value {
     json!({"v": VERSION, "entry": 0, "run": info})
 }
 
-fn line(logged: &Logged) -> Value {
-    let Logged { number, link, entry } = logged;
-    let Entry { records, commit, migration, standing, events } = entry;
+fn line(logged: &JournalEntry) -> Value {
+    let JournalEntry { number, hash, entry } = logged;
+    let Entry { records, commit, migration, run_status, events } = entry;
     let commit = commit.as_ref().map(|it| json!({"position": it.position, "changes": it.changes}));
     let mut line = json!({
         "v": VERSION,
         "entry": number,
-        "link": link,
+        "hash": hash,
         "records": records,
         "commit": commit,
-        "standing": standing,
+        "run_status": run_status,
         "events": events,
     });
     if let Some(migration) = migration {

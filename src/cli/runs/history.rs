@@ -37,13 +37,13 @@ fn draw(steps: &[HistoryStep], paint: Paint) -> String {
     rows.extend(steps.iter().map(|it| {
         let time = it.ts.as_deref().and_then(|ts| ts.get(11..19)).unwrap_or_default();
         let ran: Vec<String> = it.tasks.iter().map(describe).collect();
-        let changed: Vec<&str> = it.changed.iter().map(|it| it.field.as_str()).collect();
+        let changed: Vec<&str> = it.changes.iter().map(|it| it.field.as_str()).collect();
         let mut next: Vec<&str> = it.next.iter().map(NodeName::as_str).collect();
         next.dedup();
         vec![
             paint.strong(&it.step.to_string()),
             time.to_owned(),
-            match &it.migrated {
+            match &it.migrated_to {
                 Some(workflow) => format!("migrated to {}", clean(workflow)),
                 None if ran.is_empty() => "—".to_owned(),
                 None => ran.join(", "),

@@ -25,11 +25,11 @@ const LIMIT_DEFAULT: &str = "50";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// List at most so many
+    /// List at most this many runs
     #[arg(long, value_name = "N", default_value = LIMIT_DEFAULT,
         allow_negative_numbers = true, value_parser = parse_count::<u32>)]
     limit: u32,
-    /// List only those accepted before this one, by id or name
+    /// List only runs created before this one, by id or name
     #[arg(long, value_name = "RUN")]
     before: Option<String>,
 }
@@ -99,7 +99,7 @@ pub(super) fn some_damaged(runs: usize) -> Result<Exit, CliError> {
     let verb = if runs == 1 { "is" } else { "are" };
     let message = format!("{} {verb} damaged", count(runs as u64, "run"));
     Err(CliError::new(Exit::NotResumable, message).with_help(
-        "the others are as ever; put a copy of the database from before in its place to have all of them",
+        "the other runs are intact; restore a backup of the database to recover all of them",
     ))
 }
 
@@ -152,7 +152,7 @@ impl Line {
     /// Returns the reason for the status.
     fn note(&self) -> String {
         match (self.status, &self.owner, &self.reason) {
-            (Some(Status::Running), Some(owner), _) => format!("in the hands of {owner}"),
+            (Some(Status::Running), Some(owner), _) => format!("owned by {owner}"),
             (Some(Status::Running), None, _) => "its process is gone; resume it".to_owned(),
             (_, _, reason) => reason.as_deref().map(clean).unwrap_or_default(),
         }
@@ -206,7 +206,7 @@ mod tests {
         calm-otter  done     9      dev_team  2026-01-01 12:00:00  01JABC
         bold-ibis   limit    9      dev_team  2026-01-01 12:00:00  01JABC  the limit of 90 steps
         lost-lark   running  9      dev_team  2026-01-01 12:00:00  01JABC  its process is gone; resume it
-        busy-bee    running  9      dev_team  2026-01-01 12:00:00  01JABC  in the hands of 4711@host
+        busy-bee    running  9      dev_team  2026-01-01 12:00:00  01JABC  owned by 4711@host
         ");
     }
 }

@@ -26,25 +26,25 @@ pub(super) struct Args {
 enum Command {
     /// List runs, the newest first
     List(list::Args),
-    /// Show how a run stands, what its tasks did and what it waits for
+    /// Show the status of a run, its tasks and its open questions
     Show(show::Args),
     /// Print the state of a run, now or after a step
     State(state::Args),
-    /// Say what differs between two steps of a run, or of two runs, and who wrote it
+    /// Print the differences between two steps of one or two runs, and their writers
     Diff(diff::Args),
-    /// Print the steps of a run: what ran, what it changed and what came next
+    /// Print the steps of a run: its tasks, their changes and the next tasks
     History(history::Args),
-    /// Print what happened in a run
+    /// Print the events of a run
     Events(events::Args),
-    /// Change the state of a run at rest, as if a node had written it
+    /// Change the state of a stopped run like the update of a node
     Update(update::Args),
-    /// Print all that is saved of a run, one JSON object an entry
+    /// Print all saved data of a run, one JSON object per entry
     Export(export::Args),
-    /// Forget runs
+    /// Remove runs
     Rm(rm::Args),
-    /// Forget old runs that have come to their end, and give their space back
+    /// Remove old runs without an owner, and free their space
     Prune(prune::Args),
-    /// Compute histories anew and find whatever was lost, changed or moved
+    /// Verify histories: find entries that were lost, changed or moved
     Verify(verify::Args),
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Args {
     /// Keep this many of the newest runs, however old they are
     #[arg(long, value_name = "N", default_value_t)]
     keep: usize,
-    /// Only say which runs would be removed
+    /// Only print the runs that would be removed
     #[arg(long)]
     dry_run: bool,
 }
@@ -87,7 +87,7 @@ fn parse_status(text: &str) -> Result<Status, String> {
     let all = [Status::Done, Status::Failed, Status::Paused, Status::Limit, Status::Interrupted];
     all.into_iter().find(|it| it.as_str() == text).ok_or_else(|| {
         let names = all.map(Status::as_str).join(", ");
-        format!("expected one of {names}; a run that somebody has is never removed")
+        format!("expected one of {names}; a run with an owner is never removed")
     })
 }
 

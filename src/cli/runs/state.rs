@@ -11,7 +11,7 @@ use super::super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The name or the id of the run, and the step if not the last; 0 is what it began with
+    /// The run by name or id, and the step if not the last; step 0 is the input
     #[arg(value_name = "RUN[@STEP]")]
     run: RunAt,
 }

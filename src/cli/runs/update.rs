@@ -23,7 +23,7 @@ pub(super) struct Args {
     run: String,
     #[command(flatten)]
     set: SetArgs,
-    /// The node in whose place this is written: its routes decide what comes next
+    /// Write this as the update of the node: its routes select the next nodes
     #[arg(long = "as", value_name = "NODE")]
     node: Option<String>,
 }
@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     globals.expect_output("runs update", &[Output::Text, Output::Json])?;
     if args.set.is_empty() && args.node.is_none() {
         return Err(CliError::usage("there is nothing to update")
-            .with_help("say what, with `--set FIELD=JSON`, `--clear FIELD` or `--as NODE`"));
+            .with_help("use `--set FIELD=JSON`, `--clear FIELD` or `--as NODE`"));
     }
     let database = globals.database()?;
     let checkpointer = database.open_for(&args.run)?;
@@ -59,7 +59,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         }
     }
     let node = args.node.as_deref().map(NodeName::parse).transpose();
-    let node = node.map_err(|it| CliError::usage("`--as` is no name of a node").because(it))?;
+    let node =
+        node.map_err(|it| CliError::usage("`--as` is not the name of a node").because(it))?;
     let engine = globals.engine(graph, checkpointer)?;
     let position = engine.update(&info.id, update, node.as_ref()).await?;
     let updated = Updated {

@@ -11,7 +11,7 @@ use super::super::{
     words::{clean, count, in_one_line, table},
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Link},
+    checkpoint::{CheckpointError, Checkpointer, EntryHash},
     storage::{Proof, prove},
 };
 
@@ -20,9 +20,9 @@ pub(super) struct Args {
     /// The names or ids of the runs; all of them if none is given
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
-    /// A link that was noted down: fails unless the run still has the history up to there
-    #[arg(long, value_name = "LINK", requires = "runs")]
-    expect: Option<Link>,
+    /// A hash that you noted: fails unless the history of the run still contains it
+    #[arg(long, value_name = "HASH", requires = "runs")]
+    expect: Option<EntryHash>,
 }
 
 /// The result of verifying one run.
@@ -36,7 +36,7 @@ struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<Link>,
+    hash: Option<EntryHash>,
     /// The entry with the expected hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_at: Option<u64>,
@@ -48,7 +48,10 @@ struct Verdict {
 pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
     if args.expect.is_some() && args.runs.len() > 1 {
-        return Err(CliError::usage("`--expect` is the link of one run, and several are named"));
+        return Err(CliError::usage(
+            "`--expect` is the hash of one run, but several runs are \
+                                    named",
+        ));
     }
     let database = globals.database_to_read()?;
     let checkpointer = match args.runs.first() {
@@ -82,7 +85,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
 async fn judge(
     checkpointer: &dyn Checkpointer,
     run: &str,
-    expected: Option<Link>,
+    expected: Option<EntryHash>,
 ) -> Result<Verdict, CliError> {
     let proven = match checkpointer.find(run).await {
         Ok(summary) => {
@@ -99,7 +102,7 @@ async fn judge(
             intact: false,
             entries: None,
             steps: None,
-            link: None,
+            hash: None,
             expected_at: None,
             problem: Some(in_one_line(&error)),
         }),
@@ -108,16 +111,16 @@ async fn judge(
 }
 
 impl Verdict {
-    fn of(run: String, name: Option<String>, proof: Proof, expected: Option<Link>) -> Self {
+    fn of(run: String, name: Option<String>, proof: Proof, expected: Option<EntryHash>) -> Self {
         let is_there = expected.is_none() || proof.expected_at.is_some();
-        let problem = "no entry has the link that is expected: the history was changed, or its end was cut off";
+        let problem = "no entry has the expected hash: the history was changed or truncated";
         Self {
             run,
             name,
             intact: is_there,
             entries: Some(proof.entries),
             steps: Some(proof.steps.0),
-            link: Some(proof.link),
+            hash: Some(proof.hash),
             expected_at: proof.expected_at,
             problem: (!is_there).then(|| problem.to_owned()),
         }
@@ -133,10 +136,10 @@ fn draw(verdicts: &[Verdict], paint: Paint) -> String {
         let (entries, steps) = (it.entries.unwrap_or(0), it.steps.unwrap_or(0));
         let mut said = format!("{}, {}", plural(entries), count(steps, "step"));
         if let Some(at) = it.expected_at {
-            said = format!("{said}; entry {at} has the link that is expected");
+            said = format!("{said}; entry {at} has the expected hash");
         }
-        let link = it.link.map(|it| it.to_string()).unwrap_or_default();
-        vec![name, paint.good("intact"), link, said]
+        let hash = it.hash.map(|it| it.to_string()).unwrap_or_default();
+        vec![name, paint.good("intact"), hash, said]
     });
     table(&rows.collect::<Vec<_>>())
 }

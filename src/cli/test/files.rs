@@ -30,8 +30,10 @@ pub(super) struct TestFiles {
 pub(super) fn find_cases(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
     let found = find(workflows)?;
     match found.iter().find(|it| it.cases.is_none()).and_then(|it| it.workflow.as_ref()) {
-        Some(workflow) => Err(CliError::usage(format!("`{}` has no cases", workflow.display()))
-            .with_help(format!("they are kept beside it, in `{}`", beside(workflow).display()))),
+        Some(workflow) => {
+            Err(CliError::usage(format!("`{}` has no test cases", workflow.display()))
+                .with_help(format!("write them into `{}`", beside(workflow).display())))
+        }
         None => Ok(found),
     }
 }
@@ -47,13 +49,12 @@ pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
         return workflows.iter().map(|it| found(it)).collect();
     }
     let mut paths = Vec::new();
-    collect(Path::new("."), 0, &mut paths).map_err(|error| {
-        CliError::usage("cannot look through the current folder").because(error)
-    })?;
+    collect(Path::new("."), 0, &mut paths)
+        .map_err(|error| CliError::usage("cannot search the current folder").because(error))?;
     paths.sort();
     if paths.is_empty() {
         return Err(CliError::usage(format!("there is no `*{SUFFIX}` below the current folder"))
-            .with_help(format!("cases of `flow.yaml` are kept in `flow{SUFFIX}`")));
+            .with_help(format!("the test cases of `flow.yaml` are in `flow{SUFFIX}`")));
     }
     Ok(paths.into_iter().map(|it| TestFiles { workflow: None, cases: Some(it) }).collect())
 }

@@ -29,21 +29,24 @@ pub(super) fn coverage_to_json((workflow, coverage): &(PathBuf, Coverage)) -> Va
 
 /// Returns the result of an exploration as JSON.
 pub(super) fn explored_to_json((workflow, explored): &(PathBuf, Explored)) -> Value {
-    let Explored { states, steps, is_whole, open, not_come_to, stuck, unreached, gaps } = explored;
+    let Explored { states, steps, is_complete, open, not_yet_reached, stuck, unreached, gaps } =
+        explored;
     let step = |step: &Vec<(_, String)>| -> Vec<Value> {
         step.iter().map(|(node, outcome)| json!({"node": node, "outcome": outcome})).collect()
     };
     let stuck: Vec<Value> = stuck
         .iter()
-        .map(|it| json!({"reason": it.reason, "way": it.way.iter().map(step).collect::<Vec<_>>()}))
+        .map(
+            |it| json!({"reason": it.reason, "path": it.path.iter().map(step).collect::<Vec<_>>()}),
+        )
         .collect();
     json!({
         "workflow": workflow.display().to_string(),
         "states": states,
         "steps": steps,
-        "is_whole": is_whole,
+        "is_complete": is_complete,
         "open": open,
-        "not_come_to": not_come_to,
+        "not_yet_reached": not_yet_reached,
         "stuck": stuck,
         "unreached": unreached,
         "gaps": gaps,
@@ -78,11 +81,11 @@ pub(super) fn draw_explored(
 ) {
     let name = paint.strong(&workflow.display().to_string());
     let states = count(explored.states as u64, "state");
-    let all = if explored.is_whole {
-        "all there are".to_owned()
+    let all = if explored.is_complete {
+        "all of them".to_owned()
     } else {
         let open = count(explored.open as u64, "state");
-        let more = format!("and there are more; {open} not done with");
+        let more = format!("incomplete; {open} left");
         paint.loud(&format!("{more}: raise `--explore-max` or `--explore-time`"))
     };
     text.extend(["explored ", &name, ": ", &states, ", ", &all, "\n"]);
@@ -92,13 +95,13 @@ pub(super) fn draw_explored(
     for node in &explored.unreached {
         text.extend(["  ", &paint.bad("never reached"), "  ", node.as_str(), "\n"]);
     }
-    for node in &explored.not_come_to {
-        text.extend(["  ", &paint.loud("not come to"), "  ", node.as_str(), "\n"]);
+    for node in &explored.not_yet_reached {
+        text.extend(["  ", &paint.loud("not reached yet"), "  ", node.as_str(), "\n"]);
     }
     for gap in &explored.gaps {
         text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);
     }
-    if explored.is_whole && explored.stuck.is_empty() && explored.unreached.is_empty() {
+    if explored.is_complete && explored.stuck.is_empty() && explored.unreached.is_empty() {
         text.extend(["  ", &paint.good("no run gets stuck, and every node is reached"), "\n"]);
     }
     text.push('\n');
@@ -106,7 +109,7 @@ pub(super) fn draw_explored(
 
 fn draw_stuck(stuck: &DeadEnd, paint: Paint, text: &mut String) {
     text.extend(["  ", &paint.bad("stuck"), "  ", &clean(&stuck.reason), "\n"]);
-    for (at, step) in (1..).zip(&stuck.way) {
+    for (at, step) in (1..).zip(&stuck.path) {
         let nodes: Vec<String> = step
             .iter()
             .map(|(node, outcome)| match outcome.as_str() {

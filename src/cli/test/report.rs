@@ -145,12 +145,12 @@ impl Report {
         let total = count(self.cases().count() as u64, "case");
         let verdict = format!("{total}: {}", counted.join(", "));
         let verdict = if failed == 0 { paint.good(&verdict) } else { paint.bad(&verdict) };
-        text.extend([&verdict, ", ", &duration(ms(self.took())), "\n"]);
+        text.extend([&verdict, ", ", &duration(ms(self.elapsed())), "\n"]);
     }
 
     fn summary(&self) -> Value {
         let failed = self.failed();
-        json!({"passed": self.cases().count() - failed, "failed": failed, "ms": ms(self.took())})
+        json!({"passed": self.cases().count() - failed, "failed": failed, "ms": ms(self.elapsed())})
     }
 
     /// Returns all test cases that ran.
@@ -158,8 +158,8 @@ impl Report {
         self.files.iter().flat_map(|it| &it.cases)
     }
 
-    fn took(&self) -> Duration {
-        self.cases().map(|it| it.ran.took).sum()
+    fn elapsed(&self) -> Duration {
+        self.cases().map(|it| it.ran.elapsed).sum()
     }
 }
 
@@ -184,7 +184,7 @@ impl TestedCase {
         json!({
             "name": self.name,
             "passed": self.is_passed(),
-            "ms": ms(self.ran.took),
+            "ms": ms(self.ran.elapsed),
             "status": self.ran.status.as_str(),
             "reason": self.ran.reason,
             "route": self.ran.route,
@@ -194,14 +194,14 @@ impl TestedCase {
 
     fn draw(&self, paint: Paint, text: &mut String) {
         let verdict = if self.is_passed() { paint.good("ok  ") } else { paint.bad("FAIL") };
-        let took = paint.faint(&duration(ms(self.ran.took)));
-        text.extend(["  ", &verdict, "  ", &clean(&self.name), "  ", &took, "\n"]);
+        let elapsed = paint.faint(&duration(ms(self.ran.elapsed)));
+        text.extend(["  ", &verdict, "  ", &clean(&self.name), "  ", &elapsed, "\n"]);
         for problem in &self.ran.problems {
             draw_problem(problem, paint, text);
         }
         if !self.is_passed() && !self.ran.route.is_empty() {
             let steps: Vec<String> = self.ran.route.iter().map(|it| step_text(it)).collect();
-            let went = paint.faint(&format!("it went: {}", steps.join(", ")));
+            let went = paint.faint(&format!("the whole run: {}", steps.join(", ")));
             text.extend(["        ", &went, "\n"]);
         }
     }
@@ -239,6 +239,6 @@ pub(super) fn shown(place: &Place) -> String {
     format!("{}:{}", place.file.name, place.line_and_column().0)
 }
 
-fn ms(took: Duration) -> u64 {
-    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+fn ms(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

@@ -63,7 +63,7 @@ impl<'a> Replay<'a> {
             }
         }
         let by_limit =
-            saved.position.frontier.iter().any(|it| matches!(it.via, Trigger::Limit { .. }));
+            saved.position.frontier.iter().any(|it| matches!(it.trigger, Trigger::Limit { .. }));
         if by_limit && !self.taken.keys().any(|it| it.0.is_none() && it.2 == Kind::Exhausted) {
             for node in waiting {
                 self.take(None, Target::Node(node), Kind::Exhausted);
@@ -92,21 +92,21 @@ impl<'a> Replay<'a> {
         let mut reached = BTreeSet::new();
         let mut arrived = BTreeSet::new();
         for record in settled {
-            let (hops, kind) = match &record.outcome {
-                Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
-                    (hops, Kind::Onward)
+            let (transitions, kind) = match &record.outcome {
+                Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
+                    (transitions, Kind::Onward)
                 }
-                Outcome::Caught { hops, .. } => (hops, Kind::Caught),
+                Outcome::Caught { transitions, .. } => (transitions, Kind::Caught),
                 Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
-                | Outcome::CutOff
-                | Outcome::Noted { .. }
+                | Outcome::Aborted
+                | Outcome::MemoSaved { .. }
                 | Outcome::Asked { .. }
                 | Outcome::Answered { .. } => continue,
             };
-            for hop in hops {
-                self.take(Some(&record.node), hop.target(), kind);
-                match hop {
+            for transition in transitions {
+                self.take(Some(&record.node), transition.target(), kind);
+                match transition {
                     Transition::To(Target::Node(to)) => reached.extend(self.within_bound(to)),
                     Transition::Dispatch(dispatch) => {
                         reached.extend(self.within_bound(&dispatch.node));

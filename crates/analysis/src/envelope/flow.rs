@@ -176,7 +176,7 @@ enum Limit {
 }
 
 /// The construction of a region, from its target backwards.
-struct Search {
+struct RegionSearch {
     region: Region,
     places: BTreeMap<Port, NodeIndex>,
     open: Vec<Port>,
@@ -191,7 +191,7 @@ impl Region {
         renewed: Option<usize>,
         visits: &[u64],
     ) -> Self {
-        let mut search = Search::from(Port::Reached(target));
+        let mut search = RegionSearch::from(Port::Reached(target));
         while let Some(port) = search.open.pop() {
             match port {
                 Port::Source => (),
@@ -248,7 +248,7 @@ impl Region {
     }
 }
 
-impl Search {
+impl RegionSearch {
     fn from(target: Port) -> Self {
         let mut arcs = DiGraph::new();
         let (source, reached) = (arcs.add_node(()), arcs.add_node(()));

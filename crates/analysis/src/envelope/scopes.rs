@@ -18,7 +18,7 @@ use super::{
 };
 /// A used workflow.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct UsedScope {
     /// The node that starts it.
     pub(super) user: usize,
     /// Its last node.
@@ -33,13 +33,13 @@ pub(super) struct Scope {
 /// The used workflows of a graph whose inner tokens never leave.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
-    pub(super) all: Vec<Scope>,
+    pub(super) all: Vec<UsedScope>,
     /// For each node, the used workflows that contain it, the outermost first.
     around: Vec<Vec<usize>>,
 }
 
 /// The data for the search.
-struct Search<'a> {
+struct ScopeSearch<'a> {
     graph: &'a Graph,
     tokens: &'a Tokens<'a>,
     departures: &'a [Departures],
@@ -61,8 +61,8 @@ impl Scopes {
                 scope = it.rsplit_once('.').map(|(outer, _)| outer);
             }
         }
-        let search = Search { graph, tokens, departures };
-        let mut all: Vec<Scope> = Vec::new();
+        let search = ScopeSearch { graph, tokens, departures };
+        let mut all: Vec<UsedScope> = Vec::new();
         // A scope comes before its inner scopes.
         for scope in within.into_iter().filter_map(|(scope, inside)| search.scope(scope, inside)) {
             // Of the scopes that one visit starts, only the outermost counts: its token leaves that
@@ -102,17 +102,17 @@ impl Scopes {
         self.around[from].iter().find(is_left).copied()
     }
 
-    pub(super) fn begun_by(&self, node: usize) -> Option<&Scope> {
+    pub(super) fn begun_by(&self, node: usize) -> Option<&UsedScope> {
         self.all.iter().find(|it| it.user == node)
     }
 
-    pub(super) fn ended_by(&self, node: usize) -> Option<&Scope> {
+    pub(super) fn ended_by(&self, node: usize) -> Option<&UsedScope> {
         self.around[node].iter().map(|it| &self.all[*it]).find(|it| it.end == node)
     }
 }
 
-impl Search<'_> {
-    fn scope(&self, name: &str, inside: BTreeSet<usize>) -> Option<Scope> {
+impl ScopeSearch<'_> {
+    fn scope(&self, name: &str, inside: BTreeSet<usize>) -> Option<UsedScope> {
         let is_last = |it: &&usize| {
             let defer = &self.policies(**it).defer;
             matches!(defer, Some(Defer::Scope(scope)) if scope.as_str() == name)
@@ -136,7 +136,13 @@ impl Search<'_> {
         };
         let is_alone = inside.iter().filter(|it| **it != end).all(abandons);
         let exits = Vec::new();
-        (is_last && is_begun && is_alone).then_some(Scope { user, end, inside, begun_anew, exits })
+        (is_last && is_begun && is_alone).then_some(UsedScope {
+            user,
+            end,
+            inside,
+            begun_anew,
+            exits,
+        })
     }
 
     /// Returns the nodes of a scope whose counts the starting node always resets.

@@ -34,7 +34,7 @@ pub(super) struct Shares {
 
 /// The tokens that the choices of one edge share.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedTokens {
     tokens: Vec<usize>,
     /// For each choice, the taken tokens, and the first free one.
     taken: BTreeMap<usize, (BTreeSet<usize>, usize)>,
@@ -84,7 +84,7 @@ impl Shares {
         found.sort_by_key(|((to, _), _)| Reverse(heights[*to]));
 
         let mut next = first..;
-        let mut by_edge: BTreeMap<usize, Shared> = BTreeMap::new();
+        let mut by_edge: BTreeMap<usize, SharedTokens> = BTreeMap::new();
         let mut numbers = BTreeMap::new();
         for (key, places) in found {
             let mut new = || next.next().unwrap_or(usize::MAX);
@@ -109,7 +109,7 @@ impl Shares {
     }
 }
 
-impl Shared {
+impl SharedTokens {
     /// Returns a token that none of these choices has taken.
     fn take(&mut self, choices: &BTreeSet<usize>, new: impl FnOnce() -> usize) -> usize {
         let free = |it: &usize| self.taken.get(it).map_or(0, |(_, free)| *free);

@@ -65,11 +65,11 @@ struct Line {
 
 impl Assigned {
     /// Computes the sets for each node of a model.
-    pub fn of(net: &FlowModel) -> Self {
-        let mut reach = Reach::of(net);
-        let meetings = Concurrency::of(net, &reach);
-        reach.refine(|it| meetings.of_node(it).collect());
-        Following::new(net, &reach, &meetings).run()
+    pub fn of(model: &FlowModel) -> Self {
+        let mut reach = Reach::of(model);
+        let concurrency = Concurrency::of(model, &reach);
+        reach.refine(|it| concurrency.of_node(it).collect());
+        Following::new(model, &reach, &concurrency).run()
     }
 
     /// Returns the fields that some way to a node has written.
@@ -84,7 +84,7 @@ impl Assigned {
 
     /// Returns a way on which a field is not written before a node, as near to the node as ways
     /// part.
-    pub fn gap(&self, net: &FlowModel, node: usize, field: usize) -> Option<Gap> {
+    pub fn gap(&self, model: &FlowModel, node: usize, field: usize) -> Option<Gap> {
         let mut seen = BTreeSet::from([node]);
         let mut open = std::collections::VecDeque::from([node]);
         let mut last = None;
@@ -108,7 +108,7 @@ impl Assigned {
                     last = last.or(gap(kind));
                     continue;
                 };
-                let node = &net.nodes[from];
+                let node = &model.nodes[from];
                 if line.ending.has_written() && node.clears.contains(field) {
                     return gap(GapKind::Cleared(from));
                 }
@@ -124,8 +124,8 @@ impl Assigned {
                 let carries_before = self.surely[from].contains(field);
                 if carries_before || node.surely.contains(field) {
                     // A concurrent node clears the field.
-                    let clears = |it: &usize| net.nodes[*it].clears.contains(field);
-                    let by = (0..net.nodes.len()).find(clears);
+                    let clears = |it: &usize| model.nodes[*it].clears.contains(field);
+                    let by = (0..model.nodes.len()).find(clears);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
                     continue;
                 }
@@ -140,9 +140,9 @@ impl Assigned {
 
 /// Follows the lines until nothing changes (a fixed point).
 struct Following<'a> {
-    net: &'a FlowModel,
+    model: &'a FlowModel,
     reach: &'a Reach,
-    meetings: &'a Concurrency,
+    concurrency: &'a Concurrency,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
     maybe: Vec<Bits>,
@@ -168,25 +168,25 @@ struct AfterVisit {
 }
 
 impl<'a> Following<'a> {
-    fn new(net: &'a FlowModel, reach: &'a Reach, meetings: &'a Concurrency) -> Self {
-        let (nodes, fields) = (net.nodes.len(), net.fields);
+    fn new(model: &'a FlowModel, reach: &'a Reach, concurrency: &'a Concurrency) -> Self {
+        let (nodes, fields) = (model.nodes.len(), model.fields);
         let arrived = |_: &super::Join| Vec::new();
         let mut following = Self {
-            net,
+            model,
             reach,
-            meetings,
+            concurrency,
             lines: Vec::new(),
             into: vec![Vec::new(); nodes],
             maybe: vec![Bits::none(fields); nodes],
             surely: vec![Bits::all(fields); nodes],
             is_reached: vec![false; nodes],
-            maybe_arrived: net.joins.iter().map(arrived).collect(),
-            surely_arrived: net.joins.iter().map(arrived).collect(),
-            gains: (0..nodes).map(|it| written_by(net, meetings.of_node(it))).collect(),
-            loses: (0..nodes).map(|it| cleared_by(net, meetings.of_node(it))).collect(),
+            maybe_arrived: model.joins.iter().map(arrived).collect(),
+            surely_arrived: model.joins.iter().map(arrived).collect(),
+            gains: (0..nodes).map(|it| written_by(model, concurrency.of_node(it))).collect(),
+            loses: (0..nodes).map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
             after_visit: Vec::new(),
         };
-        for (at, join) in net.joins.iter().enumerate() {
+        for (at, join) in model.joins.iter().enumerate() {
             following.maybe_arrived[at] = vec![None; join.awaited.len()];
             following.surely_arrived[at] = vec![None; join.awaited.len()];
         }
@@ -196,30 +196,30 @@ impl<'a> Following<'a> {
     }
 
     fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
-        self.net.nodes[node].bound?;
-        let outcomes = self.net.nodes[node].outcomes.iter();
+        self.model.nodes[node].bound?;
+        let outcomes = self.model.nodes[node].outcomes.iter();
         let unfinished = outcomes.filter(|it| !it.ending.has_written());
         let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
         let to = to.filter_map(|it| match it {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
-            Arrow::Join(join) => Some(self.net.joins[*join].node),
+            Arrow::Join(join) => Some(self.model.joins[*join].node),
             Arrow::End | Arrow::Fail => None,
         });
         let unfinished = self.reach.from(to);
-        let lost = if self.meetings.is_empty() {
-            cleared_by(self.net, self.reach.from([node]).iter())
+        let lost = if self.concurrency.is_empty() {
+            cleared_by(self.model, self.reach.from([node]).iter())
         } else {
-            cleared_by(self.net, 0..self.net.nodes.len())
+            cleared_by(self.model, 0..self.model.nodes.len())
         };
         Some(AfterVisit { unfinished, lost })
     }
 
     fn draw_lines(&mut self) {
-        let limit = self.net.after_limit;
+        let limit = self.model.after_limit;
         for from in
-            self.reach.order(&self.net.start.iter().copied().chain(limit).collect::<Vec<_>>())
+            self.reach.order(&self.model.start.iter().copied().chain(limit).collect::<Vec<_>>())
         {
-            for outcome in &self.net.nodes[from].outcomes {
+            for outcome in &self.model.nodes[from].outcomes {
                 for alternative in outcome.alternatives() {
                     for arrow in &alternative.arrows {
                         let line = Line {
@@ -245,7 +245,7 @@ impl<'a> Following<'a> {
             join: None,
             is_limit: false,
         };
-        for &to in &self.net.start {
+        for &to in &self.model.start {
             self.push(Line { to, ..first.clone() });
         }
         if let Some(to) = limit {
@@ -257,13 +257,13 @@ impl<'a> Following<'a> {
         let (from, to, join) = match arrow {
             Arrow::Node(to) | Arrow::Tasks(to) => (line.from, to, None),
             Arrow::Join(at) => {
-                let join = &self.net.joins[at];
+                let join = &self.model.joins[at];
                 let position = line.from.and_then(|it| join.position(it));
                 (line.from, join.node, position.map(|it| (at, it)))
             }
             Arrow::End | Arrow::Fail => return,
         };
-        for reached in self.reach.reached(self.net, from, to) {
+        for reached in self.reach.reached(self.model, from, to) {
             let (to, spent) = (reached.node, reached.spent);
             self.push(Line { to, spent, join, ..line.clone() });
         }
@@ -277,7 +277,7 @@ impl<'a> Following<'a> {
     fn run(mut self) -> Assigned {
         let lines = std::mem::take(&mut self.lines);
         // The lines that continue from each join, each to another node.
-        let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.net.joins.len()];
+        let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.model.joins.len()];
         for line in &lines {
             if let Some((join, _)) = line.join
                 && onward[join].iter().all(|it| (it.to, &it.spent) != (line.to, &line.spent))
@@ -329,7 +329,7 @@ impl<'a> Following<'a> {
 
     /// Continues from a join, if all awaited nodes have arrived.
     fn continue_from(&mut self, join: usize, onward: &[&Line]) -> bool {
-        let mut all = (Bits::none(self.net.fields), Bits::none(self.net.fields));
+        let mut all = (Bits::none(self.model.fields), Bits::none(self.model.fields));
         for (maybe, surely) in self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]) {
             let (Some(maybe), Some(surely)) = (maybe, surely) else { return false };
             all.0.add(maybe);
@@ -346,14 +346,14 @@ impl<'a> Following<'a> {
 
     fn maybe_carried(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
-            let start = self.net.maybe_at_start.clone();
+            let start = self.model.maybe_at_start.clone();
             return if line.is_limit {
-                start.with(&written_by(self.net, 0..self.net.nodes.len()))
+                start.with(&written_by(self.model, 0..self.model.nodes.len()))
             } else {
                 start
             };
         };
-        let node = &self.net.nodes[from];
+        let node = &self.model.nodes[from];
         let mut carried = self.maybe[from].clone();
         if line.ending.has_written() {
             carried.remove(&node.clears);
@@ -362,23 +362,23 @@ impl<'a> Following<'a> {
         carried.extend(&line.known);
         carried.add(&self.gains[from]);
         if let Some((join, at)) = line.join {
-            carried.add(&written_by(self.net, self.meetings.of_arrived(join, at)));
+            carried.add(&written_by(self.model, self.concurrency.of_arrived(join, at)));
         }
-        if self.net.nodes[line.to].defers.is_some() {
-            carried.add(&written_by(self.net, self.meetings.of_deferred(line.to)));
+        if self.model.nodes[line.to].defers.is_some() {
+            carried.add(&written_by(self.model, self.concurrency.of_deferred(line.to)));
         }
         carried
     }
 
     fn surely_carried(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
-            let mut carried = self.net.surely_at_start.clone();
+            let mut carried = self.model.surely_at_start.clone();
             if line.is_limit {
-                carried.remove(&cleared_by(self.net, 0..self.net.nodes.len()));
+                carried.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
             }
             return carried;
         };
-        let node = &self.net.nodes[from];
+        let node = &self.model.nodes[from];
         let mut carried = self.surely[from].clone();
         if line.ending.has_written() {
             carried.remove(&node.clears);
@@ -387,12 +387,12 @@ impl<'a> Following<'a> {
         carried.extend(&line.known);
         carried.remove(&self.loses[from]);
         if let Some((join, at)) = line.join {
-            carried.remove(&cleared_by(self.net, self.meetings.of_arrived(join, at)));
+            carried.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
         } else {
             self.add_visited(line, &mut carried);
         }
-        if self.net.nodes[line.to].defers.is_some() {
-            carried.remove(&cleared_by(self.net, self.meetings.of_deferred(line.to)));
+        if self.model.nodes[line.to].defers.is_some() {
+            carried.remove(&cleared_by(self.model, self.concurrency.of_deferred(line.to)));
         }
         carried
     }
@@ -402,7 +402,7 @@ impl<'a> Following<'a> {
         let Some(from) = line.from else { return };
         for &spent in &line.spent {
             let Some(after) = &self.after_visit[spent] else { continue };
-            let node = &self.net.nodes[spent];
+            let node = &self.model.nodes[spent];
             let mut known = self.surely[spent].clone();
             if !after.unfinished.contains(from) {
                 known.remove(&node.clears);
@@ -415,14 +415,14 @@ impl<'a> Following<'a> {
 }
 
 /// Returns the fields that some of the nodes may write.
-fn written_by(net: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
-    nodes.fold(Bits::none(net.fields), |all, it| all.with(&net.nodes[it].maybe))
+fn written_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
+    nodes.fold(Bits::none(model.fields), |all, it| all.with(&model.nodes[it].maybe))
 }
 
 /// Returns the fields that some of the nodes clear and may leave unwritten.
-fn cleared_by(net: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
-    let mut all = Bits::none(net.fields);
-    for node in nodes.map(|it| &net.nodes[it]).filter(|it| !it.clears.is_empty()) {
+fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
+    let mut all = Bits::none(model.fields);
+    for node in nodes.map(|it| &model.nodes[it]).filter(|it| !it.clears.is_empty()) {
         let mut cleared = node.clears.clone();
         cleared.remove(&node.surely);
         all.add(&cleared);

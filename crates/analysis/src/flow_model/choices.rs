@@ -5,25 +5,29 @@ use std::collections::BTreeSet;
 use super::{Alternative, Arrow, Bits, Decision, Ending, FlowModel, Outcome};
 
 /// With more possibilities than this, the analysis gives up.
-pub(super) const WAYS_MAX: usize = 1_000;
+pub(super) const COMBINATIONS_MAX: usize = 1_000;
 
 /// One combination of choices of a task.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct Combination {
     pub(super) ending: Ending,
     pub(super) arrows: BTreeSet<Arrow>,
 }
 
 /// Returns the combined choices of a node; `None` if there are too many.
-pub(super) fn ways_of(net: &FlowModel, node: usize) -> Option<Vec<Way>> {
-    let outcomes = net.nodes[node].outcomes.iter();
+pub(super) fn combinations_of(model: &FlowModel, node: usize) -> Option<Vec<Combination>> {
+    let outcomes = model.nodes[node].outcomes.iter();
     let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
-/// Like [`ways_of`], without choices that certainly fail and without guessed choices.
-pub(super) fn hopeful_ways_of(net: &FlowModel, doomed: &Bits, node: usize) -> Option<Vec<Way>> {
-    let outcomes = net.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
+/// Like [`combinations_of`], without choices that certainly fail and without guessed choices.
+pub(super) fn hopeful_combinations_of(
+    model: &FlowModel,
+    doomed: &Bits,
+    node: usize,
+) -> Option<Vec<Combination>> {
+    let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
     let taken = |it: &Decision| {
         let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
         skipped..it.alternatives.len()
@@ -44,8 +48,8 @@ fn product<'a>(
     ending: Ending,
     decisions: &'a [Decision],
     alternatives: impl Fn(&'a Decision) -> &'a [Alternative],
-) -> Option<Vec<Way>> {
-    let mut ways = vec![Way { ending, arrows: BTreeSet::new() }];
+) -> Option<Vec<Combination>> {
+    let mut ways = vec![Combination { ending, arrows: BTreeSet::new() }];
     for decision in decisions {
         let mut more = Vec::new();
         for way in &ways {
@@ -56,14 +60,14 @@ fn product<'a>(
             }
         }
         ways = more;
-        if ways.len() > WAYS_MAX {
+        if ways.len() > COMBINATIONS_MAX {
             return None;
         }
     }
     Some(ways)
 }
 
-fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
+fn distinct(mut ways: Vec<Combination>) -> Vec<Combination> {
     // After a failure the other tasks of the step lead nowhere.
     ways.retain(|it| !it.arrows.contains(&Arrow::Fail));
     for way in &mut ways {
@@ -75,19 +79,19 @@ fn distinct(mut ways: Vec<Way>) -> Vec<Way> {
 }
 
 /// Returns the combined choices of several tasks of a node.
-pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
-    let mut all: Vec<Way> = Vec::new();
+pub(super) fn subsets(ways: &[Combination]) -> Vec<Combination> {
+    let mut all: Vec<Combination> = Vec::new();
     for way in ways {
-        let with = |it: &Way| Way {
+        let with = |it: &Combination| Combination {
             ending: it.ending,
             arrows: it.arrows.union(&way.arrows).copied().collect(),
         };
-        let more: Vec<Way> = all.iter().map(with).collect();
+        let more: Vec<Combination> = all.iter().map(with).collect();
         all.extend(more);
         all.push(way.clone());
         all.sort_by(|a, b| a.arrows.cmp(&b.arrows));
         all.dedup_by(|a, b| a.arrows == b.arrows);
-        if all.len() > WAYS_MAX {
+        if all.len() > COMBINATIONS_MAX {
             break;
         }
     }
@@ -95,8 +99,8 @@ pub(super) fn subsets(ways: &[Way]) -> Vec<Way> {
 }
 
 /// Returns the nodes after which the run always fails.
-pub(super) fn doomed(net: &FlowModel) -> Bits {
-    let count = net.nodes.len();
+pub(super) fn doomed(model: &FlowModel) -> Bits {
+    let count = model.nodes.len();
     let mut saved = Bits::none(count);
     loop {
         let mut is_changed = false;
@@ -111,7 +115,7 @@ pub(super) fn doomed(net: &FlowModel) -> Bits {
                     |it: &Decision| it.alternatives.iter().any(|it| it.arrows.iter().all(is_fine));
                 outcome.decisions.iter().all(any)
             };
-            let node = &net.nodes[at];
+            let node = &model.nodes[at];
             let bound = node.bound.is_some_and(|it| is_fine(&it.exhausted));
             if !saved.contains(at) && (bound || node.outcomes.iter().any(ends)) {
                 is_changed |= saved.insert(at);

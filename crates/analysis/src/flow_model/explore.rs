@@ -1,14 +1,27 @@
 //! Explores every step that a run can make, one after the other; only the positions of the run
 //! count.
 //!
-//! Super-steps are synchronous, so ordinary graphs have few more situations than nodes. With too
-//! many situations the analysis reports nothing.
+//! A situation is what the run is about to do: the nodes of the next step, the deferred nodes and the arrivals at joins. All
+//! combinations of the ways out of its nodes give the next situations.
+//!
+//! **Example.** `plan` leads to `write` and `draw`, both lead to the join `merge`, and `draw` can fail to `end`. The situations
+//! are {plan}, {write, draw}, {merge} and {write has arrived}. Nothing runs in the last one, and `merge` still waits: `draw` is
+//! the missing node, and its failure is the way that missed the join.
+//!
+//! **Soundness.** The positions of a run are the only thing that the next step depends on, apart from the choices of routes,
+//! failures and bounds, which the exploration takes in every combination. So it visits each situation of each run.
+//!
+//! **Limits.** Choices are independent here: two routes that always agree in a run are explored as if they could differ. Super-steps
+//! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the analysis reports
+//! nothing, and the pairs decide.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
     Arrow, Bits, Ending, FlowModel,
-    choices::{WAYS_MAX, Way, doomed, hopeful_ways_of, subsets, ways_of},
+    choices::{
+        COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
+    },
     reach::Reach,
 };
 
@@ -49,13 +62,13 @@ pub struct Astray {
 }
 
 /// The origin of a situation: the situation before, and the choice of each of its nodes.
-type Origin = Option<(usize, Vec<(usize, Way)>)>;
+type Origin = Option<(usize, Vec<(usize, Combination)>)>;
 
 /// Returns for each node the nodes that may run in the same step, including itself if it may have
 /// several tasks. Returns `None` if there are too many situations.
-pub fn together(net: &FlowModel) -> Option<Vec<Bits>> {
-    let reach = Reach::of(net);
-    let mut exploring = Exploring::new(net, &reach, |it| ways_of(net, it))?;
+pub fn together(model: &FlowModel) -> Option<Vec<Bits>> {
+    let reach = Reach::of(model);
+    let mut exploring = Exploring::new(model, &reach, |it| combinations_of(model, it))?;
     exploring.run()?;
     Some(exploring.together())
 }
@@ -64,19 +77,20 @@ pub fn together(net: &FlowModel) -> Option<Vec<Bits>> {
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub fn starving(net: &FlowModel) -> Option<Vec<Starving>> {
-    let reach = Reach::of(net);
-    let doomed = doomed(net);
-    let mut exploring = Exploring::new(net, &reach, |it| hopeful_ways_of(net, &doomed, it))?;
+pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
+    let reach = Reach::of(model);
+    let doomed = doomed(model);
+    let mut exploring =
+        Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
     exploring.run()?;
     Some(exploring.starving())
 }
 
 struct Exploring<'a> {
-    net: &'a FlowModel,
+    model: &'a FlowModel,
     reach: &'a Reach,
     /// The choices of each node.
-    ways: Vec<Vec<Way>>,
+    ways: Vec<Vec<Combination>>,
     known: HashMap<Situation, usize>,
     situations: Vec<(Situation, Origin)>,
     open: VecDeque<usize>,
@@ -86,13 +100,13 @@ struct Exploring<'a> {
 
 impl<'a> Exploring<'a> {
     fn new(
-        net: &'a FlowModel,
+        model: &'a FlowModel,
         reach: &'a Reach,
-        ways: impl Fn(usize) -> Option<Vec<Way>>,
+        ways: impl Fn(usize) -> Option<Vec<Combination>>,
     ) -> Option<Self> {
-        let ways: Option<Vec<Vec<Way>>> = (0..net.nodes.len()).map(ways).collect();
+        let ways: Option<Vec<Vec<Combination>>> = (0..model.nodes.len()).map(ways).collect();
         Some(Self {
-            net,
+            model,
             reach,
             ways: ways?,
             known: HashMap::new(),
@@ -105,11 +119,11 @@ impl<'a> Exploring<'a> {
 
     fn run(&mut self) -> Option<()> {
         let mut start = Situation::default();
-        for &node in &self.net.start {
+        for &node in &self.model.start {
             self.enter(&mut start, node, false);
         }
         self.note(start, None)?;
-        if let Some(node) = self.net.after_limit {
+        if let Some(node) = self.model.after_limit {
             let mut limit = Situation::default();
             self.enter(&mut limit, node, false);
             self.note(limit, None)?;
@@ -121,7 +135,7 @@ impl<'a> Exploring<'a> {
     }
 
     fn enter(&self, situation: &mut Situation, node: usize, several: bool) {
-        if self.net.nodes[node].defers.is_some() {
+        if self.model.nodes[node].defers.is_some() {
             situation.deferred.insert(node);
         } else {
             situation.running.insert((node, several));
@@ -149,7 +163,7 @@ impl<'a> Exploring<'a> {
 
     /// Releases the deferred nodes that need not wait for others any longer.
     fn release(&self, situation: &mut Situation) {
-        let defers = |it: usize| self.net.nodes[it].defers.as_ref();
+        let defers = |it: usize| self.model.nodes[it].defers.as_ref();
         let is_free = |node: &usize| {
             let Some(own) = defers(*node) else { return true };
             let goes_first = |it: usize| it != *node && own.first.contains(it);
@@ -166,14 +180,14 @@ impl<'a> Exploring<'a> {
 
     /// Drops the remaining tasks of the used workflows that a transition leaves.
     fn leave(&self, situation: &mut Situation, from: usize, to: usize) {
-        for scope in &self.net.scopes {
+        for scope in &self.model.scopes {
             let nodes = &scope.nodes;
             let is_left =
                 nodes.contains(from) && !nodes.contains(to) && !scope.last.contains(&from);
             if is_left {
                 situation.running.retain(|(it, _)| !nodes.contains(*it));
                 situation.deferred.retain(|it| !nodes.contains(*it));
-                situation.arrived.retain(|(it, _)| !nodes.contains(self.net.joins[*it].node));
+                situation.arrived.retain(|(it, _)| !nodes.contains(self.model.joins[*it].node));
             }
         }
     }
@@ -181,10 +195,10 @@ impl<'a> Exploring<'a> {
     /// Records every situation that may follow.
     fn step(&mut self, at: usize) -> Option<()> {
         let situation = self.situations[at].0.clone();
-        let mut taken: Vec<Vec<(usize, Way)>> = vec![Vec::new()];
+        let mut taken: Vec<Vec<(usize, Combination)>> = vec![Vec::new()];
         for &(node, several) in &situation.running {
             let ways = if several { subsets(&self.ways[node]) } else { self.ways[node].clone() };
-            if ways.len().saturating_mul(taken.len()) > WAYS_MAX {
+            if ways.len().saturating_mul(taken.len()) > COMBINATIONS_MAX {
                 return None;
             }
             let mut more = Vec::with_capacity(ways.len() * taken.len());
@@ -211,7 +225,7 @@ impl<'a> Exploring<'a> {
 
     /// Returns the situations after every task made its choice; several, if a bound may be used up.
     /// Returns `None` if there are too many.
-    fn after(&self, before: &Situation, taken: &[(usize, Way)]) -> Option<Vec<Situation>> {
+    fn after(&self, before: &Situation, taken: &[(usize, Combination)]) -> Option<Vec<Situation>> {
         let mut next = Situation {
             deferred: before.deferred.clone(),
             arrived: before.arrived.clone(),
@@ -242,7 +256,7 @@ impl<'a> Exploring<'a> {
             }
         }
         for join in arrivals {
-            let waits = &self.net.joins[join];
+            let waits = &self.model.joins[join];
             if waits.awaited.iter().all(|it| next.arrived.contains(&(join, *it))) {
                 next.arrived.retain(|(it, _)| *it != join);
                 reach(waits.node, false, waits.awaited.clone());
@@ -254,7 +268,7 @@ impl<'a> Exploring<'a> {
             for situation in all {
                 let mut spent = Vec::new();
                 for from in &by {
-                    self.reach.behind_bounds(self.net, Some(*from), node, |_, arrow| {
+                    self.reach.behind_bounds(self.model, Some(*from), node, |_, arrow| {
                         spent.push(arrow);
                     });
                 }
@@ -276,7 +290,7 @@ impl<'a> Exploring<'a> {
                 more.push(first);
             }
             all = more;
-            if all.len() > WAYS_MAX {
+            if all.len() > COMBINATIONS_MAX {
                 return None;
             }
         }
@@ -293,7 +307,7 @@ impl<'a> Exploring<'a> {
     }
 
     fn together(self) -> Vec<Bits> {
-        let count = self.net.nodes.len();
+        let count = self.model.nodes.len();
         let mut beside = vec![Bits::none(count); count];
         for (situation, _) in &self.situations {
             for &(one, several) in &situation.running {
@@ -316,7 +330,7 @@ impl<'a> Exploring<'a> {
             else {
                 continue;
             };
-            let awaited = self.net.joins[join].awaited.iter();
+            let awaited = self.model.joins[join].awaited.iter();
             if let Some(&missing) =
                 awaited.copied().find(|it| !arrived.contains(&(join, *it))).as_ref()
             {
@@ -331,7 +345,7 @@ impl<'a> Exploring<'a> {
     fn astray(&self, at: usize, join: usize, missing: usize) -> Option<Astray> {
         let mut at = at;
         // Nodes that are reachable only through the join itself do not count.
-        let waits = self.net.joins[join].node;
+        let waits = self.model.joins[join].node;
         let reaches = |from: usize| self.reach.around(from, waits).contains(missing);
         loop {
             let (before, taken) = self.situations[at].1.as_ref()?;
@@ -343,7 +357,7 @@ impl<'a> Exploring<'a> {
                 let leads = |it: &Arrow| match *it {
                     Arrow::Node(to) | Arrow::Tasks(to) => to != waits && reaches(to),
                     Arrow::Join(to) => {
-                        let to = self.net.joins[to].node;
+                        let to = self.model.joins[to].node;
                         to != waits && reaches(to)
                     }
                     Arrow::End | Arrow::Fail => false,

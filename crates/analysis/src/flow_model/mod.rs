@@ -1,7 +1,8 @@
 //! The flow model of a graph: an abstract graph of nodes, their targets and their writes.
 //!
 //! All things are small numbers, so that a thousand nodes with a thousand fields take a few
-//! milliseconds. The code that builds a model leaves out unknown names. The model describes what
+//! milliseconds. For example, `write: { agent: …, writes: draft, max_visits: 3, exhausted: fail }` is a node with the
+//! outcomes "finished, with `draft` written" and "failed", and a bound whose target is `fail`. The code that builds a model leaves out unknown names. The model describes what
 //! *may* happen: a route may choose each of its targets, a node with `catch` may fail, and a bound
 //! may be used up once its node was visited. These analyses use it:
 //!
@@ -11,22 +12,22 @@
 //! - [`starving`]: which joins may wait forever;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
 
-mod again;
 mod assigned;
 mod bits;
+mod build;
 mod choices;
 mod ending;
 mod explore;
-mod meetings;
+mod pairs;
 mod reach;
-mod weave;
+mod revisits;
 
 pub use self::{
     assigned::{Assigned, Gap, GapKind},
     bits::Bits,
+    build::{field_numbers, with_default},
     explore::{Astray, Starving, starving, together},
-    meetings::Concurrency,
-    weave::{field_numbers, with_default},
+    pairs::Concurrency,
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.

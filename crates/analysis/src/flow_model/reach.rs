@@ -18,14 +18,14 @@ pub(super) struct Reached {
 }
 
 impl Reach {
-    pub(super) fn of(net: &FlowModel) -> Self {
-        let mut next: Vec<Vec<usize>> = vec![Vec::new(); net.nodes.len()];
-        for (from, node) in net.nodes.iter().enumerate() {
+    pub(super) fn of(model: &FlowModel) -> Self {
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); model.nodes.len()];
+        for (from, node) in model.nodes.iter().enumerate() {
             let exhausted = node.bound.map(|it| it.exhausted);
             for arrow in node.arrows().chain(exhausted) {
                 match arrow {
                     Arrow::Node(to) | Arrow::Tasks(to) => next[from].push(to),
-                    Arrow::Join(join) => next[from].push(net.joins[join].node),
+                    Arrow::Join(join) => next[from].push(model.joins[join].node),
                     Arrow::End | Arrow::Fail => (),
                 }
             }
@@ -34,7 +34,7 @@ impl Reach {
         }
         let mut reach = Self { next, spendable: Vec::new() };
         // Any node after a fork may also run concurrently with this one.
-        let beside = reach.from(net.forks());
+        let beside = reach.from(model.forks());
         let spendable = |(at, node): (usize, &super::FlowNode)| {
             node.bound.map(|_| {
                 let mut after = reach.from([at]);
@@ -44,7 +44,7 @@ impl Reach {
                 after
             })
         };
-        reach.spendable = net.nodes.iter().enumerate().map(spendable).collect();
+        reach.spendable = model.nodes.iter().enumerate().map(spendable).collect();
         reach
     }
 
@@ -110,9 +110,14 @@ impl Reach {
 
     /// Returns the nodes that may run when an arrow leads from one node to another: the target, or
     /// the nodes behind its bound. `from` is `None` at the start, where no bound is used up.
-    pub(super) fn reached(&self, net: &FlowModel, from: Option<usize>, to: usize) -> Vec<Reached> {
+    pub(super) fn reached(
+        &self,
+        model: &FlowModel,
+        from: Option<usize>,
+        to: usize,
+    ) -> Vec<Reached> {
         let mut found = vec![Reached { node: to, spent: Vec::new() }];
-        self.behind_bounds(net, from, to, |spent, arrow| {
+        self.behind_bounds(model, from, to, |spent, arrow| {
             if let Arrow::Node(node) | Arrow::Tasks(node) = arrow {
                 found.push(Reached { node, spent: spent.to_vec() });
             }
@@ -124,16 +129,16 @@ impl Reach {
     /// then.
     pub(super) fn behind_bounds(
         &self,
-        net: &FlowModel,
+        model: &FlowModel,
         from: Option<usize>,
         to: usize,
         mut tell: impl FnMut(&[usize], Arrow),
     ) {
         let Some(from) = from else { return };
         let (mut at, mut spent) = (to, Vec::new());
-        while let Some(bound) = net.nodes[at].bound
+        while let Some(bound) = model.nodes[at].bound
             && self.spendable[at].as_ref().is_some_and(|it| it.contains(from))
-            && !net.nodes[from].resets.contains(&at)
+            && !model.nodes[from].resets.contains(&at)
             && !spent.contains(&at)
         {
             spent.push(at);

@@ -6,7 +6,7 @@
 /// A code and its page.
 ///
 /// ```
-/// use graphrun::diagnostic::Code;
+/// use graphrun_core::diagnostic::Code;
 ///
 /// let code = Code::find("GR010").unwrap();
 /// assert_eq!(code.title(), "there is no such node");

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::Choice, route_fn,
+    Edge, Graph, Limits, Node, NodeSpec, Policies, Target, condition_fn, route::IntoChoice,
+    route_fn,
 };
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
@@ -70,7 +71,7 @@ impl GraphBuilder {
         if let Some(spec) = name.and_then(|it| self.graph.nodes.get_mut(&it)) {
             spec.when = Some(Arc::new(condition_fn(condition, holds)));
         } else {
-            let message = format!("the condition `{condition}` is of no node");
+            let message = format!("the condition `{condition}` belongs to no node");
             self.findings.push(Diagnostic::error("GR010", message));
         }
         self
@@ -133,7 +134,7 @@ impl GraphBuilder {
     where
         F: Fn(&S) -> C + Send + Sync + 'static,
         S: DeserializeOwned + JsonSchema + 'static,
-        C: Choice + 'static,
+        C: IntoChoice + 'static,
     {
         let targets: Vec<Target> = targets.iter().filter_map(|it| self.target(it)).collect();
         if let Some(from) = self.name(from) {
@@ -167,7 +168,7 @@ impl GraphBuilder {
 
     fn name(&mut self, name: &str) -> Option<NodeName> {
         if matches!(name, "end" | "fail") {
-            let message = format!("`{name}` is built in and names no node");
+            let message = format!("`{name}` is built in and cannot name a node");
             self.findings.push(Diagnostic::error("GR016", message));
             return None;
         }

@@ -21,7 +21,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
 
     /// The access set: which parts of the channels that it reads affect the decision; `None` if any
     /// part may.
-    fn sights(&self) -> Option<AccessSet> {
+    fn access_set(&self) -> Option<AccessSet> {
         None
     }
 

@@ -18,7 +18,7 @@ use super::{
     memo::{Memo, Memos},
 };
 use crate::{
-    event::{Report, Spent},
+    event::{Report, Usage},
     id::{NodeName, RunId, TaskId},
     state::State,
 };
@@ -86,7 +86,7 @@ pub struct NodeContext {
     /// The node.
     pub node: NodeName,
     /// The names of both when the task began, if the run was migrated to another workflow since.
-    pub began: Option<OriginalTask>,
+    pub original: Option<OriginalTask>,
     /// The attempt, from one; only failures count, not crashes.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
@@ -98,7 +98,7 @@ pub struct NodeContext {
     /// The input of the task.
     pub input: Input,
     /// The trigger of the task.
-    pub via: Trigger,
+    pub trigger: Trigger,
     /// Cancelled when the run should abort.
     pub cancel: CancellationToken,
     /// The answers this task has been given, by key.
@@ -112,9 +112,9 @@ pub struct NodeContext {
 /// Reports a node's actions to watchers, and counts its model usage.
 #[derive(Clone, Debug, Default)]
 pub struct Reporter {
-    spent: Arc<Mutex<Spent>>,
+    usage: Arc<Mutex<Usage>>,
     attempt: Option<AttemptSender>,
-    heard: Arc<Mutex<Option<Instant>>>,
+    last_report: Arc<Mutex<Option<Instant>>>,
 }
 
 /// An attempt at a task, with its connection to the driver of its run.
@@ -186,7 +186,7 @@ impl NodeContext {
     /// key.
     pub fn idempotency_key(&self) -> String {
         let now = || OriginalTask { task: self.task, node: self.node.clone() };
-        let OriginalTask { task, node } = self.began.clone().unwrap_or_else(now);
+        let OriginalTask { task, node } = self.original.clone().unwrap_or_else(now);
         format!("{}/{}/{node}/{}", self.run, task.step, task.index)
     }
 
@@ -203,7 +203,7 @@ impl NodeContext {
     }
 
     /// Waits until the run may use more tokens or money. Call it before each model call. It returns
-    /// at once unless the [reported](Report::ModelCalled) usage of all tasks of the run has reached
+    /// at once unless the [reported](Report::ModelCall) usage of all tasks of the run has reached
     /// a limit of tokens or cost. In that case the driver aborts the task here, and the task starts
     /// again once the run has a higher limit. Save results that must survive this as a
     /// [memo](NodeContext::memo).
@@ -235,8 +235,8 @@ impl Reporter {
     /// Sends a report to watchers. It counts the usage of a model call even without watchers.
     pub async fn report(&self, report: Report) {
         self.beat();
-        if let Report::ModelCalled { spent, .. } = &report {
-            self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(spent);
+        if let Report::ModelCall { usage, .. } = &report {
+            self.usage.lock().unwrap_or_else(PoisonError::into_inner).add(usage);
         }
         if let Some(attempt) = &self.attempt {
             // The driver may be gone; the report is then dropped.
@@ -250,7 +250,7 @@ impl Reporter {
         let Some(attempt) = &self.attempt else { return Ok(()) };
         let (saved, is_saved) = oneshot::channel();
         let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let memo = Memo { name: name.to_owned(), value, ms, spent: self.spent(), saved };
+        let memo = Memo { name: name.to_owned(), value, ms, usage: self.usage(), saved };
         drop(attempt.send(MessageContent::Memo(memo)).await);
         let lost = |_| NodeError::transient(format!("the run has ended before `{name}` was saved"));
         is_saved.await.map_err(lost)
@@ -269,17 +269,17 @@ impl Reporter {
 
     /// Reports that the node still works.
     pub fn beat(&self) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Returns the time of the last report or beat of the node.
-    pub fn heard(&self) -> Option<Instant> {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn last_report(&self) -> Option<Instant> {
+        *self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the usage reported so far.
-    pub fn spent(&self) -> Spent {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

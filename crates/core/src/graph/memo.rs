@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
-use crate::{event::Spent, state::measure};
+use crate::{event::Usage, state::measure};
 
 /// The results of parts that a task has saved, by name.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub struct Memo {
     /// The time of the attempt so far, in milliseconds.
     pub ms: u64,
     /// The usage of the attempt so far.
-    pub spent: Spent,
+    pub usage: Usage,
     /// Signals that the result is durable.
     pub saved: oneshot::Sender<()>,
 }
@@ -72,7 +72,7 @@ impl NodeContext {
     /// If the future is dropped before it returns, the result may or may not be saved.
     ///
     /// ```
-    /// use graphrun::graph::{NodeContext, NodeError};
+    /// use graphrun_core::graph::{NodeContext, NodeError};
     ///
     /// async fn order(book: &str) -> Result<u32, NodeError> {
     /// #   let _ = book;
@@ -81,7 +81,7 @@ impl NodeContext {
     ///
     /// async fn buy(ctx: &NodeContext) -> Result<u32, NodeError> {
     ///     let number = ctx.memo("order", order("Walden")).await?;
-    ///     // Whatever fails from here on, the book is ordered once.
+    ///     // The book is ordered once, even if a later part fails.
     ///     Ok(number)
     /// }
     /// ```
@@ -109,9 +109,8 @@ impl NodeContext {
     /// failure of the node.
     pub async fn save_memo<T: Serialize>(&self, name: &str, result: &T) -> Result<(), NodeError> {
         let value = serde_json::to_value(result)?;
-        measure(&value).map_err(|reached| {
-            NodeError::permanent(format!("the interim result `{name}` is {reached}"))
-        })?;
+        measure(&value)
+            .map_err(|reached| NodeError::permanent(format!("the memo `{name}` is {reached}")))?;
         self.reporter.note(name, value).await
     }
 }

@@ -27,7 +27,7 @@ pub use self::{
     node::{Contract, Node, Read, SideEffects, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
-    route::{Route, RouteChoice, RouteError, RouteView, Spread, Way, route_fn},
+    route::{Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, route_fn},
     scope::Scope,
     sight::{Access, AccessSet},
 };

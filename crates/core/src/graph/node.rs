@@ -54,9 +54,9 @@ pub trait Node: Send + Sync {
         "node"
     }
 
-    /// Returns the settings that its result depends on besides its [input](Node::given), such as a
+    /// Returns the settings that its result depends on besides its [input](Node::cache_key), such as a
     /// model, a prompt or a version. They are part of the cache key.
-    fn identity(&self) -> Value {
+    fn fingerprint(&self) -> Value {
         Value::Null
     }
 
@@ -68,7 +68,7 @@ pub trait Node: Send + Sync {
     /// # Errors
     ///
     /// Fails if they cannot be determined; the result is not cached then.
-    fn given(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         let reads = self.contract().reads;
         let is_read = |name: &str| match &reads {
             Some(reads) => reads.iter().any(|it| it.channel.as_str() == name),
@@ -81,14 +81,14 @@ pub trait Node: Send + Sync {
             "state": state,
             "input": ctx.input,
             "visits": *ctx.visits,
-            "via": ctx.via,
+            "trigger": ctx.trigger,
         }))
     }
 
     /// Returns the side effects of the node, which decide whether a test can run it unchanged.
     ///
     /// The default is [`SideEffects::World`]; such a node never runs in a test.
-    fn touches(&self) -> SideEffects {
+    fn side_effects(&self) -> SideEffects {
         SideEffects::World
     }
 }
@@ -129,7 +129,7 @@ pub struct Read {
 /// targets as well, return a [`Command`] of the second struct.
 ///
 /// ```
-/// use graphrun::graph::{Node, NodeContext, NodeError, node_fn};
+/// use graphrun_core::graph::{Node, NodeContext, NodeError, node_fn};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///

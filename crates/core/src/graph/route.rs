@@ -18,7 +18,7 @@ use crate::{
 /// and without those of its siblings. It must be pure.
 pub trait Route: fmt::Debug + Send + Sync {
     /// Returns all targets it may choose, so that checks and drawings are complete.
-    fn ways(&self) -> &[Way];
+    fn ways(&self) -> &[RouteTarget];
 
     /// Returns the channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
@@ -51,22 +51,22 @@ pub trait Route: fmt::Debug + Send + Sync {
     ///
     /// Fails if the decision fails.
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
-        let hops = self.decide(view)?;
-        let is_taken = |way: &Way| hops.iter().any(|it| it.target() == way.to);
+        let transitions = self.decide(view)?;
+        let is_taken = |way: &RouteTarget| transitions.iter().any(|it| it.target() == way.to);
         let ways = self.ways().iter().enumerate().filter(|(_, way)| is_taken(way));
         Ok(ways.map(|(at, _)| at).collect())
     }
 
     /// Returns the access set: which parts of its channels affect the decision, so that a test
     /// knows which answers it needs and which it may try. `None` if any part may.
-    fn sights(&self) -> Option<AccessSet> {
+    fn access_set(&self) -> Option<AccessSet> {
         None
     }
 }
 
 /// One target that a route may choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RouteTarget {
     /// The target.
     pub to: Target,
     /// The condition in words, for drawings.
@@ -116,7 +116,7 @@ pub enum RouteError {
     #[error("the writes before the route cannot be folded")]
     State(#[source] StateError),
     /// The route chose a target that it had not declared.
-    #[error("the route chose `{0}`, which it had not declared")]
+    #[error("the route chose `{0}`, which it does not declare")]
     Undeclared(String),
     /// The route or condition panicked.
     #[error("the {what} panicked: {message}")]
@@ -143,9 +143,9 @@ pub fn route_fn<F, S, C>(targets: impl IntoIterator<Item = Target>, choose: F) -
 where
     F: Fn(&S) -> C + Send + Sync,
     S: DeserializeOwned + JsonSchema,
-    C: Choice,
+    C: IntoChoice,
 {
-    let ways = targets.into_iter().map(|to| Way { to, label: None }).collect();
+    let ways = targets.into_iter().map(|to| RouteTarget { to, label: None }).collect();
     let reads = fields_of::<S>(SchemaSettings::for_deserialize)
         .map(|fields| fields.into_iter().map(|it| it.channel).collect());
     RouteFn { choose, ways, reads, types: PhantomData }
@@ -154,7 +154,7 @@ where
 /// A route made by [`route_fn`].
 pub struct RouteFn<F, S, C> {
     choose: F,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
     types: PhantomData<fn(&S) -> C>,
 }
@@ -163,9 +163,9 @@ impl<F, S, C> Route for RouteFn<F, S, C>
 where
     F: Fn(&S) -> C + Send + Sync,
     S: DeserializeOwned + JsonSchema,
-    C: Choice,
+    C: IntoChoice,
 {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -179,7 +179,8 @@ where
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         // A single name is always one of the ways; a list of names may be empty.
-        let choice = |it: &Way| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
+        let choice =
+            |it: &RouteTarget| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
         (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
     }
 
@@ -195,7 +196,7 @@ impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
 }
 
 /// The types that a route function may return.
-pub trait Choice {
+pub trait IntoChoice {
     /// How many targets it may choose at once.
     const SPREAD: Spread = Spread::Items;
 
@@ -204,13 +205,13 @@ pub trait Choice {
     /// # Errors
     ///
     /// Fails for a target that is not declared.
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError>;
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError>;
 }
 
-impl Choice for &str {
+impl IntoChoice for &str {
     const SPREAD: Spread = Spread::One;
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         let declared = ways.iter().find(|it| it.to.to_string() == self);
         match declared {
             Some(way) => Ok(vec![Transition::To(way.to.clone())]),
@@ -219,8 +220,8 @@ impl Choice for &str {
     }
 }
 
-impl Choice for Dispatch {
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
+impl IntoChoice for Dispatch {
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         if ways.iter().any(|it| it.to.node() == Some(&self.node)) {
             Ok(vec![Transition::Dispatch(self)])
         } else {
@@ -229,17 +230,17 @@ impl Choice for Dispatch {
     }
 }
 
-impl<C: Choice> Choice for Vec<C> {
+impl<C: IntoChoice> IntoChoice for Vec<C> {
     const SPREAD: Spread = match C::SPREAD {
         Spread::One => Spread::Several,
         several => several,
     };
 
-    fn into_hops(self, ways: &[Way]) -> Result<Vec<Transition>, RouteError> {
-        let mut hops = Vec::new();
+    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        let mut transitions = Vec::new();
         for choice in self {
-            hops.extend(choice.into_hops(ways)?);
+            transitions.extend(choice.into_hops(ways)?);
         }
-        Ok(hops)
+        Ok(transitions)
     }
 }

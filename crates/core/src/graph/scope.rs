@@ -13,7 +13,8 @@ use async_trait::async_trait;
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext, NodeError,
-    Read, Route, RouteChoice, RouteError, RouteView, SideEffects, Spread, Target, Transition, Way,
+    Read, Route, RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Target,
+    Transition,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -67,7 +68,8 @@ impl Scope {
 
     /// Wraps an inner route for the outer graph.
     pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
-        let outside = |it: &Way| Way { to: self.target(&it.to), label: it.label.clone() };
+        let outside =
+            |it: &RouteTarget| RouteTarget { to: self.target(&it.to), label: it.label.clone() };
         let ways = inner.ways().iter().map(outside).collect();
         let reads = inner.reads().map(|it| self.channel_names(it));
         Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
@@ -80,7 +82,7 @@ impl Scope {
     }
 
     /// Returns an inner access set with outer names.
-    pub fn sights(&self, inner: AccessSet) -> AccessSet {
+    pub fn access_set(&self, inner: AccessSet) -> AccessSet {
         let field = |it: Access| Access { channel: self.channel_name(&it.channel), ..it };
         AccessSet {
             fields: inner.fields.into_iter().map(field).collect(),
@@ -105,8 +107,8 @@ impl Scope {
         outside.iter().filter_map(within).collect()
     }
 
-    fn hop(&self, hop: Transition) -> Transition {
-        match hop {
+    fn transition(&self, transition: Transition) -> Transition {
+        match transition {
             Transition::To(target) => Transition::To(self.target(&target)),
             Transition::Join(name) => Transition::Join(self.node_name(&name)),
             Transition::Dispatch(Dispatch { node, input }) => {
@@ -115,8 +117,8 @@ impl Scope {
         }
     }
 
-    fn hops(&self, hops: Vec<Transition>) -> Vec<Transition> {
-        hops.into_iter().map(|it| self.hop(it)).collect()
+    fn transitions(&self, transitions: Vec<Transition>) -> Vec<Transition> {
+        transitions.into_iter().map(|it| self.transition(it)).collect()
     }
 
     fn command(&self, Command { update, goto }: Command) -> Command {
@@ -124,11 +126,11 @@ impl Scope {
         let writes = writes.into_iter().map(|(name, value)| (self.channel_name(&name), value));
         let goto = match goto {
             Goto::Edges => Goto::Edges,
-            Goto::Also(hops) => Goto::Also(self.hops(hops)),
-            Goto::Instead(hops) if hops.is_empty() => {
+            Goto::Also(transitions) => Goto::Also(self.transitions(transitions)),
+            Goto::Instead(transitions) if transitions.is_empty() => {
                 Goto::Instead(vec![Transition::To(Target::Node(self.end()))])
             }
-            Goto::Instead(hops) => Goto::Instead(self.hops(hops)),
+            Goto::Instead(transitions) => Goto::Instead(self.transitions(transitions)),
         };
         let clears = self.channel_names(&clears);
         Command { update: Update { clears, writes: writes.collect() }, goto }
@@ -177,8 +179,8 @@ impl Node for ScopedNode {
         self.inner.kind()
     }
 
-    fn touches(&self) -> SideEffects {
-        self.inner.touches()
+    fn side_effects(&self) -> SideEffects {
+        self.inner.side_effects()
     }
 }
 
@@ -186,12 +188,12 @@ impl Node for ScopedNode {
 struct ScopedRoute {
     inner: Arc<dyn Route>,
     scope: Scope,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
 }
 
 impl Route for ScopedRoute {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -215,7 +217,7 @@ impl Route for ScopedRoute {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
         let within = RouteView { state: &state, visits: &visits, input: view.input };
-        Ok(self.scope.hops(self.inner.decide(&within)?))
+        Ok(self.scope.transitions(self.inner.decide(&within)?))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
@@ -223,8 +225,8 @@ impl Route for ScopedRoute {
         self.inner.taken(&RouteView { state: &state, visits: &visits, input: view.input })
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.scope.sights(self.inner.sights()?))
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.scope.access_set(self.inner.access_set()?))
     }
 }
 
@@ -244,8 +246,8 @@ impl Condition for ScopedCondition {
         self.reads.as_deref()
     }
 
-    fn sights(&self) -> Option<AccessSet> {
-        Some(self.scope.sights(self.inner.sights()?))
+    fn access_set(&self) -> Option<AccessSet> {
+        Some(self.scope.access_set(self.inner.access_set()?))
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {

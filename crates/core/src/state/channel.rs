@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    ReadError, Reading, Reducer, Type,
+    LenientValue, ReadError, Reducer, Type,
     measure::{measure, rounded_int},
     validator_for,
 };
@@ -20,7 +20,7 @@ const PROBLEMS_MAX: usize = 20;
 const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Reads a model's answer into the normal form of a channel's type.
-pub type ReadAnswer = fn(Value) -> Result<Reading<Value>, ReadError>;
+pub type ReadAnswer = fn(Value) -> Result<LenientValue<Value>, ReadError>;
 
 /// A named place in the state.
 #[derive(Clone)]

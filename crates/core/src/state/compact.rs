@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_what_serde_json_reads() {
+    fn it_accepts_the_same_json_as_serde_json() {
         for text in [
             r#"{"b": [1, -2, 1.5, null, true, "é\n"], "a": {"": {}}, "b": [], "c": 18446744073709551615}"#,
             r#"{"a": 1, "b": 2, "a": 3}"#,

@@ -233,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_before_it_is_recorded() {
+    fn misfits_are_refused_before_they_are_recorded() {
         let schema = Schema::of::<Work>().unwrap();
         let problem = |channel: &str, value: Value| {
             schema.check(&Update::default().write(name(channel), value)).unwrap_err().to_string()
         };
-        insta::assert_snapshot!(problem("brief", json!(3)), @r#"`brief` does not take this value: 3 is not of type "string""#);
-        insta::assert_snapshot!(problem("notes", json!(["a", 1])), @r#"`notes` does not take this value: /1: 1 is not of type "string""#);
+        insta::assert_snapshot!(problem("brief", json!(3)), @r#"the value does not fit `brief`: 3 is not of type "string""#);
+        insta::assert_snapshot!(problem("notes", json!(["a", 1])), @r#"the value does not fit `notes`: /1: 1 is not of type "string""#);
         insta::assert_snapshot!(problem("nots", json!("a")), @"there is no channel `nots`");
     }
 

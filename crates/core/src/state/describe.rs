@@ -11,10 +11,17 @@ impl Schema {
     /// in the schema of a Rust type.
     ///
     /// ```
-    /// use graphrun::team::TeamState;
+    /// use graphrun_core::state::Schema;
     ///
-    /// let schema = TeamState::schema().to_json_schema();
+    /// #[derive(schemars::JsonSchema)]
+    /// #[expect(dead_code)]
+    /// struct Board {
+    ///     brief: String,
+    /// }
+    ///
+    /// let schema = Schema::of::<Board>()?.to_json_schema();
     /// assert_eq!(schema["properties"]["brief"]["type"], "string");
+    /// # Ok::<_, graphrun_core::state::SchemaError>(())
     /// ```
     pub fn to_json_schema(&self) -> Value {
         let mut definitions = Map::new();
@@ -124,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_of_one_name_that_differ_do_not_meet() {
+    fn different_definitions_of_one_name_are_kept_apart() {
         let field = |ty: &str| {
             let inner = json!({"Inner": {"type": ty}});
             json!({"type": "array", "items": {"$ref": "#/$defs/Inner"}, "$defs": inner})

@@ -27,7 +27,8 @@ pub enum JsonError {
     Limit(#[from] DataLimitReached),
     /// A whole number needs more than 64 bits.
     #[error(
-        "the whole number {0} does not fit 64 bits; write it as a string, or with `.0` where a float may be rounded"
+        "the whole number {0} does not fit into 64 bits; write it as a string, or with `.0` where \
+         a float may be rounded"
     )]
     Number(String),
 }
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn a_whole_number_that_would_lose_digits_is_refused() {
         for text in ["18446744073709551616", "[1, -9223372036854775809]", &"9".repeat(400)] {
-            assert!(problem(text).contains("does not fit 64 bits"), "{text}");
+            assert!(problem(text).contains("does not fit into 64 bits"), "{text}");
         }
         for text in ["18446744073709551615", "-9223372036854775808", "1.5e300", "-0", "0.1"] {
             assert!(read_json(text).is_ok(), "{text}");

@@ -16,7 +16,7 @@ pub use self::fields::Fields;
 /// A type that is read from a model's answer.
 ///
 /// ```
-/// use graphrun::state::{ReadLeniently, Reader};
+/// use graphrun_core::state::{ReadLeniently, Reader};
 /// use serde_json::{Value, json};
 ///
 /// struct Point {
@@ -51,11 +51,11 @@ pub trait ReadLeniently: Sized {
     ///
     /// # Errors
     /// Returns every problem of the answer, each with its place.
-    fn read_leniently(answer: Value) -> Result<Reading<Self>, ReadError> {
+    fn read_leniently(answer: Value) -> Result<LenientValue<Self>, ReadError> {
         let mut reader = Reader::default();
         let value = Self::read(answer, &mut reader);
         if reader.problems.is_empty() {
-            Ok(Reading { value, warnings: reader.warnings })
+            Ok(LenientValue { value, warnings: reader.warnings })
         } else {
             Err(ReadError { problems: reader.problems })
         }
@@ -64,7 +64,7 @@ pub trait ReadLeniently: Sized {
 
 /// A value read from an answer, with the deviations of its form.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading<T> {
+pub struct LenientValue<T> {
     /// The value.
     pub value: T,
     /// One line for each deviation that had only one meaning: `tests_passed: the text "20" was read as a
@@ -121,7 +121,7 @@ impl Reader {
             self.problems.truncate(noted.1);
             self.refuse(&refusal);
         } else if !unknown.is_empty() {
-            self.warn(&format!("ignored what was not asked for: {}", unknown.join(", ")));
+            self.warn(&format!("ignored unrequested fields: {}", unknown.join(", ")));
         }
         value
     }
@@ -205,11 +205,13 @@ fn quoted(text: &str) -> String {
 /// # Errors
 ///
 /// Names every place where the answer cannot be read as `T`.
-pub fn read_as<T: ReadLeniently + Serialize>(answer: Value) -> Result<Reading<Value>, ReadError> {
-    let Reading { value, warnings } = T::read_leniently(answer)?;
+pub fn read_as<T: ReadLeniently + Serialize>(
+    answer: Value,
+) -> Result<LenientValue<Value>, ReadError> {
+    let LenientValue { value, warnings } = T::read_leniently(answer)?;
     let value = serde_json::to_value(value)
         .map_err(|error| ReadError { problems: vec![error.to_string()] })?;
-    Ok(Reading { value, warnings })
+    Ok(LenientValue { value, warnings })
 }
 
 #[cfg(test)]
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_from_the_outside_in() {
+    fn places_are_listed_from_the_outside_in() {
         let mut reader = Reader::default();
         reader.inside("files", |reader| {
             reader.inside("[2]", |reader| {

@@ -25,7 +25,7 @@ pub use self::compact::Compact;
 pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
-    lenient::{Choice, Fields, ReadError, ReadLeniently, Reader, Reading, read_as},
+    lenient::{Choice, Fields, LenientValue, ReadError, ReadLeniently, Reader, read_as},
     reducer::{Fold, ReduceError, Reducer},
     sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},

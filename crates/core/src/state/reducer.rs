@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_an_error_that_names_both() {
+    fn values_that_a_reducer_cannot_combine_are_an_error() {
         let error = folded(&Reducer::Sum, &[json!(1), json!("two")]).unwrap_err();
         assert_eq!(error.to_string(), "`sum` needs a number, got \"two\"");
         assert!(folded(&Reducer::Merge, &[json!([])]).is_err());

@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 100_000;
 /// value of an enum, only the required fields.
 ///
 /// ```
-/// use graphrun::state::smallest;
+/// use graphrun_core::state::smallest;
 /// use serde_json::json;
 ///
 /// let id = json!({"type": "string", "pattern": "^CODE-[0-9]{3}$"});
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_is_said_rather_than_made_wrong() {
+    fn unsatisfiable_schemas_are_reported() {
         let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"type": "object",
             "required": ["t"], "properties": {"t": {"$ref": "#/$defs/T"}}}}});
         let lists = json!({"type": "array", "minItems": 4000, "items":

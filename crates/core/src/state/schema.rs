@@ -29,7 +29,7 @@ struct Channels {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemaError {
     /// The type is not a struct with named fields.
-    #[error("a state is a struct with named fields, `{0}` is none")]
+    #[error("a state is a struct with named fields, which `{0}` is not")]
     NotAStruct(String),
     /// A field name cannot be a channel name.
     #[error("a field cannot be a channel")]
@@ -68,7 +68,7 @@ pub enum StateError {
     #[error("there is no channel `{0}`")]
     Unknown(ChannelName),
     /// A value is not of the channel's type.
-    #[error("`{channel}` does not take this value: {}", problems.join("; "))]
+    #[error("the value does not fit `{channel}`: {}", problems.join("; "))]
     Value {
         /// The channel.
         channel: ChannelName,
@@ -76,7 +76,7 @@ pub enum StateError {
         problems: Vec<String>,
     },
     /// The write would take the value of the channel, or the state, beyond a limit.
-    #[error("the state does not take this write to `{channel}`")]
+    #[error("the update of `{channel}` does not fit the state")]
     Limit {
         /// The channel. If the state as a whole is too large, the largest written one.
         channel: ChannelName,
@@ -84,7 +84,7 @@ pub enum StateError {
         source: DataLimitReached,
     },
     /// Two tasks of one step wrote a channel without a reducer.
-    #[error("two tasks of one step wrote `{0}`, which has no reducer to settle it")]
+    #[error("two tasks of one step wrote `{0}`, which has no reducer to combine them")]
     Conflict(ChannelName),
     /// A write cannot be combined with the value before it.
     #[error("could not fold a write to `{channel}`")]
@@ -110,7 +110,7 @@ impl StateError {
 
 /// The updates of a step could not be folded.
 #[derive(Debug, Error)]
-#[error("the updates of a step do not go together")]
+#[error("the updates of a step conflict")]
 pub struct Refused {
     /// The state before the step.
     pub state: State,

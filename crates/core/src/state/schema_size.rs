@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_grow_without_bounds_is_refused() {
+    fn unbounded_growth_is_refused() {
         let tower = |at| json!({"properties": {"a": next(at), "b": next(at)}});
         let all_of = |at| json!({"allOf": [next(at), next(at)]});
         // Each definition of this tower also refers back to itself.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_measured_and_taken() {
+    fn ordinary_schemas_are_measured_and_accepted() {
         let tree = json!({"$ref": "#/$defs/T", "$defs": {"T": {"properties": {
             "left": {"$ref": "#/$defs/T"}, "right": {"$ref": "#/$defs/T"}}}}});
         // Twenty kinds of nodes, each of which may contain any other.

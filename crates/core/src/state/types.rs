@@ -65,12 +65,12 @@ impl Type {
     /// Details without an equivalent here (patterns, bounds, unions of records) are checked only against the
     /// schema itself.
     pub fn of_schema(schema: &Value) -> Self {
-        Reading::of(schema, false).read(schema, 0)
+        TypeReader::of(schema, false).read(schema, 0)
     }
 
     /// Returns the same for a reader that fills in omitted fields with their defaults.
     pub(crate) fn of_filled(schema: &Value) -> Self {
-        Reading::of(schema, true).read(schema, 0)
+        TypeReader::of(schema, true).read(schema, 0)
     }
 
     /// Returns this type without the allowance for null.
@@ -128,7 +128,7 @@ impl fmt::Display for Type {
 }
 
 /// Reads schemas that refer to definitions of one root.
-struct Reading<'a> {
+struct TypeReader<'a> {
     root: &'a Value,
     /// Whether omitted fields are filled in with their defaults.
     fills: bool,
@@ -136,7 +136,7 @@ struct Reading<'a> {
     parts_left: Cell<u64>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> TypeReader<'a> {
     fn of(root: &'a Value, fills: bool) -> Self {
         // A type that contains itself several times doubles with each level; any other type has fewer parts
         // than its schema has nodes.

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use graphrun_core::{
-    event::{Stamped, Status},
+    event::{RunEvent, Status},
     fault::Point,
     graph::{Input, Transition},
     id::RunId,
@@ -27,9 +27,9 @@ pub struct Entry {
     /// it.
     pub migration: Option<Box<Migration>>,
     /// The new run status, if it changes.
-    pub standing: Option<RunStatus>,
+    pub run_status: Option<RunStatus>,
     /// The events that the entry makes true.
-    pub events: Vec<Stamped>,
+    pub events: Vec<RunEvent>,
 }
 
 /// The run status, and its reason.
@@ -44,16 +44,16 @@ pub struct RunStatus {
 
 /// An entry with its position in the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Logged {
+pub struct JournalEntry {
     /// Its number. Numbers start at one and have no gaps.
     pub number: u64,
     /// The hash that proves this entry and all before it.
-    pub link: Link,
+    pub hash: EntryHash,
     /// The content.
     pub entry: Entry,
 }
 
-impl Logged {
+impl JournalEntry {
     /// Returns a copy with nulls in place of updates, memos and dispatched inputs, and with empty changes.
     #[must_use]
     pub fn without_values(mut self) -> Self {
@@ -63,14 +63,14 @@ impl Logged {
             if let Outcome::Finished { update, .. } = &mut record.outcome {
                 update.writes.iter_mut().for_each(|(_, value)| *value = Arc::clone(&null));
             }
-            if let Outcome::Noted { value, .. } = &mut record.outcome {
+            if let Outcome::MemoSaved { value, .. } = &mut record.outcome {
                 *value = Value::Null;
             }
-            if let Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } =
+            if let Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } =
                 &mut record.outcome
             {
-                for hop in hops {
-                    if let Transition::Dispatch(dispatch) = hop {
+                for transition in transitions {
+                    if let Transition::Dispatch(dispatch) = transition {
                         dispatch.input = Value::Null;
                     }
                 }
@@ -96,12 +96,12 @@ impl Logged {
 
 /// The hash of an entry and of the hash before it. Equal hashes prove equal histories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Link(pub [u8; 32]);
+pub struct EntryHash(pub [u8; 32]);
 
 /// The text is not the hash of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a link is 64 hexadecimal digits")]
-pub struct NoLink;
+#[error("a hash has 64 hexadecimal digits")]
+pub struct InvalidHash;
 
 impl Entry {
     /// Returns whether the entry is empty.
@@ -109,7 +109,7 @@ impl Entry {
         self.records.is_empty()
             && self.commit.is_none()
             && self.migration.is_none()
-            && self.standing.is_none()
+            && self.run_status.is_none()
             && self.events.is_empty()
     }
 
@@ -142,7 +142,7 @@ impl Entry {
 
     /// Returns the name of saving it for messages, such as "save step 3 of run `R1`".
     pub fn action(&self, run: &RunId) -> String {
-        match (&self.commit, self.records.as_slice(), &self.standing) {
+        match (&self.commit, self.records.as_slice(), &self.run_status) {
             (Some(commit), ..) => format!("save step {} of run `{run}`", commit.position.step),
             (None, [record], _) => {
                 format!("save the outcome of task {} of run `{run}`", record.task)
@@ -150,8 +150,8 @@ impl Entry {
             (None, [first, .., last], _) => {
                 format!("save the outcomes of tasks {} to {} of run `{run}`", first.task, last.task)
             }
-            (None, [], Some(standing)) => {
-                format!("save that run `{run}` is {}", standing.status.as_str())
+            (None, [], Some(run_status)) => {
+                format!("save run `{run}` as {}", run_status.status.as_str())
             }
             (None, [], None) => format!("save the events of run `{run}`"),
         }
@@ -171,45 +171,45 @@ impl From<Commit> for Entry {
 }
 
 impl From<RunStatus> for Entry {
-    fn from(standing: RunStatus) -> Self {
-        Self { standing: Some(standing), ..Self::default() }
+    fn from(run_status: RunStatus) -> Self {
+        Self { run_status: Some(run_status), ..Self::default() }
     }
 }
 
-impl fmt::Display for Link {
+impl fmt::Display for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|it| write!(f, "{it:02x}"))
     }
 }
 
-impl FromStr for Link {
-    type Err = NoLink;
+impl FromStr for EntryHash {
+    type Err = InvalidHash;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bytes = [0; 32];
         if text.len() != 64 || !text.bytes().all(|it| it.is_ascii_hexdigit()) {
-            return Err(NoLink);
+            return Err(InvalidHash);
         }
         for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| NoLink)?;
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| InvalidHash)?;
         }
         Ok(Self(bytes))
     }
 }
 
-impl Serialize for Link {
+impl Serialize for EntryHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Link {
+impl<'de> Deserialize<'de> for EntryHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({self})")
     }
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn a_link_is_read_as_it_is_written_and_nothing_else_is() {
-        let link = Link(std::array::from_fn(|at| u8::try_from(at * 7).unwrap()));
-        assert_eq!(link.to_string().parse(), Ok(link));
+        let hash = EntryHash(std::array::from_fn(|at| u8::try_from(at * 7).unwrap()));
+        assert_eq!(hash.to_string().parse(), Ok(hash));
         for wrong in ["", "00", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {
-            assert_eq!(wrong.parse::<Link>(), Err(NoLink), "{wrong}");
+            assert_eq!(wrong.parse::<EntryHash>(), Err(InvalidHash), "{wrong}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub enum CheckpointError {
         reason: String,
     },
     /// Another process owns the run.
-    #[error("run `{run}` is in the hands of {}, until {} if nothing more is heard of it", holder.owner, holder.until.strftime("%FT%TZ"))]
+    #[error("run `{run}` is owned by {}; its lease expires at {}", holder.owner, holder.until.strftime("%FT%TZ"))]
     Owned {
         /// The run.
         run: RunId,
@@ -82,6 +82,6 @@ pub enum CheckpointError {
 impl CheckpointError {
     /// Returns the error of a failure point that a test has set.
     pub fn injected(source: Injected) -> Self {
-        Self::Storage { action: "go on".to_owned(), source: source.into() }
+        Self::Storage { action: "continue the run".to_owned(), source: source.into() }
     }
 }

@@ -24,9 +24,9 @@ pub struct Owner {
     pub host: String,
     /// The scope in which the process number is unique: a boot of a machine and a PID namespace.
     /// Not available on every system.
-    place: Option<String>,
+    pid_scope: Option<String>,
     /// The start time of the process in units of the system, because process numbers are reused.
-    began: Option<u64>,
+    started: Option<u64>,
     /// The token of the run within the process.
     token: u64,
 }
@@ -85,8 +85,8 @@ static SELF: LazyLock<Owner> = LazyLock::new(|| Owner {
         .ok()
         .and_then(|it| it.into_string().ok())
         .unwrap_or_else(|| "localhost".to_owned()),
-    place: place(),
-    began: began(process::id()),
+    pid_scope: pid_scope(),
+    started: start_time(process::id()),
     token: 0,
 });
 
@@ -97,13 +97,13 @@ impl Owner {
     /// it.
     pub fn is_gone(&self) -> bool {
         let here = &*SELF;
-        if self.place.is_none() || self.place != here.place || self.host != here.host {
+        if self.pid_scope.is_none() || self.pid_scope != here.pid_scope || self.host != here.host {
             return false;
         }
-        if (self.pid, self.began) == (here.pid, here.began) {
+        if (self.pid, self.started) == (here.pid, here.started) {
             return !present().contains(&self.token);
         }
-        began(self.pid) != self.began
+        start_time(self.pid) != self.started
     }
 
     /// Returns whether the owner certainly exists.
@@ -113,8 +113,9 @@ impl Owner {
     /// may never continue, so for it the end of its lease decides.
     pub fn is_there(&self) -> bool {
         let here = &*SELF;
-        let is_near = self.place.is_some() && self.place == here.place && self.host == here.host;
-        is_near && self.began.is_some() && !self.is_gone() && !is_stopped(self.pid)
+        let is_near =
+            self.pid_scope.is_some() && self.pid_scope == here.pid_scope && self.host == here.host;
+        is_near && self.started.is_some() && !self.is_gone() && !is_stopped(self.pid)
     }
 }
 
@@ -154,7 +155,7 @@ fn present() -> MutexGuard<'static, BTreeSet<u64>> {
 }
 
 /// Returns the boot of this machine and the PID namespace of this process.
-fn place() -> Option<String> {
+fn pid_scope() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let numbers = fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim(), numbers.display()))
@@ -162,7 +163,7 @@ fn place() -> Option<String> {
 
 /// Returns the start time of a process in ticks since the boot; `None` if the process does not
 /// exist or is a zombie.
-fn began(pid: u32) -> Option<u64> {
+fn start_time(pid: u32) -> Option<u64> {
     let fields = stat(pid)?;
     let mut fields = fields.split_whitespace();
     let state = fields.next()?;
@@ -202,7 +203,7 @@ mod tests {
     fn an_owner_in_a_process_that_ended_is_gone() {
         let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let owner = Owner { pid, began: began(pid), ..SELF.clone() };
+        let owner = Owner { pid, started: start_time(pid), ..SELF.clone() };
         assert!(!owner.is_gone() && owner.is_there());
         let process = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
         nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGSTOP).unwrap();
@@ -212,7 +213,7 @@ mod tests {
         assert!(!owner.is_gone() && !owner.is_there(), "a stopped process may never continue");
         child.kill().unwrap();
         // The process is dead, but still a zombie.
-        while began(pid).is_some() {
+        while start_time(pid).is_some() {
             std::thread::yield_now();
         }
         assert!(owner.is_gone());
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn a_process_with_a_number_that_was_used_before_is_another_one() {
         let owner = Presence::new().owner().clone();
-        let earlier = Owner { began: owner.began.map(|it| it - 1), ..owner };
+        let earlier = Owner { started: owner.started.map(|it| it - 1), ..owner };
         assert!(earlier.is_gone());
     }
 
@@ -232,8 +233,8 @@ mod tests {
         let gone = Presence::new().owner().clone();
         assert!(gone.is_gone());
         for elsewhere in [
-            Owner { place: Some("another boot".into()), ..gone.clone() },
-            Owner { place: None, ..gone.clone() },
+            Owner { pid_scope: Some("another boot".into()), ..gone.clone() },
+            Owner { pid_scope: None, ..gone.clone() },
             Owner { host: "elsewhere".into(), ..gone },
         ] {
             assert!(!elsewhere.is_gone() && !elsewhere.is_there(), "{elsewhere:?}");

@@ -16,7 +16,8 @@ use super::{Outline, RunInfo, TaskRecord};
 /// separate entry.
 ///
 /// ```
-/// use graphrun::{checkpoint::Mapping, id::NodeName};
+/// use graphrun_core::id::NodeName;
+/// use graphrun_engine::checkpoint::Mapping;
 ///
 /// let name = |it| NodeName::parse_path(it).unwrap();
 /// let mapping = Mapping::default().node(name("review"), name("check")).drop_node(name("qa"));
@@ -44,7 +45,7 @@ pub struct Mapping {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate<N> {
     /// None.
-    Unsaid,
+    Unmapped,
     /// The new name.
     Named(N),
     /// The name is dropped.
@@ -67,9 +68,9 @@ pub struct Basis {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Migration {
     /// The basis before.
-    pub was: Basis,
+    pub from: Basis,
     /// The basis after.
-    pub is: Basis,
+    pub to: Basis,
     /// The mapping of names.
     pub mapping: Mapping,
     /// The results of tasks of the open step, as records of the step that is open after the
@@ -129,7 +130,7 @@ impl Mapping {
     pub fn new_name_of(&self, node: &NodeName) -> Option<NodeName> {
         match self.fate_of_node(node) {
             Fate::Named(new) => Some(new),
-            Fate::Unsaid => Some(node.clone()),
+            Fate::Unmapped => Some(node.clone()),
             Fate::Dropped => None,
         }
     }
@@ -138,7 +139,7 @@ impl Mapping {
     pub fn new_field_of(&self, field: &ChannelName) -> Option<ChannelName> {
         match self.fate_of_field(field) {
             Fate::Named(new) => Some(new),
-            Fate::Unsaid => Some(field.clone()),
+            Fate::Unmapped => Some(field.clone()),
             Fate::Dropped => None,
         }
     }
@@ -184,8 +185,8 @@ impl Fate<String> {
         match self {
             Self::Dropped => Fate::Dropped,
             // A name that is too deep cannot be in a graph.
-            Self::Named(name) => parse(&name).map_or(Fate::Unsaid, Fate::Named),
-            Self::Unsaid => Fate::Unsaid,
+            Self::Named(name) => parse(&name).map_or(Fate::Unmapped, Fate::Named),
+            Self::Unmapped => Fate::Unmapped,
         }
     }
 }
@@ -206,7 +207,7 @@ fn fate<N: Borrow<str> + Ord>(
         }
         match above.rsplit_once('.') {
             Some((scope, _)) => above = scope,
-            None => return Fate::Unsaid,
+            None => return Fate::Unmapped,
         }
     }
 }

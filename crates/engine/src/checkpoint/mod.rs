@@ -22,31 +22,24 @@ use serde_json::Value;
 
 pub use self::questions::AskedQuestions;
 pub use self::{
-    entry::{Entry, Link, Logged, NoLink, RunStatus},
+    entry::{Entry, EntryHash, InvalidHash, JournalEntry, RunStatus},
     error::CheckpointError,
     inbox::{InboxMessage, Message},
     lease::{Claim, Holder, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
-    position::{Activation, Checkpoint, Commit, NodeUsage, Position, UsedUp},
+    position::{Activation, Checkpoint, Commit, ExhaustedLimits, NodeUsage, Position},
     questions::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
-    run::{ForkedFrom, Listed, RunInfo, RunSummary, SavedRun},
+    run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},
 };
 pub(crate) use self::{migration::Fate, questions::named};
 use graphrun_core::{
-    event::Stamped,
+    event::RunEvent,
     id::{ChannelName, RunId, Step},
 };
 /// The version of the storage format of runs.
-///
-/// Version 2: a run is a journal whose entries are chained by hashes. Version 3: the finished tasks
-/// of an open step are read from its entries, which the hashes prove, and no longer from a separate
-/// table; and an entry may migrate its run to another workflow.
-pub const FORMAT_VERSION: u32 = 3;
-
-/// The oldest format that is upgraded to the current one when its database is opened.
-pub const FORMAT_OLDEST: u32 = 2;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The number of entries to read at once when they are kept without their values, which may be large.
 pub const ENTRIES_AT_ONCE: usize = 64;
@@ -98,7 +91,7 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError>;
+    ) -> Result<Vec<RunListItem>, CheckpointError>;
 
     /// Returns all runs, the newest first. Fails if one of them is damaged.
     async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
@@ -111,12 +104,12 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError>;
+    ) -> Result<Vec<JournalEntry>, CheckpointError>;
 
     /// Adds a message to the inbox of a run with any owner, and returns its number.
     ///
     /// The owner of the run takes the message in with an entry whose position records its number
-    /// ([`Position::heard`]), so no message is lost or taken in twice.
+    /// ([`Position::last_message`]), so no message is lost or taken in twice.
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
 
     /// Returns the messages in the inbox of a run after a number, in the order of their numbers.
@@ -150,21 +143,24 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns the same as [`journal`](Self::journal), [without values](Logged::without_values). A storage
+    /// Returns the same as [`journal`](Self::journal), [without values](JournalEntry::without_values). A storage
     /// that can skip the values needs less memory.
     async fn outline(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let entries = self.journal(run, after, limit).await?;
-        Ok(entries.into_iter().map(Logged::without_values).collect())
+        Ok(entries.into_iter().map(JournalEntry::without_values).collect())
     }
 
-    /// Returns all entries of a run [without values](Logged::without_values).
-    async fn journal_without_values(&self, run: &RunId) -> Result<Vec<Logged>, CheckpointError> {
-        let mut journal: Vec<Logged> = Vec::new();
+    /// Returns all entries of a run [without values](JournalEntry::without_values).
+    async fn journal_without_values(
+        &self,
+        run: &RunId,
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
+        let mut journal: Vec<JournalEntry> = Vec::new();
         loop {
             let after = journal.last().map_or(0, |it| it.number);
             let entries = self.outline(run, after, ENTRIES_AT_ONCE).await?;
@@ -176,7 +172,7 @@ pub trait Checkpointer: fmt::Debug + Send + Sync {
     }
 
     /// Returns the events of a run after a number, oldest first.
-    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<Stamped>, CheckpointError> {
+    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<RunEvent>, CheckpointError> {
         let mut found = Vec::new();
         for logged in self.journal_without_values(run).await? {
             found.extend(logged.entry.events.into_iter().filter(|it| it.seq > after));

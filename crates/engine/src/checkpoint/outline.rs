@@ -33,7 +33,7 @@ pub struct NodeOutline {
     /// The word for its kind.
     pub kind: String,
     /// A digest of its behaviour: settings, prompts, and the channels it reads and writes.
-    pub does: String,
+    pub behaviour: String,
     /// A digest of its policies and its condition.
     pub policies: String,
     /// The maximum number of visits, if it is bounded.
@@ -41,7 +41,7 @@ pub struct NodeOutline {
     pub max_visits: Option<u32>,
     /// Its targets as text; sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub leads: Vec<String>,
+    pub targets: Vec<String>,
     /// The nodes that its join awaits; sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaits: Vec<NodeName>,
@@ -79,7 +79,7 @@ impl Outline {
     }
 
     /// Returns whether it has a list that may take messages from people.
-    pub(crate) fn may_be_spoken_to(&self) -> bool {
+    pub(crate) fn accepts_messages(&self) -> bool {
         self.channels.values().any(|it| it.reducer.is_some())
     }
 
@@ -92,20 +92,20 @@ impl Outline {
 impl NodeOutline {
     fn of(compiled: &CompiledGraph, name: &NodeName, spec: &NodeSpec) -> Self {
         let contract = spec.node.contract();
-        let does = json!([spec.node.identity(), format!("{contract:?}")]);
+        let behaviour = json!([spec.node.fingerprint(), format!("{contract:?}")]);
         let condition = spec.when.as_ref().map(|it| it.text().to_owned());
         let policies = json!([format!("{:?}", spec.policies), condition]);
-        let mut leads: Vec<String> = compiled.leaving(name).flat_map(leads).collect();
-        leads.sort();
-        leads.dedup();
+        let mut targets: Vec<String> = compiled.leaving(name).flat_map(targets).collect();
+        targets.sort();
+        targets.dedup();
         let mut awaits = compiled.awaited_by(name).to_vec();
         awaits.sort();
         Self {
             kind: spec.node.kind().to_owned(),
-            does: digest(&does),
+            behaviour: digest(&behaviour),
             policies: digest(&policies),
             max_visits: spec.policies.max_visits,
-            leads,
+            targets,
             awaits,
         }
     }
@@ -129,7 +129,7 @@ impl ChannelOutline {
 }
 
 /// Returns the targets of an edge as text.
-fn leads(edge: &Edge) -> Vec<String> {
+fn targets(edge: &Edge) -> Vec<String> {
     let told = |it: &Target| it.to_string();
     match edge {
         Edge::Then { to, .. } => vec![told(to)],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    event::Spent,
+    event::Usage,
     graph::{Input, OriginalTask, Trigger},
     id::{NodeName, Step},
     state::{Change, State},
@@ -29,40 +29,40 @@ pub struct Position {
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
     /// The usage of models so far.
-    pub spent: Spent,
+    pub usage: Usage,
     /// The elapsed time of work so far.
-    pub worked_ms: u64,
+    pub elapsed_ms: u64,
     /// The usage so far of each node that has limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub took: BTreeMap<NodeName, NodeUsage>,
+    pub node_usage: BTreeMap<NodeName, NodeUsage>,
     /// The keys of the questions of all steps so far. If a key is used again, the task
     /// distinguishes the questions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub asked: BTreeSet<String>,
+    pub question_keys: BTreeSet<String>,
     /// The number of the last message taken in from the inbox.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub heard: u64,
+    pub last_message: u64,
     /// The messages that were sent to the run but not taken in when it was migrated, with the new
     /// names of their channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub said: Vec<InboxMessage>,
+    pub pending_messages: Vec<InboxMessage>,
     /// The tasks of the next step that had begun before the run was migrated, by their index in the
     /// frontier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub began: BTreeMap<u32, OriginalTask>,
+    pub original_tasks: BTreeMap<u32, OriginalTask>,
     /// The limit that was reached and routed, if there was one; a run routes a limit once.
     pub limit: Option<String>,
     /// The limits at that time. They are used up: each has no effect until it is replaced by
     /// another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used_up: Option<UsedUp>,
+    pub exhausted_limits: Option<ExhaustedLimits>,
     /// Why the run will fail, if a route led to failure.
     pub failure: Option<String>,
 }
 
 /// The limits of a run that was routed because one of them was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UsedUp {
+pub struct ExhaustedLimits {
     /// Super-steps.
     pub steps: u64,
     /// Tokens.
@@ -85,9 +85,9 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeUsage {
     /// The usage of their models.
-    pub spent: Spent,
+    pub usage: Usage,
     /// The elapsed time of their work.
-    pub worked_ms: u64,
+    pub elapsed_ms: u64,
 }
 
 /// A task of the next step.
@@ -99,7 +99,7 @@ pub struct Activation {
     #[serde(default)]
     pub input: Input,
     /// Its trigger.
-    pub via: Trigger,
+    pub trigger: Trigger,
 }
 
 /// A checkpoint: a position with its state.

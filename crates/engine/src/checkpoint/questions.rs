@@ -12,7 +12,7 @@ use graphrun_core::{
     id::{NodeName, TaskId},
 };
 
-use super::{Entry, Link, Logged, Outcome, Position, TaskRecord};
+use super::{Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord};
 /// A question without an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenQuestion {
@@ -38,9 +38,9 @@ pub struct AskedQuestion {
     /// The question, with the key that its node set.
     pub question: Question,
     /// The hash of the entry that asked. It identifies the history of the run up to the question.
-    pub link: Link,
+    pub hash: EntryHash,
     /// Its outcome.
-    pub became: QuestionOutcome,
+    pub outcome: QuestionOutcome,
 }
 
 /// The outcome of a question.
@@ -55,7 +55,7 @@ pub enum QuestionOutcome {
         /// The time, in RFC 3339.
         at: String,
         /// The hash that the answer names: of the entry that asked.
-        to: Option<Link>,
+        to: Option<EntryHash>,
     },
     /// It ended without an answer, because its deadline passed or its task ended in another way.
     Dropped {
@@ -94,8 +94,13 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     }
     let open = open.into_iter().map(|(task, (node, question))| {
         let key = question.key.as_str();
-        let first = position.began.get(&task.index).map(|it| it.task);
-        named((task, first), node, question, position.asked.contains(key) || askers[key].len() > 1)
+        let first = position.original_tasks.get(&task.index).map(|it| it.task);
+        named(
+            (task, first),
+            node,
+            question,
+            position.question_keys.contains(key) || askers[key].len() > 1,
+        )
     });
     open.collect()
 }
@@ -117,7 +122,7 @@ pub(crate) fn named(
 }
 
 /// Returns all questions of a run, oldest first, from its whole journal.
-pub fn asked_questions(journal: &[Logged]) -> Vec<AskedQuestion> {
+pub fn asked_questions(journal: &[JournalEntry]) -> Vec<AskedQuestion> {
     let mut asked = AskedQuestions::default();
     for logged in journal {
         asked.add(logged);
@@ -136,27 +141,28 @@ pub struct AskedQuestions {
 
 impl AskedQuestions {
     /// Takes in the next entry.
-    pub fn add(&mut self, Logged { link, entry, .. }: &Logged) {
+    pub fn add(&mut self, JournalEntry { hash, entry, .. }: &JournalEntry) {
         for record in &entry.records {
             let is_of_it = |it: &&mut AskedQuestion| it.task == record.task;
             let open = self.questions.iter_mut().rev().find(is_of_it);
-            let open = open.filter(|it| it.became == QuestionOutcome::Open);
+            let open = open.filter(|it| it.outcome == QuestionOutcome::Open);
             match (&record.outcome, open) {
                 (Outcome::Asked { question }, _) => self.questions.push(AskedQuestion {
                     task: record.task,
                     first: self.names.get(&record.task).copied().unwrap_or(record.task),
                     node: record.node.clone(),
                     question: question.clone(),
-                    link: *link,
-                    became: QuestionOutcome::Open,
+                    hash: *hash,
+                    outcome: QuestionOutcome::Open,
                 }),
-                (Outcome::Answered { by, asked, .. }, Some(open)) => {
-                    let at = told_at(entry.events.iter(), record.task);
-                    open.became = QuestionOutcome::Answered { by: by.clone(), at, to: *asked };
+                (Outcome::Answered { by, question_hash, .. }, Some(open)) => {
+                    let at = time_of(entry.events.iter(), record.task);
+                    open.outcome =
+                        QuestionOutcome::Answered { by: by.clone(), at, to: *question_hash };
                 }
                 (_, Some(open)) => {
-                    open.became =
-                        QuestionOutcome::Dropped { at: told_at(entry.events.iter(), record.task) };
+                    open.outcome =
+                        QuestionOutcome::Dropped { at: time_of(entry.events.iter(), record.task) };
                 }
                 (_, None) => (),
             }
@@ -174,13 +180,14 @@ fn names_after(entry: &Entry) -> BTreeMap<TaskId, TaskId> {
         return BTreeMap::new();
     };
     let step = position.step.next();
-    let name = |(index, began): (&u32, &OriginalTask)| (TaskId { step, index: *index }, began.task);
-    position.began.iter().map(name).collect()
+    let name =
+        |(index, original): (&u32, &OriginalTask)| (TaskId { step, index: *index }, original.task);
+    position.original_tasks.iter().map(name).collect()
 }
 
 /// Updates open questions after a migration: each belongs to another task or is dropped.
 fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, TaskId>) {
-    for it in asked.iter_mut().filter(|it| it.became == QuestionOutcome::Open) {
+    for it in asked.iter_mut().filter(|it| it.outcome == QuestionOutcome::Open) {
         let of_it = |record: &&TaskRecord| names.get(&record.task) == Some(&it.first);
         let last = entry.carried().iter().rev().find(of_it);
         match last.map(|it| (it, &it.outcome)) {
@@ -188,14 +195,16 @@ fn carry(asked: &mut [AskedQuestion], entry: &Entry, names: &BTreeMap<TaskId, Ta
                 (it.task, it.node) = (record.task, record.node.clone());
                 it.question.clone_from(question);
             }
-            _ => it.became = QuestionOutcome::Dropped { at: told_at(entry.events.iter(), it.task) },
+            _ => {
+                it.outcome = QuestionOutcome::Dropped { at: time_of(entry.events.iter(), it.task) }
+            }
         }
     }
 }
 
 /// Returns the time of the event about a task, or else of the first event.
-fn told_at<'a>(
-    mut events: impl Iterator<Item = &'a graphrun_core::event::Stamped> + Clone,
+fn time_of<'a>(
+    mut events: impl Iterator<Item = &'a graphrun_core::event::RunEvent> + Clone,
     task: TaskId,
 ) -> String {
     let is_of_it = |event: &Event| match event {
@@ -215,14 +224,14 @@ fn full_name(key: &str, task: TaskId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphrun_core::{event::Spent, id::Step};
+    use graphrun_core::{event::Usage, id::Step};
     fn record(index: u32, outcome: Outcome) -> TaskRecord {
         TaskRecord {
             task: TaskId { step: Step(1), index },
             node: NodeName::parse("help").unwrap(),
             attempt: 1,
             ms: 0,
-            spent: Spent::default(),
+            usage: Usage::default(),
             outcome,
         }
     }
@@ -233,7 +242,7 @@ mod tests {
 
     fn answered(index: u32, key: &str) -> TaskRecord {
         let (key, answer) = (key.to_owned(), serde_json::Value::Null);
-        record(index, Outcome::Answered { key, answer, by: None, asked: None })
+        record(index, Outcome::Answered { key, answer, by: None, question_hash: None })
     }
 
     fn names(position: &Position, records: &[TaskRecord]) -> Vec<String> {
@@ -250,7 +259,7 @@ mod tests {
         // An answered question still reserves its name.
         let rest = [asks(0, "help"), asks(1, "help"), answered(0, "help")];
         assert_eq!(names(&new, &rest), ["help@1.1"]);
-        let later = Position { asked: ["help".to_owned()].into(), ..Position::default() };
+        let later = Position { question_keys: ["help".to_owned()].into(), ..Position::default() };
         assert_eq!(names(&later, &[asks(0, "help"), asks(1, "why")]), ["help@1.0", "why"]);
     }
 

@@ -1,7 +1,7 @@
 //! Records of tasks.
 
 use graphrun_core::{
-    event::Spent,
+    event::Usage,
     graph::{Failure, Question, Transition},
     id::{NodeName, TaskId},
     state::Update,
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Link;
+use super::EntryHash;
 /// The result of a task, saved before its step commits.
 ///
 /// With the records, a resumed run does not repeat finished tasks.
@@ -25,7 +25,7 @@ pub struct TaskRecord {
     /// The elapsed time of all attempts together.
     pub ms: u64,
     /// The usage of models in all attempts together.
-    pub spent: Spent,
+    pub usage: Usage,
     /// The outcome.
     pub outcome: Outcome,
 }
@@ -39,21 +39,21 @@ pub enum Outcome {
         /// The update.
         update: Update,
         /// The transitions.
-        hops: Vec<Transition>,
+        transitions: Vec<Transition>,
     },
     /// It failed, and a route caught the failure. This is final.
     Caught {
         /// The failure.
         failure: Failure,
         /// The transitions of the route.
-        hops: Vec<Transition>,
+        transitions: Vec<Transition>,
     },
     /// Its condition was false, so it did not run. This is final.
     Skipped {
         /// The condition.
         condition: String,
         /// The transitions.
-        hops: Vec<Transition>,
+        transitions: Vec<Transition>,
     },
     /// It failed and no route caught the failure. The next process that continues the run tries it
     /// again.
@@ -72,10 +72,10 @@ pub enum Outcome {
     },
     /// An attempt was aborted because a limit of the run was reached. This is not a failure: the
     /// same attempt starts again when the run continues.
-    CutOff,
+    Aborted,
     /// It saved the result of a part of its work and continues. Elapsed time and usage are those up
     /// to this point.
-    Noted {
+    MemoSaved {
         /// The name of the part.
         name: String,
         /// Its result.
@@ -97,21 +97,21 @@ pub enum Outcome {
         by: Option<String>,
         /// The hash of the entry that asked; it identifies the history that the answer is for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<Link>,
+        question_hash: Option<EntryHash>,
     },
 }
 
 impl Outcome {
     /// Returns the transitions of a final outcome.
-    pub fn hops(&self) -> &[Transition] {
+    pub fn transitions(&self) -> &[Transition] {
         match self {
-            Self::Finished { hops, .. }
-            | Self::Caught { hops, .. }
-            | Self::Skipped { hops, .. } => hops,
+            Self::Finished { transitions, .. }
+            | Self::Caught { transitions, .. }
+            | Self::Skipped { transitions, .. } => transitions,
             Self::Failed { .. }
             | Self::Retrying { .. }
-            | Self::CutOff
-            | Self::Noted { .. }
+            | Self::Aborted
+            | Self::MemoSaved { .. }
             | Self::Asked { .. }
             | Self::Answered { .. } => &[],
         }
@@ -123,8 +123,8 @@ impl Outcome {
             Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
             Self::Failed { .. }
             | Self::Retrying { .. }
-            | Self::CutOff
-            | Self::Noted { .. }
+            | Self::Aborted
+            | Self::MemoSaved { .. }
             | Self::Asked { .. }
             | Self::Answered { .. } => false,
         }

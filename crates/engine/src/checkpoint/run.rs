@@ -25,7 +25,7 @@ pub struct RunInfo {
     pub origin: Value,
     /// Its origin, if the run is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forked: Option<ForkedFrom>,
+    pub fork_source: Option<ForkSource>,
     /// The outline of the graph that it was started with, to detect changes of its workflow. The
     /// engine sets it. A run without one is resumed with any workflow that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct RunInfo {
 
 /// The origin of a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForkedFrom {
+pub struct ForkSource {
     /// The original run.
     pub run: RunId,
     /// Its name.
@@ -53,7 +53,7 @@ impl RunInfo {
             workflow: workflow.into(),
             created: jiff::Timestamp::now().to_string(),
             origin: Value::Null,
-            forked: None,
+            fork_source: None,
             graph: None,
         }
     }
@@ -76,7 +76,7 @@ pub struct RunSummary {
 
 /// A run in a list, or [`CheckpointError::Damaged`] with its id if the listed data is not the data that was
 /// written.
-pub type Listed = Result<RunSummary, CheckpointError>;
+pub type RunListItem = Result<RunSummary, CheckpointError>;
 
 /// A saved run.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,7 +20,7 @@ impl Comparing<'_> {
             return Some(new);
         }
         let mut same =
-            added.iter().filter(|(_, it)| (&it.kind, &it.does) == (&was.kind, &was.does));
+            added.iter().filter(|(_, it)| (&it.kind, &it.behaviour) == (&was.kind, &was.behaviour));
         if let (Some((only, _)), None) = (same.next(), same.next()) {
             return Some((*only).clone());
         }

@@ -22,7 +22,7 @@ impl Comparing<'_> {
                 }
                 None if self.is_dropped_field(name) => {
                     if self.holds(name) {
-                        self.note(format!("what `{name}` holds is left behind"));
+                        self.note(format!("the value of `{name}` is discarded"));
                     }
                 }
                 None => self.field_gone(name, was),
@@ -40,9 +40,9 @@ impl Comparing<'_> {
             }
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
             self.broken(
-                format!("{} would all be `{now}`", list(&names)),
+                format!("{} all map to `{now}`", list(&names)),
                 "several of them hold a value".to_owned(),
-                "`--drop` leaves one of them behind".to_owned(),
+                "`--drop` discards one of them".to_owned(),
                 own.into_iter().map(Remedy::DropField).collect(),
             );
         }
@@ -56,14 +56,14 @@ impl Comparing<'_> {
         let what = format!("the field `{name}` ({}) is gone", was.ty);
         let breaks = match self.writer_of(name) {
             _ if self.compared.saved.values.contains_key(name) => "it holds a value".to_owned(),
-            Some(writer) => format!("`{writer}` has written it in a step that is not complete"),
+            Some(writer) => format!("`{writer}` has written it in an incomplete step"),
             None => return self.note(what),
         };
         let new = self.renamed_field(name, was);
         let map = Self::map_field(name, new.clone());
         let hint = match new {
             Some(new) => format!("if `{new}` is this field, `{map}`; else `--drop {name}`"),
-            None => format!("`{map}` says which field it is, `--drop {name}` leaves it behind"),
+            None => format!("`{map}` names the new field, `--drop {name}` discards the value"),
         };
         // If the value probably belongs to another field now, the rename is the first remedy. Without a
         // candidate, dropping it is.
@@ -83,12 +83,12 @@ impl Comparing<'_> {
             return self.note(what);
         };
         if self.is_migration {
-            return self.note(format!("{what}; it begins as {default}"));
+            return self.note(format!("{what}; it starts as {default}"));
         }
         self.broken(
             what,
-            "the run does not hold what it is to begin with".to_owned(),
-            "a migration begins it so".to_owned(),
+            "the run has no value for it".to_owned(),
+            "a migration sets its default".to_owned(),
             Vec::new(),
         );
     }
@@ -106,7 +106,7 @@ impl Comparing<'_> {
         }
         let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
         let (before, after) = (word(&was.reducer), word(&is.reducer));
-        let what = format!("`{now}` was merged by {before} and is by {after}");
+        let what = format!("the reducer of `{now}` was {before} and is {after}");
         let is_said = matches!(self.mapping.fate_of_field(name), Fate::Named(_))
             || self.mapping.set.contains_key(now);
         if !self.compared.saved.values.contains_key(name) || is_said {
@@ -114,8 +114,8 @@ impl Comparing<'_> {
         }
         let keep = Remedy::MapField(name.clone(), Some(now.clone()));
         let set = Remedy::Set(now.clone());
-        let hint = format!("`{keep}` keeps it as it is, `{set}` gives it another");
-        let breaks = "it holds a value that was made the old way".to_owned();
+        let hint = format!("`{keep}` keeps the value, `{set}` replaces it");
+        let breaks = "the old reducer made its value".to_owned();
         self.broken(what, breaks, hint, vec![keep, set]);
     }
 
@@ -148,14 +148,14 @@ impl Comparing<'_> {
         if let Some(problems) = misfit {
             let breaks = format!("its value does not fit ({})", problems.join("; "));
             let (set, drop) = (Remedy::Set(now.clone()), Remedy::DropField(name.clone()));
-            let hint = format!("`{set}` gives it another, `{drop}` none");
+            let hint = format!("`{set}` replaces it, `{drop}` discards it");
             self.broken(what.clone(), breaks, hint, vec![set, drop]);
         }
         for (node, problems) in written {
             let problems = problems.join("; ");
-            let breaks = format!("what `{node}` has written does not fit ({problems})");
+            let breaks = format!("the update of `{node}` does not fit ({problems})");
             let (again, drop) = (Remedy::Again(node), Remedy::DropField(name.clone()));
-            let hint = format!("`{again}` does it again, `{drop}` leaves it behind");
+            let hint = format!("`{again}` runs the node again, `{drop}` discards the value");
             self.broken(what.clone(), breaks, hint, vec![again, drop]);
         }
     }

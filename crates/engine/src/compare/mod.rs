@@ -105,7 +105,7 @@ pub(super) struct Compared<'a> {
     pub(super) graph: &'a CompiledGraph,
     pub(super) saved: &'a SavedRun,
     /// The inbox messages that are not processed yet.
-    pub(super) said: &'a [InboxMessage],
+    pub(super) messages: &'a [InboxMessage],
 }
 
 /// Returns every difference between the graph of a run and another graph; those that break the run at its
@@ -117,7 +117,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
     comparing.names();
     comparing.nodes();
     comparing.fields();
-    comparing.said();
+    comparing.messages();
     comparing.unwritten();
     let Compared { old, new, .. } = compared;
     let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| comparing.node(it)).collect();
@@ -230,30 +230,35 @@ impl Comparing<'_> {
         }
         let near = did_you_mean(name, names.iter().copied());
         let hint = near.map_or_else(
-            || "`graphrun graph` shows the names".to_owned(),
+            || "`graphrun graph` draws the nodes".to_owned(),
             |it| format!("did you mean `{it}`?"),
         );
         let what = format!("{whose} has no {kind} `{name}`");
-        self.broken(what, "nothing is carried over under that name".to_owned(), hint, Vec::new());
+        self.broken(what, "no part of the run has that name".to_owned(), hint, Vec::new());
     }
 
     /// Messages need a list in the new graph.
-    fn said(&mut self) {
-        let Compared { saved, said, new, .. } = self.compared;
-        let said = saved.position.said.iter().chain(said).map(|it| it.message.channel.clone());
-        for channel in said.collect::<BTreeSet<_>>() {
+    fn messages(&mut self) {
+        let Compared { saved, messages, new, .. } = self.compared;
+        let channels = saved
+            .position
+            .pending_messages
+            .iter()
+            .chain(messages)
+            .map(|it| it.message.channel.clone());
+        for channel in channels.collect::<BTreeSet<_>>() {
             let is_told = self.holds(&channel);
             if is_told || self.field(&channel).is_some() || self.is_dropped_field(&channel) {
                 continue;
             }
             let near = did_you_mean(channel.as_str(), new.channels.keys().map(ChannelName::as_str));
             let near = near.and_then(|it| ChannelName::parse_path(it).ok());
-            let hint = "`--map` says which list it is, `--drop` leaves what was said behind";
+            let hint = "`--map` names the new list, `--drop` discards the messages";
             let remedies =
                 vec![Remedy::MapField(channel.clone(), near), Remedy::DropField(channel.clone())];
             self.broken(
                 format!("the field `{channel}` is gone"),
-                "somebody has said something to it that was not heard yet".to_owned(),
+                "it has messages that the run has not read".to_owned(),
                 hint.to_owned(),
                 remedies,
             );
@@ -283,8 +288,11 @@ impl Comparing<'_> {
             let ty = &new.channels[&field].ty;
             self.broken(
                 format!("the field `{field}` ({ty}) is new"),
-                format!("`{node}` reads it, and the run may come there before anything writes it"),
-                format!("`--set {field}=JSON` gives it a value"),
+                format!(
+                    "`{node}` reads it, and the run may reach that node before the field is \
+                         written"
+                ),
+                format!("`--set {field}=JSON` sets it"),
                 vec![Remedy::Set(field)],
             );
         }
@@ -292,8 +300,8 @@ impl Comparing<'_> {
 
     /// Returns the position of the run in the new graph.
     fn midway(&self) -> Midway {
-        let Compared { graph, saved, said, .. } = self.compared;
-        let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), said);
+        let Compared { graph, saved, messages, .. } = self.compared;
+        let carried = carry(graph, &self.mapping, (&saved.position, &saved.records), messages);
         let position = &carried.position;
         let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
         let finals = carried.records.iter().filter(|it| it.outcome.is_final());
@@ -305,13 +313,13 @@ impl Comparing<'_> {
             if let crate::checkpoint::Outcome::Finished { update, .. } = &record.outcome {
                 midway.held.extend(update.writes.iter().map(|(field, _)| field.clone()));
             }
-            for hop in record.outcome.hops() {
-                match hop {
+            for transition in record.outcome.transitions() {
+                match transition {
                     Transition::Join(to) => {
                         let arrived = midway.arrived.entry(to.clone()).or_default();
                         arrived.insert(record.node.clone());
                     }
-                    hop => midway.next.extend(hop.target().node().cloned()),
+                    transition => midway.next.extend(transition.target().node().cloned()),
                 }
             }
         }

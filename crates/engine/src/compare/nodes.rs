@@ -25,9 +25,9 @@ impl Comparing<'_> {
         for (now, names) in shared(pairs) {
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
             self.broken(
-                format!("{} would all be `{now}`", list(&names)),
-                "what stands in the run for one of them is not that of the other".to_owned(),
-                "`--drop` leaves one of them behind".to_owned(),
+                format!("{} all map to `{now}`", list(&names)),
+                "they have different parts in the run".to_owned(),
+                "`--drop` discards one of them".to_owned(),
                 own.into_iter().map(Remedy::DropNode).collect(),
             );
         }
@@ -41,7 +41,7 @@ impl Comparing<'_> {
         let map = Self::map_node(name, new.clone());
         let hint = match new {
             Some(new) => format!("if `{new}` is this node, `{map}`; else `--drop {name}`"),
-            None => format!("`{map}` says which node it is, `--drop {name}` goes on without it"),
+            None => format!("`{map}` names the new node, `--drop {name}` continues without it"),
         };
         self.broken(what, breaks, hint, vec![map, Remedy::DropNode(name.clone())]);
     }
@@ -49,7 +49,7 @@ impl Comparing<'_> {
     /// A node that the mapping drops.
     fn dropped_node(&mut self, name: &NodeName) {
         if let Some(part) = self.part_of(name) {
-            self.note(format!("`{name}` is left behind: {part}"));
+            self.note(format!("`{name}` is dropped: {part}"));
         }
     }
 
@@ -58,43 +58,43 @@ impl Comparing<'_> {
             self.note(format!("`{name}` is `{now}`"));
         }
         self.awaits(name, was, now, is);
-        if was.kind != is.kind || was.does != is.does {
+        if was.kind != is.kind || was.behaviour != is.behaviour {
             let what = if was.kind == is.kind {
-                format!("what `{now}` ({}) does has changed", is.kind)
+                format!("`{now}` ({}) does something else", is.kind)
             } else {
                 format!("`{now}` was {} and is {}", article(&was.kind), article(&is.kind))
             };
-            self.does(name, now, what, was.kind == is.kind);
+            self.behaviour(name, now, what, was.kind == is.kind);
         }
         if was.policies != is.policies {
             self.note(format!("the conditions under which `{now}` runs have changed"));
         }
-        let before = self.leads(was);
-        if before != is.leads {
+        let before = self.targets(was);
+        if before != is.targets {
             let told =
                 |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
             self.note(format!(
-                "`{now}` leads to {} now, and to {} before",
-                told(&is.leads),
+                "`{now}` leads to {}, and led to {} before",
+                told(&is.targets),
                 told(&before)
             ));
         }
     }
 
     /// Returns the targets of an old node, by their new names.
-    fn leads(&self, was: &NodeOutline) -> Vec<String> {
+    fn targets(&self, was: &NodeOutline) -> Vec<String> {
         let named = |lead: &String| {
             let (name, rest) = lead.split_at(lead.find(' ').unwrap_or(lead.len()));
             let now = NodeName::parse_path(name).ok().and_then(|it| self.node(&it));
             now.map_or_else(|| lead.clone(), |it| format!("{it}{rest}"))
         };
-        let mut leads: Vec<String> = was.leads.iter().map(named).collect();
-        leads.sort();
-        leads
+        let mut targets: Vec<String> = was.targets.iter().map(named).collect();
+        targets.sort();
+        targets
     }
 
     /// A node with an open question must be the one that receives the answer, unless it asks again.
-    fn does(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
+    fn behaviour(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
         let is_said = matches!(self.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
         if !self.asks(name) || is_said || self.mapping.again.contains(name) {
             return self.note(what);
@@ -102,17 +102,12 @@ impl Comparing<'_> {
         let again = Remedy::Again(name.clone());
         let keep = Remedy::MapNode(name.clone(), Some(now.clone()));
         let (hint, remedies) = if is_same_kind {
-            let hint = format!("`{again}` asks anew, `{keep}` keeps what it asked");
+            let hint = format!("`{again}` asks again, `{keep}` keeps the question");
             (hint, vec![again, keep])
         } else {
-            (format!("`{again}` begins it anew"), vec![again])
+            (format!("`{again}` starts it again"), vec![again])
         };
-        self.broken(
-            what,
-            "it waits for the answer to what it asked before".to_owned(),
-            hint,
-            remedies,
-        );
+        self.broken(what, "it waits for the answer to its old question".to_owned(), hint, remedies);
     }
 
     /// The nodes that a join waits for, if some have arrived already.
@@ -127,7 +122,7 @@ impl Comparing<'_> {
             return;
         }
         let what = format!(
-            "`{now}` waits for {} now, and for {} before",
+            "`{now}` waits for {}, and waited for {} before",
             list(&is.awaits),
             list(&was.awaits)
         );
@@ -135,7 +130,7 @@ impl Comparing<'_> {
         if arrived.is_empty() {
             return self.note(what);
         }
-        let begun = format!("it has begun to wait: {} arrived there", list(&arrived));
+        let begun = format!("it is waiting: {} arrived there", list(&arrived));
         let is_astray = |it: &&NodeName| self.node(it).is_some_and(|it| !awaited.contains(&it));
         let astray = arrived.iter().filter(is_astray);
         let midway = self.midway();
@@ -149,7 +144,7 @@ impl Comparing<'_> {
             return self.note(what);
         }
         let flags: Vec<String> = drops.iter().map(|it| format!("`{it}`")).collect();
-        let hint = format!("{} goes on without", flags.join(" and "));
+        let hint = format!("{} continues without", flags.join(" and "));
         self.broken(what, begun, hint, drops);
     }
 }

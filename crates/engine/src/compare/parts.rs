@@ -18,23 +18,27 @@ impl Comparing<'_> {
             return Some("it waits for an answer".to_owned());
         }
         if records.iter().any(|it| it.node == *name && it.outcome.is_final()) {
-            return Some("it has finished in a step that is not complete".to_owned());
+            return Some("it has finished in an incomplete step".to_owned());
         }
         if position.frontier.iter().any(|it| it.node == *name) {
-            return Some("it is to run next".to_owned());
+            return Some("it runs next".to_owned());
         }
         let arrived = self.arrived_at(name);
         if !arrived.is_empty() {
-            return Some(format!("it has begun to wait: {} arrived there", list(&arrived)));
+            return Some(format!("it is waiting: {} arrived there", list(&arrived)));
         }
         if let Some((to, _)) = position.joins.iter().find(|(_, it)| it.contains(name)) {
             return Some(format!("it has arrived at `{to}`, which waits for it"));
         }
         if position.deferred.contains_key(name) {
-            return Some("the run has come to it, and it lets others go first".to_owned());
+            return Some("it is deferred until the other nodes have run".to_owned());
         }
         let leads_there = |it: &&TaskRecord| {
-            it.outcome.hops().iter().map(Transition::target).any(|it| it.node() == Some(name))
+            it.outcome
+                .transitions()
+                .iter()
+                .map(Transition::target)
+                .any(|it| it.node() == Some(name))
         };
         let from = records.iter().find(leads_there);
         from.map(|it| format!("`{}` has finished and leads there", it.node))
@@ -45,7 +49,10 @@ impl Comparing<'_> {
         let SavedRun { position, records, .. } = self.compared.saved;
         let before = position.joins.get(name).into_iter().flatten();
         let joins = |it: &&TaskRecord| {
-            it.outcome.hops().iter().any(|it| matches!(it, Transition::Join(to) if to == name))
+            it.outcome
+                .transitions()
+                .iter()
+                .any(|it| matches!(it, Transition::Join(to) if to == name))
         };
         before.chain(records.iter().filter(joins).map(|it| &it.node)).cloned().collect()
     }
@@ -55,10 +62,13 @@ impl Comparing<'_> {
         let position = &self.compared.saved.position;
         self.renamed(name, was)?;
         if let Some((max, visits)) = was.max_visits.zip(position.visits.get(name)) {
-            return Some(format!("it has run {visits} of {max} times, which would be forgotten"));
+            return Some(format!(
+                "it has run {visits} of {max} times, and the count would be \
+                                 forgotten"
+            ));
         }
-        let took = position.took.contains_key(name);
-        took.then(|| "what it took of its limits would be forgotten".to_owned())
+        let has_usage = position.node_usage.contains_key(name);
+        has_usage.then(|| "its usage would be forgotten".to_owned())
     }
 
     /// Returns whether a question of the node is open, or an answer to it is unused.

@@ -19,8 +19,8 @@ impl Driver<'_> {
         let AttemptMessage { task, attempt, content } = message;
         match content {
             MessageContent::Report(report) => {
-                if let Report::ModelCalled { spent, .. } = &report {
-                    self.model_budget.spend(task, spent);
+                if let Report::ModelCall { usage, .. } = &report {
+                    self.model_budget.spend(task, usage);
                 }
                 self.publish_report(task, report).await;
                 Ok(())
@@ -42,9 +42,9 @@ impl Driver<'_> {
     }
 
     async fn note_down(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
-        let Memo { name, value, ms, spent, saved } = memo;
-        let attempt = Attempt { number, ms, spent, ended: self.engine.clock.now() };
-        let mut event = MachineEvent::Noted { task, name, value, attempt };
+        let Memo { name, value, ms, usage, saved } = memo;
+        let attempt = Attempt { number, ms, usage, ended: self.engine.clock.now() };
+        let mut event = MachineEvent::MemoSaved { task, name, value, attempt };
         redact_event(&mut event);
         let actions = self.machine.apply(event);
         // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.

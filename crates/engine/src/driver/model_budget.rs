@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_core::{event::Spent, id::TaskId};
+use graphrun_core::{event::Usage, id::TaskId};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -20,14 +20,14 @@ pub(super) struct ModelBudget {
 
 #[derive(Debug)]
 struct Running {
-    spent: Spent,
+    usage: Usage,
     cut: CancellationToken,
 }
 
 impl ModelBudget {
     /// Registers an attempt; the token aborts it.
     pub(super) fn began(&mut self, task: TaskId, cut: CancellationToken) {
-        self.running.insert(task, Running { spent: Spent::default(), cut });
+        self.running.insert(task, Running { usage: Usage::default(), cut });
     }
 
     /// Removes an attempt that ended: the machine counts its usage from now on.
@@ -36,9 +36,9 @@ impl ModelBudget {
     }
 
     /// Adds usage of a running attempt.
-    pub(super) fn spend(&mut self, task: TaskId, spent: &Spent) {
+    pub(super) fn spend(&mut self, task: TaskId, usage: &Usage) {
         if let Some(running) = self.running.get_mut(&task) {
-            running.spent.add(spent);
+            running.usage.add(usage);
         }
     }
 
@@ -52,17 +52,17 @@ impl ModelBudget {
         self.is_closed = false;
     }
 
-    fn spent(&self) -> Spent {
-        let mut spent = Spent::default();
-        self.running.values().for_each(|it| spent.add(&it.spent));
-        spent
+    fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        self.running.values().for_each(|it| usage.add(&it.usage));
+        usage
     }
 }
 
 impl Driver<'_> {
     /// Handles a request for a model call: permits it, or aborts the task.
     pub(super) fn may_spend(&mut self, task: TaskId, may: oneshot::Sender<()>) {
-        if self.machine.may_spend(&self.model_budget.spent()) {
+        if self.machine.may_spend(&self.model_budget.usage()) {
             // A task that was dropped meanwhile no longer waits.
             _ = may.send(());
         } else if let Some(running) = self.model_budget.running.get(&task) {

@@ -33,8 +33,8 @@ impl Driver<'_> {
     pub(super) async fn listen(&mut self) -> Result<(), RunError> {
         if self.machine.is_at_last_task() && !self.machine.graph().graph().inbox.is_empty() {
             let storage = &self.engine.checkpointer;
-            let said = storage.inbox(&self.run, self.machine.heard()).await?;
-            self.machine.hear(said);
+            let messages = storage.inbox(&self.run, self.machine.last_message()).await?;
+            self.machine.queue_messages(messages);
         }
         Ok(())
     }

@@ -31,10 +31,10 @@ pub(crate) async fn accept_stopped(
     let mut log = Log::new(info.id.clone(), (events, 0), engine.clock.clone());
     let (name, workflow) = (info.name.clone(), info.workflow.clone());
     log.add(Event::RunStarted { name, workflow });
-    let spent = machine.spent();
-    log.add(Event::RunFinished { status, reason: reason.clone(), steps: 0, spent });
+    let usage = machine.usage();
+    log.add(Event::RunFinished { status, reason: reason.clone(), steps: 0, usage });
     let first = Entry {
-        standing: Some(RunStatus { status, reason: reason.clone() }),
+        run_status: Some(RunStatus { status, reason: reason.clone() }),
         events: log.unsaved(),
         ..Entry::from(first)
     };
@@ -50,9 +50,9 @@ pub(crate) async fn accept_stopped(
 impl Driver<'_> {
     /// Adds the final status of the run to the entry.
     fn rest(&mut self, status: Status, reason: Option<String>) {
-        let (steps, spent) = (self.machine.position().step.0, self.machine.spent());
-        self.log.add(Event::RunFinished { status, reason: reason.clone(), steps, spent });
-        self.entry.standing = Some(RunStatus { status, reason });
+        let (steps, usage) = (self.machine.position().step.0, self.machine.usage());
+        self.log.add(Event::RunFinished { status, reason: reason.clone(), steps, usage });
+        self.entry.run_status = Some(RunStatus { status, reason });
     }
 
     pub(super) async fn finish(
@@ -84,7 +84,7 @@ impl Driver<'_> {
         let reason = || Some(FULL.to_owned());
         let mut is_saved = false;
         // The entry that did not fit may have been the final one; that was tried already.
-        if self.entry.standing.is_none() {
+        if self.entry.run_status.is_none() {
             self.rest(Status::Interrupted, reason());
             is_saved = self.save().await.is_ok();
         }

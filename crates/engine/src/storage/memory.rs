@@ -16,8 +16,8 @@ use super::rules::{
     misfit, stops_run,
 };
 use crate::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Commit, Entry, Holder, InboxMessage, LeaseToken, Link,
-    Listed, Logged, Message, Position, RunInfo, RunSummary, SavedRun,
+    CheckpointError, Checkpointer, Claim, Commit, Entry, EntryHash, Holder, InboxMessage,
+    JournalEntry, LeaseToken, Message, Position, RunInfo, RunListItem, RunSummary, SavedRun,
 };
 
 /// Keeps runs in memory.
@@ -79,7 +79,7 @@ impl Checkpointer for MemoryStorage {
             }
         }
         let head = Head::first(first)
-            .map_err(|refusal| refusal.explain(format!("accept run `{}`", info.id)))?;
+            .map_err(|refusal| refusal.explain(format!("create run `{}`", info.id)))?;
         let mut run = Run {
             info: info.clone(),
             first: serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?,
@@ -106,7 +106,7 @@ impl Checkpointer for MemoryStorage {
     }
 
     async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let action = || format!("keep run `{}`", hold.run);
+        let action = || format!("renew the lease of run `{}`", hold.run);
         self.with(&hold.run, |run| {
             check_fence(run.holder.as_ref(), hold.fence).map_err(|it| it.explain(action()))?;
             if let Some(holder) = &mut run.holder {
@@ -172,7 +172,7 @@ impl Checkpointer for MemoryStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let runs = self.runs();
         let end = match before {
             None => runs.len(),
@@ -189,15 +189,15 @@ impl Checkpointer for MemoryStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.with(run, |run| {
             let unwritable = |source| unwritable(&run.info.id, source);
-            let mut link = beginning(&run.info.id, &run.first);
+            let mut hash = beginning(&run.info.id, &run.first);
             let mut found = Vec::new();
             for (number, entry) in (1..).zip(&run.entries) {
-                link = link_after(link, number, entry).map_err(unwritable)?;
+                hash = hash_after(hash, number, entry).map_err(unwritable)?;
                 if number > after && found.len() < limit {
-                    found.push(Logged { number, link, entry: entry.clone() });
+                    found.push(JournalEntry { number, hash, entry: entry.clone() });
                 }
             }
             Ok(found)
@@ -212,10 +212,10 @@ impl Checkpointer for MemoryStorage {
             }
             // A forked run may start from the position of another run, which had read more
             // messages.
-            let heard = run.entries.iter().filter_map(|it| it.commit.as_ref());
-            let heard = heard.map(|it| it.position.heard).max().unwrap_or(0);
+            let processed = run.entries.iter().filter_map(|it| it.commit.as_ref());
+            let processed = processed.map(|it| it.position.last_message).max().unwrap_or(0);
             let last = run.inbox.last().map_or(0, |it| it.number);
-            let number = heard.max(last) + 1;
+            let number = processed.max(last) + 1;
             run.inbox.push(InboxMessage { number, message: message.clone() });
             Ok(number)
         })
@@ -267,7 +267,7 @@ impl Run {
         }
         self.finished.extend(finished_by(entry));
         if let Some(migration) = &entry.migration {
-            self.info = self.info.clone().on(migration.is.clone());
+            self.info = self.info.clone().on(migration.to.clone());
         }
         if stops_run(entry) {
             self.holder = None;
@@ -279,8 +279,8 @@ impl Run {
     fn summary(&self) -> RunSummary {
         RunSummary {
             info: self.info.clone(),
-            status: self.head.standing.status,
-            reason: self.head.standing.reason.clone(),
+            status: self.head.run_status.status,
+            reason: self.head.run_status.reason.clone(),
             step: self.head.step,
             holder: self.holder.clone(),
         }
@@ -307,11 +307,11 @@ impl Run {
 }
 
 /// Returns the hash of an entry and of the hash before it.
-fn link_after(before: Link, number: u64, entry: &Entry) -> serde_json::Result<Link> {
-    let Entry { records, commit, migration, standing, events } = entry;
+fn hash_after(before: EntryHash, number: u64, entry: &Entry) -> serde_json::Result<EntryHash> {
+    let Entry { records, commit, migration, run_status, events } = entry;
     let commit = commit.as_ref().map(|it| (&it.position, &it.changes));
-    let json = serde_json::to_vec(&(number, records, commit, migration, standing, events))?;
-    Ok(Link(blake3::Hasher::new().update(&before.0).update(&json).finalize().into()))
+    let json = serde_json::to_vec(&(number, records, commit, migration, run_status, events))?;
+    Ok(EntryHash(blake3::Hasher::new().update(&before.0).update(&json).finalize().into()))
 }
 
 fn unwritable(run: &RunId, source: serde_json::Error) -> CheckpointError {

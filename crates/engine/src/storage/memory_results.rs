@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::{
     checkpoint::CheckpointError,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
 };
 
 /// Keeps results as long as its process lives.
@@ -20,7 +20,7 @@ pub struct MemoryResults(Mutex<BTreeMap<ResultKey, Row>>);
 #[derive(Debug)]
 struct Row {
     bytes: usize,
-    result: KeptResult,
+    result: CachedResult,
 }
 
 /// The bounds of a result store.
@@ -39,7 +39,7 @@ pub const BOUNDS: Bounds = Bounds { results: 10_000, bytes: 256 << 20, bytes_eac
 
 /// A result exceeds the size bound.
 #[derive(Debug, Error)]
-#[error("it has {bytes} bytes, and at most {bound} are kept")]
+#[error("it has {bytes} bytes, more than the limit of {bound}")]
 struct TooLarge {
     bytes: usize,
     bound: usize,
@@ -52,24 +52,24 @@ impl Bounds {
         if bytes <= bound {
             return Ok(bytes);
         }
-        let action = "keep a result".to_owned();
+        let action = "cache a result".to_owned();
         Err(CheckpointError::Storage { action, source: TooLarge { bytes, bound }.into() })
     }
 
     /// Returns the error for a result that cannot be serialised as JSON.
     pub fn unwritable(error: serde_json::Error) -> CheckpointError {
-        CheckpointError::Storage { action: "keep a result".to_owned(), source: error.into() }
+        CheckpointError::Storage { action: "cache a result".to_owned(), source: error.into() }
     }
 }
 
 #[async_trait]
 impl ResultStore for MemoryResults {
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(rows.get(key).map(|it| it.result.clone()))
     }
 
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
         let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
         let row = Row { bytes: BOUNDS.check(json.len())?, result: result.clone() };
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ mod tests {
         let left = |results, bytes| {
             let row = |second: i64| {
                 let at = Timestamp::from_second(second).unwrap();
-                Row { bytes: 10, result: KeptResult { update: Update::default(), at } }
+                Row { bytes: 10, result: CachedResult { update: Update::default(), at } }
             };
             let key = |second: i64| ResultKey::of(&json!(second));
             let mut rows = [3, 1, 4, 2, 5].map(|it| (key(it), row(it))).into();

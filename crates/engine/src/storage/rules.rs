@@ -13,7 +13,7 @@ use graphrun_core::{
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::checkpoint::{CheckpointError, Commit, Entry, Holder, Link, RunStatus};
+use crate::checkpoint::{CheckpointError, Commit, Entry, EntryHash, Holder, RunStatus};
 
 /// The minimum length of a prefix that stands for an id; all runs of one second share a longer
 /// prefix.
@@ -26,10 +26,10 @@ pub enum Refusal {
     #[error("the run was taken over by {0}")]
     TakenOver(String),
     /// The owner has given up its lease.
-    #[error("the run was given back")]
+    #[error("the run was released")]
     GivenBack,
     /// The entry has the wrong step.
-    #[error("step {next} comes next, and this is about step {given}")]
+    #[error("expected step {next}, got step {given}")]
     OutOfTurn {
         /// The step that follows.
         next: Step,
@@ -40,7 +40,7 @@ pub enum Refusal {
     #[error("task {0} has finished already")]
     FinishedTwice(TaskId),
     /// An event has the wrong number.
-    #[error("event {next} comes next, and this is event {given}")]
+    #[error("expected event {next}, got event {given}")]
     EventOutOfTurn {
         /// The number that follows.
         next: u64,
@@ -51,16 +51,16 @@ pub enum Refusal {
     #[error("one step changes the channel `{0}` twice")]
     ChangedTwice(ChannelName),
     /// The first entry is not that of step 0, or a later one is.
-    #[error("the first entry of a run holds its step 0, and nothing else does")]
+    #[error("only the first entry of a run may contain step 0")]
     NoBeginning,
     /// An entry mixes a migration with other content.
-    #[error("a migration is a step of its own, and is followed by the records it carries over")]
+    #[error("a migration is a separate step, followed only by its records")]
     Migration,
 }
 
 /// Items were appended to a value that is not a list.
 #[derive(Debug, Error)]
-#[error("items were appended to `{0}`, which holds no list")]
+#[error("items were appended to `{0}`, which is not a list")]
 pub struct NoList(ChannelName);
 
 /// The state of a run that the next entry must follow.
@@ -73,7 +73,7 @@ pub struct Head {
     /// The number of the last event.
     pub seq: u64,
     /// The status of the run.
-    pub standing: RunStatus,
+    pub run_status: RunStatus,
 }
 
 impl Refusal {
@@ -96,8 +96,8 @@ impl Head {
         if has_more || !entry.commit.as_ref().is_some_and(begins) {
             return Err(Refusal::NoBeginning);
         }
-        let standing = RunStatus { status: Status::Running, reason: None };
-        let blank = Self { number: 0, step: Step(0), seq: 0, standing };
+        let run_status = RunStatus { status: Status::Running, reason: None };
+        let blank = Self { number: 0, step: Step(0), seq: 0, run_status };
         blank.with(entry)
     }
 
@@ -151,7 +151,7 @@ impl Head {
             number: self.number + 1,
             step: entry.commit.as_ref().map_or(self.step, |it| it.position.step),
             seq,
-            standing: entry.standing.as_ref().unwrap_or(&self.standing).clone(),
+            run_status: entry.run_status.as_ref().unwrap_or(&self.run_status).clone(),
         })
     }
 }
@@ -163,12 +163,12 @@ pub fn finished_by(entry: &Entry) -> impl Iterator<Item = TaskId> {
 }
 
 /// Returns the hash before the first entry of a run: that of its id and its info.
-pub fn beginning(run: &RunId, info: &[u8]) -> Link {
+pub fn beginning(run: &RunId, info: &[u8]) -> EntryHash {
     let mut hasher = blake3::Hasher::new();
     for part in [run.as_str().as_bytes(), info] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    Link(hasher.finalize().into())
+    EntryHash(hasher.finalize().into())
 }
 
 /// Checks that the fencing token `fence` is the current one.
@@ -182,7 +182,7 @@ pub fn check_fence(holder: Option<&Holder>, fence: u64) -> Result<(), Refusal> {
 
 /// Returns whether an entry stops or suspends its run, so that the lease can be released.
 pub fn stops_run(entry: &Entry) -> bool {
-    entry.standing.as_ref().is_some_and(|it| it.status != Status::Running)
+    entry.run_status.as_ref().is_some_and(|it| it.status != Status::Running)
 }
 
 /// Applies a change to values. Appending an empty list to a missing value creates an empty list.
@@ -214,27 +214,39 @@ pub fn misfit(run: &RunId, channel: &ChannelName, step: Step, error: NoList) -> 
 /// Returns the error for a prefix that several ids share.
 pub fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
     CheckpointError::Storage {
-        action: format!("tell which run `{prefix}` is"),
-        source: format!("several ids begin like that: {}", ids.join(", ")).into(),
+        action: format!("find the run `{prefix}`"),
+        source: format!("several ids start with this prefix: {}", ids.join(", ")).into(),
+    }
+}
+
+/// The statements that bring the tables of each format to the next one. The first format is 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Migrations(pub(super) &'static [&'static str]);
+
+impl Migrations {
+    /// Returns the format that the migrations lead to.
+    pub(super) fn format(self) -> u32 {
+        u32::try_from(self.0.len()).expect("migrations are few") + 1
+    }
+
+    /// Returns the migrations that a database of this format lacks, or why this program cannot use
+    /// it.
+    pub(super) fn missing(self, format: u32) -> Result<&'static [&'static str], String> {
+        let lacks = |applied: u32| self.0.get(usize::try_from(applied).ok()?..);
+        format.checked_sub(1).and_then(lacks).ok_or_else(|| {
+            let newest = self.format();
+            format!(
+                "it has format {format}, and this program supports formats up to {newest}; use the \
+                 program that wrote it"
+            )
+        })
     }
 }
 
 /// Returns why a database cannot be migrated now.
-pub fn still_held(format: u32, run: &str) -> String {
+pub fn still_owned(format: u32, run: &str) -> String {
     format!(
-        "it has format {format}, and an older program goes on with run `{run}` in it; wait until \
-         that comes to rest, or stop it"
+        "it has format {format}, and an older program owns run `{run}`; wait until that run \
+         stops, or stop it"
     )
-}
-
-/// Returns why this program cannot use a database of this format; none if it can.
-pub fn other_format(format: u32) -> Option<String> {
-    use crate::checkpoint::{FORMAT_OLDEST, FORMAT_VERSION};
-
-    (!(FORMAT_OLDEST..=FORMAT_VERSION).contains(&format)).then(|| {
-        format!(
-            "it has format {format}, and this program reads {FORMAT_OLDEST} to {FORMAT_VERSION}; \
-             use the program that wrote it"
-        )
-    })
 }

@@ -28,9 +28,9 @@ pub(crate) fn carry(
     graph: &CompiledGraph,
     mapping: &Mapping,
     (position, records): (&Position, &[TaskRecord]),
-    said: &[InboxMessage],
+    messages: &[InboxMessage],
 ) -> Carried {
-    Carrying { graph, mapping, position, records }.carry(said)
+    Carrying { graph, mapping, position, records }.carry(messages)
 }
 
 struct Carrying<'a> {
@@ -41,7 +41,7 @@ struct Carrying<'a> {
 }
 
 impl Carrying<'_> {
-    fn carry(&self, said: &[InboxMessage]) -> Carried {
+    fn carry(&self, messages: &[InboxMessage]) -> Carried {
         let mut position = self.names();
         let old = self.position.frontier.iter().enumerate();
         let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
@@ -52,7 +52,7 @@ impl Carrying<'_> {
         kept.extend(
             reached
                 .into_iter()
-                .map(|(node, via)| (None, Activation { node, input: Input::State, via })),
+                .map(|(node, trigger)| (None, Activation { node, input: Input::State, trigger })),
         );
         // Sorts like a step sorts its tasks: by node name, then dispatches.
         kept.sort_by(|(_, a), (_, b)| {
@@ -70,8 +70,8 @@ impl Carrying<'_> {
             .collect();
         position.frontier = kept.into_iter().map(|(_, it)| it).collect();
         for (old, task) in &places {
-            if let Some(began) = self.began(*old) {
-                position.began.insert(task.index, began);
+            if let Some(original) = self.original_task(*old) {
+                position.original_tasks.insert(task.index, original);
             }
         }
         let records = self.records.iter().filter_map(|it| {
@@ -80,8 +80,9 @@ impl Carrying<'_> {
         });
         let records = records.collect();
         self.leave_behind(&mut position, &places);
-        position.said = self.said(said);
-        position.heard = said.iter().map(|it| it.number).fold(position.heard, u64::max);
+        position.pending_messages = self.messages(messages);
+        position.last_message =
+            messages.iter().map(|it| it.number).fold(position.last_message, u64::max);
         Carried { position, records }
     }
 
@@ -90,14 +91,17 @@ impl Carrying<'_> {
         let old = self.position;
         let named = |it: &NodeName| self.node(it);
         let visits = old.visits.iter().filter_map(|(it, count)| Some((named(it)?, *count)));
-        let took = old.took.iter().filter_map(|(it, took)| Some((named(it)?, *took)));
-        let deferred =
-            old.deferred.iter().filter_map(|(it, via)| Some((named(it)?, self.via(via))));
+        let node_usage =
+            old.node_usage.iter().filter_map(|(it, node_usage)| Some((named(it)?, *node_usage)));
+        let deferred = old
+            .deferred
+            .iter()
+            .filter_map(|(it, trigger)| Some((named(it)?, self.trigger(trigger))));
         Position {
             frontier: Vec::new(),
-            began: BTreeMap::new(),
+            original_tasks: BTreeMap::new(),
             visits: visits.collect(),
-            took: took.collect(),
+            node_usage: node_usage.collect(),
             deferred: deferred.collect(),
             joins: self.joins(),
             ..old.clone()
@@ -114,8 +118,8 @@ impl Carrying<'_> {
             let arrived = arrived.filter(|it| awaited.contains(it));
             joins.entry(to.clone()).or_default().extend(arrived);
         }
-        let hops = self.records.iter().flat_map(|it| it.outcome.hops());
-        let begun = hops.filter_map(|it| match it {
+        let transitions = self.records.iter().flat_map(|it| it.outcome.transitions());
+        let begun = transitions.filter_map(|it| match it {
             Transition::Join(to) => self.node(to),
             _ => None,
         });
@@ -137,8 +141,8 @@ impl Carrying<'_> {
     fn left(&self) -> BTreeSet<NodeName> {
         let next = self.position.frontier.iter().map(|it| &it.node);
         let next = next.chain(self.position.deferred.keys()).cloned();
-        let hops = self.records.iter().flat_map(|it| it.outcome.hops());
-        let led_to = hops.filter_map(|it| it.target().node().cloned());
+        let transitions = self.records.iter().flat_map(|it| it.outcome.transitions());
+        let led_to = transitions.filter_map(|it| it.target().node().cloned());
         next.chain(led_to).filter(|it| self.is_dropped(it)).collect()
     }
 
@@ -163,13 +167,13 @@ impl Carrying<'_> {
 
     fn activation(&self, old: &Activation) -> Option<Activation> {
         let node = self.node(&old.node)?;
-        Some(Activation { node, input: old.input.clone(), via: self.via(&old.via) })
+        Some(Activation { node, input: old.input.clone(), trigger: self.trigger(&old.trigger) })
     }
 
     /// Returns the trigger by its new names. Its source node may be gone.
-    fn via(&self, via: &Trigger) -> Trigger {
+    fn trigger(&self, trigger: &Trigger) -> Trigger {
         let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
-        match via {
+        match trigger {
             Trigger::Then { node } => Trigger::Then { node: named(node) },
             Trigger::Exhausted { node, max_visits } => {
                 Trigger::Exhausted { node: named(node), max_visits: *max_visits }
@@ -177,19 +181,19 @@ impl Carrying<'_> {
             Trigger::Caught { node, failure } => {
                 Trigger::Caught { node: named(node), failure: failure.clone() }
             }
-            Trigger::Start | Trigger::Limit { .. } => via.clone(),
+            Trigger::Start | Trigger::Limit { .. } => trigger.clone(),
         }
     }
 
     /// Returns the original names of a task, unless the task starts again.
-    fn began(&self, old: u32) -> Option<OriginalTask> {
+    fn original_task(&self, old: u32) -> Option<OriginalTask> {
         let node = &self.position.frontier.get(usize::try_from(old).ok()?)?.node;
         if self.is_again(node) {
             return None;
         }
         let task = TaskId { step: self.position.step.next(), index: old };
         let now = OriginalTask { task, node: node.clone() };
-        Some(self.position.began.get(&old).cloned().unwrap_or(now))
+        Some(self.position.original_tasks.get(&old).cloned().unwrap_or(now))
     }
 
     fn record(&self, task: TaskId, old: &TaskRecord) -> Option<TaskRecord> {
@@ -197,27 +201,30 @@ impl Carrying<'_> {
         // A key that equals the node name follows the rename of the node.
         let key = |it: &str| if it == old.node.as_str() { node.to_string() } else { it.to_owned() };
         let outcome = match &old.outcome {
-            Outcome::Finished { update, hops } => {
-                Outcome::Finished { update: self.update(update), hops: self.hops(hops) }
-            }
-            Outcome::Caught { failure, hops } => {
-                Outcome::Caught { failure: failure.clone(), hops: self.hops(hops) }
-            }
-            Outcome::Skipped { condition, hops } => {
-                Outcome::Skipped { condition: condition.clone(), hops: self.hops(hops) }
-            }
+            Outcome::Finished { update, transitions } => Outcome::Finished {
+                update: self.update(update),
+                transitions: self.transitions(transitions),
+            },
+            Outcome::Caught { failure, transitions } => Outcome::Caught {
+                failure: failure.clone(),
+                transitions: self.transitions(transitions),
+            },
+            Outcome::Skipped { condition, transitions } => Outcome::Skipped {
+                condition: condition.clone(),
+                transitions: self.transitions(transitions),
+            },
             Outcome::Asked { question } => {
                 let question = Question { key: key(&question.key), ..question.clone() };
                 Outcome::Asked { question }
             }
-            Outcome::Answered { key: old, answer, by, asked } => {
-                let (key, by, asked) = (key(old), by.clone(), *asked);
-                Outcome::Answered { key, answer: answer.clone(), by, asked }
+            Outcome::Answered { key: old, answer, by, question_hash } => {
+                let (key, by, question_hash) = (key(old), by.clone(), *question_hash);
+                Outcome::Answered { key, answer: answer.clone(), by, question_hash }
             }
             Outcome::Failed { .. }
             | Outcome::Retrying { .. }
-            | Outcome::CutOff
-            | Outcome::Noted { .. } => old.outcome.clone(),
+            | Outcome::Aborted
+            | Outcome::MemoSaved { .. } => old.outcome.clone(),
         };
         Some(TaskRecord { task, node, outcome, ..old.clone() })
     }
@@ -229,8 +236,8 @@ impl Carrying<'_> {
         Update { clears: clears.collect(), writes: writes.collect() }
     }
 
-    fn hops(&self, old: &[Transition]) -> Vec<Transition> {
-        let hop = |it: &Transition| match it {
+    fn transitions(&self, old: &[Transition]) -> Vec<Transition> {
+        let transition = |it: &Transition| match it {
             Transition::To(Target::Node(to)) => Some(Transition::To(Target::Node(self.node(to)?))),
             Transition::To(target) => Some(Transition::To(target.clone())),
             Transition::Join(to) => Some(Transition::Join(self.node(to)?)),
@@ -241,11 +248,11 @@ impl Carrying<'_> {
                 }))
             }
         };
-        old.iter().filter_map(hop).collect()
+        old.iter().filter_map(transition).collect()
     }
 
-    fn said(&self, said: &[InboxMessage]) -> Vec<InboxMessage> {
-        let all = self.position.said.iter().chain(said);
+    fn messages(&self, messages: &[InboxMessage]) -> Vec<InboxMessage> {
+        let all = self.position.pending_messages.iter().chain(messages);
         let named = all.filter_map(|it| {
             let mut posted = it.clone();
             posted.message.channel = self.field(&it.message.channel)?;
@@ -262,14 +269,14 @@ impl Carrying<'_> {
         let mut last: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
         for record in self.records.iter().filter(is_left) {
             if let Outcome::Asked { question } = &record.outcome {
-                position.asked.insert(question.key.clone());
-                position.asked.extend(self.node(&record.node).map(|it| it.to_string()));
+                position.question_keys.insert(question.key.clone());
+                position.question_keys.extend(self.node(&record.node).map(|it| it.to_string()));
             }
             last.insert(record.task, record);
         }
         for record in last.values() {
-            position.spent.add(&record.spent);
+            position.usage.add(&record.usage);
         }
-        position.worked_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
+        position.elapsed_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
     }
 }

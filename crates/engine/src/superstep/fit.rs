@@ -41,20 +41,20 @@ fn check_record(
     if !is_of_the_step || activation.is_none_or(|it| it.node != record.node) {
         return Err(RestoreError::Record(record.task));
     }
-    let hops = match &record.outcome {
-        Outcome::Finished { update, hops } => {
+    let transitions = match &record.outcome {
+        Outcome::Finished { update, transitions } => {
             graph.schema().check_saved(update)?;
-            hops
+            transitions
         }
-        Outcome::Caught { hops, .. } | Outcome::Skipped { hops, .. } => hops,
+        Outcome::Caught { transitions, .. } | Outcome::Skipped { transitions, .. } => transitions,
         Outcome::Failed { .. }
         | Outcome::Retrying { .. }
-        | Outcome::CutOff
-        | Outcome::Noted { .. }
+        | Outcome::Aborted
+        | Outcome::MemoSaved { .. }
         | Outcome::Asked { .. }
         | Outcome::Answered { .. } => return Ok(()),
     };
-    hops.iter().try_for_each(|hop| match hop {
+    transitions.iter().try_for_each(|transition| match transition {
         Transition::To(Target::End | Target::Fail) => Ok(()),
         Transition::To(Target::Node(name)) => check_node(graph, name),
         Transition::Dispatch(dispatch) => check_node(graph, &dispatch.node),

@@ -26,16 +26,16 @@ pub(super) fn next_frontier(
     let mut position = Position {
         step: before.step.next(),
         frontier: Vec::new(),
-        began: BTreeMap::new(),
-        worked_ms: before.worked_ms + records.iter().map(|it| it.ms).max().unwrap_or(0),
+        original_tasks: BTreeMap::new(),
+        elapsed_ms: before.elapsed_ms + records.iter().map(|it| it.ms).max().unwrap_or(0),
         ..before.clone()
     };
     for record in records {
-        position.spent.add(&record.spent);
+        position.usage.add(&record.usage);
         if graph.node(&record.node).is_some_and(|it| it.policies.limits.is_some()) {
-            let took = position.took.entry(record.node.clone()).or_default();
-            took.spent.add(&record.spent);
-            took.worked_ms += record.ms;
+            let node_usage = position.node_usage.entry(record.node.clone()).or_default();
+            node_usage.usage.add(&record.usage);
+            node_usage.elapsed_ms += record.ms;
         }
         if let Outcome::Finished { .. } = record.outcome {
             let policies = &graph.node(&record.node).expect("it ran").policies;
@@ -79,9 +79,9 @@ pub(super) fn resettled(
     position: &mut Position,
 ) -> BTreeMap<NodeName, Trigger> {
     let last = |it: &BTreeSet<NodeName>| it.last().cloned();
-    let via = |it: NodeName| Trigger::Then { node: it };
+    let trigger = |it: NodeName| Trigger::Then { node: it };
     let arrived = position.joins.iter();
-    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Trigger::Start, via)));
+    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Trigger::Start, trigger)));
     let mut next = Next {
         graph,
         reached: BTreeMap::new(),
@@ -116,38 +116,39 @@ struct Next<'a> {
 
 impl Next<'_> {
     fn follow(&mut self, record: &TaskRecord, activation: &Activation) {
-        let (hops, via) = match &record.outcome {
-            Outcome::Finished { hops, .. } | Outcome::Skipped { hops, .. } => {
-                (hops, Trigger::Then { node: record.node.clone() })
+        let (transitions, trigger) = match &record.outcome {
+            Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
+                (transitions, Trigger::Then { node: record.node.clone() })
             }
-            Outcome::Caught { hops, failure } => {
-                (hops, Trigger::Caught { node: record.node.clone(), failure: failure.clone() })
-            }
+            Outcome::Caught { transitions, failure } => (
+                transitions,
+                Trigger::Caught { node: record.node.clone(), failure: failure.clone() },
+            ),
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
-            Outcome::CutOff => return self.kept.push(activation.clone()),
+            Outcome::Aborted => return self.kept.push(activation.clone()),
             _ => unreachable!("a step is committed when every record of it is final"),
         };
-        for hop in hops {
-            match hop {
+        for transition in transitions {
+            match transition {
                 Transition::To(Target::End) => (),
-                Transition::To(Target::Fail) => self.fail(&record.node, activation, &via),
+                Transition::To(Target::Fail) => self.fail(&record.node, activation, &trigger),
                 Transition::To(Target::Node(name)) => {
-                    if let Some(reached) = self.reach(name.clone(), via.clone()) {
+                    if let Some(reached) = self.reach(name.clone(), trigger.clone()) {
                         self.note_left_scopes(&record.node, &reached);
                     }
                 }
-                Transition::Join(name) => self.arrive(name, &record.node, &via),
-                Transition::Dispatch(dispatch) => self.send(dispatch, &via),
+                Transition::Join(name) => self.arrive(name, &record.node, &trigger),
+                Transition::Dispatch(dispatch) => self.send(dispatch, &trigger),
             }
         }
     }
 
     /// Activates a node, or its `exhausted` target if its bound is used up.
-    fn reach(&mut self, name: NodeName, via: Trigger) -> Option<NodeName> {
-        let (name, via) = self.within_bound(name, via)?;
+    fn reach(&mut self, name: NodeName, trigger: Trigger) -> Option<NodeName> {
+        let (name, trigger) = self.within_bound(name, trigger)?;
         // The node gets the first trigger in task order.
-        self.reached.entry(name.clone()).or_insert(via);
+        self.reached.entry(name.clone()).or_insert(trigger);
         Some(name)
     }
 
@@ -185,8 +186,8 @@ impl Next<'_> {
         let reached = self.reached.keys();
         let kept: Vec<NodeName> = reached.filter(|it| defer(it).is_some()).cloned().collect();
         for name in kept {
-            if let Some(via) = self.reached.remove(&name) {
-                self.position.deferred.entry(name).or_insert(via);
+            if let Some(trigger) = self.reached.remove(&name) {
+                self.position.deferred.entry(name).or_insert(trigger);
             }
         }
         if self.position.deferred.is_empty() {
@@ -206,8 +207,8 @@ impl Next<'_> {
         };
         let free: Vec<NodeName> = waiting.iter().filter(|it| is_free(it)).cloned().collect();
         for name in free {
-            if let Some(via) = self.position.deferred.remove(&name) {
-                self.reached.insert(name, via);
+            if let Some(trigger) = self.position.deferred.remove(&name) {
+                self.reached.insert(name, trigger);
             }
         }
         self.leave_room();
@@ -217,14 +218,16 @@ impl Next<'_> {
     /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
-        for (dispatch, via) in std::mem::take(&mut self.sent) {
+        for (dispatch, trigger) in std::mem::take(&mut self.sent) {
             let name = dispatch.node.clone();
             let promised = u32::from(self.position.deferred.contains_key(&name));
-            match self.within_bound_but(promised, name, via) {
-                Some((name, via)) if name == dispatch.node => self.sent.push((dispatch, via)),
-                Some((instead, via)) => {
+            match self.within_bound_but(promised, name, trigger) {
+                Some((name, trigger)) if name == dispatch.node => {
+                    self.sent.push((dispatch, trigger));
+                }
+                Some((instead, trigger)) => {
                     others_come = true;
-                    self.reached.entry(instead).or_insert(via);
+                    self.reached.entry(instead).or_insert(trigger);
                 }
                 None => (),
             }
@@ -240,17 +243,19 @@ impl Next<'_> {
         &self.graph.node(name).expect("compile checked every target").policies
     }
 
-    fn send(&mut self, dispatch: &Dispatch, via: &Trigger) {
-        match self.within_bound(dispatch.node.clone(), via.clone()) {
-            Some((name, via)) if name == dispatch.node => self.sent.push((dispatch.clone(), via)),
-            Some((name, via)) => drop(self.reached.entry(name).or_insert(via)),
+    fn send(&mut self, dispatch: &Dispatch, trigger: &Trigger) {
+        match self.within_bound(dispatch.node.clone(), trigger.clone()) {
+            Some((name, trigger)) if name == dispatch.node => {
+                self.sent.push((dispatch.clone(), trigger));
+            }
+            Some((name, trigger)) => drop(self.reached.entry(name).or_insert(trigger)),
             None => (),
         }
     }
 
-    fn arrive(&mut self, name: &NodeName, from: &NodeName, via: &Trigger) {
+    fn arrive(&mut self, name: &NodeName, from: &NodeName, trigger: &Trigger) {
         self.position.joins.entry(name.clone()).or_default().insert(from.clone());
-        self.arrived.insert(name.clone(), via.clone());
+        self.arrived.insert(name.clone(), trigger.clone());
     }
 
     /// Activates the joins whose waiting is over.
@@ -258,11 +263,11 @@ impl Next<'_> {
     /// This runs after all arrivals of the step: a node that was dispatched three times arrives three times,
     /// and arrivals after the last one needed must not count for the next round.
     fn complete_joins(&mut self) {
-        for (name, via) in std::mem::take(&mut self.arrived) {
+        for (name, trigger) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
             if arrived == self.graph.awaited_by(&name).len() {
                 self.position.joins.remove(&name);
-                drop(self.reach(name, via));
+                drop(self.reach(name, trigger));
             }
         }
     }
@@ -270,8 +275,8 @@ impl Next<'_> {
     /// Follows `exhausted` until it reaches a node that may still run.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
-    fn within_bound(&mut self, name: NodeName, via: Trigger) -> Option<(NodeName, Trigger)> {
-        self.within_bound_but(0, name, via)
+    fn within_bound(&mut self, name: NodeName, trigger: Trigger) -> Option<(NodeName, Trigger)> {
+        self.within_bound_but(0, name, trigger)
     }
 
     /// Does the same as `within_bound` if this many visits of the node are already reserved.
@@ -279,25 +284,25 @@ impl Next<'_> {
         &mut self,
         mut promised: u32,
         mut name: NodeName,
-        mut via: Trigger,
+        mut trigger: Trigger,
     ) -> Option<(NodeName, Trigger)> {
         loop {
             let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
-            let took = self.position.took.get(&name);
+            let node_usage = self.position.node_usage.get(&name);
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
-                via = Trigger::Exhausted { node: name.clone(), max_visits };
-            } else if let Some(error) = budget::reached_by_node(&name, policies, took) {
-                via = Trigger::Limit { error };
+                trigger = Trigger::Exhausted { node: name.clone(), max_visits };
+            } else if let Some(error) = budget::reached_by_node(&name, policies, node_usage) {
+                trigger = Trigger::Limit { error };
             } else {
-                return Some((name, via));
+                return Some((name, trigger));
             }
             match &policies.exhausted {
                 Some(Target::Node(next)) => name = next.clone(),
                 Some(Target::End) => return None,
                 Some(Target::Fail) | None => {
-                    self.position.failure = self.position.failure.take().or(via.error());
+                    self.position.failure = self.position.failure.take().or(trigger.error());
                     return None;
                 }
             }
@@ -305,8 +310,8 @@ impl Next<'_> {
     }
 
     /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
-    fn fail(&mut self, node: &NodeName, activation: &Activation, via: &Trigger) {
-        let cause = via.error().or(activation.via.error());
+    fn fail(&mut self, node: &NodeName, activation: &Activation, trigger: &Trigger) {
+        let cause = trigger.error().or(activation.trigger.error());
         let reason = match cause {
             Some(cause) => format!("`{node}` ended the run: {cause}"),
             None => format!("`{node}` ended the run"),
@@ -361,17 +366,17 @@ fn fill(
     reached.retain(|name, _| by_edges.iter().all(|it| it.node != *name));
     let mut counted: Vec<NodeName> = reached.keys().cloned().collect();
     position.frontier.extend(by_edges);
-    for (node, via) in reached {
-        position.frontier.push(Activation { node, input: Input::State, via });
+    for (node, trigger) in reached {
+        position.frontier.push(Activation { node, input: Input::State, trigger });
     }
     position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
     position.frontier.extend(dispatched);
     position.frontier.reserve_exact(sent.len());
-    for (Dispatch { node, input }, via) in sent {
+    for (Dispatch { node, input }, trigger) in sent {
         if counted.last() != Some(&node) {
             counted.push(node.clone());
         }
-        position.frontier.push(Activation { node, input: Input::Value(input), via });
+        position.frontier.push(Activation { node, input: Input::Value(input), trigger });
     }
     counted.sort();
     counted.dedup();
@@ -382,7 +387,7 @@ fn fill(
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
 fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
-    let reached = budget::reached(limits, position.used_up, &Used::by(position));
+    let reached = budget::reached(limits, position.exhausted_limits, &Used::by(position));
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
     budget::use_up(limits, position, error.clone());
     position.deferred.clear();
@@ -398,8 +403,8 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
         Target::Node(node) => {
             debug_assert!(graph.node(node).is_some(), "compile checked every target");
             *position.visits.entry(node.clone()).or_default() += 1;
-            let via = Trigger::Limit { error };
-            position.frontier.push(Activation { node: node.clone(), input: Input::State, via });
+            let trigger = Trigger::Limit { error };
+            position.frontier.push(Activation { node: node.clone(), input: Input::State, trigger });
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

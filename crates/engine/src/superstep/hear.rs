@@ -23,15 +23,15 @@ pub struct ProcessedMessage {
 impl Machine {
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
     /// before change nothing.
-    pub fn hear(&mut self, said: Vec<InboxMessage>) {
-        let heard = self.heard();
-        self.terms.said.extend(said.into_iter().filter(|it| it.number > heard));
+    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
+        let last = self.last_message();
+        self.terms.messages.extend(messages.into_iter().filter(|it| it.number > last));
     }
 
     /// Returns the number of the last known message.
-    pub fn heard(&self) -> u64 {
-        let last = self.terms.said.last().map_or(0, |it| it.number);
-        last.max(self.position.heard)
+    pub fn last_message(&self) -> u64 {
+        let last = self.terms.messages.last().map_or(0, |it| it.number);
+        last.max(self.position.last_message)
     }
 
     /// Returns whether the step ends with the next finished task.
@@ -41,20 +41,20 @@ impl Machine {
 
     /// Processes the queued messages, if the frontier has a node that can read them.
     pub(super) fn take_in(&mut self) -> Vec<Action> {
-        let Some(last) = self.terms.said.last().map(|it| it.number) else { return Vec::new() };
+        let Some(last) = self.terms.messages.last().map(|it| it.number) else { return Vec::new() };
         if self.position.frontier.is_empty() {
             return Vec::new();
         }
         let mut updates = Vec::new();
-        let mut heard = Vec::new();
-        for InboxMessage { message, .. } in std::mem::take(&mut self.terms.said) {
+        let mut processed = Vec::new();
+        for InboxMessage { message, .. } in std::mem::take(&mut self.terms.messages) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
             let problem = self.refuses(&update).err().map(|it| reason(&it));
             if problem.is_none() {
                 updates.push(update);
             }
-            heard.push(ProcessedMessage { message, problem });
+            processed.push(ProcessedMessage { message, problem });
         }
         let schema = self.graph.schema().clone();
         let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
@@ -63,18 +63,18 @@ impl Machine {
             Err(refused) => {
                 // Each message fits, but all together do not; none is applied.
                 let problem = reason(&refused.error);
-                for it in &mut heard {
+                for it in &mut processed {
                     it.problem = Some(problem.clone());
                 }
                 (refused.state, Vec::new())
             }
         };
         self.state = Arc::new(state);
-        self.position.heard = last.max(self.position.heard);
-        self.position.said.clear();
+        self.position.last_message = last.max(self.position.last_message);
+        self.position.pending_messages.clear();
         self.position.step = self.position.step.next();
         let commit = Commit { position: self.position.clone(), changes };
-        vec![Action::Hear(heard), Action::Commit(Box::new(commit))]
+        vec![Action::PublishMessages(processed), Action::Commit(Box::new(commit))]
     }
 
     fn refuses(&self, update: &Update) -> Result<(), StateError> {

@@ -8,7 +8,7 @@ use graphrun_core::{
     id::NodeName,
 };
 
-use super::{Action, Machine};
+use super::{Action, Machine, settle::holds};
 use crate::checkpoint::{Activation, InboxMessage, Outcome, TaskRecord};
 
 /// Breakpoints between two steps, independent of the graph.
@@ -30,7 +30,7 @@ pub struct Terms {
     /// The breakpoints.
     pub pauses: Pauses,
     /// The inbox messages that are not processed yet, in the order of their numbers.
-    pub said: Vec<InboxMessage>,
+    pub messages: Vec<InboxMessage>,
 }
 
 impl From<Limits> for Terms {
@@ -63,15 +63,15 @@ impl Machine {
         if places.is_empty() {
             return None;
         }
-        let reason = Some(format!("it was to pause {}", places.join(" and ")));
+        let reason = Some(format!("breakpoint {}", places.join(" and ")));
         Some(vec![Action::Rest { status: Status::Paused, reason }])
     }
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
     /// as running.
-    fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
+    pub(super) fn is_to_run(&self, Activation { node, input, .. }: &Activation) -> bool {
         let view = RouteView { state: &self.state, visits: &self.visits, input };
         let when = self.graph.node(node).and_then(|it| it.when.as_ref());
-        when.is_none_or(|it| !matches!(it.holds(&view), Ok(false)))
+        when.is_none_or(|it| !matches!(holds(it.as_ref(), &view), Ok(false)))
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
-    event::{Spent, Status},
+    event::{Status, Usage},
     graph::{Command, Failure, Input, OriginalTask, Question, Trigger},
     id::{NodeName, TaskId},
     state::{State, StateError},
@@ -13,7 +13,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::hear::ProcessedMessage;
-use crate::checkpoint::{Commit, Link, TaskRecord};
+use crate::checkpoint::{Commit, EntryHash, TaskRecord};
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,14 +37,14 @@ pub enum Event {
         attempt: Attempt,
     },
     /// Its node was aborted because a limit of the run is reached.
-    CutOff {
+    Aborted {
         /// The task.
         task: TaskId,
         /// The attempt.
         attempt: Attempt,
     },
     /// Its node has saved the result of a part of its work, and continues.
-    Noted {
+    MemoSaved {
         /// The task.
         task: TaskId,
         /// The name of the part.
@@ -74,7 +74,7 @@ pub enum Event {
         /// The person who gave it, if known.
         by: Option<String>,
         /// The hash of the entry with the question, if there is one.
-        asked: Option<Link>,
+        question_hash: Option<EntryHash>,
     },
     /// The deadline of its question has passed.
     Expired {
@@ -98,7 +98,7 @@ pub struct Attempt {
     /// Its duration in milliseconds.
     pub ms: u64,
     /// Its model usage.
-    pub spent: Spent,
+    pub usage: Usage,
     /// When it ended. The rules have no clock.
     pub ended: Timestamp,
 }
@@ -110,8 +110,19 @@ pub enum Action {
     Record(Box<TaskRecord>),
     /// Save a step, durably, before anything that follows.
     Commit(Box<Commit>),
+    /// Report that the run has reached a node, under the name that its author gave this.
+    Emit {
+        /// The task of the node.
+        task: TaskId,
+        /// The node.
+        node: NodeName,
+        /// The node that led there; none at the start.
+        from: Option<NodeName>,
+        /// The name of the event: a verb in the past tense.
+        name: String,
+    },
     /// Publish inbox messages; the commit that follows applies them.
-    Hear(Vec<ProcessedMessage>),
+    PublishMessages(Vec<ProcessedMessage>),
     /// Run a node.
     Run(Box<Task>),
     /// Wait, then deliver [`Event::Woke`].
@@ -140,13 +151,13 @@ pub struct Task {
     /// The node.
     pub node: NodeName,
     /// The original names of both, if the run was migrated since the task began.
-    pub began: Option<OriginalTask>,
+    pub original: Option<OriginalTask>,
     /// The attempt, from one.
     pub attempt: u32,
     /// Its input.
     pub input: Input,
     /// The trigger of the task.
-    pub via: Trigger,
+    pub trigger: Trigger,
     /// How often each node has run since its count was last reset.
     pub visits: Arc<BTreeMap<NodeName, u32>>,
     /// The state at the start of the step.
@@ -161,7 +172,7 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
     /// A node of the frontier does not exist.
-    #[error("node `{0}` is to run next, and the workflow has no such node")]
+    #[error("node `{0}` runs next, but the workflow has no such node")]
     Node(NodeName),
     /// A node has arrived at a node that does not wait for it.
     #[error("`{from}` has arrived at `{to}`, which does not wait for it")]
@@ -185,8 +196,8 @@ impl Event {
         match self {
             Self::Finished { task, .. }
             | Self::Failed { task, .. }
-            | Self::CutOff { task, .. }
-            | Self::Noted { task, .. }
+            | Self::Aborted { task, .. }
+            | Self::MemoSaved { task, .. }
             | Self::Asked { task, .. }
             | Self::Answered { task, .. }
             | Self::Expired { task }

@@ -67,7 +67,7 @@ impl Machine {
     ) -> Result<Self, RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
-        terms.said.splice(0..0, checkpoint.position.said.iter().cloned());
+        terms.messages.splice(0..0, checkpoint.position.pending_messages.iter().cloned());
         let mut machine = Self::at(graph, terms, run, checkpoint);
         for record in records {
             let index = machine.index(record.task).ok_or(RestoreError::Record(record.task))?;
@@ -83,18 +83,18 @@ impl Machine {
             Phase::Sleeping { wake, wait_ms } => {
                 vec![Action::Sleep { task: self.id(index), wake, wait_ms }]
             }
-            Phase::CutOff | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
+            Phase::Aborted | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
         }
     }
 
     /// Restores the state of a task from its record.
     fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
-        let TaskUsage { ms, spent } = self.tasks[index].took;
-        let took = match &record.outcome {
-            Outcome::Answered { .. } => TaskUsage { ms, spent },
-            _ => TaskUsage { ms: record.ms, spent: record.spent },
+        let TaskUsage { ms, usage } = self.tasks[index].total;
+        let total = match &record.outcome {
+            Outcome::Answered { .. } => TaskUsage { ms, usage },
+            _ => TaskUsage { ms: record.ms, usage: record.usage },
         };
-        self.tasks[index].took = took;
+        self.tasks[index].total = total;
         self.tasks[index].attempt = record.attempt;
         if let Outcome::Finished { update, .. } = &record.outcome {
             self.written = self.written.saturating_add(update.size());
@@ -118,13 +118,13 @@ impl Machine {
                 self.tasks[index].attempt = record.attempt.saturating_add(1);
                 self.set_phase(index, Phase::Sleeping { wake: *wake, wait_ms: *wait_ms });
             }
-            Outcome::CutOff => self.set_phase(index, Phase::Running),
-            Outcome::Noted { name, value } => {
+            Outcome::Aborted => self.set_phase(index, Phase::Running),
+            Outcome::MemoSaved { name, value } => {
                 self.tasks[index].memos.insert(name.clone(), value.clone());
                 self.set_phase(index, Phase::Running);
             }
             Outcome::Asked { question } => {
-                self.tasks[index].asked.push(question.key.clone());
+                self.tasks[index].question_keys.push(question.key.clone());
                 self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
             }
             Outcome::Answered { key, answer, .. } => {

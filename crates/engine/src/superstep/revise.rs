@@ -27,7 +27,7 @@ pub struct Revised {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReviseError {
     /// The update does not fit the state, or the results of the step conflict.
-    #[error("the state does not take it")]
+    #[error("the values do not fit the state")]
     State(#[from] StateError),
     /// The node does not exist.
     #[error("there is no node `{node}`{}", nearest.as_ref().map(|it| format!("; did you mean `{it}`?")).unwrap_or_default())]
@@ -38,7 +38,7 @@ pub enum ReviseError {
         nearest: Option<NodeName>,
     },
     /// Other nodes run next, and an update in the name of this one would not replace any of them.
-    #[error("`{node}` is not to run next; that is {}", list(next))]
+    #[error("`{node}` does not run next; the next nodes are {}", list(next))]
     NotNext {
         /// The node.
         node: NodeName,
@@ -46,7 +46,7 @@ pub enum ReviseError {
         next: Vec<NodeName>,
     },
     /// The routes of the node cannot be evaluated on this state.
-    #[error("where `{node}` leads cannot be decided: {reason}")]
+    #[error("the routes of `{node}` cannot be evaluated: {reason}")]
     Route {
         /// The node.
         node: NodeName,
@@ -54,7 +54,7 @@ pub enum ReviseError {
         reason: String,
     },
     /// Nothing is left to run.
-    #[error("the run is at its end there, and nothing is left to run")]
+    #[error("the run has ended there")]
     AtItsEnd,
 }
 
@@ -115,7 +115,9 @@ impl Machine {
         let records: Vec<TaskRecord> = done.into_iter().map(|it| it.1).collect();
         let mut position = next_frontier(&self.graph, &self.terms.limits, &before, &records);
         // An answer to the old question must not be used for the question that is asked again.
-        position.asked.extend(self.tasks.iter().flat_map(|it| it.asked.iter().cloned()));
+        position
+            .question_keys
+            .extend(self.tasks.iter().flat_map(|it| it.question_keys.iter().cloned()));
         Ok(Revised { record: made, position, state })
     }
 
@@ -136,7 +138,7 @@ impl Machine {
         }
         if frontier.is_empty() {
             let activation =
-                Activation { node: node.clone(), input: Input::State, via: Trigger::Start };
+                Activation { node: node.clone(), input: Input::State, trigger: Trigger::Start };
             return Ok((0, activation));
         }
         let mut next: Vec<NodeName> = frontier.iter().map(|it| it.node.clone()).collect();
@@ -153,12 +155,12 @@ impl Machine {
         let Activation { node, input, .. } = activation;
         let mut update = update.clone();
         update.clears.extend(self.policies(node).clears.iter().cloned());
-        let hops = self.decide((node, input), &update, Goto::Edges).map_err(
+        let transitions = self.decide((node, input), &update, Goto::Edges).map_err(
             |Failure { message: reason, .. }| ReviseError::Route { node: node.clone(), reason },
         )?;
         let fresh = super::TaskState { attempt: 1, ..Default::default() };
         let task = self.tasks.get(index).unwrap_or(&fresh);
-        let outcome = Outcome::Finished { update, hops };
+        let outcome = Outcome::Finished { update, transitions };
         Ok(record(self.id(index), node.clone(), task, outcome))
     }
 }

@@ -18,21 +18,21 @@ impl Machine {
     pub(super) fn size_of_result(
         &self,
         update: &Update,
-        hops: &[Transition],
+        transitions: &[Transition],
     ) -> Result<u64, Failure> {
         let mut size: u64 = update.size();
         let mut items: u64 = 0;
-        for hop in hops {
-            let Transition::Dispatch(dispatch) = hop else { continue };
+        for transition in transitions {
+            let Transition::Dispatch(dispatch) = transition else { continue };
             items += 1;
             DataLimit::MapItems.check(items).map_err(|it| refused("the list of items", &it))?;
             let what = || format!("item {items} for `{}`", dispatch.node);
             size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
         }
         let of_step = self.written.saturating_add(size);
-        DataLimit::StateMemory.check(of_step).map_err(|it| {
-            refused("what the tasks of this step have written and dispatched so far", &it)
-        })?;
+        DataLimit::StateMemory
+            .check(of_step)
+            .map_err(|it| refused("the updates and dispatches of this step so far", &it))?;
         Ok(size)
     }
 }

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Action, Attempt, Machine, Phase, TaskState, TaskUsage, room::check_question};
-use crate::checkpoint::{Activation, Link, Outcome, TaskRecord};
+use crate::checkpoint::{Activation, EntryHash, Outcome, TaskRecord};
 
 impl Machine {
     /// Handles the result of a node: checks its update, evaluates its routes and puts both into one record.
@@ -27,11 +27,11 @@ impl Machine {
             .and_then(|()| self.try_fold(&update))
             .map_err(|error| refusal(&error))
             .and_then(|()| self.decide((&node, &input), &update, goto))
-            .and_then(|hops| Ok((self.size_of_result(&update, &hops)?, hops)));
+            .and_then(|transitions| Ok((self.size_of_result(&update, &transitions)?, transitions)));
         match decided {
-            Ok((size, hops)) => {
+            Ok((size, transitions)) => {
                 self.written = self.written.saturating_add(size);
-                self.settle(index, Outcome::Finished { update, hops })
+                self.settle(index, Outcome::Finished { update, transitions })
             }
             Err(failure) => self.fail(index, failure),
         }
@@ -68,8 +68,8 @@ impl Machine {
         let policies = self.policies(&node);
         let catch = policies.catch.iter().find(|it| it.takes(failure.kind));
         if let Some(catch) = catch {
-            let hops = vec![Transition::To(catch.to.clone())];
-            return self.settle(index, Outcome::Caught { failure, hops });
+            let transitions = vec![Transition::To(catch.to.clone())];
+            return self.settle(index, Outcome::Caught { failure, transitions });
         }
         self.set_phase(index, failed(&node, &failure));
         let record = record(task, node, &self.tasks[index], Outcome::Failed { failure });
@@ -87,12 +87,12 @@ impl Machine {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         let state = &mut self.tasks[index];
         state.memos.insert(name.clone(), value.clone());
-        let record = record(task, node, state, Outcome::Noted { name, value });
+        let record = record(task, node, state, Outcome::MemoSaved { name, value });
         // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
-        let mut took = state.took;
-        took.add(until_now);
-        let TaskUsage { ms, spent } = took;
-        vec![Action::Record(Box::new(TaskRecord { ms, spent, ..record }))]
+        let mut total = state.total;
+        total.add(until_now);
+        let TaskUsage { ms, usage } = total;
+        vec![Action::Record(Box::new(TaskRecord { ms, usage, ..record }))]
     }
 
     /// Handles a question to a person: the task waits.
@@ -102,7 +102,7 @@ impl Machine {
         }
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
-        self.tasks[index].asked.push(question.key.clone());
+        self.tasks[index].question_keys.push(question.key.clone());
         let record = record(task, node, &self.tasks[index], Outcome::Asked { question });
         self.then_go_on(record)
     }
@@ -113,7 +113,7 @@ impl Machine {
         index: usize,
         answer: Value,
         by: Option<String>,
-        asked: Option<Link>,
+        question_hash: Option<EntryHash>,
     ) -> Vec<Action> {
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
         let Phase::Waiting(question) = &self.tasks[index].phase else {
@@ -123,14 +123,15 @@ impl Machine {
         self.set_phase(index, Phase::Running);
         let state = &mut self.tasks[index];
         state.answers.insert(key.clone(), answer.clone());
-        let record = record(task, node, state, Outcome::Answered { key, answer, by, asked });
+        let record =
+            record(task, node, state, Outcome::Answered { key, answer, by, question_hash });
         vec![Action::Record(Box::new(record)), Action::Run(Box::new(self.task(index)))]
     }
 
     /// Fails a task whose question was not answered in time.
     pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
         let Some(deadline) = self.tasks[index].deadline() else { return Vec::new() };
-        let message = format!("nobody answered by {deadline:.0}");
+        let message = format!("no answer by {deadline:.0}");
         self.fail(index, Failure::new(ErrorKind::Timeout, message))
     }
 
@@ -148,9 +149,9 @@ impl Machine {
             Err(error) => Err(indecision(&error)),
         };
         match skipped {
-            Ok(hops) => {
+            Ok(transitions) => {
                 let condition = when.text().to_owned();
-                self.settle(index, Outcome::Skipped { condition, hops })
+                self.settle(index, Outcome::Skipped { condition, transitions })
             }
             Err(failure) => self.fail(index, failure),
         }
@@ -197,19 +198,19 @@ impl Machine {
             Goto::Also(chosen) => (true, chosen),
             Goto::Instead(chosen) => (false, chosen),
         };
-        let mut hops = Vec::new();
+        let mut transitions = Vec::new();
         let mut may: Vec<Target> = Vec::new();
         for edge in self.graph.leaving(node) {
             match edge {
                 Edge::May { to, .. } => may.extend(to.iter().cloned()),
                 _ if !by_edges => (),
-                Edge::Then { to, .. } => hops.push(Transition::To(to.clone())),
+                Edge::Then { to, .. } => transitions.push(Transition::To(to.clone())),
                 Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
-                Edge::Join { to, .. } => hops.push(Transition::Join(to.clone())),
+                Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
                 Edge::Route { route, .. } => {
                     let decided = self.ask_route(route.as_ref(), input, update);
                     let decided = decided.map_err(|it| indecision(&it))?;
-                    hops.extend(decided.into_iter().map(|it| self.arriving(node, it)));
+                    transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
             }
         }
@@ -222,20 +223,20 @@ impl Machine {
         // Only edges lead to a join, so that it waits for each of its nodes.
         let is_declared =
             |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&it.target());
-        if let Some(hop) = chosen.iter().find(|it| !is_declared(it)) {
+        if let Some(transition) = chosen.iter().find(|it| !is_declared(it)) {
             let message = format!(
                 "`{node}` chose to go to `{}`, which is not declared with `may_go`",
-                hop.target()
+                transition.target()
             );
             return Err(Failure::new(ErrorKind::Other, message));
         }
-        hops.extend(chosen);
-        Ok(hops)
+        transitions.extend(chosen);
+        Ok(transitions)
     }
 
     /// Turns a transition to a join that waits for this node into an arrival.
-    fn arriving(&self, node: &NodeName, hop: Transition) -> Transition {
-        match hop {
+    fn arriving(&self, node: &NodeName, transition: Transition) -> Transition {
+        match transition {
             Transition::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => {
                 Transition::Join(to)
             }
@@ -301,7 +302,7 @@ fn after(moment: Timestamp, ms: u64) -> Timestamp {
 }
 
 /// Evaluates the condition of a node.
-pub(crate) fn holds(condition: &dyn Condition, view: &RouteView<'_>) -> Result<bool, RouteError> {
+pub(super) fn holds(condition: &dyn Condition, view: &RouteView<'_>) -> Result<bool, RouteError> {
     contained(|| condition.holds(view))
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }))
 }
@@ -331,19 +332,22 @@ fn refusal(error: &StateError) -> Failure {
 }
 
 /// Checks that the targets are declared: checks, drawings and the worst case rely on the declaration.
-fn as_declared(route: &dyn Route, hops: Vec<Transition>) -> Result<Vec<Transition>, RouteError> {
+fn as_declared(
+    route: &dyn Route,
+    transitions: Vec<Transition>,
+) -> Result<Vec<Transition>, RouteError> {
     let spread = route.spread();
-    let fits = |(at, hop): &(usize, &Transition)| {
-        let has_room = match hop {
+    let fits = |(at, transition): &(usize, &Transition)| {
+        let has_room = match transition {
             Transition::To(_) => spread != Spread::One || *at == 0,
             Transition::Dispatch(_) => spread == Spread::Items,
             Transition::Join(_) => false,
         };
-        has_room && route.ways().iter().any(|it| it.to == hop.target())
+        has_room && route.ways().iter().any(|it| it.to == transition.target())
     };
-    match hops.iter().enumerate().find(|it| !fits(it)) {
-        Some((_, hop)) => Err(RouteError::Undeclared(hop.target().to_string())),
-        None => Ok(hops),
+    match transitions.iter().enumerate().find(|it| !fits(it)) {
+        Some((_, transition)) => Err(RouteError::Undeclared(transition.target().to_string())),
+        None => Ok(transitions),
     }
 }
 
@@ -353,6 +357,6 @@ pub(super) fn record(
     state: &TaskState,
     outcome: Outcome,
 ) -> TaskRecord {
-    let TaskUsage { ms, spent } = state.took;
-    TaskRecord { task, node, attempt: state.attempt, ms, spent, outcome }
+    let TaskUsage { ms, usage } = state.total;
+    TaskRecord { task, node, attempt: state.attempt, ms, usage, outcome }
 }

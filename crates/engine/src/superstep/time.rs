@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use graphrun_core::{
-    event::{Spent, Status},
+    event::{Status, Usage},
     id::TaskId,
 };
 
@@ -14,16 +14,16 @@ impl Machine {
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let took = self.index(task).map_or(0, |it| self.tasks[it].took.ms);
-        let worked_ms = self.position.worked_ms.saturating_add(took);
-        budget::time_left(&self.terms.limits, self.position.used_up, worked_ms)
+        let total = self.index(task).map_or(0, |it| self.tasks[it].total.ms);
+        let elapsed_ms = self.position.elapsed_ms.saturating_add(total);
+        budget::time_left(&self.terms.limits, self.position.exhausted_limits, elapsed_ms)
     }
 
     /// Returns whether the run may spend more on models, given the usage of its running attempts.
-    pub fn may_spend(&self, running: &Spent) -> bool {
-        let mut spent = self.spent();
-        spent.add(running);
-        budget::spent_up(&self.terms.limits, self.position.used_up, &spent).is_none()
+    pub fn may_spend(&self, running: &Usage) -> bool {
+        let mut usage = self.usage();
+        usage.add(running);
+        budget::out_of_budget(&self.terms.limits, self.position.exhausted_limits, &usage).is_none()
     }
 
     /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
@@ -36,7 +36,8 @@ impl Machine {
         }
         let goes_on = self.terms.limits.exhausted.is_some() && self.position.limit.is_none();
         if !goes_on {
-            let reason = budget::reached(&self.terms.limits, self.position.used_up, &self.used());
+            let reason =
+                budget::reached(&self.terms.limits, self.position.exhausted_limits, &self.used());
             return vec![Action::Rest { status: Status::Limit, reason }];
         }
         let mut actions = Vec::new();
@@ -52,9 +53,9 @@ impl Machine {
 
     /// Aborts a running task. The task counts as busy until the step is ended.
     pub(super) fn cut_off(&mut self, index: usize) -> TaskRecord {
-        self.set_phase(index, Phase::CutOff);
+        self.set_phase(index, Phase::Aborted);
         let (task, node) = (self.id(index), self.position.frontier[index].node.clone());
-        let record = record(task, node, &self.tasks[index], Outcome::CutOff);
+        let record = record(task, node, &self.tasks[index], Outcome::Aborted);
         self.tasks[index].record = Some(Box::new(record.clone()));
         record
     }

@@ -51,7 +51,7 @@ pub enum BeneathError {
     #[error("there is no such file or folder")]
     Missing,
     /// A symbolic link is in the way of a writer.
-    #[error("a symbolic link is in the way")]
+    #[error("the path contains a symbolic link")]
     Link,
     /// It is a pipe, a device or a socket.
     #[error("it is not a regular file")]

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_stays_as_it_is() {
+    fn texts_without_escapes_stay_unchanged() {
         for text in ["100%", "%zz", "a&b;", "&;", "&#;", "&#x;", "=", "\u{e9}"] {
             assert_eq!(last(text), text);
         }

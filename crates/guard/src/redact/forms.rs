@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_removed_whole_or_cut_off() {
+    fn a_private_key_is_removed_whole_or_truncated() {
         assert_eq!(remove(&format!("a {PRIVATE} b")), "a [redacted] b");
         let escaped = PRIVATE.replace('\n', "\\n");
         assert_eq!(remove(&format!("a {escaped} b")), "a [redacted] b");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_a_little_like_a_key_is_kept() {
+    fn texts_that_only_resemble_a_key_are_kept() {
         for text in [
             "sk-loading-spinner-wide-and-round",
             "sk-1",

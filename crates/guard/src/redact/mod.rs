@@ -34,7 +34,7 @@ static KNOWN: RwLock<Option<Arc<Known>>> = RwLock::new(None);
 /// `x` or `postgres` would damage honest texts.
 ///
 /// ```
-/// use graphrun::redact::{learn, redact};
+/// use graphrun_guard::redact::{learn, redact};
 ///
 /// learn("hunter2-hunter2");
 /// assert_eq!(redact("it is hunter2-hunter2"), "it is [redacted]");
@@ -98,7 +98,7 @@ pub fn learn_variable(name: &str, value: &str) {
 /// The forms are those of common providers; a key of another form is removed only if the process knows it.
 ///
 /// ```
-/// use graphrun::redact::redact;
+/// use graphrun_guard::redact::redact;
 ///
 /// assert_eq!(redact("use sk-proj-abcdefghijklmnop0123 here"), "use [redacted] here");
 /// ```
@@ -119,7 +119,7 @@ pub fn redact_known(text: &str) -> Cow<'_, str> {
 /// has 8 characters or more.
 ///
 /// ```
-/// use graphrun::redact::{Cut, learn, redact_part};
+/// use graphrun_guard::redact::{Cut, learn, redact_part};
 ///
 /// learn("hunter4-hunter4");
 /// let cut = Cut { start: false, end: true };

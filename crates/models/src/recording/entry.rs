@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::lines::{CallLine, EntryLine, ReplyLine, RequestLine};
 use super::normalise::normalise;
-use crate::{ChatReply, ChatRequest, Message, ModelError, Usage};
+use crate::{ChatReply, ChatRequest, Message, ModelError, TokenUsage};
 /// The version that is written, and the only one so far.
 const VERSION: u64 = 1;
 
@@ -30,7 +30,7 @@ pub enum RecordingError {
         source: std::io::Error,
     },
     /// All lines that are no entries.
-    #[error("{} has lines that are no entries:{}", .file.display(), listed(.lines))]
+    #[error("{} has lines that are not entries:{}", .file.display(), listed(.lines))]
     Lines {
         /// The file.
         file: PathBuf,
@@ -110,7 +110,7 @@ impl Entry {
             },
             (None, None, None) => return Err("either `request` or `when` is needed".to_owned()),
             (_, _, Some(_)) => {
-                return Err("`when` stands alone, without `request` and `key`".to_owned());
+                return Err("`when` excludes `request` and `key`".to_owned());
             }
         };
         entry.reply.validate()?;
@@ -126,9 +126,10 @@ impl Entry {
             (None, None) => String::new(),
         };
         let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
-        let estimate = || Usage::estimate(asked, text.chars().count());
-        let usage =
-            reply.usage.map_or_else(estimate, |usage| Usage { calls: usage.calls.max(1), ..usage });
+        let estimate = || TokenUsage::estimate(asked, text.chars().count());
+        let usage = reply
+            .usage
+            .map_or_else(estimate, |usage| TokenUsage { calls: usage.calls.max(1), ..usage });
         match &reply.error {
             Some(error) => Err(error.to_error(text, usage)),
             None => Ok(ChatReply {

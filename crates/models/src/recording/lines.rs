@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, ToolCall, ToolChoice, Usage,
+    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall, ToolChoice,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub(super) struct ReplyLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finish: Option<Finish>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<TokenUsage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
 }
@@ -197,7 +197,7 @@ pub(super) enum ErrorWord {
 }
 
 impl ErrorLine {
-    pub(super) fn to_error(&self, text: String, usage: Usage) -> ModelError {
+    pub(super) fn to_error(&self, text: String, usage: TokenUsage) -> ModelError {
         let message =
             if self.message.is_empty() { "as recorded".to_owned() } else { self.message.clone() };
         let after = self.after_ms.map(Duration::from_millis);

@@ -28,7 +28,7 @@ struct Rule {
 /// | `0.03s`, `1.2 seconds`, `in 3s`, `(0:01:05)` | `<duration>` |
 ///
 /// ```
-/// use graphrun::llm::normalise;
+/// use graphrun_models::normalise;
 ///
 /// assert_eq!(normalise("20 passed in 0.31s"), normalise("20 passed in 12.7 seconds"));
 /// assert_ne!(normalise("20 passed"), normalise("21 passed"));
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_varies_is_replaced() {
+    fn varying_parts_are_normalised() {
         let cases = [
             ("3 failed, 21 passed in 0.03s", "3 failed, 21 passed in <duration>"),
             ("1 passed in 65.32s (0:01:05)", "1 passed in <duration>"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_kept() {
+    fn intended_values_are_kept() {
         let kept = [
             "answer within 30 seconds",
             "timeout_seconds: 60",

@@ -155,9 +155,12 @@ impl Difference {
                 Self { size: all.len(), why: all.join(", and ") }
             }
             Matcher::Exact { text: Some(recorded), .. } => Self::of_lines(recorded, text),
-            Matcher::Exact { text: None, .. } => {
-                Self { size: usize::MAX, why: "only its key was kept, which is another".to_owned() }
-            }
+            Matcher::Exact { text: None, .. } => Self {
+                size: usize::MAX,
+                why: "only its key was recorded, and it \
+                                               differs"
+                    .to_owned(),
+            },
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::extract::{Wanted, extract_json};
 use super::schema::{SchemaCheck, answer_schema};
-use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, Usage};
+use crate::{ChatModel, ChatRequest, Message, ModelError, OutputSchema, TokenUsage};
 
 /// Longer answers are truncated when they are sent back: a model needs no full copy of pages of prose.
 const RAW_CHARS_MAX: usize = 60_000;
@@ -17,7 +17,7 @@ pub struct Structured<T> {
     /// The text it was read from.
     pub raw: String,
     /// The usage of all rounds together.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// The number of rounds after the first.
     pub repairs: u32,
     /// The repairs and tolerated deviations of the answer.
@@ -28,14 +28,14 @@ pub struct Structured<T> {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StructuredError {
     /// The model answered, but no answer fit the requested shape.
-    #[error("the answer is not what was asked for: {}", .problems.join("; "))]
+    #[error("the answer does not fit the request: {}", .problems.join("; "))]
     InvalidOutput {
         /// The last answer.
         raw: String,
         /// The problems of the last answer.
         problems: Vec<String>,
         /// The usage of all rounds together.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// The model did not answer.
     #[error("the model did not answer")]
@@ -44,7 +44,7 @@ pub enum StructuredError {
         #[source]
         error: ModelError,
         /// The usage of all rounds together.
-        usage: Usage,
+        usage: TokenUsage,
     },
 }
 
@@ -67,13 +67,13 @@ pub async fn ask_structured<T>(
     schema: &OutputSchema,
     check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
     repairs_max: u32,
-    on_usage: &mut (dyn FnMut(Usage) + Send),
+    on_usage: &mut (dyn FnMut(TokenUsage) + Send),
 ) -> Result<Structured<T>, StructuredError> {
     let asked = request.messages.clone();
     let key = request.key.clone();
     let reading = Reading::new(&schema.schema);
     request.output = Some(schema.clone());
-    let mut usage = Usage::default();
+    let mut usage = TokenUsage::default();
     let mut repairs = 0;
     loop {
         let replied = model.chat(&request).await;

@@ -54,7 +54,7 @@ impl Wanted {
 /// Returns the JSON value in a model's answer.
 ///
 /// ```
-/// use graphrun::llm::{Wanted, extract_json};
+/// use graphrun_models::{Wanted, extract_json};
 ///
 /// let answer = "Sure [1]! Here it is:\n```json\n{\"verdict\": \"approved\",}\n```";
 /// let found = extract_json(answer, Wanted::Object)?;
@@ -90,13 +90,13 @@ pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
     let several = found.iter().filter(|extracted| wanted.fits(&extracted.value)).count() > 1;
     let chosen = fitting.unwrap_or(0);
     if chosen >= found.len() {
-        return Err(problem.unwrap_or_else(|| "the answer holds no JSON".to_owned()));
+        return Err(problem.unwrap_or_else(|| "the answer contains no JSON".to_owned()));
     }
     let mut extracted = found.swap_remove(chosen);
     if several {
         extracted
             .warnings
-            .push("the answer holds several JSON values; the first was taken".to_owned());
+            .push("the answer contains several JSON values; only the first is used".to_owned());
     }
     Ok(extracted)
 }

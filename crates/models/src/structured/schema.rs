@@ -18,7 +18,7 @@ const MESSAGE_CHARS_MAX: usize = 300;
 ///     "properties": {"code": {"type": "string"}, "passed": {"type": "boolean", "readOnly": true}},
 ///     "required": ["code", "passed"]
 /// });
-/// let asked = graphrun::llm::answer_schema(&schema);
+/// let asked = graphrun_models::answer_schema(&schema);
 /// assert_eq!(asked["required"], json!(["code"]));
 /// assert!(asked["properties"].get("passed").is_none());
 /// ```

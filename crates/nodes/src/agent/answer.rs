@@ -89,7 +89,7 @@ impl<'a> Answer<'a> {
                 Err(wrong) => problems.extend(wrong.into_iter().map(at)),
             }
         }
-        warnings.extend(parts.keys().map(|it| format!("{it}: not asked for, and ignored")));
+        warnings.extend(parts.keys().map(|it| format!("{it}: not requested, and ignored")));
         if problems.is_empty() { Ok((update, warnings)) } else { Err(problems) }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_is_neither_asked_for_nor_believed() {
+    fn computed_fields_are_not_requested_and_not_trusted() {
         let schema = TeamState::schema();
         let answer = Answer::of(&names(&["candidate"]), &schema).unwrap();
         let asked = answer.schema("sse").schema;

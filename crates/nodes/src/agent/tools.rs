@@ -58,10 +58,10 @@ impl Toolbox {
     }
 
     /// The part of the cache key for the tools.
-    pub(super) fn identity(&self) -> Value {
-        let identity =
+    pub(super) fn fingerprint(&self) -> Value {
+        let fingerprint =
             |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
-        self.0.iter().map(identity).collect()
+        self.0.iter().map(fingerprint).collect()
     }
 
     fn find(&self, name: &str) -> Option<&Checked> {
@@ -128,7 +128,7 @@ impl<'a> WithTools<'a> {
         let told = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
         exchange.messages.extend(told);
         if exchange.is_stuck {
-            let message = "the model makes the same call again and again; it is to answer now";
+            let message = "the model repeats the same call; it must answer now";
             self.warn(message.to_owned()).await;
         }
     }
@@ -136,7 +136,8 @@ impl<'a> WithTools<'a> {
     /// Returns the result of a call for the model.
     async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
         if again {
-            return "error: you have made this call before, and were told the result".to_owned();
+            return "error: this call was made before; its result is in the conversation"
+                .to_owned();
         }
         if at >= CALLS_AT_ONCE_MAX {
             return format!(
@@ -167,7 +168,7 @@ impl<'a> WithTools<'a> {
         let told = ToolContext { key, cancel: self.ctx.cancel.clone() };
         let started = Instant::now();
         let outcome = tool.call(input, &told).await;
-        let report = Report::ToolCalled {
+        let report = Report::ToolCall {
             tool: name.to_owned(),
             input: cut(&given, INPUT_CHARACTERS_MAX),
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),

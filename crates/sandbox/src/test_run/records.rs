@@ -142,7 +142,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn records_that_are_changed_in_any_way_are_refused() {
+    fn changed_records_are_refused() {
         let texts = ["start\tin_process", "expected\tx", "end\t0"];
         let lines = written(SECRET, &texts);
         let dropped = [&lines[0][..], &lines[2]].concat();

@@ -88,7 +88,7 @@ pub(super) fn judge(
             TestOutcome::Crashed
         }
         _ if facts.end != code => {
-            verdict.explain("the exit code is not the one that the test runner gave");
+            verdict.explain("the exit code differs from that of the test runner");
             TestOutcome::Tampered
         }
         _ => verdict.weigh(&facts, code, missing, settings),
@@ -165,14 +165,14 @@ impl Verdict {
     fn explain_missing(&mut self, missing: Vec<String>, facts: &Facts) {
         let rest = missing.len().saturating_sub(REASONS_MAX);
         for test in missing.into_iter().take(REASONS_MAX) {
-            self.reasons.push(format!("the test {test} is declared and did not run"));
+            self.reasons.push(format!("the test {test} is declared but did not run"));
         }
         if rest > 0 {
             self.reasons.push(format!("{rest} further tests did not run"));
         }
         for (name, item) in &facts.items {
             if item.has_not_run() && self.reasons.len() < 2 * REASONS_MAX {
-                self.reasons.push(format!("{name} was found and did not run"));
+                self.reasons.push(format!("{name} was collected and did not run"));
             }
             if item.is_contradicted(&facts.expected) && self.reasons.len() < 2 * REASONS_MAX {
                 self.reasons

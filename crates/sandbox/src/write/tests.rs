@@ -46,7 +46,7 @@ fn delivering_twice_replaces_files_and_leaves_others_alone() {
 }
 
 #[test]
-fn what_a_killed_delivery_left_is_gone_after_the_next() {
+fn the_next_delivery_removes_rests_of_a_killed_one() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("src")).unwrap();
     let left = root.path().join("src").join(temporary_name("a.py"));
@@ -112,7 +112,7 @@ fn a_hard_link_is_replaced_and_not_written_through() {
 }
 
 #[test]
-fn a_pipe_or_a_folder_in_the_way_is_reported() {
+fn a_pipe_or_a_folder_at_the_target_is_reported() {
     let root = tempfile::tempdir().unwrap();
     nix::unistd::mkfifo(&root.path().join("pipe"), Mode::from_bits_truncate(0o600)).unwrap();
     fs::create_dir(root.path().join("folder")).unwrap();
@@ -165,7 +165,7 @@ fn a_file_that_was_changed_since_its_delivery_is_left_alone() {
 }
 
 #[test]
-fn what_is_the_same_as_before_is_no_hindrance_without_a_list() {
+fn unchanged_files_need_no_list() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("a.py"), "1").unwrap();
     deliver(root.path(), &[file("a.py", "1")]).unwrap();
@@ -192,7 +192,7 @@ fn the_next_delivery_completes_an_interrupted_one() {
 }
 
 #[test]
-fn what_cannot_be_written_keeps_all_files_out() {
+fn an_unwritable_file_prevents_the_whole_delivery() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("b")).unwrap();
     assert!(deliver(root.path(), &[file("a", "1"), file("b", "1")]).is_err());
@@ -200,7 +200,7 @@ fn what_cannot_be_written_keeps_all_files_out() {
 }
 
 #[test]
-fn many_files_in_the_way_are_counted() {
+fn many_existing_files_are_counted() {
     let paths: Vec<String> = (0..12).map(|it| format!("f{it}")).collect();
     let shown = WriteError::Foreign { paths }.to_string();
     assert!(shown.ends_with("`f9` and 2 more; nothing was written"), "{shown}");

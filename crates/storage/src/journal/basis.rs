@@ -39,7 +39,7 @@ pub(crate) fn info_at_first(info: &[u8]) -> Cow<'_, [u8]> {
 pub(crate) fn info_after(info: &[u8], migration: &Migration) -> serde_json::Result<Vec<u8>> {
     let first = info_at_first(info);
     let first = String::from_utf8_lossy(&first);
-    let info = serde_json::from_slice::<RunInfo>(info)?.on(migration.is.clone());
+    let info = serde_json::from_slice::<RunInfo>(info)?.on(migration.to.clone());
     serde_json::to_vec(&MigratedInfo { first: &first, info: &info })
 }
 

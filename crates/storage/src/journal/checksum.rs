@@ -17,11 +17,11 @@ pub(crate) fn of_head(
     run: &str,
     head: &Head,
     committed: u64,
-    link: &[u8],
-    standing: &str,
+    hash: &[u8],
+    run_status: &str,
 ) -> Checksum {
     let numbers = [head.number, committed, head.step.0, head.seq].map(u64::to_le_bytes);
-    sum(&[run.as_bytes(), numbers.as_flattened(), link, standing.as_bytes()])
+    sum(&[run.as_bytes(), numbers.as_flattened(), hash, run_status.as_bytes()])
 }
 
 /// Returns the checksum of a lease: damage must not turn a present owner into an absent one.

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_gain_little_stays_as_it_is() {
+    fn little_gain_leaves_the_data_uncompressed() {
         let mut codec = Codec::new().unwrap();
         for (bytes, tag) in [
             (b"short".to_vec(), PLAIN),
@@ -213,7 +213,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_the_dictionary_knows_is_mostly_left_out() {
+    fn the_dictionary_shortens_known_data() {
         let mut codec = Codec::new().unwrap();
         let known = &DICTIONARY[..800];
         for content in [Content::Form, Content::Values] {

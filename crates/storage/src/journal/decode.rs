@@ -9,12 +9,14 @@ use std::{
 };
 
 use graphrun_core::{
-    event::Stamped,
+    event::RunEvent,
     id::{ChannelName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Compact},
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Commit, Entry, Link, Logged, Outcome, Position, TaskRecord},
+    checkpoint::{
+        CheckpointError, Commit, Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord,
+    },
     storage::rules::{apply, misfit},
 };
 use serde::de::DeserializeOwned;
@@ -22,7 +24,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Changes, Codec, Detail, HashedRows, How, Meta, Place, Row,
+    Changes, Codec, Detail, HashedRows, Meta, Place, Row, StoredChange,
     encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},
@@ -49,22 +51,22 @@ pub(crate) struct Span {
     /// The number of the last entry.
     pub(crate) last: u64,
     /// The hash of the last entry, if it is known.
-    pub(crate) end: Option<Link>,
+    pub(crate) end: Option<EntryHash>,
 }
 
 #[derive(Debug, Error)]
 pub(super) enum Damage {
-    #[error("its checksum does not fit")]
+    #[error("its checksum does not match")]
     Checksum,
     #[error("it is missing")]
     Missing,
     #[error("it comes after the last")]
     Extra,
-    #[error("it refers to a value that is not there")]
+    #[error("it refers to a missing value")]
     Place,
-    #[error("it is not of the form that was written")]
+    #[error("its form is invalid")]
     Form(#[from] serde_json::Error),
-    #[error("it is not packed as it was written")]
+    #[error("its compression is invalid")]
     Pack(#[from] io::Error),
 }
 
@@ -104,8 +106,8 @@ impl<'a> Reader<'a> {
         if next <= last {
             return damaged(next, Damage::Missing);
         }
-        let link = rows.last().map_or(before, |it| it.link);
-        if end.is_some_and(|it| it != link) {
+        let hash = rows.last().map_or(before, |it| it.hash);
+        if end.is_some_and(|it| it != hash) {
             return damaged(last, Damage::Checksum);
         }
         Ok(Self { run, rows: rows.into() })
@@ -117,12 +119,12 @@ impl<'a> Reader<'a> {
         run: &'a RunId,
         mut rows: Vec<Row>,
         committed: u64,
-        (last, end): (u64, Link),
+        (last, end): (u64, EntryHash),
     ) -> Result<Self, CheckpointError> {
         if rows.first().is_none_or(|it| it.number != committed) {
             return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
         }
-        let before = rows.remove(0).link;
+        let before = rows.remove(0).hash;
         let span = Span { first: committed + 1, last, end: Some(end) };
         Self::check(run, HashedRows::of(before, rows), span)
     }
@@ -170,7 +172,7 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         after: u64,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         match detail {
             Detail::Whole => self.logged(codec, after),
             Detail::Outline => self.outline(codec, after),
@@ -178,29 +180,29 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the content of the rows after a number.
-    fn logged(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
+    fn logged(&self, codec: &mut Codec, after: u64) -> Result<Vec<JournalEntry>, CheckpointError> {
         let mut values = Values::new(self);
-        let kind = |codec: &mut Codec, row: &Row, how: &How| values.kind(codec, row, how);
+        let kind = |codec: &mut Codec, row: &Row, how: &StoredChange| values.kind(codec, row, how);
         self.logged_by(codec, after, Self::records, kind)
     }
 
-    /// Returns the same entries [without values](Logged::without_values); it does not read the
+    /// Returns the same entries [without values](JournalEntry::without_values); it does not read the
     /// values.
-    fn outline(&self, codec: &mut Codec, after: u64) -> Result<Vec<Logged>, CheckpointError> {
+    fn outline(&self, codec: &mut Codec, after: u64) -> Result<Vec<JournalEntry>, CheckpointError> {
         let records = |it: &Self, codec: &mut Codec, row: &Row| {
             let mut meta = it.meta(codec, row)?;
             let records = std::mem::take(&mut meta.records);
             Ok((meta, records))
         };
-        let kind = |_: &mut Codec, _: &Row, how: &How| {
+        let kind = |_: &mut Codec, _: &Row, how: &StoredChange| {
             Ok(match how {
-                How::Set(_) => ChangeKind::Set(Arc::default()),
-                How::Appended(_) => ChangeKind::Appended(Vec::new()),
-                How::Cleared => ChangeKind::Cleared,
+                StoredChange::Set(_) => ChangeKind::Set(Arc::default()),
+                StoredChange::Appended(_) => ChangeKind::Appended(Vec::new()),
+                StoredChange::Cleared => ChangeKind::Cleared,
             })
         };
         let logged = self.logged_by(codec, after, records, kind)?;
-        Ok(logged.into_iter().map(Logged::without_values).collect())
+        Ok(logged.into_iter().map(JournalEntry::without_values).collect())
     }
 
     fn logged_by(
@@ -208,8 +210,8 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         after: u64,
         records: impl Fn(&Self, &mut Codec, &Row) -> MetaAndRecords,
-        mut kind: impl FnMut(&mut Codec, &Row, &How) -> Result<ChangeKind, CheckpointError>,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+        mut kind: impl FnMut(&mut Codec, &Row, &StoredChange) -> Result<ChangeKind, CheckpointError>,
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let mut logged = Vec::new();
         for row in self.rows.iter().filter(|it| it.number > after) {
             let (meta, records) = records(self, codec, row)?;
@@ -226,16 +228,16 @@ impl<'a> Reader<'a> {
                 _ => return Err(self.damaged(row, Damage::Missing)),
             };
             let first = row.seq + 1 - meta.events.len() as u64;
-            let events = (first..).zip(meta.events).map(|(seq, it)| Stamped {
+            let events = (first..).zip(meta.events).map(|(seq, it)| RunEvent {
                 v: it.v,
                 seq,
                 ts: it.ts.into_owned(),
                 run: self.run.clone(),
                 event: it.event.into_owned(),
             });
-            let (migration, standing) = (meta.migration, meta.standing.map(Cow::into_owned));
-            let entry = Entry { records, commit, migration, standing, events: events.collect() };
-            logged.push(Logged { number: row.number, link: row.link, entry });
+            let (migration, run_status) = (meta.migration, meta.run_status.map(Cow::into_owned));
+            let entry = Entry { records, commit, migration, run_status, events: events.collect() };
+            logged.push(JournalEntry { number: row.number, hash: row.hash, entry });
         }
         Ok(logged)
     }
@@ -269,12 +271,12 @@ impl<'a> Reader<'a> {
         codec: &mut Codec,
         rows: &[Row],
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        let mut made: BTreeMap<&ChannelName, Vec<(&Row, &How)>> = BTreeMap::new();
+        let mut made: BTreeMap<&ChannelName, Vec<(&Row, &StoredChange)>> = BTreeMap::new();
         let changes = self.changes_of_all(rows)?;
         for (row, changes) in rows.iter().zip(&changes) {
             for (channel, how) in changes.iter().flat_map(|it| it.iter()) {
                 let since = made.entry(channel).or_default();
-                if !matches!(how, How::Appended(_)) {
+                if !matches!(how, StoredChange::Appended(_)) {
                     since.clear();
                 }
                 since.push((row, how));

@@ -15,7 +15,7 @@ pub(crate) fn check_depth(json: &[u8]) -> io::Result<()> {
     if json.iter().filter(is_open).count() < UNREADABLE || depth(json) < UNREADABLE {
         return Ok(());
     }
-    let message = "a value is nested so deeply that it could not be read again";
+    let message = "a value is nested too deeply to be read again";
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_what_can_be_read_again() {
+    fn accepted_values_can_be_read_again() {
         for depth in [1, 64, 126, 127, 128, 129, 1_000] {
             for (open, close) in [("[", "]"), ("{\"[\\\"[\":", "}")] {
                 let json = format!("{}0{}", open.repeat(depth), close.repeat(depth));

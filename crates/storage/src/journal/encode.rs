@@ -3,19 +3,21 @@
 use std::{borrow::Cow, io, slice, sync::Arc};
 
 use graphrun_core::{
-    event::Stamped,
+    event::RunEvent,
     id::{ChannelName, RunId, TaskId},
     state::{Change, ChangeKind, Update},
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Commit, Entry, Link, Migration, Outcome, RunInfo, TaskRecord},
+    checkpoint::{
+        CheckpointError, Commit, Entry, EntryHash, Migration, Outcome, RunInfo, TaskRecord,
+    },
     storage::rules::Head,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Body, Changes, Codec, How, Meta, Part, Place, Reader, Row, StoredEvent, check_depth,
+    Body, Changes, Codec, Meta, Part, Place, Reader, Row, StoredChange, StoredEvent, check_depth,
     codec::Content,
 };
 /// Returns the stored form of the info of a run.
@@ -31,7 +33,7 @@ pub(crate) fn encode<'a>(
     codec: &mut Codec,
     run: &RunId,
     entry: &'a Entry,
-    (head, before): (&Head, Link),
+    (head, before): (&Head, EntryHash),
     open: &Reader<'_>,
 ) -> Result<Row, CheckpointError> {
     let mut data = Vec::new();
@@ -40,7 +42,7 @@ pub(crate) fn encode<'a>(
     let records = entry.records.iter().map(|it| without_values(it, &mut data, &mut written));
     let mut meta = Meta {
         records: records.collect(),
-        standing: entry.standing.as_ref().map(Cow::Borrowed),
+        run_status: entry.run_status.as_ref().map(Cow::Borrowed),
         ..Meta::default()
     };
     if let Some(migration) = &entry.migration {
@@ -49,8 +51,8 @@ pub(crate) fn encode<'a>(
         let carried = migration.records.iter();
         let records = carried.map(|it| without_values(it, &mut data, &mut Vec::new())).collect();
         meta.migration = Some(Box::new(Migration {
-            was: migration.was.clone(),
-            is: migration.is.clone(),
+            from: migration.from.clone(),
+            to: migration.to.clone(),
             mapping: migration.mapping.clone(),
             records,
         }));
@@ -65,7 +67,7 @@ pub(crate) fn encode<'a>(
         }
         changes = Some(stored);
     }
-    let stored_event = |it: &'a Stamped| {
+    let stored_event = |it: &'a RunEvent| {
         let (ts, event) = (Cow::Borrowed(it.ts.as_str()), Cow::Borrowed(&it.event));
         StoredEvent { v: it.v, ts, event }
     };
@@ -74,8 +76,8 @@ pub(crate) fn encode<'a>(
     let body = pack(codec, changes.as_ref(), &meta, &data);
     let body = body.map_err(|error| unpackable(run, error))?;
     let (number, step, seq) = (head.number, head.step, head.seq);
-    let mut row = Row { number, step, seq, body, link: before };
-    row.link = row.link_after(before);
+    let mut row = Row { number, step, seq, body, hash: before };
+    row.hash = row.hash_after(before);
     Ok(row)
 }
 
@@ -119,7 +121,7 @@ fn without_values<'a>(
     data: &mut Vec<Datum<'a>>,
     written: &mut Vec<TaskValue>,
 ) -> TaskRecord {
-    let Outcome::Finished { update, hops } = &record.outcome else { return record.clone() };
+    let Outcome::Finished { update, transitions } = &record.outcome else { return record.clone() };
     for (channel, value) in &update.writes {
         let (channel, place) = (channel.clone(), (0, data.len()));
         written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
@@ -133,28 +135,28 @@ fn without_values<'a>(
         node: record.node.clone(),
         attempt: record.attempt,
         ms: record.ms,
-        spent: record.spent,
-        outcome: Outcome::Finished { update, hops: hops.clone() },
+        usage: record.usage,
+        outcome: Outcome::Finished { update, transitions: transitions.clone() },
     }
 }
 
 /// Returns a change that refers to written values by place, or contains its own value if no written
 /// value is equal.
-fn how<'a>(change: &'a Change, written: &[TaskValue], data: &mut Vec<Datum<'a>>) -> How {
+fn how<'a>(change: &'a Change, written: &[TaskValue], data: &mut Vec<Datum<'a>>) -> StoredChange {
     let mut of_channel = written.iter().filter(|it| it.channel == change.channel);
     let mut add = |datum| {
         data.push(datum);
         (0, data.len() - 1)
     };
     match &change.kind {
-        ChangeKind::Cleared => How::Cleared,
+        ChangeKind::Cleared => StoredChange::Cleared,
         ChangeKind::Set(value) => {
             let same =
                 of_channel.rfind(|it| Arc::ptr_eq(&it.value, value) || is_same(&it.value, value));
-            How::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
+            StoredChange::Set(same.map_or_else(|| add(Datum::One(value)), |it| it.place))
         }
         ChangeKind::Appended(items) => {
-            How::Appended(parts(items, of_channel).unwrap_or_else(|| {
+            StoredChange::Appended(parts(items, of_channel).unwrap_or_else(|| {
                 let (number, index) = add(Datum::List(items));
                 vec![(number, index, true)]
             }))

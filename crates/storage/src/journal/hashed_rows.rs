@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, iter, mem};
 
-use graphrun_engine::checkpoint::Link;
+use graphrun_engine::checkpoint::EntryHash;
 
 use super::{
     Row,
@@ -12,7 +12,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct HashedRows {
     /// The hash before the first row.
-    pub(super) before: Link,
+    pub(super) before: EntryHash,
     pub(super) rows: Vec<Row>,
     /// The number of the first row with a wrong hash.
     pub(super) wrong: Option<u64>,
@@ -21,7 +21,7 @@ pub(crate) struct HashedRows {
 /// Consecutive rows and the hash before them.
 #[derive(Debug)]
 struct Part {
-    before: Link,
+    before: EntryHash,
     rows: Vec<Row>,
 }
 
@@ -33,16 +33,16 @@ impl HashedRows {
     /// Fails as `read` does. A wrong hash is no error yet: an unreadable or missing row is reported
     /// first.
     pub(crate) fn read<E>(
-        before: Link,
+        before: EntryHash,
         read: impl FnOnce(&mut dyn FnMut(Row)) -> Result<(), E>,
     ) -> Result<Self, E> {
         let parts = meanwhile(threads() - 1, Part::check, |check| {
             let mut part = Part::after(before);
             read(&mut |row| {
-                let link = row.link;
+                let hash = row.hash;
                 part.rows.push(row);
                 if part.rows.len() == PART {
-                    check(mem::replace(&mut part, Part::after(link)));
+                    check(mem::replace(&mut part, Part::after(hash)));
                 }
             })?;
             check(part);
@@ -55,7 +55,7 @@ impl HashedRows {
     }
 
     /// Takes rows that are already in memory.
-    pub(crate) fn of(before: Link, rows: Vec<Row>) -> Self {
+    pub(crate) fn of(before: EntryHash, rows: Vec<Row>) -> Self {
         let Ok(linked) = Self::read::<Infallible>(before, |take| {
             rows.into_iter().for_each(take);
             Ok(())
@@ -65,15 +65,15 @@ impl HashedRows {
 }
 
 impl Part {
-    fn after(before: Link) -> Self {
+    fn after(before: EntryHash) -> Self {
         Self { before, rows: Vec::with_capacity(PART) }
     }
 
     fn check(self) -> HashedRows {
         let Self { before, rows } = self;
-        let links = iter::once(before).chain(rows.iter().map(|it| it.link));
+        let hashes = iter::once(before).chain(rows.iter().map(|it| it.hash));
         let wrong =
-            rows.iter().zip(links).find(|(row, before)| row.link_after(*before) != row.link);
+            rows.iter().zip(hashes).find(|(row, before)| row.hash_after(*before) != row.hash);
         let wrong = wrong.map(|(row, _)| row.number);
         HashedRows { before, rows, wrong }
     }

@@ -22,7 +22,7 @@ use graphrun_core::{
     event::Event,
     id::{ChannelName, Step},
 };
-use graphrun_engine::checkpoint::{Link, Migration, Position, RunStatus, TaskRecord};
+use graphrun_engine::checkpoint::{EntryHash, Migration, Position, RunStatus, TaskRecord};
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
@@ -39,7 +39,7 @@ pub(super) use self::{
 pub(super) enum Detail {
     /// All of it.
     Whole,
-    /// It [without values](graphrun_engine::checkpoint::Logged::without_values).
+    /// It [without values](graphrun_engine::checkpoint::JournalEntry::without_values).
     Outline,
 }
 
@@ -55,15 +55,15 @@ pub(super) struct Row {
     /// The packed content.
     pub(super) body: Body,
     /// The hash of the entry and of its parent.
-    pub(super) link: Link,
+    pub(super) hash: EntryHash,
 }
 
 /// The content of `changes`.
-type Changes = Vec<(ChannelName, How)>;
+type Changes = Vec<(ChannelName, StoredChange)>;
 
 /// The change of a channel, by the places of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum How {
+enum StoredChange {
     #[serde(rename = "=")]
     Set(Place),
     #[serde(rename = "+")]
@@ -89,7 +89,7 @@ struct Meta<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<Cow<'a, Position>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    standing: Option<Cow<'a, RunStatus>>,
+    run_status: Option<Cow<'a, RunStatus>>,
     /// With null in place of the values that its records wrote. Those come first in the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     migration: Option<Box<Migration>>,
@@ -106,7 +106,7 @@ struct StoredEvent<'a> {
     event: Cow<'a, Event>,
 }
 
-impl How {
+impl StoredChange {
     /// Returns the places of the values it needs.
     fn places(&self) -> impl Iterator<Item = Place> {
         let (one, parts) = match self {
@@ -125,7 +125,7 @@ impl Row {
     }
 
     /// Returns the hash of this row after the hash `before`.
-    fn link_after(&self, before: Link) -> Link {
+    fn hash_after(&self, before: EntryHash) -> EntryHash {
         let [changes_len, meta_len, data_len] = self.body.lengths().map(|it| it as u64);
         let has_changes = u64::from(self.body.changes().is_some());
         let numbers =
@@ -133,7 +133,7 @@ impl Row {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&before.0).update(numbers.map(u64::to_le_bytes).as_flattened());
         hasher.update(self.body.bytes());
-        Link(hasher.finalize().into())
+        EntryHash(hasher.finalize().into())
     }
 }
 

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_is_done_once_and_in_its_order() {
+    fn given_items_are_done_once_and_in_order() {
         for (others, length) in [(0, 100), (1, 0), (1, 1), (1, 100), (3, 2), (3, 100)] {
             let give = |give: &mut dyn FnMut(usize)| {
                 (0..length).for_each(give);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_no_more_is_heard() {
+    fn an_error_of_the_source_is_returned() {
         for others in [0, 1, 3] {
             let give = |give: &mut dyn FnMut(usize)| {
                 (0..100).for_each(give);

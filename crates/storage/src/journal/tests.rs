@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun_core::{
-    event::Spent,
+    event::Usage,
     id::{NodeName, RunId, TaskId},
     state::{Change, ChangeKind, Update},
 };
@@ -29,8 +29,8 @@ fn finished(index: u32, value: Value) -> TaskRecord {
         node: NodeName::parse("sse").unwrap(),
         attempt: 1,
         ms: 3,
-        spent: Spent::default(),
-        outcome: Outcome::Finished { update, hops: Vec::new() },
+        usage: Usage::default(),
+        outcome: Outcome::Finished { update, transitions: Vec::new() },
     }
 }
 
@@ -50,7 +50,7 @@ fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
     let entries = records.iter().cloned().map(Entry::from).chain([step(1, kind).into()]);
     for entry in entries {
         head = head.after(&entry, |_| false).unwrap();
-        let before = rows.last().unwrap().link;
+        let before = rows.last().unwrap().hash;
         let open = Reader::trusted(&run, rows.clone());
         let row = encode(&mut codec, &run, &entry, (&head, before), &open).unwrap();
         rows.push(row);
@@ -68,7 +68,7 @@ fn text(packed: &[u8]) -> String {
 }
 
 #[test]
-fn what_tasks_wrote_is_stored_once() {
+fn updates_of_tasks_are_stored_once() {
     let records = [finished(0, json!(["a", "b"])), finished(1, json!("c"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("b"), json!("c")]));
     let data: Vec<String> = made.iter().map(|it| text(it.body.data())).collect();
@@ -81,7 +81,7 @@ fn what_tasks_wrote_is_stored_once() {
 }
 
 #[test]
-fn what_no_task_wrote_is_stored_with_the_step() {
+fn values_without_a_task_are_stored_with_the_step() {
     let records = [finished(0, json!("a"))];
     let made = rows(&records, ChangeKind::Appended(vec![json!("a"), json!("z")]));
     assert_eq!(text(made[2].body.data()), r#"[["a","z"]]"#);
@@ -89,7 +89,7 @@ fn what_no_task_wrote_is_stored_with_the_step() {
 }
 
 #[test]
-fn an_entry_is_mostly_what_was_written() {
+fn an_entry_is_mostly_its_updates() {
     let value = json!("x".repeat(40));
     let made = rows(&[finished(0, value.clone())], ChangeKind::Set(Arc::new(value)));
     let [_, record, commit] = made.as_slice() else { panic!("{made:?}") };
@@ -107,7 +107,7 @@ fn an_entry_is_mostly_what_was_written() {
 fn missing_changed_or_reordered_rows_are_detected() {
     let run = run();
     let good = rows(&[finished(0, json!("a"))], ChangeKind::Set(Arc::new(json!("a"))));
-    let end = good.last().map(|it| it.link);
+    let end = good.last().map(|it| it.hash);
     let before = beginning(&run, b"{}");
     let check = |rows: Vec<Row>, before| {
         let span = Span { first: 1, last: 3, end };
@@ -126,7 +126,7 @@ fn missing_changed_or_reordered_rows_are_detected() {
             |it: &mut Row| it.step = Step(it.step.0 + 1),
             |it: &mut Row| it.seq += 1,
             |it: &mut Row| it.number += 1,
-            |it: &mut Row| it.link.0[31] ^= 1,
+            |it: &mut Row| it.hash.0[31] ^= 1,
         ] {
             let mut changed = good.clone();
             change(&mut changed[at]);
@@ -139,7 +139,7 @@ fn missing_changed_or_reordered_rows_are_detected() {
     // An attacker who can compute hashes extended this entry, but not the last one.
     let mut longer = good.clone();
     let mut row = Row { number: 4, ..good[2].clone() };
-    row.link = row.link_after(good[2].link);
+    row.hash = row.hash_after(good[2].hash);
     longer.push(row);
     assert!(check(longer, before).is_err());
 }

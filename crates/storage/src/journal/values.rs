@@ -7,7 +7,7 @@ use graphrun_engine::checkpoint::CheckpointError;
 use serde_json::Value;
 
 use super::{
-    Codec, How, Place, Row,
+    Codec, Place, Row, StoredChange,
     decode::{Damage, Reader},
 };
 /// The values of some rows; they are read when needed and taken when used.
@@ -31,12 +31,12 @@ impl<'a> Values<'a> {
         &mut self,
         codec: &mut Codec,
         row: &Row,
-        how: &How,
+        how: &StoredChange,
     ) -> Result<ChangeKind, CheckpointError> {
         Ok(match how {
-            How::Cleared => ChangeKind::Cleared,
-            How::Set(place) => ChangeKind::Set(Arc::new(self.get(codec, row, *place)?)),
-            How::Appended(parts) => {
+            StoredChange::Cleared => ChangeKind::Cleared,
+            StoredChange::Set(place) => ChangeKind::Set(Arc::new(self.get(codec, row, *place)?)),
+            StoredChange::Appended(parts) => {
                 let mut items = Vec::new();
                 for &(number, index, is_list) in parts {
                     match self.get(codec, row, (number, index))? {

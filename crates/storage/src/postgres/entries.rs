@@ -2,7 +2,7 @@
 
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Link},
+    checkpoint::{CheckpointError, EntryHash},
     storage::rules::beginning,
 };
 use tokio_postgres::{Row as SqlRow, types::ToSql};
@@ -18,7 +18,7 @@ use crate::journal::{Body, HashedRows, Reader, Row, Span, info_at_first};
 #[derive(Debug)]
 pub(super) struct Pages {
     /// The hash before the rows.
-    before: Link,
+    before: EntryHash,
     rows: Vec<Row>,
     span: Span,
 }
@@ -34,7 +34,7 @@ impl Pages {
         let (run, head) = (&found.run, &found.stored.head);
         let after = after.min(head.number);
         let last = after.saturating_add(limit as u64).min(head.number);
-        let sql = "SELECT number, link FROM journal
+        let sql = "SELECT number, hash FROM journal
                    WHERE run = $1 AND number <= $2 AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
         // Rows refer to nothing before the last commit before them.
@@ -44,9 +44,9 @@ impl Pages {
         }
         .map_or_else(
             || Ok((0, beginning(&run.id, &info_at_first(&found.info)))),
-            |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, link(&run.id, &row)?)),
+            |row| Ok::<_, Fault>((number(&run.id, &row, "number")?, hash(&run.id, &row)?)),
         )?;
-        let end = (last == head.number).then_some(found.stored.link);
+        let end = (last == head.number).then_some(found.stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
         let rows = run.rows_between(session, base, to).await?;
@@ -64,11 +64,11 @@ impl Run {
     pub(super) async fn has(
         &self,
         session: &Session,
-        (number, link): (u64, Link),
+        (number, hash): (u64, EntryHash),
     ) -> Result<bool, Fault> {
-        let sql = "SELECT link FROM journal WHERE run = $1 AND number = $2";
+        let sql = "SELECT hash FROM journal WHERE run = $1 AND number = $2";
         let row = session.first(sql, &[&self.key, &signed(number)?]).await?;
-        row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "link")? == link.0))
+        row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "hash")? == hash.0))
     }
 
     pub(super) async fn rows_between(
@@ -77,14 +77,14 @@ impl Run {
         after: u64,
         last: u64,
     ) -> Result<Vec<Row>, Fault> {
-        let sql = "SELECT number, step, seq, changes, meta, data, link FROM journal
+        let sql = "SELECT number, step, seq, changes, meta, data, hash FROM journal
                    WHERE run = $1 AND number > $2 AND number <= $3 ORDER BY number";
         let rows = session.query(sql, &[&self.key, &signed(after)?, &signed(last)?]).await?;
         rows.iter().map(|row| read(&self.id, row)).collect()
     }
 
     pub(super) async fn insert_row(&self, session: &Session, row: &Row) -> Result<(), Fault> {
-        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
+        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         let values: [&(dyn ToSql + Sync); 8] = [
             &self.key,
@@ -94,7 +94,7 @@ impl Run {
             &row.body.changes(),
             &row.body.meta(),
             &row.body.data(),
-            &row.link.0.as_slice(),
+            &row.hash.0.as_slice(),
         ];
         session.execute(sql, &values).await?;
         Ok(())
@@ -107,12 +107,14 @@ fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {
         step: Step(number(run, row, "step")?),
         seq: number(run, row, "seq")?,
         body: Body::new(get(row, "changes")?, get(row, "meta")?, get(row, "data")?),
-        link: link(run, row)?,
+        hash: hash(run, row)?,
     })
 }
 
-fn link(run: &RunId, row: &SqlRow) -> Result<Link, Fault> {
+fn hash(run: &RunId, row: &SqlRow) -> Result<EntryHash, Fault> {
     let entry = number(run, row, "number")?;
-    let link = get::<&[u8]>(row, "link")?.try_into();
-    Ok(Link(link.map_err(|_| broken(run, &format!("entry {entry}"), "its link is too short"))?))
+    let hash = get::<&[u8]>(row, "hash")?.try_into();
+    Ok(EntryHash(
+        hash.map_err(|_| broken(run, &format!("entry {entry}"), "its hash is too short"))?,
+    ))
 }

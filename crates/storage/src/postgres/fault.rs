@@ -147,7 +147,8 @@ fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
         format!("the server refuses the password of user `{user}`; correct the one in the URL")
     } else if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
         format!(
-            "the server refuses user `{user}` ({said}); correct the user in the URL, or let the server take it"
+            "the server refuses user `{user}` ({said}); correct the user in the URL, or let the \
+             server accept it"
         )
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         format!(
@@ -161,7 +162,8 @@ fn reason(place: &Place, error: &tokio_postgres::Error) -> Option<String> {
         )
     } else if *code == SqlState::TOO_MANY_CONNECTIONS {
         format!(
-            "the server takes no more connections ({said}); raise its `max_connections`, or let fewer processes run"
+            "the server accepts no more connections ({said}); raise its `max_connections`, or let \
+             fewer processes run"
         )
     } else if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN, SqlState::INVALID_SCHEMA_NAME]
         .contains(code)
@@ -185,12 +187,12 @@ fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
         }
         (Kind::Late, _) => "no server answers there in time; correct the address".to_owned(),
         (Kind::Encryption, Some(cause)) if cause.contains("does not support TLS") => {
-            "the server takes no encrypted connections; turn its `ssl` on, or do without \
+            "the server accepts no encrypted connections; turn its `ssl` on, or disable \
              encryption with `sslmode=disable`"
                 .to_owned()
         }
         (Kind::Encryption, _) => format!(
-            "the server is not shown to be the one that is meant{because}; name its authority \
+            "the identity of the server cannot be verified{because}; name its authority \
              with `sslrootcert=FILE`, or its host as in its certificate"
         ),
         (Kind::Url, Some("password missing")) => {
@@ -200,8 +202,8 @@ fn unanswered(error: &tokio_postgres::Error) -> Option<String> {
         }
         (Kind::Url, _) => format!("its URL cannot be used{because}; correct it"),
         (Kind::Proof, _) => format!(
-            "the server and this program do not agree on how to prove who they are{because}; \
-             let it ask for `scram-sha-256`"
+            "the server and this program support no common authentication method{because}; let \
+             the server use `scram-sha-256`"
         ),
         (Kind::Other, _) => return None,
     };

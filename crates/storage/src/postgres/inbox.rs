@@ -60,7 +60,7 @@ impl Work for Inbox {
             let json: &str = get(row, "message")?;
             let what = format!("message {number}");
             if of_message(run.id.as_str(), json) != get::<&[u8]>(row, "checksum")? {
-                return Err(broken(&run.id, &what, "its checksum does not fit"));
+                return Err(broken(&run.id, &what, "its checksum does not match"));
             }
             let message = serde_json::from_str(json);
             let message = message.map_err(|error| broken(&run.id, &what, error))?;

@@ -38,7 +38,7 @@ impl Lease {
         let json = get::<Option<String>>(row, "owner")?;
         let sum = of_lease(run.as_str(), fence, json.as_deref(), until);
         if sum != get::<&[u8]>(row, "lease_checksum")? {
-            return Err(broken(run, "the lease", "its checksum does not fit"));
+            return Err(broken(run, "the lease", "its checksum does not match"));
         }
         let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();
         let owner = owner.map_err(|error| broken(run, "the lease", error))?;

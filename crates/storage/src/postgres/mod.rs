@@ -1,9 +1,9 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
-//! `place` and `tls` describe the connection; `open` and `migrate` check and create the database;
-//! `session` runs transactions, `work` has one type for each of them; `run` and `entries` are the
-//! SQL, `fault` the errors. The format is that of `storage/journal`. Here, each call of the trait
-//! becomes one transaction.
+//! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
+//! updates older formats; `session` runs transactions, `work` has one type for each of them; `run`
+//! and `entries` are the SQL, `fault` the errors. The format is that of `storage/journal`. Here,
+//! each call of the trait becomes one transaction.
 
 mod entries;
 mod fault;
@@ -23,14 +23,15 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::id::{ChannelName, RunId, Step};
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
-    Position, RunInfo, RunSummary, SavedRun,
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunInfo, RunListItem, RunSummary, SavedRun,
 };
 use graphrun_guard::redact;
 use serde_json::Value;
 
 use self::{
     inbox::{Inbox, Post},
+    migrate::MIGRATIONS,
     open::{Missing, Traits},
     place::Place,
     session::{Server, Work},
@@ -138,7 +139,7 @@ impl PostgresStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let action = format!("read the journal of run `{run}`");
         let work = Entries { run: run.clone(), after, limit };
         let (found, pages) = self.transact(action, work).await?;
@@ -157,7 +158,7 @@ impl PostgresStorage {
     ) -> Result<T, CheckpointError> {
         let work = || {
             let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
-                action: "unpack what was read".to_owned(),
+                action: "decompress the journal".to_owned(),
                 source: error.into(),
             })?;
             make(&mut codec)
@@ -174,7 +175,7 @@ fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>),
     let server = Arc::new(Server::new(place)?);
     let opening = Arc::clone(&server);
     let traits = server.wait(async move {
-        let opened = open::open(&opening, missing).await;
+        let opened = open::open(&opening, missing, MIGRATIONS).await;
         opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
     })?;
     Ok((server, traits))
@@ -188,7 +189,7 @@ impl Checkpointer for PostgresStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        let action = format!("accept run `{}`", info.id);
+        let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.server);
@@ -197,16 +198,16 @@ impl Checkpointer for PostgresStorage {
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         let work = Acquire { run: run.clone(), claim: claim.clone() };
-        self.transact(format!("take run `{run}`"), work).await
+        self.transact(format!("acquire run `{run}`"), work).await
     }
 
     async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
         let work = Renew { hold: hold.clone(), ttl };
-        self.transact(format!("keep run `{}`", hold.run), work).await
+        self.transact(format!("renew the lease of run `{}`", hold.run), work).await
     }
 
     async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        self.transact(format!("give run `{}` back", hold.run), Release(hold.clone())).await
+        self.transact(format!("release run `{}`", hold.run), Release(hold.clone())).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
@@ -229,7 +230,7 @@ impl Checkpointer for PostgresStorage {
     }
 
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
-        let action = format!("look for run `{id_or_name}`");
+        let action = format!("find run `{id_or_name}`");
         self.transact(action, Search(id_or_name.to_owned())).await?.summary()
     }
 
@@ -237,7 +238,7 @@ impl Checkpointer for PostgresStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let work = Newest { before: before.cloned(), limit };
         let found = self.transact("list the runs".to_owned(), work).await?;
         Ok(found.into_iter().map(|it| it.and_then(|it| it.summary())).collect())
@@ -256,7 +257,7 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -265,19 +266,19 @@ impl Checkpointer for PostgresStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         let work = Post { run: run.clone(), message: message.clone() };
-        self.transact(format!("say something to run `{run}`"), work).await
+        self.transact(format!("send a message to run `{run}`"), work).await
     }
 
     async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let work = Inbox { run: run.clone(), after };
-        self.transact(format!("read what was said to run `{run}`"), work).await
+        self.transact(format!("read the messages to run `{run}`"), work).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {

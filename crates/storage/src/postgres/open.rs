@@ -8,6 +8,9 @@ use super::{
     migrate::migrate,
     session::Server,
 };
+/// The tables of this format.
+const SCHEMA: &str = include_str!("schema.sql");
+
 /// The oldest maintained server version with the features we use.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
@@ -26,6 +29,9 @@ const SURVEY: &str = "
             WHERE n.nspname = $1 AND c.relname = 'graphrun_format' AND c.relkind = 'r') AS marked,
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS used";
+
+/// The format of the tables.
+const VERSION: &str = "SELECT version FROM graphrun_format";
 
 /// Our tables that this user may not read and write.
 const FORBIDDEN: &str = "
@@ -51,8 +57,14 @@ pub(super) enum Missing {
 
 /// Checks the database and creates the tables if requested. Returns none if there are none.
 ///
+/// Tables of an older format get the migrations that they lack.
+///
 /// This never retries: a user who starts a program should see the error immediately.
-pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Traits>, Fault> {
+pub(super) async fn open(
+    server: &Server,
+    missing: Missing,
+    migrations: Migrations,
+) -> Result<Option<Traits>, Fault> {
     let mut client = server.connect().await?;
     let schema = &server.place.schema;
     let found = client.query_one(SURVEY, &[schema]).await?;
@@ -68,8 +80,10 @@ pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Tra
         if missing == Missing::Leave {
             return Ok(None);
         }
-    } else if version(&client.query("SELECT version FROM graphrun_format", &[]).await?)?
-        == FORMAT_VERSION
+    } else if migrations
+        .missing(version(&client.query(VERSION, &[]).await?)?)
+        .map_err(Fault::Unusable)?
+        .is_empty()
     {
         check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
         return Ok(Some(traits));
@@ -86,7 +100,10 @@ pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Tra
             ))
         })?;
     }
-    if !found.get::<_, bool>("marked") {
+    if found.get("marked") {
+        let format = version(&transaction.query(VERSION, &[]).await?)?;
+        migrate(&transaction, server, migrations, format).await?;
+    } else {
         let sql = "CREATE TABLE graphrun_format (version integer NOT NULL)";
         transaction.batch_execute(sql).await.map_err(|error| {
             let user = server.place.user();
@@ -94,10 +111,10 @@ pub(super) async fn open(server: &Server, missing: Missing) -> Result<Option<Tra
                 "user `{user}` may make no tables in the schema `{schema}`; let its owner allow it: GRANT CREATE ON SCHEMA {schema} TO {user}"
             ))
         })?;
-        transaction.execute("INSERT INTO graphrun_format VALUES (0)", &[]).await?;
+        let format = i32::try_from(FORMAT_VERSION).expect("formats are few");
+        transaction.execute("INSERT INTO graphrun_format VALUES ($1)", &[&format]).await?;
+        transaction.batch_execute(SCHEMA).await?;
     }
-    let before = version(&transaction.query("SELECT version FROM graphrun_format", &[]).await?)?;
-    migrate(&transaction, server, before).await?;
     transaction.commit().await?;
     check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
     Ok(Some(traits))
@@ -122,22 +139,15 @@ fn check_server(found: &Row) -> Result<(), Fault> {
     Err(Fault::Unusable(problem))
 }
 
-/// Returns the version of the tables if this program supports it; zero if they must be created.
+/// Returns the format of the tables.
 fn version(rows: &[Row]) -> Result<u32, Fault> {
     let version = match rows {
         [row] => u32::try_from(row.get::<_, i32>(0)).ok(),
         _ => None,
     };
-    let Some(version) = version else {
-        return Err(Fault::Unusable(
-            "its table `graphrun_format` holds no version; put a copy from before in its place"
-                .to_owned(),
-        ));
-    };
-    match other_format(version).filter(|_| version != 0) {
-        Some(reason) => Err(Fault::Unusable(reason)),
-        None => Ok(version),
-    }
+    version.ok_or_else(|| {
+        Fault::Unusable("its table `graphrun_format` holds no version; restore a backup".to_owned())
+    })
 }
 
 fn check_rights(server: &Server, forbidden: &[Row]) -> Result<(), Fault> {

@@ -136,17 +136,19 @@ fn encryption(mode: Option<&str>, authorities: Option<&str>) -> Result<(SslMode,
         ("verify-full", None | Some("system")) => (SslMode::Require, Trust::System),
         ("verify-full", Some(file)) => {
             let file = percent_decode_str(file).decode_utf8();
-            let file = file.map_err(|_| "its `sslrootcert` is no text")?.into_owned();
+            let file = file.map_err(|_| "its `sslrootcert` is not a text")?.into_owned();
             (SslMode::Require, Trust::Authorities(file.into()))
         }
         ("disable", None) => (SslMode::Disable, Trust::Any),
         ("prefer", None) => (SslMode::Prefer, Trust::Any),
         ("require", None) => (SslMode::Require, Trust::Any),
         ("disable" | "prefer" | "require", Some(_)) => {
-            return Err("its `sslrootcert` is of use only with `sslmode=verify-full`".to_owned());
+            return Err("its `sslrootcert` needs `sslmode=verify-full`".to_owned());
         }
         _ => {
-            return Err("its `sslmode` is none of disable, prefer, require and verify-full".into());
+            return Err("its `sslmode` is not one of disable, prefer, require and \
+                        verify-full"
+                .into());
         }
     };
     Ok((mode, trust))
@@ -154,7 +156,7 @@ fn encryption(mode: Option<&str>, authorities: Option<&str>) -> Result<(SslMode,
 
 /// The client names only the parameter, not the value.
 fn unreadable(error: tokio_postgres::Error) -> String {
-    let cause = error.into_source().map_or_else(|| "it is no URL".into(), |it| it.to_string());
+    let cause = error.into_source().map_or_else(|| "it is not a URL".into(), |it| it.to_string());
     format!("{cause}; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")
 }
 
@@ -217,8 +219,8 @@ mod tests {
         it has two `@`; one in a password is written `%40`
         invalid value for option `port`; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`
         unknown option `sslcert`; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`
-        its `sslmode` is none of disable, prefer, require and verify-full
-        its `sslrootcert` is of use only with `sslmode=verify-full`
+        its `sslmode` is not one of disable, prefer, require and verify-full
+        its `sslrootcert` needs `sslmode=verify-full`
         its `schema` is not made of small letters, digits and `_`, or is one of the server's own
         its `schema` is not made of small letters, digits and `_`, or is one of the server's own
         unterminated parameter; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`

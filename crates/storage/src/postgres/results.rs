@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use graphrun_engine::{
     checkpoint::CheckpointError,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
 };
 use jiff::Timestamp;
 use thiserror::Error;
@@ -19,14 +19,14 @@ use graphrun_engine::storage::{BOUNDS, Bounds};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
-#[error("it is not what was written; the next result will replace it")]
+#[error("its content does not match its checksum; the next result replaces it")]
 struct Damaged;
 
 /// A row of the table, without its checksum.
 #[derive(Debug)]
 struct Row {
     key: ResultKey,
-    kept: i64,
+    saved_at: i64,
     json: String,
 }
 
@@ -39,19 +39,19 @@ pub(super) struct Keep {
 
 #[async_trait]
 impl ResultStore for PostgresStorage {
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
-        let found = self.transact("look for a kept result".to_owned(), Find(*key)).await?;
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
+        let found = self.transact("look up a cached result".to_owned(), Find(*key)).await?;
         let Some((row, checksum)) = found else { return Ok(None) };
         let result = row.result().filter(|_| row.checksum().as_slice() == checksum);
         let damaged = || CheckpointError::Storage {
-            action: "read a kept result".to_owned(),
+            action: "read a cached result".to_owned(),
             source: Damaged.into(),
         };
         result.map(Some).ok_or_else(damaged)
     }
 
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
-        self.transact("keep a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
+        self.transact("cache a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
     }
 }
 
@@ -62,10 +62,11 @@ impl Work for Find {
     const MODE: Mode = Mode::Read;
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
-        let sql = "SELECT kept, payload, checksum FROM results WHERE key = $1";
+        let sql = "SELECT saved_at, payload, checksum FROM results WHERE key = $1";
         let Some(row) = session.first(sql, &[&self.0.as_bytes()]).await? else { return Ok(None) };
         let checksum = get(&row, "checksum")?;
-        let row = Row { key: self.0, kept: get(&row, "kept")?, json: get(&row, "payload")? };
+        let row =
+            Row { key: self.0, saved_at: get(&row, "saved_at")?, json: get(&row, "payload")? };
         Ok(Some((row, checksum)))
     }
 }
@@ -86,20 +87,20 @@ impl Work for Keep {
             Some(row) => get(&row, "is_over")?,
             None => false,
         };
-        let sql = "INSERT INTO results (key, kept, bytes, payload, checksum)
+        let sql = "INSERT INTO results (key, saved_at, bytes, payload, checksum)
                    VALUES ($1, $2, $3, $4, $5)
-                   ON CONFLICT (key) DO UPDATE SET kept = excluded.kept, bytes = excluded.bytes,
+                   ON CONFLICT (key) DO UPDATE SET saved_at = excluded.saved_at, bytes = excluded.bytes,
                        payload = excluded.payload, checksum = excluded.checksum";
         let sum = row.checksum();
         let values: [&(dyn ToSql + Sync); 5] =
-            [&row.key.as_bytes(), &row.kept, &added, &row.json, &sum.as_slice()];
+            [&row.key.as_bytes(), &row.saved_at, &added, &row.json, &sum.as_slice()];
         session.execute(sql, &values).await?;
         if is_over {
             let sql = "DELETE FROM results WHERE key IN (
                            SELECT key FROM (
                                SELECT key, row_number() OVER newest AS place,
                                    sum(bytes) OVER newest AS total
-                               FROM results WINDOW newest AS (ORDER BY kept DESC, key DESC)
+                               FROM results WINDOW newest AS (ORDER BY saved_at DESC, key DESC)
                            ) AS placed WHERE place > $1 OR total > $2::bigint
                        )";
             session.execute(sql, &[&results, &bytes]).await?;
@@ -111,26 +112,26 @@ impl Work for Keep {
 impl Keep {
     pub(super) fn new(
         key: &ResultKey,
-        result: &KeptResult,
+        result: &CachedResult,
         bounds: Bounds,
     ) -> Result<Self, CheckpointError> {
         let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
         bounds.check(json.len())?;
-        let row = Row { key: *key, kept: result.at.as_millisecond(), json };
+        let row = Row { key: *key, saved_at: result.at.as_millisecond(), json };
         Ok(Self { row, bounds })
     }
 }
 
 impl Row {
-    fn result(&self) -> Option<KeptResult> {
+    fn result(&self) -> Option<CachedResult> {
         let update = serde_json::from_str(&self.json).ok()?;
-        Some(KeptResult { update, at: Timestamp::from_millisecond(self.kept).ok()? })
+        Some(CachedResult { update, at: Timestamp::from_millisecond(self.saved_at).ok()? })
     }
 
     /// Covers the key as well, so that a row with the key of another result is detected.
     fn checksum(&self) -> [u8; blake3::OUT_LEN] {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.key.as_bytes()).update(&self.kept.to_le_bytes());
+        hasher.update(self.key.as_bytes()).update(&self.saved_at.to_le_bytes());
         hasher.update(self.json.as_bytes()).finalize().into()
     }
 }

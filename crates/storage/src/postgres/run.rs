@@ -2,7 +2,7 @@
 
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Link, Migration, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, EntryHash, Migration, RunInfo, RunStatus, RunSummary},
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
 };
 use tokio_postgres::{Row, types::ToSql};
@@ -31,7 +31,7 @@ pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
-    pub(super) link: Link,
+    pub(super) hash: EntryHash,
     pub(super) lease: Lease,
 }
 
@@ -86,14 +86,15 @@ impl Run {
         &self,
         session: &Session,
         head: &Head,
-        link: Link,
+        hash: EntryHash,
         lease: &Lease,
     ) -> Result<(), Fault> {
-        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+        let sql =
+            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
         session.execute(sql, &[&self.key]).await?;
-        self.put(session, head, head.number, link, lease).await
+        self.put(session, head, head.number, hash, lease).await
     }
 
     /// Saves the head after an entry.
@@ -102,13 +103,13 @@ impl Run {
         session: &Session,
         head: &Head,
         committed: u64,
-        link: Link,
+        hash: EntryHash,
         lease: &Lease,
     ) -> Result<(), Fault> {
-        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
-        let sum = checksum::of_head(self.id.as_str(), head, committed, &link.0, &standing);
-        let sql = "UPDATE heads SET number = $2, committed = $3, step = $4, seq = $5, link = $6,
-                       standing = $7, checksum = $8, fence = $9, owner = $10, until = $11,
+        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
+        let sum = checksum::of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
+        let sql = "UPDATE heads SET number = $2, committed = $3, step = $4, seq = $5, hash = $6,
+                       run_status = $7, checksum = $8, fence = $9, owner = $10, until = $11,
                        lease_checksum = $12
                    WHERE run = $1";
         let lease_sum = lease.checksum(&self.id);
@@ -118,8 +119,8 @@ impl Run {
             &signed(committed)?,
             &signed(head.step.0)?,
             &signed(head.seq)?,
-            &link.0.as_slice(),
-            &standing,
+            &hash.0.as_slice(),
+            &run_status,
             &sum.as_slice(),
             &signed(lease.fence)?,
             &lease.json,
@@ -222,7 +223,7 @@ impl StoredRun {
         let info = serde_json::from_slice(&self.info)
             .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
         let StoredHead { head, lease, .. } = self.stored.clone();
-        let (RunStatus { status, reason }, holder) = (head.standing, lease.holder());
+        let (RunStatus { status, reason }, holder) = (head.run_status, lease.holder());
         Ok(RunSummary { info, status, reason, step: head.step, holder })
     }
 
@@ -235,7 +236,7 @@ impl StoredRun {
         let info: &[u8] = get(row, "info")?;
         let sum = checksum::of_info(id.as_str(), get(row, "name")?, info);
         if sum != get::<&[u8]>(row, "info_checksum")? {
-            return Err(broken(&id, "the description", "its checksum does not fit"));
+            return Err(broken(&id, "the description", "its checksum does not match"));
         }
         let (key, stored) = (get(row, "key")?, read_head(&id, row)?);
         Ok(Self { info: info.to_vec(), stored, run: Run { key, id } })
@@ -244,22 +245,22 @@ impl StoredRun {
 
 fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
     let damage = |how: &'static str| broken(id, "the status", how);
-    let standing: &str = get(row, "standing")?;
+    let run_status: &str = get(row, "run_status")?;
     let head = Head {
         number: number(id, row, "number")?,
         step: Step(number(id, row, "step")?),
         seq: number(id, row, "seq")?,
-        standing: serde_json::from_str(standing)
+        run_status: serde_json::from_str(run_status)
             .map_err(|error| broken(id, "the status", error))?,
     };
     let committed = number(id, row, "committed")?;
-    let link: &[u8] = get(row, "link")?;
-    let sum = checksum::of_head(id.as_str(), &head, committed, link, standing);
+    let hash: &[u8] = get(row, "hash")?;
+    let sum = checksum::of_head(id.as_str(), &head, committed, hash, run_status);
     if sum != get::<&[u8]>(row, "checksum")? {
-        return Err(damage("its checksum does not fit"));
+        return Err(damage("its checksum does not match"));
     }
-    let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-    Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
+    let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
+    Ok(StoredHead { head, committed, hash, lease: Lease::read(id, row)? })
 }
 
 /// Returns a column that must exist.

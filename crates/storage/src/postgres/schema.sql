@@ -1,10 +1,9 @@
--- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 1. `storage/journal` describes the rows of the journal and their hashes.
 --
--- No table refers to another by a foreign key: each key that is checked costs every entry a lock on
--- a row of `runs`. Whoever writes a run holds the lock of its row in `heads`, and a run is removed
--- from all tables in one transaction.
+-- There are no foreign keys: each would cost every entry a lock on a row of `runs`. A transaction that
+-- writes a run locks its row in `heads`, and one transaction removes a run from all tables.
 
--- What is known of a run from its beginning, and what it goes by since it was migrated.
+-- The properties of each run, from its start or its last migration.
 CREATE TABLE runs (
     key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- in the order in which runs were accepted
     id text COLLATE "C" NOT NULL UNIQUE,
@@ -13,7 +12,7 @@ CREATE TABLE runs (
     info_checksum bytea NOT NULL
 );
 
--- How each run stands: the end of its journal, and who may write it. A row is small and written
+-- The head of each run: the end of its journal, its status and its lease. A row is small and written
 -- with every entry; with room in its page and no index but its key, its new version stays there.
 CREATE TABLE heads (
     run bigint PRIMARY KEY,
@@ -21,16 +20,16 @@ CREATE TABLE heads (
     committed bigint NOT NULL, -- the last entry that commits a step
     step bigint NOT NULL,
     seq bigint NOT NULL,       -- the last event
-    link bytea NOT NULL,       -- of the last entry
-    standing text NOT NULL,
+    hash bytea NOT NULL,       -- of the last entry
+    run_status text NOT NULL,
     checksum bytea NOT NULL,   -- of all of the above
     fence bigint NOT NULL,     -- the last lease
-    owner text,                -- whose it is, as JSON; none if the run was given back
-    until bigint NOT NULL,     -- when it ends, in milliseconds since 1970
+    owner text,                -- its owner as JSON; null if the lease was released
+    until bigint NOT NULL,     -- when it expires, in milliseconds since 1970
     lease_checksum bytea NOT NULL -- of these three
 ) WITH (fillfactor = 50);
 
--- Every entry of every run.
+-- The entries of all runs.
 CREATE TABLE journal (
     run bigint NOT NULL,
     number bigint NOT NULL, -- from one, without gaps
@@ -39,11 +38,11 @@ CREATE TABLE journal (
     changes bytea,          -- of the step that the entry commits
     meta bytea NOT NULL,
     data bytea NOT NULL,
-    link bytea NOT NULL,
+    hash bytea NOT NULL,
     PRIMARY KEY (run, number)
 ) PARTITION BY HASH (run);
 
--- What is in them is as small as it gets already.
+-- These are compressed already.
 ALTER TABLE journal
     ALTER COLUMN changes SET STORAGE EXTERNAL,
     ALTER COLUMN meta SET STORAGE EXTERNAL,
@@ -58,19 +57,19 @@ BEGIN
     END LOOP;
 END $$;
 
--- What nodes computed that may be used again, by any run. When there is too much, the oldest goes.
+-- Cached results of nodes, for all runs. If there are too many, the oldest are removed.
 CREATE TABLE results (
-    key bytea PRIMARY KEY, -- a hash of everything that the result follows from
-    kept bigint NOT NULL,  -- when, in milliseconds since 1970
+    key bytea PRIMARY KEY, -- a hash of all inputs of the result
+    saved_at bigint NOT NULL,  -- when, in milliseconds since 1970
     bytes bigint NOT NULL, -- of the payload
     payload text NOT NULL,
     checksum bytea NOT NULL
 );
 
-CREATE INDEX results_by_age ON results (kept, bytes);
+CREATE INDEX results_by_age ON results (saved_at, bytes);
 
--- What people said to runs. The position of a run says which it has taken in. Whoever adds one holds
--- the lock of the run, so that numbers of one run come to be in their order.
+-- Messages to runs. The position of a run contains the number of the last one that it has processed.
+-- A transaction that adds one locks the run, so that the numbers of a run follow their order.
 CREATE TABLE inbox (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run bigint NOT NULL,

@@ -148,7 +148,7 @@ impl Server {
             let _ = sender.send(work.await);
         });
         receiver.recv().unwrap_or_else(|error| {
-            let action = "speak with the server".to_owned();
+            let action = "talk to the server".to_owned();
             Err(CheckpointError::Storage { action, source: error.into() })
         })
     }

@@ -1,11 +1,11 @@
 //! Tests that need access to the connection.
 
 use graphrun_core::state::Update;
-use graphrun_engine::results::{KeptResult, ResultKey, ResultStore};
+use graphrun_engine::results::{CachedResult, ResultKey, ResultStore};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{results::Keep, *};
+use super::{fault::Fault, results::Keep, *};
 use graphrun_engine::storage::BOUNDS;
 
 #[path = "../../../../tests/support/postgres.rs"]
@@ -28,6 +28,51 @@ fn commits_are_durable_despite_settings_of_the_user() {
     }
 }
 
+#[test]
+fn an_older_format_is_migrated_once_and_as_a_whole() {
+    const ADD: &str = "CREATE TABLE added (number integer)";
+    let schema = server::Schema::new();
+    let (name, url) = (&schema.name, schema.url());
+    drop(PostgresStorage::open(&url).unwrap());
+    let own =
+        "INSERT INTO runs (id, name, info, info_checksum) VALUES ('R1', 'calm-otter', '', '');
+        INSERT INTO heads SELECT key, 0, 0, 0, 0, '', '', '', 1, '{}', 9000000000000, '' FROM runs";
+    server::execute(format!("SET search_path = {name}; {own}"));
+    let version = || server::ask(format!("SELECT version FROM {name}.graphrun_format"));
+    let open = |steps| {
+        let server = Arc::new(Server::new(Place::parse(&url).unwrap()).unwrap());
+        let opening = Arc::clone(&server);
+        server.wait(async move {
+            let opened = open::open(&opening, Missing::Leave, Migrations(steps)).await;
+            Ok(opened.map_err(|fault| match fault {
+                Fault::Postgres(error) => format!("{error:?}"),
+                fault => fault.to_string(),
+            }))
+        })
+    };
+    let refused = |steps| {
+        let reason = open(steps).unwrap().unwrap_err();
+        assert_eq!(version(), FORMAT_VERSION.to_string());
+        reason
+    };
+    let reason = refused(&[ADD]);
+    assert!(reason.contains("it has format 1, and an older program owns run `R1`"), "{reason}");
+    server::execute(format!("UPDATE {name}.heads SET owner = NULL"));
+    let reason = refused(&[ADD, "INSERT INTO missing VALUES (1)"]);
+    assert!(reason.contains("\\\"missing\\\" does not exist"), "{reason}");
+
+    // A second migration would fail, because the table exists.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| open(&[ADD]).unwrap().unwrap());
+        }
+    });
+    assert_eq!(version(), "2");
+    let reason = PostgresStorage::open(&url).unwrap_err().to_string();
+    let says = "it has format 2, and this program supports formats up to 1; use the program";
+    assert!(reason.contains(says), "{reason}");
+}
+
 #[tokio::test]
 async fn when_there_are_too_many_results_the_oldest_goes() {
     let schema = server::Schema::new();
@@ -39,10 +84,10 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
     for ((results, bytes), left) in limits.into_iter().zip([3, 2, 2, 1]) {
         for second in [3, 1, 4, 2, 5] {
             let at = Timestamp::from_second(second).unwrap();
-            let result = KeptResult { update: update.clone(), at };
+            let result = CachedResult { update: update.clone(), at };
             let bounds = graphrun_engine::storage::Bounds { results, bytes, ..BOUNDS };
             let work = Keep::new(&key(second), &result, bounds).unwrap();
-            storage.transact("keep a result".to_owned(), work).await.unwrap();
+            storage.transact("cache a result".to_owned(), work).await.unwrap();
         }
         let mut found = Vec::new();
         for second in 1..=5 {

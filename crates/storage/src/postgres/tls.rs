@@ -6,7 +6,7 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{
-        CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature,
+        CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature,
         verify_tls13_signature,
     },
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
@@ -18,7 +18,7 @@ use super::place::Trust;
 
 /// Returns a connector with this kind of verification. An error contains the remedy.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(ring::default_provider());
     let algorithms = provider.signature_verification_algorithms;
     let builder = ClientConfig::builder_with_provider(provider as Arc<CryptoProvider>)
         .with_safe_default_protocol_versions()

@@ -13,7 +13,7 @@ use graphrun_core::{
     id::RunId,
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, Entry, LeaseToken, Link, RunInfo},
+    checkpoint::{CheckpointError, Claim, Entry, EntryHash, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, check_fence, stops_run},
 };
 
@@ -57,7 +57,7 @@ pub(super) struct Append {
     entry: Entry,
     server: Arc<Server>,
     /// The number and the hash of the row that an earlier attempt may have saved.
-    sent: Mutex<Option<(u64, Link)>>,
+    sent: Mutex<Option<(u64, EntryHash)>>,
 }
 
 /// Removes a run.
@@ -126,7 +126,7 @@ impl Work for Create {
         };
         let lease = Lease::next(0, claim, now)?;
         run.insert_row(session, &row).await?;
-        run.begin(session, &head, row.link, &lease).await?;
+        run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(LeaseToken { run: run.id, fence: lease.fence })
     }
@@ -215,7 +215,7 @@ impl Append {
         Self { hold, entry, server, sent: Mutex::new(None) }
     }
 
-    fn sent(&self) -> MutexGuard<'_, Option<(u64, Link)>> {
+    fn sent(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -228,7 +228,7 @@ impl Work for Append {
         let Self { hold, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
         let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
-        let StoredHead { head, committed, link, lease } = stored;
+        let StoredHead { head, committed, hash, lease } = stored;
         let before = *self.sent();
         if let Some(row) = before.filter(|_| in_doubt)
             && run.has(session, row).await?
@@ -238,10 +238,10 @@ impl Work for Append {
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
         let known =
-            if has_open { server.open_steps().take(&run.id, link) } else { Some(BTreeSet::new()) };
+            if has_open { server.open_steps().take(&run.id, hash) } else { Some(BTreeSet::new()) };
         let open = if has_open && (entry.commit.is_some() || known.is_none()) {
             let rows = run.rows_between(session, committed.saturating_sub(1), head.number).await?;
-            Reader::check_open(&run.id, rows, committed, (head.number, link))?
+            Reader::check_open(&run.id, rows, committed, (head.number, hash))?
         } else {
             Reader::trusted(&run.id, Vec::new())
         };
@@ -250,7 +250,7 @@ impl Work for Append {
             None => server.with_codec(|codec| open.finished(codec))?,
         };
         let next = head.after(entry, |task| finished.contains(&task))?;
-        let row = server.with_codec(|codec| encode(codec, &run.id, entry, (&next, link), &open))?;
+        let row = server.with_codec(|codec| encode(codec, &run.id, entry, (&next, hash), &open))?;
         let committed = committed_after(entry, &next, committed);
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
@@ -259,12 +259,12 @@ impl Work for Append {
         // Both are sent together.
         try_join(
             run.insert_row(session, &row),
-            run.put(session, &next, committed, row.link, &lease),
+            run.put(session, &next, committed, row.hash, &lease),
         )
         .await?;
-        server.open_steps().note(&run.id, row.link, entry, finished);
+        server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
-        *self.sent() = Some((row.number, row.link));
+        *self.sent() = Some((row.number, row.hash));
         Ok(())
     }
 }
@@ -358,9 +358,9 @@ impl Work for Check {
                    LIMIT 1";
         match session.first(sql, &[]).await? {
             None => Ok(()),
-            Some(_) => Err(Fault::Unusable(
-                "`heads` has a row without a run; put a copy from before in its place".to_owned(),
-            )),
+            Some(_) => {
+                Err(Fault::Unusable("`heads` has a row without a run; restore a backup".to_owned()))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use graphrun_core::{
     id::{RunId, Step},
 };
 use graphrun_engine::{
-    checkpoint::{Entry, LeaseToken, Link},
+    checkpoint::{Entry, EntryHash, LeaseToken},
     storage::rules::{Head, beginning, check_fence, stops_run},
 };
 use rusqlite::{Connection, params, types::ValueRef};
@@ -33,12 +33,12 @@ impl Run {
         codec: &mut Codec,
         first: &Entry,
         info: &[u8],
-    ) -> Result<(Head, Link), Fault> {
+    ) -> Result<(Head, EntryHash), Fault> {
         let head = Head::first(first)?;
         let open = Reader::trusted(&self.id, Vec::new());
         let row = encode(codec, &self.id, first, (&head, beginning(&self.id, info)), &open)?;
         self.insert_row(database, &row)?;
-        Ok((head, row.link))
+        Ok((head, row.hash))
     }
 
     /// Appends an entry after the current head.
@@ -50,20 +50,20 @@ impl Run {
         hold: &LeaseToken,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let StoredHead { head, committed, link, lease } = stored;
+        let StoredHead { head, committed, hash, lease } = stored;
         check_fence(lease.holder().as_ref(), hold.fence)?;
         let has_open = head.number > committed;
-        let known = if has_open { open_steps.take(&self.id, link) } else { Some(BTreeSet::new()) };
+        let known = if has_open { open_steps.take(&self.id, hash) } else { Some(BTreeSet::new()) };
         let open = if has_open && (entry.commit.is_some() || known.is_none()) {
             let (after, mut rows) = (committed.saturating_sub(1), Vec::new());
             self.each_between(database, (after, head.number), |row| rows.push(row))?;
-            Reader::check_open(&self.id, rows, committed, (head.number, link))?
+            Reader::check_open(&self.id, rows, committed, (head.number, hash))?
         } else {
             Reader::trusted(&self.id, Vec::new())
         };
         let finished = known.map_or_else(|| open.finished(codec), Ok)?;
         let next = head.after(entry, |task| finished.contains(&task))?;
-        let row = encode(codec, &self.id, entry, (&next, link), &open)?;
+        let row = encode(codec, &self.id, entry, (&next, hash), &open)?;
         self.insert_row(database, &row)?;
         hit_each(entry.points_in_transaction())?;
         if let Some(migration) = &entry.migration {
@@ -71,8 +71,8 @@ impl Run {
             self.put_info(database, &info)?;
         }
         let committed = committed_after(entry, &next, committed);
-        self.put(database, &next, committed, row.link)?;
-        open_steps.note(&self.id, row.link, entry, finished);
+        self.put(database, &next, committed, row.hash)?;
+        open_steps.note(&self.id, row.hash, entry, finished);
         if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }
 
@@ -92,18 +92,18 @@ impl Run {
         let stored = self.stored_head(database)?;
         let after = after.min(stored.head.number);
         let last = after.saturating_add(limit as u64).min(stored.head.number);
-        let sql = "SELECT number, link FROM journal
+        let sql = "SELECT number, hash FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
         // Rows refer to nothing before the last commit before them.
         let base = collect(database, sql, params![self.key, after], |row| {
-            Ok((row.get::<_, u64>(0)?, link(&self.id, row)?))
+            Ok((row.get::<_, u64>(0)?, hash(&self.id, row)?))
         })?;
         let (base, before) = match base.into_iter().next() {
             Some(base) => base,
             None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
         };
-        let end = (last == stored.head.number).then_some(stored.link);
+        let end = (last == stored.head.number).then_some(stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
         let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;
@@ -116,7 +116,7 @@ impl Run {
         (after, last): (u64, u64),
         mut take: impl FnMut(Row),
     ) -> Result<(), Fault> {
-        let sql = "SELECT number, link, step, seq, changes, meta, data FROM journal
+        let sql = "SELECT number, hash, step, seq, changes, meta, data FROM journal
                    WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
         each(database, sql, params![self.key, after, last], |row| {
             take(read(&self.id, row)?);
@@ -125,7 +125,7 @@ impl Run {
     }
 
     fn insert_row(&self, database: &Connection, row: &Row) -> Result<(), Fault> {
-        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, link)
+        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
         database.prepare_cached(sql)?.execute(params![
             self.key,
@@ -135,7 +135,7 @@ impl Run {
             row.body.changes(),
             row.body.meta(),
             row.body.data(),
-            row.link.0,
+            row.hash.0,
         ])?;
         Ok(())
     }
@@ -149,7 +149,7 @@ fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     };
     Ok(Row {
         number: row.get(0)?,
-        link: link(run, row)?,
+        hash: hash(run, row)?,
         step: Step(row.get(2)?),
         seq: row.get(3)?,
         body: Body::new(changes, bytes(row, 5)?, bytes(row, 6)?),
@@ -157,9 +157,9 @@ fn read(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
 }
 
 /// Returns the hash from a row that begins with number and hash.
-fn link(run: &RunId, row: &rusqlite::Row<'_>) -> Result<Link, Fault> {
-    let link = bytes(row, 1)?.try_into();
+fn hash(run: &RunId, row: &rusqlite::Row<'_>) -> Result<EntryHash, Fault> {
+    let hash = bytes(row, 1)?.try_into();
     let number: u64 = row.get(0)?;
-    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its link is too short");
-    Ok(Link(link.map_err(short)?))
+    let short = |_| damaged(run.as_str(), format!("entry {number}"), "its hash is too short");
+    Ok(EntryHash(hash.map_err(short)?))
 }

@@ -27,13 +27,13 @@ pub(super) enum Fault {
     Known(#[from] CheckpointError),
     #[error(transparent)]
     Injected(#[from] Injected),
-    #[error("the database could not be written before, and nothing more is written to it since")]
+    #[error("an earlier write to the database failed, so this process no longer writes to it")]
     Failed,
 }
 
 /// Other processes have locked the database for too long.
 #[derive(Debug, Error)]
-#[error("another process keeps {path} locked; try again when it is done, or end it")]
+#[error("another process has locked {path}; try again later, or end that process")]
 struct Locked {
     path: String,
     source: rusqlite::Error,
@@ -96,7 +96,7 @@ fn damaged(path: &Path, how: &str) -> CheckpointError {
     unusable(
         path,
         &format!(
-            "the file is damaged ({how}); put a copy from before in its place, or move it away to \
+            "the file is damaged ({how}); restore a backup, or move it away to \
              start with a new one"
         ),
     )

@@ -28,13 +28,13 @@ impl Identity {
     pub(super) fn check(self, path: &Path) -> Result<(), CheckpointError> {
         let what = match fs::metadata(path) {
             Ok(found) if found.dev() == self.device && found.ino() == self.inode => return Ok(()),
-            Ok(_) => "another file was put in its place",
+            Ok(_) => "another file replaced it",
             Err(error) if error.kind() == ErrorKind::NotFound => "it was removed or moved away",
             Err(_) => return Ok(()),
         };
         let reason = format!(
-            "{what} while a run was writing to it, and the steps since are not in it; put the file back, \
-             then resume the run, or start it anew"
+            "{what} while a run was writing to it, so later steps are lost; put the file back and \
+             resume the run, or start a new run"
         );
         Err(unusable(path, &reason))
     }

@@ -41,7 +41,7 @@ impl Run {
             let json: String = row.get("message")?;
             let what = format!("message {number}");
             if of_message(self.id.as_str(), &json) != bytes(row, "checksum")? {
-                return Err(broken(self.id.as_str(), &what, "its checksum does not fit"));
+                return Err(broken(self.id.as_str(), &what, "its checksum does not match"));
             }
             let message = serde_json::from_str(&json);
             let message = message.map_err(|error| broken(self.id.as_str(), &what, error))?;

@@ -36,7 +36,7 @@ impl Lease {
         let (fence, until) = (row.get(7)?, row.get(9)?);
         let json = row.get::<_, Option<String>>(8)?;
         if of_lease(run, fence, json.as_deref(), until) != bytes(row, 10)? {
-            return Err(broken(run, "the lease", "its checksum does not fit"));
+            return Err(broken(run, "the lease", "its checksum does not match"));
         }
         let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();
         let owner = owner.map_err(|error| broken(run, "the lease", error))?;

@@ -1,33 +1,30 @@
-//! Migrates an older format to that of this program.
+//! Brings a database of an older format to that of this program.
 //!
 //! The migration is one transaction: a process that dies in it leaves the database unchanged, and
-//! one of several concurrent processes does it. So no backup copy is needed. Journal entries are
-//! never rewritten, so that noted hashes stay valid.
+//! one of several concurrent processes does it. So no backup copy is needed. Migrations never
+//! rewrite journal entries, so that noted hashes stay valid.
 
 use graphrun_core::fault::{Point, hit};
 use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::rules::still_held};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::{fault::Fault, lease::now};
-/// The statements that migrate each format to the next.
-const MIGRATIONS: [(u32, &str); 1] = [
-    // The entries of an open step contain its finished tasks, and their hashes prove it.
-    (3, "DROP TABLE finished"),
-];
+/// The migrations of this program: none, because its format is the first one.
+pub(super) const MIGRATIONS: Migrations = Migrations(&[]);
 
-/// Migrates a database of an older format, unless another process just did.
-pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+/// Applies the migrations that a database lacks, unless another process just did.
+pub(super) fn migrate(connection: &mut Connection, migrations: Migrations) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let before = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if before == FORMAT_VERSION {
+    let format = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let missing = migrations.missing(format).map_err(Fault::Unusable)?;
+    if missing.is_empty() {
         return Ok(());
     }
-    require_no_owner(&transaction, before)?;
-    for (after, sql) in MIGRATIONS.into_iter().filter(|(after, _)| *after > before) {
+    require_no_owner(&transaction, format)?;
+    for sql in missing {
         transaction.execute_batch(sql)?;
-        transaction.pragma_update(None, "user_version", after)?;
     }
-    hit(Point::MigrateInTransaction)?;
+    transaction.pragma_update(None, "user_version", migrations.format())?;
     transaction.commit()?;
     // Programs that only read the header also see the new format. If other processes use the
     // database, this happens later.
@@ -35,13 +32,13 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fails if a process runs a run: it only supports the old format.
+/// Fails if a process owns a run: it only supports the old format.
 fn require_no_owner(database: &Connection, format: u32) -> Result<(), Fault> {
     let sql = "SELECT id FROM heads JOIN runs ON key = run
                WHERE owner IS NOT NULL AND until > ? LIMIT 1";
-    let held = database.query_row(sql, [now(database)?], |row| row.get::<_, String>(0));
-    match held.optional()? {
-        Some(run) => Err(Fault::Unusable(still_held(format, &run))),
+    let owned = database.query_row(sql, [now(database)?], |row| row.get::<_, String>(0));
+    match owned.optional()? {
+        Some(run) => Err(Fault::Unusable(still_owned(format, &run))),
         None => Ok(()),
     }
 }

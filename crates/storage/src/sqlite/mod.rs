@@ -26,8 +26,8 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step},
 };
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, LeaseToken, Listed, Logged, Message,
-    Position, RunInfo, RunSummary, SavedRun,
+    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunInfo, RunListItem, RunSummary, SavedRun,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
@@ -156,7 +156,7 @@ impl SqliteStorage {
         after: u64,
         limit: usize,
         detail: Detail,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         let run = run.clone();
         self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
@@ -204,7 +204,7 @@ impl Checkpointer for SqliteStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        let action = format!("accept run `{}`", info.id);
+        let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
         let accepted = if self.threads == Threads::Same {
             let write = TransactionBehavior::Immediate;
@@ -222,7 +222,7 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
-        let (action, run, claim) = (format!("take run `{run}`"), run.clone(), claim.clone());
+        let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &run)?.acquire(database, &claim)
         })
@@ -231,7 +231,7 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("keep run `{}`", hold.run), hold.clone());
+        let (action, hold) = (format!("renew the lease of run `{}`", hold.run), hold.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
         })
@@ -239,7 +239,7 @@ impl Checkpointer for SqliteStorage {
     }
 
     async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("give run `{}` back", hold.run), hold.clone());
+        let (action, hold) = (format!("release run `{}`", hold.run), hold.clone());
         self.write_at_need(action, move |database, _| {
             Run::find(database, &hold.run)?.take_back(database, hold.fence)
         })
@@ -274,7 +274,7 @@ impl Checkpointer for SqliteStorage {
 
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let id_or_name = id_or_name.to_owned();
-        self.read(format!("look for run `{id_or_name}`"), move |database, _| {
+        self.read(format!("find run `{id_or_name}`"), move |database, _| {
             Run::search(database, &id_or_name)?.summary(database)
         })
         .await
@@ -284,7 +284,7 @@ impl Checkpointer for SqliteStorage {
         &self,
         before: Option<&RunId>,
         limit: usize,
-    ) -> Result<Vec<Listed>, CheckpointError> {
+    ) -> Result<Vec<RunListItem>, CheckpointError> {
         let before = before.cloned();
         self.read("list the runs".to_owned(), move |database, _| {
             let runs = Run::newest(database, before.as_ref(), limit)?;
@@ -328,7 +328,7 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Whole).await
     }
 
@@ -337,14 +337,14 @@ impl Checkpointer for SqliteStorage {
         run: &RunId,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Logged>, CheckpointError> {
+    ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.read_journal(run, after, limit, Detail::Outline).await
     }
 
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
         let (run, message) = (run.clone(), message.clone());
-        self.write(format!("say something to run `{run}`"), move |database, _| {
+        self.write(format!("send a message to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.post(database, &message)
         })
         .await
@@ -352,7 +352,7 @@ impl Checkpointer for SqliteStorage {
 
     async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read what was said to run `{run}`"), move |database, _| {
+        self.read(format!("read the messages to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.inbox(database, after)
         })
         .await
@@ -392,8 +392,8 @@ fn accept(
     first: &Entry,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
-    let (head, link) = run.append_first(database, codec, first, json)?;
-    let hold = run.begin(database, &head, link, claim)?;
+    let (head, hash) = run.append_first(database, codec, first, json)?;
+    let hold = run.begin(database, &head, hash, claim)?;
     faults::hit(Point::AcceptBeforeCommit)?;
     Ok(hold)
 }

@@ -21,7 +21,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use super::{
     create::create,
     fault::{Fault, unusable},
-    migrate::migrate,
+    migrate::{MIGRATIONS, migrate},
 };
 /// Marks a SQLite file as ours: "grun" as a number.
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
@@ -80,8 +80,8 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
         // Another process may have created the database and its log meanwhile.
         if Path::new(&log).symlink_metadata().is_ok() && path.symlink_metadata().is_err() {
             let reason = format!(
-                "`{}` is there without it, and would fill a new database; put the database back beside \
-                 it, or remove it",
+                "`{}` exists without it, and would corrupt a new database; put the database back \
+                 beside it, or remove it",
                 Path::new(&log).display()
             );
             return Err(unusable(path, &reason));
@@ -93,8 +93,12 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
 /// Opens an existing database. An empty file counts as missing: it may be the remains of a
 /// database, and an empty database in its place would hide the loss.
 pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
-    check_header(path)?;
-    make_ready(path, connect(path)?)
+    open_and_migrate(path, MIGRATIONS)
+}
+
+fn open_and_migrate(path: &Path, migrations: Migrations) -> Result<Connection, CheckpointError> {
+    check_header(path, migrations)?;
+    make_ready(path, connect(path)?, migrations)
 }
 
 /// Checks a file by its header, without SQLite.
@@ -102,7 +106,7 @@ pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> 
 /// The first transaction writes our marks into the header, before the write-ahead log is in use, so
 /// that none of our databases looks foreign here. SQLite gets files without a SQLite header, and
 /// does not change them either.
-fn check_header(path: &Path) -> Result<(), CheckpointError> {
+fn check_header(path: &Path, migrations: Migrations) -> Result<(), CheckpointError> {
     let kind = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
     if !kind.is_file() && !kind.is_dir() {
         // Opening a pipe would block, and a device stores nothing.
@@ -121,7 +125,8 @@ fn check_header(path: &Path) -> Result<(), CheckpointError> {
             let bytes = header[at..at + 4].try_into().expect("a range of four has four");
             u32::from_be_bytes(bytes)
         };
-        check_marks(path, Marks { application_id: number(68), version: number(60) })?;
+        let found = Marks { application_id: number(68), version: number(60) };
+        check_marks(path, found, migrations)?;
     }
     Ok(())
 }
@@ -156,17 +161,21 @@ fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
 
 /// Checks that a database is ours, configures it for durable commits, and migrates it to our
 /// format.
-fn make_ready(path: &Path, mut connection: Connection) -> Result<Connection, CheckpointError> {
+fn make_ready(
+    path: &Path,
+    mut connection: Connection,
+    migrations: Migrations,
+) -> Result<Connection, CheckpointError> {
     let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
-    check_marks(path, found)?;
+    let missing = check_marks(path, found, migrations)?;
     configure(&connection).map_err(|error| unopened(path, error.into()))?;
     let journal = turn_on_log(&connection).map_err(|error| unopened(path, error.into()))?;
     if journal != "wal" {
         let reason = "its file system does not take a write-ahead log; use one on a local disk";
         return Err(unusable(path, reason));
     }
-    if found.version != FORMAT_VERSION {
-        migrate(&mut connection).map_err(|fault| unopened(path, fault))?;
+    if !missing.is_empty() {
+        migrate(&mut connection, migrations).map_err(|fault| unopened(path, fault))?;
     }
     Ok(connection)
 }
@@ -209,18 +218,23 @@ fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
     Ok(Marks { application_id: number("application_id")?, version: number("user_version")? })
 }
 
-fn check_marks(path: &Path, found: Marks) -> Result<(), CheckpointError> {
+/// Returns the migrations that a database with these marks lacks.
+fn check_marks(
+    path: &Path,
+    found: Marks,
+    migrations: Migrations,
+) -> Result<&'static [&'static str], CheckpointError> {
     if found == BLANK && path.metadata().is_ok_and(|it| it.len() == 0) {
         return Err(unusable(
             path,
-            "the file is empty; put a copy from before in its place, or \
+            "the file is empty; restore a backup, or \
                                    remove it and start a new run",
         ));
     }
     if found.application_id != APPLICATION_ID {
         return Err(unusable(path, "it is a database of another program; give another path"));
     }
-    other_format(found.version).map_or(Ok(()), |reason| Err(unusable(path, &reason)))
+    migrations.missing(found.version).map_err(|reason| unusable(path, &reason))
 }
 
 /// Returns the error for a database that cannot be created.
@@ -280,7 +294,7 @@ fn shortage(error: &io::Error) -> Option<&'static str> {
 }
 
 fn no_database(path: &Path) -> CheckpointError {
-    unusable(path, "it is no database; give another path")
+    unusable(path, "it is not a database; give another path")
 }
 
 /// Returns the error for a file that cannot be opened.
@@ -290,14 +304,14 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
     }
     let reason = match error.kind() {
         ErrorKind::NotFound => {
-            "there is no such file; give the path of the runs you look for".into()
+            "there is no such file; give the path of an existing database".into()
         }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "this user may not read and write it; change its permissions, or give another path"
                 .into()
         }
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
-            "a part of its path is a file, and no folder; give another path".into()
+            "a part of its path is a file, not a folder; give another path".into()
         }
         ErrorKind::IsADirectory => "it is a folder; give the path of a file".into(),
         _ => format!("it cannot be opened ({error}); give another path"),
@@ -307,6 +321,8 @@ fn inaccessible(path: &Path, error: &io::Error) -> CheckpointError {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
 
     #[test]
@@ -319,5 +335,39 @@ mod tests {
             let error = inaccessible(Path::new("runs.db"), &io::Error::from(cause)).to_string();
             assert!(error.starts_with(&format!("runs.db cannot be used: {says}")), "{error}");
         }
+    }
+
+    #[test]
+    fn an_older_format_is_migrated_once_and_as_a_whole() {
+        const ADD: &str = "CREATE TABLE added (number INTEGER) STRICT";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.db");
+        let database = open(&path, |_| ()).unwrap();
+        let own = "INSERT INTO runs VALUES (1, 'R1', 'calm-otter', x'', x'');
+            INSERT INTO heads VALUES (1, 0, 0, 0, 0, x'', '', x'', 1, '{}', 9000000000000, x'')";
+        database.execute_batch(own).unwrap();
+        let version = || marks(&Connection::open(&path).unwrap()).unwrap().version;
+        let refused = |steps| {
+            let error = open_and_migrate(&path, Migrations(steps)).unwrap_err();
+            assert_eq!(version(), FORMAT_VERSION);
+            let cause = error.source().map(ToString::to_string).unwrap_or_default();
+            format!("{error} {cause}")
+        };
+        let reason = refused(&[ADD]);
+        assert!(reason.contains("it has format 1, and an older program owns run `R1`"), "{reason}");
+        database.execute_batch("UPDATE heads SET owner = NULL").unwrap();
+        let reason = refused(&[ADD, "INSERT INTO missing VALUES (1)"]);
+        assert!(reason.contains("no such table: missing"), "{reason}");
+
+        // A second migration would fail, because the table exists.
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| open_and_migrate(&path, Migrations(&[ADD])).unwrap());
+            }
+        });
+        assert_eq!(version(), 2);
+        let reason = open_existing(&path).unwrap_err().to_string();
+        let says = "it has format 2, and this program supports formats up to 1; use the program";
+        assert!(reason.contains(says), "{reason}");
     }
 }

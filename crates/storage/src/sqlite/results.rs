@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use graphrun_engine::{
     checkpoint::CheckpointError,
-    results::{KeptResult, ResultKey, ResultStore},
+    results::{CachedResult, ResultKey, ResultStore},
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, named_params, params};
@@ -14,20 +14,20 @@ use graphrun_engine::storage::{BOUNDS, Bounds};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
-#[error("it is not what was written; the next result will replace it")]
+#[error("its content does not match its checksum; the next result replaces it")]
 struct Damaged;
 
 #[async_trait]
 impl ResultStore for SqliteStorage {
-    async fn find(&self, key: &ResultKey) -> Result<Option<KeptResult>, CheckpointError> {
+    async fn find(&self, key: &ResultKey) -> Result<Option<CachedResult>, CheckpointError> {
         let wanted = *key;
-        let found = self.read("look for a kept result".to_owned(), move |database, _| {
-            let sql = "SELECT kept, payload, checksum FROM results WHERE key = ?";
+        let found = self.read("look up a cached result".to_owned(), move |database, _| {
+            let sql = "SELECT saved_at, payload, checksum FROM results WHERE key = ?";
             let mut statement = database.prepare_cached(sql)?;
             let row = statement.query_row([wanted.as_bytes()], |row| {
                 let checksum: Vec<u8> = row.get("checksum")?;
                 Ok((
-                    Row { key: wanted, kept: row.get("kept")?, json: row.get("payload")? },
+                    Row { key: wanted, saved_at: row.get("saved_at")?, json: row.get("payload")? },
                     checksum,
                 ))
             });
@@ -36,17 +36,17 @@ impl ResultStore for SqliteStorage {
         let Some((row, checksum)) = found.await? else { return Ok(None) };
         let result = row.result().filter(|_| row.checksum().as_slice() == checksum);
         let damaged = || CheckpointError::Storage {
-            action: "read a kept result".to_owned(),
+            action: "read a cached result".to_owned(),
             source: Damaged.into(),
         };
         result.map(Some).ok_or_else(damaged)
     }
 
-    async fn keep(&self, key: &ResultKey, result: &KeptResult) -> Result<(), CheckpointError> {
+    async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
         let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
         BOUNDS.check(json.len())?;
-        let row = Row { key: *key, kept: result.at.as_millisecond(), json };
-        self.write("keep a result".to_owned(), move |database, _| {
+        let row = Row { key: *key, saved_at: result.at.as_millisecond(), json };
+        self.write("cache a result".to_owned(), move |database, _| {
             row.insert(database)?;
             forget_oldest(database, &BOUNDS)
         })
@@ -57,7 +57,7 @@ impl ResultStore for SqliteStorage {
 /// A row of the table, without its checksum.
 struct Row {
     key: ResultKey,
-    kept: i64,
+    saved_at: i64,
     json: String,
 }
 
@@ -65,12 +65,12 @@ impl Row {
     fn insert(&self, database: &Connection) -> Result<(), Fault> {
         database
             .prepare_cached(
-                "INSERT OR REPLACE INTO results (key, kept, bytes, payload, checksum)
-                 VALUES (:key, :kept, :bytes, :payload, :checksum)",
+                "INSERT OR REPLACE INTO results (key, saved_at, bytes, payload, checksum)
+                 VALUES (:key, :saved_at, :bytes, :payload, :checksum)",
             )?
             .execute(named_params! {
                 ":key": self.key.as_bytes(),
-                ":kept": self.kept,
+                ":saved_at": self.saved_at,
                 ":bytes": self.json.len(),
                 ":payload": self.json,
                 ":checksum": self.checksum(),
@@ -78,15 +78,15 @@ impl Row {
         Ok(())
     }
 
-    fn result(&self) -> Option<KeptResult> {
+    fn result(&self) -> Option<CachedResult> {
         let update = serde_json::from_str(&self.json).ok()?;
-        Some(KeptResult { update, at: Timestamp::from_millisecond(self.kept).ok()? })
+        Some(CachedResult { update, at: Timestamp::from_millisecond(self.saved_at).ok()? })
     }
 
     /// Covers the key as well, so that a row with the key of another result is detected.
     fn checksum(&self) -> [u8; blake3::OUT_LEN] {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.key.as_bytes()).update(&self.kept.to_le_bytes());
+        hasher.update(self.key.as_bytes()).update(&self.saved_at.to_le_bytes());
         hasher.update(self.json.as_bytes()).finalize().into()
     }
 }
@@ -103,7 +103,7 @@ fn forget_oldest(database: &Connection, bounds: &Bounds) -> Result<(), Fault> {
                 "DELETE FROM results WHERE key IN (
                     SELECT key FROM (
                         SELECT key, row_number() OVER newest AS place, sum(bytes) OVER newest AS total
-                        FROM results WINDOW newest AS (ORDER BY kept DESC, key DESC)
+                        FROM results WINDOW newest AS (ORDER BY saved_at DESC, key DESC)
                     ) WHERE place > ?1 OR total > ?2
                 )",
             )?
@@ -124,9 +124,9 @@ mod tests {
         ResultKey::of(&json!(name))
     }
 
-    fn result(text: &str, second: i64) -> KeptResult {
+    fn result(text: &str, second: i64) -> CachedResult {
         let update = Update::default().write(ChannelName::parse("text").unwrap(), text);
-        KeptResult { update, at: Timestamp::from_second(second).unwrap() }
+        CachedResult { update, at: Timestamp::from_second(second).unwrap() }
     }
 
     /// Returns the remaining results after storing some in another order than that of their names.
@@ -166,12 +166,12 @@ mod tests {
             "UPDATE results SET payload = replace(payload, 'one', 'two')",
             "UPDATE results SET payload = 'no JSON'",
             "UPDATE results SET checksum = x''",
-            "UPDATE results SET kept = kept + 1",
+            "UPDATE results SET saved_at = saved_at + 1",
         ] {
             storage.keep(&key(1), &result("one", 1)).await.unwrap();
             storage.database.with_connection(|it| it.execute_batch(change).unwrap());
             let error = storage.find(&key(1)).await.unwrap_err();
-            assert_eq!(error.to_string(), "could not read a kept result", "{change}");
+            assert_eq!(error.to_string(), "could not read a cached result", "{change}");
         }
         storage.keep(&key(1), &result("one", 1)).await.unwrap();
         assert_eq!(storage.find(&key(1)).await.unwrap(), Some(result("one", 1)));

@@ -2,7 +2,7 @@
 
 use graphrun_core::id::{NameError, RunId, Step};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, LeaseToken, Link, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, Claim, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
 };
 use rusqlite::{Connection, Params, Row, named_params, params};
@@ -29,14 +29,14 @@ pub(super) struct StoredHead {
     pub(super) head: Head,
     /// The number of the last entry that commits a step.
     pub(super) committed: u64,
-    pub(super) link: Link,
+    pub(super) hash: EntryHash,
     pub(super) lease: Lease,
 }
 
 /// The columns of a head.
 macro_rules! head_columns {
     () => {
-        "number, committed, step, seq, link, standing, checksum,
+        "number, committed, step, seq, hash, run_status, checksum,
          fence, owner, until, lease_checksum"
     };
 }
@@ -148,7 +148,7 @@ impl Run {
             if sum == bytes(row, "info_checksum")? {
                 Ok(info.to_vec())
             } else {
-                Err(broken(self.id.as_str(), "the description", "its checksum does not fit"))
+                Err(broken(self.id.as_str(), "the description", "its checksum does not match"))
             }
         })
     }
@@ -167,7 +167,7 @@ impl Run {
         let info = serde_json::from_slice(&self.info(database)?);
         let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
         let stored = self.stored_head(database)?;
-        let RunStatus { status, reason } = stored.head.standing;
+        let RunStatus { status, reason } = stored.head.run_status;
         Ok(RunSummary {
             info,
             status,
@@ -187,22 +187,22 @@ impl Run {
     fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
         let id = self.id.as_str();
         let damage = |how: &'static str| broken(id, "the status", how);
-        let standing: String = row.get(5)?;
+        let run_status: String = row.get(5)?;
         let head = Head {
             number: row.get(0)?,
             step: Step(row.get(2)?),
             seq: row.get(3)?,
-            standing: serde_json::from_str(&standing)
+            run_status: serde_json::from_str(&run_status)
                 .map_err(|error| broken(id, "the status", error))?,
         };
         let committed = row.get(1)?;
-        let link = bytes(row, 4)?;
-        let sum = of_head(id, &head, committed, link, &standing);
+        let hash = bytes(row, 4)?;
+        let sum = of_head(id, &head, committed, hash, &run_status);
         if sum != bytes(row, 6)? {
-            return Err(damage("its checksum does not fit"));
+            return Err(damage("its checksum does not match"));
         }
-        let link = Link(link.try_into().map_err(|_| damage("its link is too short"))?);
-        Ok(StoredHead { head, committed, link, lease: Lease::read(id, row)? })
+        let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
+        Ok(StoredHead { head, committed, hash, lease: Lease::read(id, row)? })
     }
 
     /// Inserts the first head.
@@ -210,14 +210,15 @@ impl Run {
         &self,
         database: &Connection,
         head: &Head,
-        link: Link,
+        hash: EntryHash,
         claim: &Claim,
     ) -> Result<LeaseToken, Fault> {
-        let sql = "INSERT INTO heads (run, number, committed, step, seq, link, standing, checksum,
+        let sql =
+            "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
                    VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0, x'')";
         database.prepare_cached(sql)?.execute([self.key])?;
-        self.put(database, head, head.number, link)?;
+        self.put(database, head, head.number, hash)?;
         self.give(database, 0, claim)
     }
 
@@ -227,12 +228,12 @@ impl Run {
         database: &Connection,
         head: &Head,
         committed: u64,
-        link: Link,
+        hash: EntryHash,
     ) -> Result<(), Fault> {
-        let standing = serde_json::to_string(&head.standing).map_err(Fault::Unwritable)?;
-        let checksum = of_head(self.id.as_str(), head, committed, &link.0, &standing);
+        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
+        let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
         let sql = "UPDATE heads SET number = :number, committed = :committed, step = :step,
-                       seq = :seq, link = :link, standing = :standing, checksum = :checksum
+                       seq = :seq, hash = :hash, run_status = :run_status, checksum = :checksum
                    WHERE run = :run";
         database.prepare_cached(sql)?.execute(named_params! {
             ":run": self.key,
@@ -240,8 +241,8 @@ impl Run {
             ":committed": committed,
             ":step": head.step.0,
             ":seq": head.seq,
-            ":link": link.0,
-            ":standing": standing,
+            ":hash": hash.0,
+            ":run_status": run_status,
             ":checksum": checksum,
         })?;
         Ok(())

@@ -1,6 +1,6 @@
--- Format 3. What is in a row of the journal, and what proves it: `storage/journal`.
+-- Format 1. `storage/journal` describes the rows of the journal and their hashes.
 
--- What is known of a run from its beginning, and what it goes by since it was migrated.
+-- The properties of each run, from its start or its last migration.
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY, -- in the order in which runs were accepted
     id TEXT NOT NULL UNIQUE,
@@ -9,23 +9,23 @@ CREATE TABLE runs (
     info_checksum BLOB NOT NULL
 ) STRICT;
 
--- How each run stands: the end of its journal, and who may write it.
+-- The head of each run: the end of its journal, its status and its lease.
 CREATE TABLE heads (
     run INTEGER PRIMARY KEY REFERENCES runs ON DELETE CASCADE,
     number INTEGER NOT NULL,    -- the last entry
     committed INTEGER NOT NULL, -- the last entry that commits a step
     step INTEGER NOT NULL,
     seq INTEGER NOT NULL,       -- the last event
-    link BLOB NOT NULL,         -- of the last entry
-    standing TEXT NOT NULL,
+    hash BLOB NOT NULL,         -- of the last entry
+    run_status TEXT NOT NULL,
     checksum BLOB NOT NULL,     -- of all of the above
     fence INTEGER NOT NULL,     -- the last lease
-    owner TEXT,                 -- whose it is, as JSON; none if the run was given back
-    until INTEGER NOT NULL,     -- when it ends, in milliseconds since 1970
+    owner TEXT,                 -- its owner as JSON; null if the lease was released
+    until INTEGER NOT NULL,     -- when it expires, in milliseconds since 1970
     lease_checksum BLOB NOT NULL -- of these three
 ) STRICT;
 
--- Every entry of every run, in the order in which they were made, so that pages fill up.
+-- The entries of all runs in the order of their writing, so that pages fill up.
 CREATE TABLE journal (
     key INTEGER PRIMARY KEY,
     run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
@@ -35,14 +35,14 @@ CREATE TABLE journal (
     changes BLOB,            -- of the step that the entry commits
     meta BLOB NOT NULL,
     data BLOB NOT NULL,
-    link BLOB NOT NULL
+    hash BLOB NOT NULL
 ) STRICT;
 
 CREATE UNIQUE INDEX journal_of_run ON journal (run, number);
 
--- What people said to runs. The position of a run says which it has taken in.
+-- Messages to runs. The position of a run contains the number of the last one that it has processed.
 CREATE TABLE inbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, -- of all runs, so that a copy of a run goes on
+    number INTEGER PRIMARY KEY AUTOINCREMENT, -- unique for all runs, so that a fork continues the count
     run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
     id TEXT NOT NULL,
     message TEXT NOT NULL,

@@ -63,7 +63,7 @@ async fn a_step_on_a_full_disk_is_saved_later_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_database_that_stays_locked_is_an_error_that_says_so() {
+async fn a_locked_database_is_a_named_error() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
     storage.database.with_connection(|it| it.busy_timeout(Duration::ZERO).unwrap());
@@ -72,7 +72,7 @@ async fn a_database_that_stays_locked_is_an_error_that_says_so() {
     let error = storage.append(&hold, &commit(1, "x")).await.unwrap_err();
     assert_eq!(error.to_string(), "could not save step 1 of run `R1`");
     let cause = error.source().unwrap().to_string();
-    assert!(cause.ends_with("runs.db locked; try again when it is done, or end it"), "{cause}");
+    assert!(cause.ends_with("runs.db; try again later, or end that process"), "{cause}");
     // Readers do not wait.
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
     other.execute_batch("ROLLBACK").unwrap();
@@ -80,7 +80,7 @@ async fn a_database_that_stays_locked_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_transaction_leaves_nothing_and_stops_nobody() {
+async fn a_panic_in_a_transaction_leaves_no_trace() {
     let folder = TempDir::new().unwrap();
     let (storage, hold) = storage_with_a_run(&folder).await;
     let died: Result<(), _> = storage
@@ -95,7 +95,7 @@ async fn a_panic_in_a_transaction_leaves_nothing_and_stops_nobody() {
 }
 
 #[tokio::test]
-async fn a_connection_is_set_up_to_keep_what_it_commits() {
+async fn a_connection_has_the_durable_settings() {
     let folder = TempDir::new().unwrap();
     drop(storage_with_a_run(&folder).await);
     let path = folder.path().join("runs.db");
@@ -113,7 +113,7 @@ async fn a_connection_is_set_up_to_keep_what_it_commits() {
         assert_eq!(pragma("trusted_schema"), "0");
         assert_eq!(pragma("cell_size_check"), "1");
         assert_eq!(pragma("application_id"), u32::from_be_bytes(*b"grun").to_string());
-        assert_eq!(pragma("user_version"), "3");
+        assert_eq!(pragma("user_version"), "1");
         let timeout = |it: &Connection| {
             it.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, u32>(0)).unwrap()
         };

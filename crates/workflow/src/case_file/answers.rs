@@ -78,7 +78,7 @@ impl Reading<'_> {
         if has("fail") && !is_field("fail") {
             return self.failure(&what, yaml).map(Answer::Fails);
         }
-        let asks = self.graph.nodes[node].node.touches() == SideEffects::Nothing
+        let asks = self.graph.nodes[node].node.side_effects() == SideEffects::Nothing
             && self.graph.nodes[node].node.kind() == "ask";
         if has("answer") && (asks || !is_field("answer")) {
             return self.said(node, asks, yaml);
@@ -102,7 +102,7 @@ impl Reading<'_> {
         };
         let message = match section.get("message") {
             Some(message) => self.report.word(message, "`message`")?.text,
-            None => format!("the case says `fail: {kind}`"),
+            None => format!("the case has `fail: {kind}`"),
         };
         let usual = matches!(kind, ErrorKind::Timeout | ErrorKind::RateLimit | ErrorKind::Provider);
         let transient = match section.get("transient") {
@@ -121,7 +121,7 @@ impl Reading<'_> {
         let section = Section::read(&mut self.report, yaml, &what, &["answer"])?;
         let said = section.get("answer")?;
         if !asks {
-            let message = format!("`{node}` asks nobody, so nobody answers it");
+            let message = format!("`{node}` asks no question, so it needs no answer");
             let place = self.report.place(&said.range);
             let finding = Diagnostic::error("GR082", message).at(place, "not a question");
             self.report.push(finding.help("name the fields it writes"));
@@ -132,9 +132,9 @@ impl Reading<'_> {
         {
             let word = self.report.word(said, "`answer`")?;
             if !ask.choices.contains(&word.text) {
-                let message = format!("\"{}\" is no choice of `{node}`", word.text);
+                let message = format!("\"{}\" is not a choice of `{node}`", word.text);
                 let place = self.report.place(&said.range);
-                let finding = Diagnostic::error("GR081", message).at(place, "not offered");
+                let finding = Diagnostic::error("GR081", message).at(place, "no such choice");
                 let help = suggestion(&word.text, ask.choices.iter().map(String::as_str));
                 self.report.push(Diagnostic { help, ..finding });
                 return None;
@@ -196,9 +196,9 @@ impl Reading<'_> {
 
     fn refuse_field(&mut self, node: &NodeName, key: &SpannedText, written: &[ChannelName]) {
         if let Some(within) = written.iter().find(|it| is_short_for(&key.text, it)) {
-            let message = format!("`{node}` calls its field by another name here");
+            let message = format!("this field has another name in the file of `{node}`");
             let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR021", message).at(place, "its name in its own file");
+            let finding = Diagnostic::error("GR021", message).at(place, "its name in that file");
             self.report.push(finding.help(format!("write `{within}`")));
             return;
         }

@@ -56,7 +56,7 @@ impl Reading<'_> {
             return self.at(&word, status);
         }
         let help = suggestion(&word.text, STATUSES.map(Status::as_str)).unwrap_or_default();
-        self.report.bad_value(&word, format!("no run rests as `{}`", word.text), &help);
+        self.report.bad_value(&word, format!("no run stops as `{}`", word.text), &help);
         None
     }
 
@@ -162,7 +162,7 @@ impl Reading<'_> {
             }
             let message = format!("no node emits `{}`", word.text);
             let place = self.report.place(&word.range);
-            let finding = Diagnostic::error("GR084", message).at(place, "never told");
+            let finding = Diagnostic::error("GR084", message).at(place, "never emitted");
             let help = suggestion(&word.text, told.iter().map(String::as_str));
             let help = help.unwrap_or_else(|| "give the node `emits: NAME`".to_owned());
             self.report.push(finding.help(help));
@@ -184,7 +184,7 @@ impl Reading<'_> {
         let is_open = route.is_none_or(|it| it.value.contains(&Stage::Any));
         for never in &expect.never {
             if runs(&never.value) > 0 {
-                let message = format!("`{}` is in the route, and is never to run", never.value);
+                let message = format!("`{}` is in the route and under `never`", never.value);
                 found.push((message, &never.place, route.map(|it| &it.place)));
             }
         }
@@ -194,19 +194,20 @@ impl Reading<'_> {
             let differs = if is_open { in_route > *number } else { in_route == 0 && *number > 0 };
             if differs {
                 let message = format!(
-                    "`{node}` is in the route {in_route} times, and is to run {number} times"
+                    "`{node}` is in the route {in_route} times, but {number} visits are expected"
                 );
                 found.push((message, &visits.place, route.map(|it| &it.place)));
             }
             if let Some(never) = expect.never.iter().find(|it| it.value == *node && *number > 0) {
-                let message = format!("`{node}` is to run, and is never to run");
+                let message = format!("`{node}` is under `visits` and under `never`");
                 found.push((message, &visits.place, Some(&never.place)));
             }
         }
         for unset in &expect.unset {
             let said = expect.state.iter().find(|it| it.value.0[0] == unset.value.as_str());
             if let Some(said) = said {
-                let message = format!("`{}` is to hold nothing, and a value", unset.value);
+                let message =
+                    format!("`{}` is expected to be unset and to have a value", unset.value);
                 found.push((message, &unset.place, Some(&said.place)));
             }
         }
@@ -218,7 +219,7 @@ impl Reading<'_> {
             let finding = Diagnostic::error("GR083", message);
             let finding = finding.at(Some(place.clone()), "cannot hold");
             let finding = finding.at(other.cloned(), "together with this");
-            self.report.push(finding.help("take one of the two out"));
+            self.report.push(finding.help("remove one of the two"));
         }
     }
 }

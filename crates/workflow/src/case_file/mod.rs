@@ -29,7 +29,7 @@ use graphrun_guard::{
 };
 use serde_json::Value;
 
-pub use self::sights::{Computed, computed, sights};
+pub use self::sights::{Computed, accesses, computed};
 use super::{
     LoadError,
     reader::{self, Yaml},
@@ -185,7 +185,7 @@ impl Draft {
             let message = format!("`{}` does not load: {reason}", self.workflow().display());
             let place = self.report.place(&(start..end));
             let finding = Diagnostic::error("GR080", message).at(place, "the cases are for it");
-            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or mend it"));
+            self.report.push(finding.help("name another with `workflow: FILE.yaml`, or fix it"));
         }
         self.report.into_findings()
     }

@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 use graphrun_models::Replay;
 
-use super::{Answers, Case, CaseFile, Draft, sights};
+use super::{Answers, Case, CaseFile, Draft, accesses};
 use crate::{
     NodeKind, Workflow,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -31,7 +31,7 @@ pub(super) struct Reading<'a> {
     pub(super) report: Report,
     pub(super) workflow: &'a Workflow,
     pub(super) graph: &'a Graph,
-    pub(super) sights: Vec<Access>,
+    pub(super) accesses: Vec<Access>,
     folder: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Draft {
         let Self { path, report, root } = self;
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
         let mut reading =
-            Reading { report, workflow, graph, sights: sights(workflow, graph), folder };
+            Reading { report, workflow, graph, accesses: accesses(workflow, graph), folder };
         let cases = root.as_ref().map(|it| reading.file(it)).unwrap_or_default();
         reading.report.into_findings().or_ok(CaseFile { cases })
     }
@@ -110,7 +110,12 @@ impl Reading<'_> {
         names: &mut BTreeMap<String, SpannedText>,
     ) -> Option<Case> {
         let section = Section::read(&mut self.report, yaml, "a case", CASE_KEYS)?;
-        let name = section.require(&mut self.report, "name", "say what the case shows");
+        let name = section.require(
+            &mut self.report,
+            "name",
+            "give the case a name that describes \
+            it",
+        );
         let name = name.and_then(|it| self.report.word(it, "`name`"));
         if let Some(name) = &name {
             self.refuse_name_twice(name, names);
@@ -118,7 +123,7 @@ impl Reading<'_> {
         let input = self.input(section.get("input"), common.input, yaml);
         let own = section.get("nodes").map(|it| self.answers(it)).unwrap_or_default();
         let replay = section.get("replay").and_then(|it| self.replay(it));
-        let help = "say how the run must go: `expect: { route: […] }`";
+        let help = "describe the expected run: `expect: { route: […] }`";
         let expect = section.require(&mut self.report, "expect", help);
         let expect = expect.and_then(|it| self.expectation(it));
         let name = name?;
@@ -139,7 +144,7 @@ impl Reading<'_> {
             let finding = Diagnostic::error("GR002", "two cases have the same name");
             let finding = finding.at(self.report.place(&name.range), "again");
             let finding = finding.at(self.report.place(&first.range), "first");
-            self.report.push(finding.help("say what is special about each"));
+            self.report.push(finding.help("give each case its own name"));
         } else {
             names.insert(name.text.clone(), name.clone());
         }

@@ -29,14 +29,14 @@ pub struct Computed {
 
 /// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct SightSet(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
+struct AccessMap(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
 
 /// A channel, the path into it, `is_whole` and `is_presence`.
 type Part = (ChannelName, Vec<String>, bool, bool);
 
 /// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
 /// through fields that nodes compute, each once.
-pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
+pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     let channels = graph.schema.channels().iter().map(|it| it.name().clone());
     let all: Vec<ChannelName> = channels.collect();
     let wholly = |reads: Option<&[ChannelName]>| AccessSet {
@@ -48,17 +48,17 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
         _ => None,
     });
     let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref());
-    let by_routes = routes.clone().map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
-    let by_conditions = conditions.map(|it| it.sights().unwrap_or_else(|| wholly(it.reads())));
+    let by_routes = routes.clone().map(|it| it.access_set().unwrap_or_else(|| wholly(it.reads())));
+    let by_conditions = conditions.map(|it| it.access_set().unwrap_or_else(|| wholly(it.reads())));
     let mut open = AccessSet::default();
     by_routes.chain(by_conditions).for_each(|it| open.extend(it));
 
     // If an item of a dispatched list is read, the content of that list matters too.
-    let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.sights());
+    let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.access_set());
     let lists: Vec<Access> =
         lists.flat_map(|it| it.fields).map(|it| Access { is_whole: true, ..it }).collect();
     let computed = computed(workflow, graph);
-    let mut found = SightSet::default();
+    let mut found = AccessMap::default();
     loop {
         if std::mem::take(&mut open.has_item) {
             let numbers = std::mem::take(&mut open.item_numbers);
@@ -69,14 +69,14 @@ pub fn sights(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
                 list
             }));
         }
-        let Some(sight) = open.fields.pop() else { break };
-        if let Some(sight) = found.add(sight) {
-            for it in computed.iter().filter(|it| it.to == sight.channel) {
-                open.extend(it.behind(&sight));
+        let Some(access) = open.fields.pop() else { break };
+        if let Some(access) = found.add(access) {
+            for it in computed.iter().filter(|it| it.to == access.channel) {
+                open.extend(it.behind(&access));
             }
         }
     }
-    found.into_sights()
+    found.into_accesses()
 }
 
 /// Returns every field that a node of a workflow computes, by its name in the graph.
@@ -88,8 +88,8 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
             NodeKind::Enter(enter) => expressions(&enter.sets),
             NodeKind::Leave(leave) => {
                 let take = |(to, from): &(ChannelName, ChannelName)| {
-                    let sight = Access { is_whole: false, ..Access::whole(from.clone()) };
-                    let from = AccessSet { fields: vec![sight], ..AccessSet::default() };
+                    let access = Access { is_whole: false, ..Access::whole(from.clone()) };
+                    let from = AccessSet { fields: vec![access], ..AccessSet::default() };
                     (to.clone(), from, true)
                 };
                 leave.takes.iter().map(take).collect()
@@ -105,7 +105,7 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
         };
         for (to, from, is_copy) in parts {
             let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
-            let from = definition.scopes.iter().fold(from, |it, scope| scope.sights(it));
+            let from = definition.scopes.iter().fold(from, |it, scope| scope.access_set(it));
             let replaces = graph
                 .schema
                 .channel(to.as_str())
@@ -118,7 +118,7 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
 }
 
 fn expressions(sets: &[(ChannelName, crate::Expression)]) -> Vec<(ChannelName, AccessSet, bool)> {
-    sets.iter().map(|(to, value)| (to.clone(), value.sights(), value.is_path())).collect()
+    sets.iter().map(|(to, value)| (to.clone(), value.access_set(), value.is_path())).collect()
 }
 
 impl Computed {
@@ -147,10 +147,10 @@ impl Computed {
     }
 }
 
-impl SightSet {
+impl AccessMap {
     /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
-    fn add(&mut self, sight: Access) -> Option<Access> {
-        let Access { channel, path, is_whole, is_presence, numbers, texts } = sight;
+    fn add(&mut self, access: Access) -> Option<Access> {
+        let Access { channel, path, is_whole, is_presence, numbers, texts } = access;
         let part = (channel, path, is_whole, is_presence);
         let is_new = !self.0.contains_key(&part);
         let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
@@ -158,15 +158,15 @@ impl SightSet {
         known_numbers.extend(numbers);
         known_texts.extend(texts);
         let is_more = known_numbers.len() + known_texts.len() > known;
-        (is_new || is_more).then(|| sight_of((part, (known_numbers.clone(), known_texts.clone()))))
+        (is_new || is_more).then(|| access_of((part, (known_numbers.clone(), known_texts.clone()))))
     }
 
-    fn into_sights(self) -> Vec<Access> {
-        self.0.into_iter().map(sight_of).collect()
+    fn into_accesses(self) -> Vec<Access> {
+        self.0.into_iter().map(access_of).collect()
     }
 }
 
-fn sight_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
+fn access_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
     let (channel, path, is_whole, is_presence) = part;
     let (numbers, texts) = compared;
     let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());

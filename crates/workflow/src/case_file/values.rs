@@ -34,7 +34,7 @@ impl Reading<'_> {
     /// The smallest value of a field that a case leaves out; reported if the field decides a route.
     pub(super) fn guessed(&mut self, channel: &Channel, at: &Range<usize>) -> Option<Value> {
         let name = channel.name();
-        let looked_at = self.sights.iter().any(|it| it.channel == *name && !it.is_presence);
+        let looked_at = self.accesses.iter().any(|it| it.channel == *name && !it.is_presence);
         if looked_at {
             self.report_unsaid(&[name.to_string()], at);
             return None;
@@ -42,7 +42,7 @@ impl Reading<'_> {
         match smallest(channel.schema()) {
             Ok(value) => Some(value),
             Err(problem) => {
-                let message = format!("no value for `{name}` can be made: {problem}");
+                let message = format!("no value for `{name}` can be generated: {problem}");
                 let place = self.report.place(at);
                 let finding = Diagnostic::error("GR081", message).at(place, "it is not given");
                 self.report.push(finding.help(format!("give it: `{name}: …`")));
@@ -67,9 +67,9 @@ impl Reading<'_> {
         let is_item = matches!(channel.ty().required(), Type::List(_)) && !value.is_array();
         let value = if is_item { Value::Array(vec![value]) } else { value };
         let mut unsaid = Vec::new();
-        let sights = &self.sights;
+        let accesses = &self.accesses;
         let mut may_guess = |path: &[String]| {
-            let may = !sights.iter().any(|it: &Access| it.is_below(channel.name(), path));
+            let may = !accesses.iter().any(|it: &Access| it.is_below(channel.name(), path));
             if !may {
                 let mut whole = vec![channel.name().to_string()];
                 whole.extend_from_slice(path);
@@ -96,11 +96,11 @@ impl Reading<'_> {
 
     fn report_unsaid(&mut self, path: &[String], at: &Range<usize>) {
         let name = path.join(".");
-        let what = "where the run goes depends on";
-        let message = format!("{what} `{name}`, and the case does not say what it is");
+        let what = "the route of the run depends on";
+        let message = format!("{what} `{name}`, and the case does not set it");
         let finding = Diagnostic::error("GR081", message);
         let finding = finding.at(self.report.place(at), format!("no `{name}`"));
-        self.report.push(finding.help("what decides nothing may be left out; this may not"));
+        self.report.push(finding.help("only values that no route reads may be omitted"));
     }
 
     /// Checks names of fields and values of enums for misspellings, each of them.

@@ -107,7 +107,7 @@ fn each(what: Each, of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Par
             Ok(Kind::Each { what, list, variable, body })
         }
         _ if what == Each::Map => {
-            let message = "`map` takes a name and what is made of it";
+            let message = "`map` takes a name and an expression";
             Err(misused(whole.clone(), message, "write `items.map(item, item.title)`"))
         }
         _ => {
@@ -142,7 +142,7 @@ fn matches(of: Node, arguments: Vec<Node>, whole: &Range<usize>) -> Parsed<Kind>
                 format!("the pattern is not understood: {reason}"),
                 "here",
             );
-            Err(problem.help("patterns are those of RE2; there is no looking around"))
+            Err(problem.help("patterns are those of RE2; look-around is not supported"))
         }
     }
 }

@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::{
     ExpressionScope,
     operators::joined,
+    satisfiability::Types,
     syntax::{Each, Kind, Node, Operator},
-    worlds::Types,
 };
 use crate::{
     report::{Problem, suggestion},
@@ -186,16 +186,18 @@ impl Checker<'_> {
         match self.scope.written.presence(name) {
             Presence::Always => (),
             Presence::Never => {
-                let message = format!("`{name}` is read here, and nothing writes it before");
-                self.problem("GR035", range, message, "never written by then").help =
-                    Some(format!(
-                        "make `{name}` an input, give it a default, or let an earlier node write it"
-                    ));
+                let message = format!("`{name}` is read here, but nothing writes it before");
+                self.problem("GR035", range, message, "never written before").help = Some(format!(
+                    "make `{name}` an input, give it a default, or let an earlier node write it"
+                ));
             }
             // The type already shows that an optional field needs a guard.
             Presence::Sometimes(_) if is_optional => (),
             Presence::Sometimes(without) => {
-                let message = format!("`{name}` is read here, and not every way here writes it");
+                let message = format!(
+                    "`{name}` is read here, but not every path to here writes \
+                                       it"
+                );
                 let start = self.scope.schema.channel(name).and_then(natural_start);
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
@@ -203,7 +205,7 @@ impl Checker<'_> {
                     Some(start) => {
                         format!("guard it with `has({name})`, or let it start: `default: {start}`")
                     }
-                    None => format!("guard it with `has({name})`, or write it on every way"),
+                    None => format!("guard it with `has({name})`, or write it on every path"),
                 });
             }
         }
@@ -240,8 +242,8 @@ impl Checker<'_> {
                 let value = values.first().map_or("", String::as_str);
                 format!("compare it: `… == \"{value}\"`")
             }
-            Type::List(_) | Type::Map(_) => "ask a question: `… .size() > 0`".to_owned(),
-            _ => "nothing else is true or false; compare it with something".to_owned(),
+            Type::List(_) | Type::Map(_) => "write `… .size() > 0`".to_owned(),
+            _ => "only a bool is a condition; compare the value with another".to_owned(),
         };
         let message = format!("expected a condition, found {}", describe(&ty));
         self.problem("GR022", &node.range, message, "not a bool").help = Some(help);
@@ -305,8 +307,8 @@ impl Checker<'_> {
         };
         let taken = self.variables.iter().any(|(it, _)| it == variable);
         if taken || self.scope.schema.channel(variable).is_some() {
-            let message = format!("`{variable}` names something else already");
-            self.problem("GR021", &body.range, message, "which of the two?").help =
+            let message = format!("the name `{variable}` is already in use");
+            self.problem("GR021", &body.range, message, "ambiguous").help =
                 Some("choose another name".to_owned());
         }
         self.variables.push((variable.to_owned(), item.clone()));

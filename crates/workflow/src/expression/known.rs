@@ -41,7 +41,7 @@ mod tests {
     use super::known_after;
 
     #[test]
-    fn a_guard_says_what_is_there() {
+    fn a_guard_proves_presence() {
         let known = |source| {
             let (holds, fails) = known_after(source);
             format!("{} | {}", holds.join(" "), fails.join(" "))

@@ -107,13 +107,13 @@ fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem
     if let Some(symbol) = SYMBOLS.iter().find(|it| source[at..].starts_with(**it)) {
         return Ok((Token::Symbol(symbol), symbol.len()));
     }
-    let message = format!("`{next}` means nothing in an expression");
+    let message = format!("`{next}` has no meaning in an expression");
     let found = Problem::new("GR020", at..at + next.len_utf8(), message, "not understood");
     Err(match next {
         '=' => found.help("equality is `==`"),
         '&' => found.help("and is `&&`"),
         '|' => found.help("or is `||`"),
-        '{' => found.help("an expression is no template; leave out the braces"),
+        '{' => found.help("an expression is not a template; remove the braces"),
         _ => found,
     })
 }

@@ -17,11 +17,11 @@ mod operators;
 mod output_path;
 mod parser;
 mod print;
+mod satisfiability;
 mod sights;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod worlds;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ pub use self::evaluate_error::EvaluateError;
 pub(crate) use self::{
     known::known_after,
     output_path::OutputPathError,
-    worlds::{CaseList, Uncovered},
+    satisfiability::{CaseList, Uncovered},
 };
 use super::{report::Problem, written::AssignedFields};
 /// A checked expression over the state.
@@ -56,7 +56,7 @@ pub struct Expression {
     presumed_otherwise: Vec<String>,
     /// The name of the dispatched item.
     item: Option<String>,
-    conditions: Arc<worlds::Conditions>,
+    conditions: Arc<satisfiability::Conditions>,
 }
 
 /// The values that an expression can read.
@@ -98,7 +98,7 @@ impl Expression {
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
-        let conditions = Arc::new(worlds::translate(&root, &checked.types));
+        let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         Ok(Self {
@@ -151,8 +151,8 @@ impl Expression {
     }
 
     /// Its access set.
-    pub(crate) fn sights(&self) -> AccessSet {
-        sights::sights(&self.root, &self.reads, self.item.as_deref())
+    pub(crate) fn access_set(&self) -> AccessSet {
+        sights::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
     /// Whether it is a plain path into the state and not computed.
@@ -166,7 +166,7 @@ impl Expression {
     /// The parts with the same outcome in every state although they are no literals: always true,
     /// never true, or without a value.
     pub(crate) fn constant_parts(&self) -> Vec<Problem> {
-        let mut problems = worlds::constant_parts(&self.conditions);
+        let mut problems = satisfiability::constant_parts(&self.conditions);
         closed::note_valueless(&self.root, &mut problems);
         problems
     }

@@ -242,7 +242,7 @@ impl Parser {
                 problem.help("unequal is `!=`")
             }
             Token::Symbol("[") => {
-                problem.help("items have no numbers; ask about all: `items.exists(it, …)`")
+                problem.help("items cannot be indexed; test all of them: `items.exists(it, …)`")
             }
             _ => problem,
         }

@@ -10,27 +10,27 @@ use serde_json::Value;
 
 use super::syntax::{Kind, Node, Operator};
 /// Returns the access set of a checked expression. Its names are channels or the item.
-pub(super) fn sights(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
+pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
     let mut looker =
-        Looker { reads, item, sights: AccessSet::default(), numbers: vec![], texts: vec![] };
+        Looker { reads, item, set: AccessSet::default(), numbers: vec![], texts: vec![] };
     looker.look(root, false);
-    let Looker { mut sights, numbers, texts, .. } = looker;
-    for sight in &mut sights.fields {
-        sight.numbers.clone_from(&numbers);
-        sight.texts.clone_from(&texts);
+    let Looker { mut set, numbers, texts, .. } = looker;
+    for access in &mut set.fields {
+        access.numbers.clone_from(&numbers);
+        access.texts.clone_from(&texts);
     }
-    if sights.has_item {
-        (sights.item_numbers, sights.item_texts) = (numbers, texts);
+    if set.has_item {
+        (set.item_numbers, set.item_texts) = (numbers, texts);
     }
     let mut seen = BTreeSet::new();
-    sights.fields.retain(|it| seen.insert(it.clone()));
-    sights
+    set.fields.retain(|it| seen.insert(it.clone()));
+    set
 }
 
 struct Looker<'a> {
     reads: &'a [ChannelName],
     item: Option<&'a str>,
-    sights: AccessSet,
+    set: AccessSet,
     numbers: Vec<i64>,
     texts: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Looker<'_> {
                 }
                 _ => self.look(of, false),
             },
-            Kind::Visits(name) => self.sights.visits.extend(NodeName::parse_path(name)),
+            Kind::Visits(name) => self.set.visits.extend(NodeName::parse_path(name)),
             Kind::Matches(of, pattern) => {
                 self.texts.push(pattern.regex.as_str().to_owned());
                 self.look(of, true);
@@ -76,13 +76,13 @@ impl Looker<'_> {
         let first = names.next().unwrap_or_default();
         // The checker forbids variables with the name of a field.
         let Some(channel) = self.reads.iter().find(|it| it.as_str() == first).cloned() else {
-            self.sights.has_item |= self.item == Some(first.as_str());
+            self.set.has_item |= self.item == Some(first.as_str());
             return;
         };
         let (numbers, texts) = (Vec::new(), Vec::new());
-        let sight =
+        let access =
             Access { channel, path: names.collect(), is_whole, is_presence, numbers, texts };
-        self.sights.fields.push(sight);
+        self.set.fields.push(access);
     }
 
     fn literal(&mut self, value: &Value) {
@@ -102,11 +102,11 @@ mod tests {
     fn looked_at(condition: &str) -> AccessSet {
         let reads = ["review", "sse_status", "test_result", "user_stories", "candidate"];
         let reads = reads.map(|it| ChannelName::parse(it).unwrap());
-        sights(&parser::parse(condition).unwrap(), &reads, Some("story"))
+        access_set(&parser::parse(condition).unwrap(), &reads, Some("story"))
     }
 
     #[test]
-    fn a_condition_says_what_it_looks_at() {
+    fn a_condition_lists_its_reads() {
         let shown = |it: &Access| {
             let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
             let star = if it.is_whole { ".*" } else { "" };
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn the_visits_it_counts_and_the_item_are_no_fields() {
-        let sights = looked_at("visits(\"sse\") > 3 && story.title != \"review\"");
+        let set = looked_at("visits(\"sse\") > 3 && story.title != \"review\"");
         assert_eq!(
-            (&sights.item_numbers[..], &sights.item_texts[..]),
+            (&set.item_numbers[..], &set.item_texts[..]),
             (&[3][..], &["review".into()][..])
         );
-        assert_eq!(sights.visits, [NodeName::parse("sse").unwrap()]);
-        assert!(sights.has_item && sights.fields.is_empty(), "{sights:?}");
+        assert_eq!(set.visits, [NodeName::parse("sse").unwrap()]);
+        assert!(set.has_item && set.fields.is_empty(), "{set:?}");
         assert!(!looked_at("has(review) && review.story in ['story']").has_item);
     }
 }

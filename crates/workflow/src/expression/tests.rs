@@ -153,7 +153,7 @@ fn an_evaluation_that_takes_too_much_is_an_error() {
 }
 
 #[test]
-fn what_people_ask_of_large_values_has_an_answer() {
+fn large_values_can_be_inspected() {
     let state = large_state();
     for source in [
         "l.all(a, a == 7) && l.size() == 3000",
@@ -233,7 +233,7 @@ fn expressions_have_types_and_values() {
 }
 
 #[test]
-fn what_has_no_value_says_why() {
+fn a_missing_value_has_a_reason() {
     let cases = [
         ("big + 1", "`+` leaves the range of numbers"),
         ("-big - 2", "`-` leaves the range of numbers"),
@@ -265,7 +265,7 @@ fn what_has_no_value_says_why() {
 }
 
 #[test]
-fn what_is_written_in_another_language_is_answered_in_this_one() {
+fn forms_of_other_languages_get_the_form_of_this_one() {
     let cases = [
         ("n == 1 and yes", "and is `&&`"),
         ("n == 1 or yes", "or is `||`"),
@@ -275,10 +275,10 @@ fn what_is_written_in_another_language_is_answered_in_this_one() {
         ("n is 1", "equality is `==`"),
         ("n <> 1", "unequal is `!=`"),
         ("yes & yes", "and is `&&`"),
-        ("{{ yes }}", "an expression is no template; leave out the braces"),
+        ("{{ yes }}", "an expression is not a template; remove the braces"),
         ("text == null", "`has(x)` asks whether a value is there"),
         ("1 < n < 3", "write `a < b && b < c`"),
-        ("list[0] == 1", "items have no numbers; ask about all: `items.exists(it, …)`"),
+        ("list[0] == 1", "items cannot be indexed; test all of them: `items.exists(it, …)`"),
         ("len(list) > 1", "write `items.size()`"),
         ("list.length() > 1", "write `items.size()`"),
         ("list.any(it, it > 1)", "write `items.exists(item, item.done)`"),
@@ -289,10 +289,10 @@ fn what_is_written_in_another_language_is_answered_in_this_one() {
         ("list.map(it + 1)", "write `items.map(item, item.title)`"),
         ("text.contains()", "write `title.contains(\"draft\")`"),
         ("text.matches(level)", "write `title.matches(\"^[A-Z]+-[0-9]+$\")`"),
-        ("text.matches('a(?=b)')", "patterns are those of RE2; there is no looking around"),
+        ("text.matches('a(?=b)')", "patterns are those of RE2; look-around is not supported"),
         (
             "text.matches('(a{1000}){1000}')",
-            "patterns are those of RE2; there is no looking around",
+            "patterns are those of RE2; look-around is not supported",
         ),
     ];
     let state = state();
@@ -303,7 +303,7 @@ fn what_is_written_in_another_language_is_answered_in_this_one() {
 }
 
 #[test]
-fn what_is_deep_or_long_is_refused_not_followed() {
+fn deep_and_long_inputs_are_refused() {
     let state = state();
     let parts = ["(", "[", "!", "-", "n.", "n + ", "yes ? ", "list.map(it, ", "has(", "size("];
     for part in parts {
@@ -318,7 +318,7 @@ fn what_is_deep_or_long_is_refused_not_followed() {
 }
 
 #[test]
-fn it_is_known_what_an_expression_reads() {
+fn the_reads_of_an_expression_are_known() {
     let state = state();
     let expression = compiled(&state, "n > 1 || has(later) || list.exists(it, it == n)").unwrap();
     let reads: Vec<&str> = expression.reads().iter().map(ChannelName::as_str).collect();
@@ -412,7 +412,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_checker_accepts_has_the_type_it_says(source in sources()) {
+    fn an_accepted_expression_has_its_checked_type(source in sources()) {
         let state = state();
         if let Ok(expression) = compiled(&state, &source) {
             match evaluated(&state, &expression) {

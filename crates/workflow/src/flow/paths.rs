@@ -81,13 +81,13 @@ impl Paths {
             let (place, text) = match gap.kind {
                 GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
                 _ if self.net.maybe_at_start.contains(field) => {
-                    (&self.start, "who starts the run may leave it out".to_owned())
+                    (&self.start, "the input may omit it".to_owned())
                 }
                 _ => (&self.start, "not written when the run starts".to_owned()),
             };
             return Some(Without { place: place.clone(), text });
         };
-        let whence = format!("not written when the run comes to `{to}` from `{}`", name(from));
+        let whence = format!("not written when the run reaches `{to}` from `{}`", name(from));
         let (place, text) = match gap.kind {
             GapKind::Unwritten(Ending::Finished | Ending::Chosen) | GapKind::Limit => {
                 (from, whence)

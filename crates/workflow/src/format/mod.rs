@@ -30,7 +30,7 @@ use self::sections::WorkflowFile;
 /// [`parse`](super::parse) checks the names.
 ///
 /// ```
-/// let schema = graphrun::workflow::json_schema();
+/// let schema = graphrun_workflow::json_schema();
 /// let about = schema.pointer("/properties/start/description").unwrap();
 /// assert!(about.as_str().unwrap().contains("first node"));
 /// ```

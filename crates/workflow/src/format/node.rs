@@ -36,13 +36,13 @@ pub(super) struct Node {
     /// Kind: runs the node that a Rust program has registered under this name.
     #[serde(rename = "node")]
     custom: Option<CustomName>,
-    /// Kind: runs these branches side by side; `then` waits for all of them. A branch is a node, or
+    /// Kind: runs these branches in parallel; `then` waits for all of them. A branch is a node, or
     /// a list of nodes that follow each other.
     parallel: Option<Vec<OneOrMany<NodeRef>>>,
     /// Kind: runs another workflow as a part of this one.
     #[serde(rename = "use")]
     used: Option<Use>,
-    /// Kind: runs a node for each item of a list, side by side; `then` waits for all of them.
+    /// Kind: runs a node for each item of a list, in parallel; `then` waits for all of them.
     map: Option<Map>,
 
     // Keys of some kinds.
@@ -72,9 +72,9 @@ pub(super) struct Node {
     choices: Option<OneOrMany<Scalar>>,
 
     // Keys of all kinds.
-    /// What the node is for.
+    /// The purpose of the node.
     about: Option<Text>,
-    /// The next node: a name, a list of nodes that run side by side, a list of cases (`when`, `to`)
+    /// The next node: a name, a list of nodes that run in parallel, a list of cases (`when`, `to`)
     /// that are tried in order, or `{ match, to }` over an enum or a bool. `end` and `fail` are
     /// built in.
     then: Option<Then>,
@@ -92,21 +92,21 @@ pub(super) struct Node {
     max_visits: Option<Positive>,
     /// The limits of all visits of the node in a run together.
     limits: Option<NodeLimits>,
-    /// Where the run goes when `max_visits` or one of `limits` is used up.
+    /// The target when `max_visits` or one of `limits` is used up.
     exhausted: Option<TargetName>,
-    /// The nodes whose counts of visits start anew when this one finishes.
+    /// The nodes whose counts of visits are reset when this one finishes.
     resets: Option<OneOrMany<NodeRef>>,
     /// The fields that are emptied when this node finishes, before it writes.
     clears: Option<OneOrMany<FieldName>>,
     /// The event that is reported when the run reaches this node: a verb in the past tense.
     emits: Option<EventName>,
-    /// Where failures lead.
+    /// The targets of failures, by their kinds.
     catch: Option<Catch>,
     /// The longest duration of an attempt, in all or without progress. For `ask`: how long the
     /// question waits for its answer, also while no process runs. Reaching it is a failure of the
     /// kind `timeout`.
     timeout: Option<Either<Duration, Timeout>>,
-    /// The number of tries of a failed call, the first one included.
+    /// The number of attempts of a failed call, including the first one.
     retry: Option<Either<Attempts, Retry>>,
 }
 
@@ -119,7 +119,7 @@ type Then = Either<TargetName, Either<Vec<Either<TargetName, Case>>, Match>>;
 pub(super) struct Case {
     /// The condition, such as `review.verdict == "approved"`; the last case has none.
     when: Option<Expression>,
-    /// Where the case leads.
+    /// The target of the case.
     to: OneOrMany<TargetName>,
 }
 
@@ -160,7 +160,7 @@ pub(super) struct Use {
     output: Option<Named<FieldName, Text>>,
 }
 
-/// A node that is done for each item of a list.
+/// A node that runs for each item of a list.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Map {
@@ -172,7 +172,7 @@ pub(super) struct Map {
     /// The node. It has no `then`; the map leads on.
     #[serde(rename = "do")]
     node: NodeRef,
-    /// How many items are worked on at the same time.
+    /// The most items that run at the same time.
     width: Option<Positive>,
 }
 

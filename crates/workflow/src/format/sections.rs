@@ -21,7 +21,7 @@ pub(super) struct WorkflowFile {
     graphrun: Version,
     /// The name of the workflow, under which its runs are listed.
     name: Text,
-    /// What the workflow is for.
+    /// The purpose of the workflow.
     about: Option<Text>,
     /// The typed state that every node reads and writes: the name of a registered Rust type, or the
     /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`,
@@ -34,13 +34,13 @@ pub(super) struct WorkflowFile {
     input: Option<OneOrMany<FieldName>>,
     /// The fields that are the result of a run.
     output: Option<OneOrMany<FieldName>>,
-    /// The lists to which people may say something while it runs (`graphrun say`), the usual one first.
+    /// The lists for messages that people send with `graphrun message`, the default one first.
     inbox: Option<OneOrMany<FieldName>>,
     /// Models by names of your choice, each as `provider/model`, or a list in order of fallback.
     models: Option<Named<ModelDeclared, OneOrMany<ModelName>>>,
     /// The agents. The nodes define their tasks.
     agents: Option<Named<AgentDeclared, Agent>>,
-    /// Where code of a model may run.
+    /// The sandboxes in which generated code may run.
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The files that the built-in tools may read.
     tools: Option<Tools>,
@@ -48,7 +48,7 @@ pub(super) struct WorkflowFile {
     limits: Option<Limits>,
     /// The settings of nodes without their own.
     defaults: Option<Defaults>,
-    /// The first node, or several that start side by side.
+    /// The first node, or several that start in parallel.
     start: OneOrMany<NodeRef>,
     /// The nodes by name. Each has exactly one kind and names its next nodes.
     nodes: Named<NodeName, Node>,
@@ -100,7 +100,7 @@ pub(super) struct Agent {
     tools: Option<OneOrMany<ToolName>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
-    /// What the agent is for.
+    /// The purpose of the agent.
     about: Option<Text>,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct System {
     text: Template,
 }
 
-/// A sandbox for code of a model, without a network.
+/// A sandbox for generated code, without a network.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Sandbox {
@@ -172,11 +172,11 @@ pub(super) struct Limits {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Defaults {
-    /// The number of tries of a failed call, the first one included.
+    /// The number of attempts of a failed call, including the first one.
     retry: Option<Either<Attempts, Retry>>,
     /// The longest duration of an attempt. It does not apply to `ask`.
     timeout: Option<Either<Duration, Timeout>>,
-    /// Where failures lead.
+    /// The targets of failures, by their kinds.
     catch: Option<Catch>,
     /// How often an agent may repair an invalid answer.
     repair: Option<Count>,
@@ -192,13 +192,13 @@ pub(super) struct Timeout {
     idle: Option<Duration>,
 }
 
-/// The number of tries of a failed call and the waits between them.
+/// The number of attempts of a failed call, and the waits between them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Retry {
-    /// The number of tries, the first one included.
+    /// The number of attempts, including the first one.
     attempts: Attempts,
-    /// The wait before the second try; it doubles from try to try.
+    /// The wait before the second attempt; it doubles with each attempt.
     initial: Option<Duration>,
     /// The longest wait.
     max: Option<Duration>,

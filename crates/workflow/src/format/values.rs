@@ -57,7 +57,7 @@ values! {
     Count = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9][0-9_]*$"};
     /// A whole number from one on; `200_000` is one too.
     Positive = {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9][0-9_]*$"};
-    /// How many tries there are in all.
+    /// The number of attempts in all.
     Attempts = {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX};
     /// A sum of money.
     Dollars = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^[0-9][0-9_.]*$"};
@@ -218,8 +218,8 @@ impl JsonSchema for Catch {
             target.insert("description".to_owned(), about.into());
             target.to_value()
         };
-        let any = "Any kind that is not named, less what only the operator can mend: \
-                   credentials, sandbox, recording, delivery.";
+        let any = "All other kinds, except those that only the operator can fix: credentials, \
+                   sandbox, recording, delivery.";
         let kinds = ErrorKind::json_schema(generator);
         let kinds = kinds.get("oneOf").and_then(Value::as_array).into_iter().flatten();
         let mut properties: serde_json::Map<String, Value> = kinds

@@ -34,7 +34,7 @@ impl Lowering<'_> {
         if let Some(again) = &again {
             self.check_prompt_again(again, name, bounded);
         }
-        let help = "name the field that its answer is written to";
+        let help = "name the field for its answer";
         let writes = section.require(&mut self.report, "writes", help);
         let writes = writes.map(|it| self.report.channels(it, "`writes`", &self.schema));
         let repair = section.get("repair").and_then(|it| self.report.count(it, "`repair`", 0));
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         };
         if let Some(text) = parts.get("text") {
             for part in parts.keys().filter(|it| it.text != "text") {
-                self.report.bad_value(part, "`text` is the whole prompt", "leave one of them out");
+                self.report.bad_value(part, "`text` is the whole prompt", "remove one of them");
             }
             return (LoadedPrompt::inline(&mut self.report, text, "`prompt`"), None);
         }

@@ -161,8 +161,8 @@ impl Lowering<'_> {
                 return Some((section, false));
             }
             let message = match names.as_slice() {
-                [] => format!("{what} does nothing"),
-                several => format!("{what} is several things: {}", several.join(", ")),
+                [] => format!("{what} has no kind"),
+                several => format!("{what} has several kinds: {}", several.join(", ")),
             };
             let place = self.report.place(&entry.key.range);
             let all: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
@@ -178,7 +178,7 @@ impl Lowering<'_> {
                 let message = format!("a node that is `{kind}` takes no key `{key_name}`");
                 let place = self.report.place(&key.range);
                 let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-                self.report.push(finding.help(format!("it goes with {}", owners.join(" and "))));
+                self.report.push(finding.help(format!("it belongs to {}", owners.join(" and "))));
             }
         }
         Some((section, true))
@@ -211,7 +211,7 @@ impl Lowering<'_> {
 
     /// The sandbox that `in` names.
     fn read_sandbox_of(&mut self, section: &Section<'_>) -> Option<SandboxSettings> {
-        let help = "name one of `sandboxes`: code of a model runs nowhere else";
+        let help = "name one of `sandboxes`: generated code runs only in a sandbox";
         let sandbox = section.require(&mut self.report, "in", help)?;
         let word = self.report.word(sandbox, "`in`")?;
         let settings = self.sandboxes.get(&word.text).cloned();

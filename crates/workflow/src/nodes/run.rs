@@ -55,7 +55,7 @@ impl Lowering<'_> {
     fn read_argv(&mut self, yaml: &Yaml) -> Option<Vec<String>> {
         let Data::List(items) = &yaml.data else {
             let place = self.report.place(&yaml.range);
-            let message = "`run` is a list of arguments, never a line for a shell";
+            let message = "`run` is a list of arguments, not a shell command";
             let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
             self.report.push(finding.help(as_list(yaml)));
             return None;
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         for item in items {
             let word = self.report.word(item, "each argument of `run`")?;
             if word.text.contains("{{") || word.text.contains("${") {
-                let message = "text of the state must not become part of a command";
+                let message = "a text of the state must not become part of a command";
                 let place = self.report.place(&word.range);
                 let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
                 self.report.push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
@@ -86,11 +86,12 @@ impl Lowering<'_> {
         if is_harmless_variable(&key.text) {
             return;
         }
-        let message = format!("a command in a sandbox is given no variable `{}`", key.text);
+        let message = format!("a command in a sandbox cannot have the variable `{}`", key.text);
         let place = self.report.place(&key.range);
-        let finding = Diagnostic::error("GR048", message).at(place, "not this one");
+        let finding = Diagnostic::error("GR048", message).at(place, "not allowed");
         self.report.push(finding.help(
-            "letters, digits and `_`, and none that programs or the sandbox obey, such as `PATH`",
+            "use letters, digits and `_`, but no variable that configures programs or the \
+             sandbox, such as `PATH`",
         ));
     }
 
@@ -98,7 +99,7 @@ impl Lowering<'_> {
         let plain = [Type::String, Type::Float, Type::Bool, Type::Duration];
         if !plain.iter().any(|it| fits(expression.ty(), it)) {
             let shown = describe(expression.ty());
-            let message = format!("a variable is a text or a number, and this is {shown}");
+            let message = format!("a variable must be a text or a number, and this is {shown}");
             let place = self.report.place(&yaml.range);
             let finding = Diagnostic::error("GR022", message).at(place, "another type");
             self.report.push(finding.help("pass it by `stdin:`, as JSON"));
@@ -114,7 +115,7 @@ impl Lowering<'_> {
             let Some(found) = found else {
                 let names = RunOutput::ALL.map(RunOutput::as_str);
                 let help = suggestion(&output.text, names).unwrap_or_default();
-                let message = format!("a command gives no `{}`", output.text);
+                let message = format!("a command has no output `{}`", output.text);
                 self.report.bad_value(&output, message, &help);
                 continue;
             };
@@ -137,8 +138,7 @@ fn as_list(yaml: &Yaml) -> String {
     let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
     let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
     if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
-        return "write `run: [ruff, check, src]`; there is no shell that would read the line"
-            .to_owned();
+        return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
     }
     format!("write `run: [{}]`", words.join(", "))
 }

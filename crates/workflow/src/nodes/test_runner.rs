@@ -116,7 +116,7 @@ impl Lowering<'_> {
     ) -> Option<TestCommand> {
         let command = parts.get("command")?;
         let argv = self.report.words(command, "`command`");
-        let help = "say what the command writes: `report: junit`, `tap`, `libtest`, `go` or `jest`";
+        let help = "name the form of its report: `report: junit`, `tap`, `libtest`, `go` or `jest`";
         let report = parts.require(&mut self.report, "report", help);
         let report = report.and_then(|it| self.read_named(it, "form of a report", &REPORTS));
         if let Some(proof) = proof.filter(|it| *it > Proof::Unproven) {
@@ -124,7 +124,7 @@ impl Lowering<'_> {
                 format!("a command proves nothing, and `proof: {}` is required", proof.as_str());
             let place = parts.key("proof").map(|it| self.report.place(&it.range))?;
             let finding = Diagnostic::error("GR009", message).at(place, "above `unproven`");
-            self.report.push(finding.help("use a `runner`, or leave out `proof`"));
+            self.report.push(finding.help("use a `runner`, or remove `proof`"));
             return None;
         }
         let path = parts.get("report_path").and_then(|it| self.report.word(it, "`report_path`"));

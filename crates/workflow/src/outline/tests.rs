@@ -124,7 +124,7 @@ fn slot(text: &str) -> String {
 }
 
 #[test]
-fn a_cursor_knows_what_it_stands_in() {
+fn a_cursor_knows_its_place() {
     for (text, expected) in [
         ("|", ": key \"\""),
         ("sta|", ": key \"sta\""),
@@ -161,7 +161,7 @@ fn a_cursor_knows_what_it_stands_in() {
 }
 
 #[test]
-fn what_is_not_closed_does_not_swallow_the_next_key() {
+fn an_unclosed_bracket_does_not_swallow_the_next_key() {
     let outline = Outline::of("a: [x, {y: 'z\nb: \"w\nc: 3\n");
     assert!(outline.under(&["b"]).is_some() && outline.under(&["c"]).is_some());
 }

@@ -191,7 +191,7 @@ impl Checker<'_> {
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {
-        let message = format!("a prompt stands alone; there is no `{what}`");
+        let message = format!("a prompt cannot use other files; there is no `{what}`");
         self.problem("GR040", span, message, "not in a prompt");
     }
 

@@ -126,21 +126,21 @@ impl Checker<'_> {
                 self.missed.push(name.to_owned());
                 let node = self.scope.node;
                 let problem = if self.scope.schema.channel(name).is_some() {
-                    format!("`{name}` is used here, and nothing writes it before `{node}` runs")
+                    format!("`{name}` is used here, but nothing writes it before `{node}` runs")
                 } else if name == ITEM {
-                    format!("`{name}` is used here, and no `map` does `{node}`")
+                    format!("`{name}` is used here, but no `map` runs `{node}`")
                 } else {
-                    format!("`{name}` is used here, and `{node}` has no bound")
+                    format!("`{name}` is used here, but `{node}` has no bound")
                 };
                 let help = self.guarded(name);
-                self.problem("GR035", span, problem, "never there").help = Some(help);
+                self.problem("GR035", span, problem, "never has a value").help = Some(help);
                 ty
             }
             Some((ty, Presence::Sometimes(without))) => {
                 self.missed.push(name.to_owned());
                 let node = self.scope.node;
                 let message =
-                    format!("`{name}` is used here, and not every way to `{node}` writes it");
+                    format!("`{name}` is used here, but not every path to `{node}` writes it");
                 let help = self.guarded(name);
                 let problem = self.problem("GR130", span, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
@@ -152,7 +152,7 @@ impl Checker<'_> {
                 let variables = self.variables.iter().map(|(it, _)| it.as_str());
                 let known = fields.chain(variables).chain(["visit", "max_visits", "via"]);
                 let help = suggestion(name, known);
-                let message = format!("a prompt sees nothing called `{name}`");
+                let message = format!("a prompt has no name `{name}`");
                 self.problem("GR041", span, message, "not known").help = help;
                 Type::Any
             }

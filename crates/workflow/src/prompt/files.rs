@@ -85,7 +85,7 @@ impl PromptFiles {
             return self.load_once(report, &found, path);
         }
         let near = if path.text.contains(char::is_whitespace) {
-            Some("a prompt that is written here is `{ text: … }`".to_owned())
+            Some("write a prompt in this file as `{ text: … }`".to_owned())
         } else {
             let candidates = self.folder.candidates(relative);
             candidates.iter().find_map(|it| self.nearby(it, relative))
@@ -108,7 +108,7 @@ impl PromptFiles {
         }
         let finding = Diagnostic::error("GR013", format!("`{}` has no prompt", node.text));
         let finding = finding.at(report.place(&node.range), "without `prompt`");
-        report.push(finding.help(format!("write it to `{path}`, or say `prompt:` where it is")));
+        report.push(finding.help(format!("write it to `{path}`, or give its path with `prompt:`")));
         None
     }
 

@@ -31,7 +31,7 @@ pub(super) fn tojson(
         String::from_utf8(json).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     });
     text.map_err(|error| {
-        Error::new(ErrorKind::InvalidOperation, "this is no JSON").with_source(error)
+        Error::new(ErrorKind::InvalidOperation, "this is not JSON").with_source(error)
     })
 }
 

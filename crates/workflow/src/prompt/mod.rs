@@ -71,7 +71,7 @@ pub struct PromptView<'a> {
     /// The bound of `visit`.
     pub max_visits: Option<u32>,
     /// The trigger of the task.
-    pub via: &'a Trigger,
+    pub trigger: &'a Trigger,
     /// The input of the task.
     pub input: &'a Input,
 }
@@ -172,9 +172,9 @@ impl Prompt {
             let name = self.item.as_deref().unwrap_or("item");
             context.insert(name, Value::from(Serde(item)));
         }
-        let mut via = BTreeMap::from([("reason", view.via.reason().to_owned())]);
-        via.extend(view.via.node().map(|it| ("node", it.to_string())));
-        via.extend(view.via.error().map(|it| ("error", it)));
+        let mut via = BTreeMap::from([("reason", view.trigger.reason().to_owned())]);
+        via.extend(view.trigger.node().map(|it| ("node", it.to_string())));
+        via.extend(view.trigger.error().map(|it| ("error", it)));
         context.insert("via", Value::from(Serde(via)));
         Value::from(Serde(context))
     }
@@ -201,17 +201,17 @@ fn too_deep(text: &str) -> Option<Problem> {
         let word = rest.iter().skip_while(|it| **it == b'-' || it.is_ascii_whitespace());
         let range = start..start + 2;
         if length.is_none() && rest.len() > TAG_BYTES_MAX {
-            let message = format!("one part of a prompt has no more than {TAG_BYTES_MAX} bytes");
+            let message = format!("a part of a prompt has at most {TAG_BYTES_MAX} bytes");
             return Some(Problem::new("GR040", range, message, "too long"));
         }
         tags += 1;
         if tags > TAGS_MAX {
-            let message = format!("a prompt has no more than {TAGS_MAX} parts in braces");
+            let message = format!("a prompt has at most {TAGS_MAX} parts in braces");
             return Some(Problem::new("GR040", range, message, "one too many"));
         }
         elifs += usize::from(word.take(4).eq(b"elif"));
         if elifs > ELIFS_MAX {
-            let message = format!("a prompt has no more than {ELIFS_MAX} `elif`");
+            let message = format!("a prompt has at most {ELIFS_MAX} `elif`");
             return Some(Problem::new("GR040", range, message, "one too many"));
         }
     }
@@ -269,24 +269,25 @@ mod tests {
         schema.apply(schema.empty(), [&update]).unwrap().0
     }
 
-    fn rendered(text: &str, via: &Trigger) -> Result<String, PromptError> {
+    fn rendered(text: &str, trigger: &Trigger) -> Result<String, PromptError> {
         let state = state(&[
             ("code", json!({"path": "a.py", "text": "if a < b & c: 'x'"})),
             ("later", json!(null)),
         ]);
         let input = Input::State;
-        let view = PromptView { state: &state, visit: 2, max_visits: Some(3), via, input: &input };
+        let view =
+            PromptView { state: &state, visit: 2, max_visits: Some(3), trigger, input: &input };
         Prompt::compile("p.md", text).unwrap().render(&view)
     }
 
     #[test]
-    fn a_prompt_sees_the_state_the_visit_and_the_way() {
+    fn a_prompt_reads_the_state_the_visit_and_the_trigger() {
         let node = NodeName::parse("sse").unwrap();
         let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
-        let via = Trigger::Caught { node, failure };
+        let trigger = Trigger::Caught { node, failure };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
-        assert_eq!(rendered(text, &via).unwrap(), "a.py 2/3 sse caught no JSON at all False");
+        assert_eq!(rendered(text, &trigger).unwrap(), "a.py 2/3 sse caught no JSON at all False");
         assert_eq!(rendered("{{ via.node is defined }}", &Trigger::Start).unwrap(), "False");
     }
 
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_makes_is_bounded() {
+    fn the_output_of_a_template_is_bounded() {
         let doubled = format!("{{% set a = 'xxxxxxxx' %}}{}", "{% set a = a ~ a %}".repeat(40));
         let captured = "{% set a %}{{ a }}{{ a }}{% endset %}".repeat(40);
         let nested = "{% set a = [a] %}".repeat(5_000);
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_filters_mean_what_they_mean_in_the_engine() {
+    fn operators_and_filters_match_the_engine() {
         let plain = Environment::new();
         for text in [
             "{{ 1 + 2 }} {{ 1.5 + 2 }} {{ 'a' + 'b' }} {{ [1] + [2, 'x'] }} {{ 2 * 3 }} {{ 2 * 1.5 }}",
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_is_an_error() {
+    fn an_undefined_name_is_an_error() {
         let error = rendered("{{ later }}", &Trigger::Start).unwrap_err();
         assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
         assert!(rendered("{% if later %}{% endif %}", &Trigger::Start).is_err());

@@ -66,7 +66,7 @@ struct List {
 /// What `fs.list` gives.
 #[derive(Serialize, JsonSchema)]
 struct Listing {
-    /// What is in the folder, by name.
+    /// The entries of the folder, by name.
     entries: Vec<Entry>,
     /// Whether there is more.
     truncated: bool,
@@ -76,7 +76,7 @@ struct Listing {
 struct Entry {
     /// Its path, for `fs.read`.
     path: String,
-    /// What it is.
+    /// The kind of the entry.
     kind: EntryKind,
     /// The size of a file.
     bytes: u64,
@@ -168,7 +168,7 @@ impl ToolFolder {
     fn text(&self, input: &Read) -> Result<FileText, ToolError> {
         let (bytes, size) = self.read(&input.path, READ_BYTES_MAX)?;
         if bytes.contains(&0) {
-            return Err(ToolError::permanent(format!("`{}` is no text", input.path)));
+            return Err(ToolError::permanent(format!("`{}` is not a text file", input.path)));
         }
         let cut = size > READ_BYTES_MAX;
         let text = String::from_utf8_lossy(&bytes);

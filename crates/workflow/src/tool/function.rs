@@ -12,7 +12,7 @@ use super::{Tool, ToolContext, ToolError};
 /// Makes a tool of an async function; its types are the schemas of input and output.
 ///
 /// ```
-/// use graphrun::tool::{Tool, ToolContext, ToolError, tool_fn};
+/// use graphrun_workflow::tool::{Tool, ToolContext, ToolError, tool_fn};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///

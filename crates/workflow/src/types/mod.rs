@@ -167,8 +167,8 @@ impl<'y> Reading<'_, 'y> {
         }
         let name = name.ok()?;
         if name.as_str().contains('-') {
-            let help = "an expression would read it as minus; use `_`";
-            let message = format!("`-` may not stand in the field `{name}`");
+            let help = "in an expression it means minus; use `_`";
+            let message = format!("the name of the field `{name}` cannot contain `-`");
             self.report.bad_value(key, message, help);
             return None;
         }
@@ -196,8 +196,8 @@ impl<'y> Reading<'_, 'y> {
             (None, Some(file)) => self.schema_of_file(file)?,
             (_, Some(file)) => {
                 let word = self.report.word(file, "`schema`")?;
-                let help = "leave one of them out";
-                self.report.bad_value(&word, "`type` says already what may be in it", help);
+                let help = "remove one of them";
+                self.report.bad_value(&word, "`type` defines its values already", help);
                 return None;
             }
             (None, None) => return None,
@@ -247,7 +247,7 @@ pub(super) fn refuse_private(report: &mut Report, yaml: &Yaml, what: &str, schem
             let message = format!("{what} names `{}`, which is private", word.text);
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR112", message).at(place, "for the nodes alone");
-            report.push(finding.help("take it out here, or take `private` off the field"));
+            report.push(finding.help("remove it here, or remove `private` from the field"));
         }
     }
 }

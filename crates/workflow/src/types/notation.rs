@@ -25,7 +25,7 @@ impl<'y> Reading<'_, 'y> {
             let name = entry.key.text.as_str();
             let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
             if TYPES.contains(&name) {
-                let message = format!("`{name}` is built in and names no other type");
+                let message = format!("`{name}` is built in and cannot name another type");
                 let place = self.report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
                 self.report.push(finding.help("choose another name"));
@@ -239,7 +239,7 @@ fn in_other_words(name: &str) -> Option<&'static str> {
 }
 
 fn unreadable(word: &SpannedText, rest: &str) -> Diagnostic {
-    let message = format!("`{}` is no type from `{rest}` on", word.text);
+    let message = format!("`{}` is not a type from `{rest}` on", word.text);
     Diagnostic::error("GR014", message)
         .help("types are `string`, `[T]`, `{field: T}`, `a | b` and `T?`")
 }

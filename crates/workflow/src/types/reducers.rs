@@ -21,7 +21,7 @@ impl Reading<'_, '_> {
         let is_best = merge.and_then(Yaml::text) == Some("best");
         if let (Some(key), false) = (section.key("by"), is_best) {
             let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR003", "`by` goes with `merge: best`");
+            let finding = Diagnostic::error("GR003", "`by` belongs to `merge: best`");
             self.report.push(finding.at(place, "not a key here"));
         }
         let Some(merge) = merge else { return Some(Reducer::Replace) };
@@ -30,7 +30,7 @@ impl Reading<'_, '_> {
             return self.best(parts.get("best")?, ty);
         }
         if is_best {
-            let help = "say what is best: `merge: best, by: test_result.passed_count`";
+            let help = "name the number to compare: `merge: best, by: test_result.passed_count`";
             let by = by.or_else(|| section.require(self.report, "by", help))?;
             return self.best(by, ty);
         }
@@ -38,11 +38,12 @@ impl Reading<'_, '_> {
     }
 
     fn best(&mut self, path: &Yaml, ty: &Type) -> Option<Reducer> {
-        let path = self.report.word(path, "what is best")?;
+        let path = self.report.word(path, "the compared number")?;
         let by: Vec<String> = path.text.split('.').map(str::to_owned).collect();
         let found = by.iter().try_fold(ty, |it, name| it.field(name));
         if !found.is_some_and(|it| is_number(it.required()) || *it == Type::Any) {
-            let message = format!("`best` needs a number, and `{}` of `{ty}` is none", path.text);
+            let message =
+                format!("`best` needs a number, and `{}` of `{ty}` is not one", path.text);
             let place = self.report.place(&path.range);
             self.report.push(Diagnostic::error("GR019", message).at(place, "not a number"));
             return None;

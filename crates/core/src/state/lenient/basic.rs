@@ -59,14 +59,14 @@ impl ReadLeniently for u64 {
         let (count, warning) = match &answer {
             Value::Number(number) => match number.as_u64().or_else(|| whole(number.as_f64()?)) {
                 Some(count) => (count, None),
-                None => (0, Some(format!("{number} is no count; it was read as 0"))),
+                None => (0, Some(format!("{number} is not a count; it was read as 0"))),
             },
             Value::String(text) => match text.trim().parse() {
                 Ok(count) => {
                     (count, Some(format!("the text {} was read as a number", quoted(text))))
                 }
                 Err(_) => {
-                    (0, Some(format!("the text {} is no count; it was read as 0", quoted(text))))
+                    (0, Some(format!("the text {} is not a count; it was read as 0", quoted(text))))
                 }
             },
             other => (0, Some(format!("{} was read as 0", kind(other)))),
@@ -89,8 +89,7 @@ impl ReadLeniently for Option<bool> {
                 Some(unique_word(text, &["true"]).is_some())
             }
             other => {
-                reader
-                    .warn(&format!("{} is neither true nor false; it was left out", shown(other)));
+                reader.warn(&format!("{} is neither true nor false; it was omitted", shown(other)));
                 None
             }
         }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_lists_are_bent_to_what_was_asked_for() {
+    fn texts_and_lists_are_coerced_to_the_requested_type() {
         let cases = [
             (json!(["a", "b"]), vec!["a", "b"], 0),
             (json!("a"), vec!["a"], 1),

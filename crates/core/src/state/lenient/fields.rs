@@ -74,7 +74,7 @@ impl<'r> Fields<'r> {
             let choice = reader.choice(&answer);
             if choice.is_none() {
                 reader.warn(&format!(
-                    "{} is none of {}; it was left out",
+                    "{} is not one of {}; it was omitted",
                     shown(&answer),
                     T::WORDS.join(", ")
                 ));

@@ -119,7 +119,7 @@ fn cases_that_leave_no_state_over_need_no_last_one() {
 }
 
 #[test]
-fn a_state_without_a_case_is_shown_with_what_matters_in_it() {
+fn a_state_without_a_case_is_shown_with_its_relevant_values() {
     let yes = |text: &str| Uncovered::Yes(text.to_owned());
     let perhaps = |text: &str| Uncovered::Perhaps(text.to_owned());
     let cases: &[(&[&str], Uncovered)] = &[
@@ -269,7 +269,7 @@ fn parts_that_may_differ_are_left_alone() {
 }
 
 #[test]
-fn what_would_take_too_long_is_not_decided() {
+fn expensive_questions_stay_undecided() {
     // Which of twenty sums are positive? The abstraction only finds that they depend on each other.
     let terms: Vec<String> = (0..20).map(|it| format!("(attempts + {it} > 0)")).collect();
     let odd = terms.iter().skip(1).fold(terms[0].clone(), |all, it| format!("({all}) == {it}"));

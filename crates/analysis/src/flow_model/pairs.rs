@@ -3,8 +3,23 @@
 //! The analysis works on pairs of places. A place is a running node, a deferred node, or a node
 //! that has arrived at a join. Both nodes of a pair move in the same step, each in each of its
 //! ways; pairs originate at forks. A join continues beside a place only if each of its nodes may
-//! have arrived beside that place. Thus the analysis misses no pair. If forks and joins are nested,
-//! it reports no impossible pair.
+//! have arrived beside that place.
+//!
+//! **Example.** `plan` leads to `write` and `draw`, `write` to `review`, `draw` to `end`:
+//!
+//! 1. The fork makes the pair (`write`, `draw`).
+//! 2. Both move in the same step: (`review`, `end`). `end` is no place, so the analysis is done.
+//! 3. `draw` and `review` are no pair. Both may write one field.
+//!
+//! If `draw` can lead back to itself, step 2 also makes (`review`, `draw`), which is a conflict if both write a field that
+//! keeps one value.
+//!
+//! **Soundness.** In a run, two tasks of one step descend from two tasks of the step before, or from one task that led to both.
+//! The rules above follow both cases for each way out of a node. So by induction over steps the analysis misses no pair.
+//!
+//! **Limits.** It forgets which pairs exclude each other: if (`a`, `b`) and (`a`, `c`) are pairs, it does not know that `b` and
+//! `c` never occur in one run. If forks and joins are nested, it reports no impossible pair; otherwise
+//! [`together`](super::together) confirms a conflict. The work is at most the square of the number of places.
 
 mod walk;
 
@@ -39,23 +54,23 @@ struct Places {
 
 impl Concurrency {
     /// Returns the concurrent places of a flow model.
-    pub(crate) fn between(net: &FlowModel) -> Self {
-        Self::of(net, &Reach::of(net))
+    pub(crate) fn between(model: &FlowModel) -> Self {
+        Self::of(model, &Reach::of(model))
     }
 
     /// Returns for each node the nodes that may run in the same step.
-    pub(crate) fn all(&self, net: &FlowModel) -> Vec<Bits> {
-        let nodes = net.nodes.len();
+    pub(crate) fn all(&self, model: &FlowModel) -> Vec<Bits> {
+        let nodes = model.nodes.len();
         let beside = |it| self.with.row(it).map_or_else(|| Bits::none(nodes), |it| it.first(nodes));
         (0..nodes).map(beside).collect()
     }
 
-    pub(super) fn of(net: &FlowModel, reach: &Reach) -> Self {
-        let places = Places::of(net);
-        if net.forks().is_empty() {
+    pub(super) fn of(model: &FlowModel, reach: &Reach) -> Self {
+        let places = Places::of(model);
+        if model.forks().is_empty() {
             return Self { with: Pairs::default(), places };
         }
-        let mut walk = Walk::new(net, reach, places);
+        let mut walk = Walk::new(model, reach, places);
         walk.run();
         walk.met()
     }
@@ -114,11 +129,11 @@ impl Pairs {
 }
 
 impl Places {
-    fn of(net: &FlowModel) -> Self {
-        let nodes = net.nodes.len();
+    fn of(model: &FlowModel) -> Self {
+        let nodes = model.nodes.len();
         let mut count = 2 * nodes;
         let mut arrived = Vec::new();
-        for join in &net.joins {
+        for join in &model.joins {
             arrived.push(count);
             count += join.awaited.len();
         }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, Spread, Target, Way},
+    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, RouteTarget, Spread, Target},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
@@ -19,9 +19,9 @@ impl FlowModel {
     pub(crate) fn of(graph: &Graph) -> Self {
         let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
         let fields = field_numbers(&graph.schema);
-        let mut weaving = GraphFlowBuilder { graph, names, fields, net: Self::default() };
-        weaving.weave();
-        weaving.net
+        let mut builder = GraphFlowBuilder { graph, names, fields, model: Self::default() };
+        builder.build();
+        builder.model
     }
 
     /// Records the fields that are written before the first step.
@@ -69,16 +69,16 @@ struct GraphFlowBuilder<'a> {
     graph: &'a Graph,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
-    net: FlowModel,
+    model: FlowModel,
 }
 
 impl<'a> GraphFlowBuilder<'a> {
-    fn weave(&mut self) {
+    fn build(&mut self) {
         let graph = self.graph;
-        self.net.begin(&graph.schema, &graph.input);
-        self.net.start = graph.entry.iter().filter_map(|it| self.number(it)).collect();
+        self.model.begin(&graph.schema, &graph.input);
+        self.model.start = graph.entry.iter().filter_map(|it| self.number(it)).collect();
         let limit = graph.limits.exhausted.as_ref().and_then(Target::node);
-        self.net.after_limit = limit.and_then(|it| self.number(it));
+        self.model.after_limit = limit.and_then(|it| self.number(it));
         let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
         for edge in &graph.edges {
@@ -90,12 +90,12 @@ impl<'a> GraphFlowBuilder<'a> {
                 leaving.entry(from).or_default().push(edge);
             }
         }
-        self.net.scopes = self.scopes();
+        self.model.scopes = self.scopes();
         for (name, spec) in &graph.nodes {
             let edges = leaving.remove(name).unwrap_or_default();
             let joins = arriving.remove(name).unwrap_or_default();
             let node = self.node(name, spec, &edges, &joins);
-            self.net.nodes.push(node);
+            self.model.nodes.push(node);
         }
     }
 
@@ -111,13 +111,13 @@ impl<'a> GraphFlowBuilder<'a> {
         arriving: &mut BTreeMap<&'a NodeName, Vec<usize>>,
     ) {
         let Some(node) = self.number(to) else { return };
-        let at = self.net.joins.iter().position(|it| it.node == node);
+        let at = self.model.joins.iter().position(|it| it.node == node);
         let at = at.unwrap_or_else(|| {
-            self.net.joins.push(Join { node, awaited: Vec::new() });
-            self.net.joins.len() - 1
+            self.model.joins.push(Join { node, awaited: Vec::new() });
+            self.model.joins.len() - 1
         });
         for name in from {
-            let awaited = &mut self.net.joins[at].awaited;
+            let awaited = &mut self.model.joins[at].awaited;
             if let Some(from) = self.names.get(name)
                 && !awaited.contains(from)
             {
@@ -163,7 +163,7 @@ impl<'a> GraphFlowBuilder<'a> {
         let exhausted = policies.exhausted.as_ref().and_then(|it| self.arrow(it));
         let writes = spec.node.contract().writes;
         let surely = spec.node.writes_always().or_else(|| writes.clone());
-        let all = || Bits::all(self.net.fields);
+        let all = || Bits::all(self.model.fields);
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
@@ -219,7 +219,7 @@ impl<'a> GraphFlowBuilder<'a> {
     }
 
     fn fields(&self, names: &[ChannelName]) -> Bits {
-        let mut found = Bits::none(self.net.fields);
+        let mut found = Bits::none(self.model.fields);
         for name in names {
             if let Some(at) = self.fields.get(name) {
                 found.insert(*at);
@@ -264,7 +264,7 @@ impl<'a> GraphFlowBuilder<'a> {
         arrived: &mut Vec<usize>,
     ) -> Decision {
         for arrow in decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows) {
-            let waits = |it: &&usize| *arrow == Arrow::Node(self.net.joins[**it].node);
+            let waits = |it: &&usize| *arrow == Arrow::Node(self.model.joins[**it].node);
             if let Some(&join) = joins.iter().find(waits) {
                 *arrow = Arrow::Join(join);
                 arrived.retain(|it| *it != join);
@@ -283,7 +283,7 @@ impl<'a> GraphFlowBuilder<'a> {
             return vec![Decision::one_of(alternatives)];
         }
         let ways = route.ways().iter();
-        let each = |it: &Way| Some(Alternative::to(vec![self.arrow(&it.to)?]));
+        let each = |it: &RouteTarget| Some(Alternative::to(vec![self.arrow(&it.to)?]));
         match route.spread() {
             Spread::One => {
                 let none = [Alternative::default()];

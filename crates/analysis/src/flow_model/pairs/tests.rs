@@ -40,7 +40,7 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
         })
 }
 
-fn net() -> impl Strategy<Value = FlowModel> {
+fn model() -> impl Strategy<Value = FlowModel> {
     (2..8usize, 0..3usize).prop_flat_map(|(nodes, joins)| {
         let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4));
         let join =
@@ -65,9 +65,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_meeting_of_every_run_is_found(net in net()) {
-        let found = Concurrency::between(&net).all(&net);
-        for (node, others) in together(&net).into_iter().flatten().enumerate() {
+    fn every_meeting_of_every_run_is_found(model in model()) {
+        let found = Concurrency::between(&model).all(&model);
+        for (node, others) in together(&model).into_iter().flatten().enumerate() {
             let mut missed = others;
             missed.remove(&found[node]);
             prop_assert!(missed.is_empty(), "{} meets {:?}", node, missed);
@@ -76,12 +76,12 @@ proptest! {
 }
 
 /// Returns the number of steps of the analysis, and the number of pairs that it finds.
-fn work(net: &FlowModel) -> (usize, usize) {
-    let reach = Reach::of(net);
-    let mut walk = Walk::new(net, &reach, Places::of(net));
+fn work(model: &FlowModel) -> (usize, usize) {
+    let reach = Reach::of(model);
+    let mut walk = Walk::new(model, &reach, Places::of(model));
     walk.run();
     let work = walk.work();
-    (work, walk.met().all(net).iter().map(|it| it.iter().count()).sum())
+    (work, walk.met().all(model).iter().map(|it| it.iter().count()).sum())
 }
 
 fn all_to_all(count: usize) -> FlowModel {
@@ -96,20 +96,20 @@ fn all_to_all(count: usize) -> FlowModel {
 
 /// A fork, its branches, and a join that leads to the next fork.
 fn parallels(stages: usize, branches: usize) -> FlowModel {
-    let mut net = FlowModel { start: vec![0], ..FlowModel::default() };
+    let mut model = FlowModel { start: vec![0], ..FlowModel::default() };
     let to = |arrows| FlowNode {
         outcomes: vec![Outcome::finished(vec![Decision::always(arrows)])],
         ..FlowNode::new(0)
     };
     for stage in 0..stages {
-        let fork = net.nodes.len();
+        let fork = model.nodes.len();
         let all: Vec<usize> = (fork + 1..=fork + branches).collect();
-        net.nodes.push(to(all.iter().map(|it| Arrow::Node(*it)).collect()));
-        net.nodes.extend(vec![to(vec![Arrow::Join(stage)]); branches]);
-        net.joins.push(Join { node: fork + branches + 1, awaited: all });
+        model.nodes.push(to(all.iter().map(|it| Arrow::Node(*it)).collect()));
+        model.nodes.extend(vec![to(vec![Arrow::Join(stage)]); branches]);
+        model.joins.push(Join { node: fork + branches + 1, awaited: all });
     }
-    net.nodes.push(to(vec![Arrow::End]));
-    net
+    model.nodes.push(to(vec![Arrow::End]));
+    model
 }
 
 #[test]

@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_state_contradicts_what_is_said(
+    fn no_state_contradicts_a_result(
         sources in cases(),
         states in prop::collection::vec((fields(), 0_u32..4), 40),
     ) {
@@ -238,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn an_example_of_a_state_without_a_case_has_none(
+    fn an_example_of_an_uncovered_state_matches_no_case(
         sources in cases(),
         fields in fields(),
         visits in 0_u32..4,

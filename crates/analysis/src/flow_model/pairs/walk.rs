@@ -27,7 +27,7 @@ struct Moves {
 }
 
 pub(super) struct Walk<'a> {
-    net: &'a FlowModel,
+    model: &'a FlowModel,
     reach: &'a Reach,
     places: Places,
     moves: Vec<Move>,
@@ -50,10 +50,10 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(net: &'a FlowModel, reach: &'a Reach, places: Places) -> Self {
+    pub(super) fn new(model: &'a FlowModel, reach: &'a Reach, places: Places) -> Self {
         let count = places.count;
         let mut walk = Self {
-            net,
+            model,
             reach,
             places,
             moves: Vec::new(),
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
             all.dedup();
             all
         };
-        walk.completed = net.joins.iter().map(completed).collect();
+        walk.completed = model.joins.iter().map(completed).collect();
         walk
     }
 
@@ -107,12 +107,12 @@ impl<'a> Walk<'a> {
             let next = numbers.len();
             *numbers.entry(it).or_insert(next)
         };
-        let mut start = self.net.start.clone();
+        let mut start = self.model.start.clone();
         start.sort_unstable();
         start.dedup();
         let first = |it: &usize| Move { arrow: Arrow::Node(*it), to: self.entered(None, *it) };
         let start = start.iter().map(|it| number(first(it))).collect();
-        for (at, node) in self.net.nodes.iter().enumerate() {
+        for (at, node) in self.model.nodes.iter().enumerate() {
             let mut arrows: Vec<Arrow> = node.arrows().collect();
             arrows.sort_unstable();
             arrows.dedup();
@@ -136,16 +136,16 @@ impl<'a> Walk<'a> {
     /// Returns the places that are occupied after an arrow led to a node.
     fn entered(&self, from: Option<usize>, to: usize) -> Vec<usize> {
         let place = |node: usize| {
-            if self.net.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
+            if self.model.nodes[node].defers.is_some() { self.places.deferred(node) } else { node }
         };
-        self.reach.reached(self.net, from, to).into_iter().map(|it| place(it.node)).collect()
+        self.reach.reached(self.model, from, to).into_iter().map(|it| place(it.node)).collect()
     }
 
     fn move_by(&self, from: usize, arrow: Arrow) -> Move {
         let to = match arrow {
             Arrow::Node(to) | Arrow::Tasks(to) => self.entered(Some(from), to),
             Arrow::Join(join) => {
-                let at = self.net.joins[join].position(from);
+                let at = self.model.joins[join].position(from);
                 at.map(|it| self.places.arrived(join, it)).into_iter().collect()
             }
             Arrow::End | Arrow::Fail => Vec::new(),
@@ -160,10 +160,10 @@ impl<'a> Walk<'a> {
         for one in start {
             self.make_with(*one, all.clone());
         }
-        let net = self.net;
-        let reached = self.reach.from(net.start.iter().copied().chain(net.after_limit));
-        for node in net.forks().into_iter().filter(|it| reached.contains(*it)) {
-            for outcome in &net.nodes[node].outcomes {
+        let model = self.model;
+        let reached = self.reach.from(model.start.iter().copied().chain(model.after_limit));
+        for node in model.forks().into_iter().filter(|it| reached.contains(*it)) {
+            for outcome in &model.nodes[node].outcomes {
                 // Independent decisions are taken together in any combination.
                 let mut earlier = Bits::none(self.moves.len());
                 for decision in &outcome.decisions {
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
         }
         let count = self.arrived.entry((join, beside)).or_default();
         *count += 1;
-        if *count == self.net.joins[join].awaited.len() {
+        if *count == self.model.joins[join].awaited.len() {
             for at in 0..self.completed[join].len() {
                 let node = self.completed[join][at];
                 if node != beside {
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
         let runs = |it: usize| it < nodes;
         let is_deferred = |it: usize| (nodes..2 * nodes).contains(&it);
         if runs(beside) {
-            let defers = is_deferred(waits).then(|| &self.net.nodes[waits - nodes].defers);
+            let defers = is_deferred(waits).then(|| &self.model.nodes[waits - nodes].defers);
             if defers.and_then(Option::as_ref).is_some_and(|it| !it.first.contains(beside)) {
                 // The node waits for other nodes, which may have run until now, and not for this
                 // one.

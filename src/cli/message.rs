@@ -1,4 +1,4 @@
-//! `graphrun say RUN TEXT`: sends a message to a run that another process owns.
+//! `graphrun message RUN TEXT`: sends a message to a run that another process owns.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -26,9 +26,9 @@ use crate::{
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
-    /// What to say; JSON where the list holds no texts
+    /// The message; JSON if the items of the list are not texts
     text: String,
-    /// The list of the workflow's `inbox` that it is appended to [default: the first]
+    /// The list of the workflow's `inbox` that receives it [default: the first]
     #[arg(long, value_name = "FIELD")]
     to: Option<String>,
 }
@@ -44,7 +44,7 @@ struct SentMessage<'a> {
 
 /// Adds a message to the inbox of a run. The owner of the run reads it before the next step.
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("say", &[Output::Text, Output::Json])?;
+    globals.expect_output("message", &[Output::Text, Output::Json])?;
     let database = globals.database()?;
     let checkpointer = database.open_for(&args.run)?;
     block_on(async {
@@ -56,11 +56,8 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         let saved = checkpointer.load(&info.id).await?;
         let status = saved.summary.status;
         if saved.position.frontier.is_empty() && status != Status::Running {
-            let message = format!(
-                "run {} is {}: nothing is left that could hear it",
-                info.name,
-                status.as_str()
-            );
+            let message =
+                format!("run {} is {} and accepts no messages", info.name, status.as_str());
             return Err(CliError::new(Exit::NotResumable, message));
         }
         let to = &field.field;
@@ -73,7 +70,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let way = database.command("resume", &info.name);
             let way = way.filter(|_| status != Status::Running);
             let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
-            format!("said to `{to}` of {}, which hears it before its next step{way}\n", info.name)
+            format!("sent to `{to}` of {}, which reads it before its next step{way}\n", info.name)
         };
         print_result(&text).map_err(CliError::write)?;
         Ok(Exit::Done)
@@ -82,7 +79,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 
 fn choose<'a>(inbox: &'a [InboxField], to: Option<&str>) -> Result<&'a InboxField, CliError> {
     let Some(usual) = inbox.first() else {
-        return Err(CliError::usage("the run has no inbox: its workflow lets nobody say anything")
+        return Err(CliError::usage("the run accepts no messages: its workflow has no inbox")
             .with_help(
                 "declare a list in the workflow, as in `inbox: guidance`, and start a new run",
             ));
@@ -93,7 +90,7 @@ fn choose<'a>(inbox: &'a [InboxField], to: Option<&str>) -> Result<&'a InboxFiel
         let near = did_you_mean(to, names.iter().copied());
         let hint = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
         CliError::usage(format!("`{to}` is not in the inbox of the run{hint}"))
-            .with_help(format!("one can say something to: {}", names.join(", ")))
+            .with_help(format!("the inbox has: {}", names.join(", ")))
     })
 }
 
@@ -108,9 +105,9 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
     } else {
         read_json(text).map_err(|error| {
             let problem = if error.is_limit() {
-                format!("`{field}` does not take this")
+                format!("the message exceeds the limits of `{field}`")
             } else {
-                format!("`{field}` takes JSON, and this is none")
+                format!("`{field}` takes JSON, and the text is not JSON")
             };
             CliError::usage(problem).because(error)
         })?
@@ -119,7 +116,7 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
     // does not fit.
     let list = Value::Array(vec![value]);
     measure(&list).map_err(|reached| {
-        CliError::usage(format!("`{field}` does not take this")).because(reached)
+        CliError::usage(format!("the message exceeds the limits of `{field}`")).because(reached)
     })?;
     let validator = validator_for(schema).map_err(|error| {
         CliError::new(Exit::NotResumable, format!("the schema of `{field}` is damaged"))
@@ -127,7 +124,9 @@ fn read(InboxField { field, schema }: &InboxField, text: &str) -> Result<Value, 
     })?;
     let problems: Vec<String> = validator.iter_errors(&list).map(|it| it.to_string()).collect();
     if !problems.is_empty() {
-        return Err(CliError::usage(format!("this does not fit `{field}`")).with_problems(problems));
+        return Err(
+            CliError::usage(format!("the message does not fit `{field}`")).with_problems(problems)
+        );
     }
     let Value::Array(mut items) = list else { unreachable!("it was made a list above") };
     Ok(items.pop().unwrap_or_default())

@@ -120,7 +120,7 @@ fn note_constants(formula: &Formula, problems: &mut Vec<Problem>) {
     let message = format!("this condition is {outcome} true");
     let range = formula.range.clone();
     let problem = Problem::new("GR027", range, message, format!("{outcome} true"));
-    problems.push(problem.help("leave it out, or say what was meant"));
+    problems.push(problem.help("remove it, or correct it"));
 }
 
 fn shown(atoms: &[Atom], world: &World) -> Option<String> {
