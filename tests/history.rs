@@ -287,7 +287,7 @@ async fn an_update_that_does_not_fit_changes_nothing() {
     let unknown = refused(write("verdict", json!("x")), Some("jugde")).await;
     assert_eq!(unknown.to_string(), "there is no node `jugde`; did you mean `judge`?");
     let other = refused(write("verdict", json!("x")), Some("sse")).await;
-    assert_eq!(other.to_string(), "`sse` is not to run next; that is `judge`");
+    assert_eq!(other.to_string(), "`sse` does not run next; the next nodes are `judge`");
     assert_eq!(bench.saved(&run).await, before);
 }
 

@@ -564,10 +564,10 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
     assert_eq!(
         told,
         [
-            "`notes` was merged by append and is by replace; the old reducer made its value; \
+            "the reducer of `notes` was append and is replace; the old reducer made its value; \
              `--map notes=notes` keeps the value, `--set notes=JSON` replaces it",
-            "the field `audience` (string) is new; `last` reads it, and the run may come \
-             there before anything writes it; `--set audience=JSON` gives it a value",
+            "the field `audience` (string) is new; `last` reads it, and the run may reach that \
+             node before the field is written; `--set audience=JSON` sets it",
         ]
     );
     let flags: Vec<String> = remedies.iter().map(ToString::to_string).collect();

@@ -118,8 +118,8 @@ async fn a_result_that_is_too_large_keeps_the_earlier_one(home: Home) {
     let large = result("x".repeat(4 << 20), 2);
     let error = home.open().keep(&key("a"), &large).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Storage { .. }), "{error:?}");
-    assert_eq!(error.to_string(), "could not keep a result");
+    assert_eq!(error.to_string(), "could not cache a result");
     let why = error.source().unwrap().to_string();
-    assert_eq!(why, "it has 4194328 bytes, and at most 4194304 are kept");
+    assert_eq!(why, "it has 4194328 bytes, more than the limit of 4194304");
     assert_eq!(home.find("a").await, Some(result("small", 1)));
 }

@@ -361,7 +361,7 @@ fn saved_decisions_for_removed_nodes_are_refused() {
     let a = hand.open.pop_front().unwrap();
     hand.finish(&a, noting(&a));
     let refused = restored_by(&hand, graph("summary"));
-    assert_eq!(refused, "node `report` is to run next, and the workflow has no such node");
+    assert_eq!(refused, "node `report` runs next, but the workflow has no such node");
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn an_invalid_write_fails_its_node() {
         .run(|_| 0, |_| Ok(Update::default().write(channel("round"), "three").into()));
     assert_eq!(status, Status::Failed);
     let reason = reason.unwrap();
-    assert!(reason.starts_with("`bad` failed: `round` does not take this value"), "{reason}");
+    assert!(reason.starts_with("`bad` failed: the value does not fit `round`"), "{reason}");
 }
 
 #[test]
@@ -718,7 +718,7 @@ fn a_route_cannot_choose_undeclared_targets() {
     ] {
         let (status, reason) = ends(spread, &takes);
         let expected =
-            format!("`start` failed: the route chose `{chose}`, which it had not declared");
+            format!("`start` failed: the route chose `{chose}`, which it does not declare");
         assert_eq!((status, reason), (Status::Failed, Some(expected)));
     }
 }

@@ -15,8 +15,8 @@ use graphrun::{
     event::{Status, Usage},
     graph::{
         Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
-        NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteView, Spread,
-        Target, Transition, Way,
+        NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteTarget,
+        RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -44,12 +44,12 @@ impl Node for Only {
 #[derive(Debug)]
 struct ByDice {
     dice: Arc<std::sync::Mutex<u64>>,
-    ways: Vec<Way>,
+    ways: Vec<RouteTarget>,
     choices: Vec<Vec<Target>>,
 }
 
 impl Route for ByDice {
-    fn ways(&self) -> &[Way] {
+    fn ways(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -203,7 +203,7 @@ impl Recipe {
                 graph.edges.extend(only.iter().map(edge));
             } else {
                 let all = choices.iter().flatten();
-                let ways = all.map(|to| Way { to: to.clone(), label: None }).collect();
+                let ways = all.map(|to| RouteTarget { to: to.clone(), label: None }).collect();
                 let route = Arc::new(ByDice { dice: Arc::clone(dice), ways, choices });
                 graph.edges.push(Edge::Route { from: name(at), route, place: None });
             }

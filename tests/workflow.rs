@@ -190,15 +190,15 @@ fn the_path_that_leaves_a_field_unwritten_is_marked() {
     };
     insta::assert_snapshot!(marked("unwritten_on_some_way.yaml"), @r"
     line 11: see line 8: the input may omit it
-    line 18: see line 12: not written when the run comes to `fork` from `caught`
-    line 21: see line 18: not written when the run comes to `loop` from `joined`
-    line 23: see line 18: not written when the run comes to `loop` from `joined`
+    line 18: see line 12: not written when the run reaches `fork` from `caught`
+    line 21: see line 18: not written when the run reaches `loop` from `joined`
+    line 23: see line 18: not written when the run reaches `loop` from `joined`
     line 25: see line 7: a limit may lead to `late` before that
     ");
     insta::assert_snapshot!(marked("unwritten_after_trouble.yaml"), @r"
-    line 10: see line 9: not written when the run comes to `b` from `a` by `catch`
+    line 10: see line 9: not written when the run reaches `b` from `a` by `catch`
     line 15: see line 13: cleared here
-    line 16: see line 12: not written when the run comes to `merge` from `d`, with `c` used up
+    line 16: see line 12: not written when the run reaches `merge` from `d`, with `c` used up
     ");
 }
 
@@ -316,9 +316,9 @@ fn a_named_type_is_the_same_as_the_type_written_out() {
     };
     assert_eq!(fits("2026-02-28", "major", "PT4H"), Ok(()));
     let misfit = |it: Result<(), String>| it.unwrap_err();
-    insta::assert_snapshot!(misfit(fits("2026-02-30", "major", "PT4H")), @r#"`ticket` does not take this value: /due: "2026-02-30" is not a "date""#);
-    insta::assert_snapshot!(misfit(fits("2026-02-28", "majr", "PT4H")), @r#"`ticket` does not take this value: /severity: "majr" is not one of "minor", "major" or "blocker""#);
-    insta::assert_snapshot!(misfit(fits("2026-02-28", "major", "P1M")), @r#"`ticket` does not take this value: /effort: "P1M" is not a "duration""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-30", "major", "PT4H")), @r#"the value does not fit `ticket`: /due: "2026-02-30" is not a "date""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-28", "majr", "PT4H")), @r#"the value does not fit `ticket`: /severity: "majr" is not one of "minor", "major" or "blocker""#);
+    insta::assert_snapshot!(misfit(fits("2026-02-28", "major", "P1M")), @r#"the value does not fit `ticket`: /effort: "P1M" is not a "duration""#);
 }
 
 #[test]

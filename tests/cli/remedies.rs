@@ -36,8 +36,8 @@ fn an_impossible_value_is_refused_with_the_expected_form() {
         ("--timeout", "5", time),
         ("--timeout", "-5s", time),
         ("--timeout", "1 month", time),
-        ("--run-id", "a b", "` ` may not stand in the name `a b`; an id has up to 64 letters"),
-        ("--run-id", "a\nb", r"`\n` may not stand in the name `a\nb`"),
+        ("--run-id", "a b", "` ` is not allowed in the name `a b`; an id has up to 64 letters"),
+        ("--run-id", "a\nb", r"`\n` is not allowed in the name `a\nb`"),
     ] {
         let ended = place.run(["execute", "w.yaml", "-i", "brief=x", flag, value]);
         expect(&ended, 2, &[&format!("for '{flag}"), expected]);

@@ -31,13 +31,13 @@ const CASES: &[Case] = &[
         name: "it is a text",
         harm: |path| fs::write(path, "not a database\n".repeat(500)).unwrap(),
         code: 5,
-        says: &["it is no database", "give another path"],
+        says: &["it is not a database", "give another path"],
     },
     Case {
         name: "only its first bytes are left",
         harm: |path| cut(path, 60),
         code: 5,
-        says: &["it is no database", "give another path"],
+        says: &["it is not a database", "give another path"],
     },
     Case {
         name: "it is cut in the middle of a page",
@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
         name: "its header is overwritten",
         harm: |path| overwrite(path, 0, &[0x5a; 16]),
         code: 5,
-        says: &["it is no database", "give another path"],
+        says: &["it is not a database", "give another path"],
     },
     Case {
         name: "its pages are overwritten",

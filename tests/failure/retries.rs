@@ -79,12 +79,12 @@ async fn g1_retry_runs_only_the_failed_parallel_tasks() {
     assert_eq!(taken(&ran), ["one"]);
 
     let refused = retry(&saved, &engine, Some("one")).await.unwrap_err();
-    assert_eq!(refused.to_string(), "`one` did not fail; what failed is `three`");
+    assert_eq!(refused.to_string(), "`one` did not fail; the failed nodes are `three`");
     let end = retry(&saved, &engine, None).await.unwrap();
     assert_eq!((end.status, notes(&end.state).len()), (Status::Done, 4));
     assert_eq!(taken(&ran), ["three"]);
     let refused = retry(&saved, &engine, None).await.unwrap_err();
-    assert_eq!(refused.to_string(), "the run is done, and only what failed is tried again");
+    assert_eq!(refused.to_string(), "the run is done, and only failed runs can be retried");
 }
 
 #[tokio::test(start_paused = true)]

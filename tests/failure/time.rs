@@ -76,7 +76,13 @@ async fn g13_the_time_limit_aborts_a_step_and_resume_continues() {
     let engine = |limit| saved.engine(&graph).with_limits(seconds(limit));
     let end = saved.start(&engine(10)).await;
     assert_eq!((end.status, start.elapsed().as_secs()), (Status::Limit, 10));
-    assert_eq!(end.reason.as_deref(), Some("the limit of 10s is reached: 10s were worked"));
+    assert_eq!(
+        end.reason.as_deref(),
+        Some(
+            "the limit of 10s is reached: the run has worked for \
+                                            10s"
+        )
+    );
     let records = saved.storage.records(saved.run()).await.unwrap();
     let became = records.iter().map(|it| (it.node.as_str(), it.ms, it.outcome == Outcome::Aborted));
     assert_eq!(became.collect::<Vec<_>>(), [("quick", 1_000, false), ("slow", 10_000, true)]);
@@ -102,7 +108,7 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     let graph = compiled(graph.node("flush", notes_its_way()).then("flush", "end"));
     let end = saved.start(&saved.engine(&graph)).await;
     assert_eq!((end.status, end.reason), (Status::Done, None));
-    let reason = "the limit of 10s is reached: 10s were worked";
+    let reason = "the limit of 10s is reached: the run has worked for 10s";
     assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
     assert_eq!(end.position.elapsed_ms, 10_000, "the time of aborted tasks counts");
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");

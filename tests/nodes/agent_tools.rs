@@ -255,7 +255,7 @@ async fn the_model_receives_every_error_of_a_call() {
     let asked = model.asked();
     let told = told(&asked[1]);
     assert_eq!(told[0], "error: there is no `math.ad`, only math.add");
-    assert!(told[1].starts_with("error: the arguments are no JSON object: "), "{}", told[1]);
+    assert!(told[1].starts_with("error: the arguments are not a JSON object: "), "{}", told[1]);
     assert!(
         told[2].starts_with("error: the input does not fit its schema: /numbers: "),
         "{}",
@@ -302,8 +302,8 @@ async fn a_model_that_goes_in_circles_is_to_answer() {
     assert_eq!(added.keys().len(), 2);
     let asked = model.asked();
     assert_eq!((asked[2].tool_choice, asked[3].tool_choice), (ToolChoice::Auto, ToolChoice::None));
-    assert!(told(&asked[3])[2].starts_with("error: you have made this call before"));
-    assert!(warnings(&ended)[0].contains("again and again"), "{:?}", warnings(&ended));
+    assert!(told(&asked[3])[2].starts_with("error: this call was made before"));
+    assert!(warnings(&ended)[0].contains("repeats the same call"), "{:?}", warnings(&ended));
 }
 
 #[tokio::test]

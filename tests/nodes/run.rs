@@ -65,7 +65,7 @@ async fn printed_json_is_a_value() {
     let node = "    run: [echo, none]\n    writes: { data: json }\n";
     let ended = run(&command(node), words("")).await;
     assert_eq!(ended.end.status, Status::Failed);
-    assert!(ended.reason().contains("`echo` printed no JSON"), "{}", ended.reason());
+    assert!(ended.reason().contains("`echo` printed invalid JSON"), "{}", ended.reason());
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ promises! {
     runs_are_listed_page_by_page
     a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id
     an_unknown_run_is_an_error_everywhere
-    what_is_said_to_a_run_is_kept_in_order_and_once
+    messages_are_kept_in_order_and_once
     an_append_to_what_is_no_list_is_damage
 }
 
@@ -53,7 +53,7 @@ async fn a_run_is_loaded_as_it_was_accepted(home: Home) {
     assert_eq!((records, last_seq), (vec![], 2));
 }
 
-async fn what_is_said_to_a_run_is_kept_in_order_and_once(home: Home) {
+async fn messages_are_kept_in_order_and_once(home: Home) {
     let storage = home.open();
     for (id, name) in [("R1", "calm-otter"), ("R2", "bold-ibis")] {
         let first = commit(0, vec![]).into();
@@ -332,7 +332,7 @@ two → 01JABCDEY
 01JABCDEX-not → 01JABCD
 01JXYZ → 01JXYZ-zz
 01JXYZ-z → 01JXYZ-zz
-01JABCDE → could not tell which run `01JABCDE` is: several ids begin like that: 01JABCDEX, 01JABCDEY
+01JABCDE → could not find the run `01JABCDE`: several ids start with this prefix: 01JABCDEX, 01JABCDEY
 01JXY → there is no run `01JXY`
 01JXYZ% → there is no run `01JXYZ%`
 01jxyz → there is no run `01jxyz`
@@ -377,7 +377,8 @@ async fn an_append_to_what_is_no_list_is_damage(home: Home) {
     let error = home.open().load(&run("R1")).await.unwrap_err();
     assert_eq!(
         told(&error),
-        "the channel `notes` at step 1 of run `R1` is damaged: items were appended to `notes`, which holds no list"
+        "the channel `notes` at step 1 of run `R1` is damaged: items were appended to `notes`, \
+         which is not a list"
     );
 }
 

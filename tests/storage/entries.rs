@@ -20,7 +20,7 @@ promises! {
     a_task_finishes_once_however_its_records_are_saved
     a_failure_in_an_entry_may_be_followed_by_success_in_it
     a_run_begins_with_the_commit_of_step_zero
-    what_is_out_of_turn_is_refused_with_its_events
+    an_entry_out_of_turn_is_refused_with_its_events
     an_event_out_of_turn_undoes_the_write_it_came_with
 }
 
@@ -59,7 +59,7 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
     let refused: [(Entry, &str); 6] = [
         (
             Entry { records: vec![record(1, 0, finished()), record(2, 0, finished())], ..full() },
-            "save step 1 of run `R1`: step 1 comes next, and this is about step 2",
+            "save step 1 of run `R1`: expected step 1, got step 2",
         ),
         (
             Entry { records: vec![record(1, 0, finished()), record(1, 0, finished())], ..full() },
@@ -67,7 +67,7 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
         ),
         (
             Entry { commit: Some(commit(2, vec![])), ..full() },
-            "save step 2 of run `R1`: step 1 comes next, and this is about step 2",
+            "save step 2 of run `R1`: expected step 1, got step 2",
         ),
         (
             Entry { commit: Some(commit(1, twice)), ..full() },
@@ -75,11 +75,11 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
         ),
         (
             Entry { events: events("R1", [2, 4]), ..full() },
-            "save step 1 of run `R1`: event 3 comes next, and this is event 4",
+            "save step 1 of run `R1`: expected event 3, got event 4",
         ),
         (
             Entry { commit: None, events: events("R1", [3]), ..full() },
-            "save the outcomes of tasks 1.0 to 1.0 of run `R1`: event 2 comes next, and this is event 3",
+            "save the outcomes of tasks 1.0 to 1.0 of run `R1`: expected event 2, got event 3",
         ),
     ];
     let before = home.open().load(&run("R1")).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_task_finishes_once_however_its_records_are_saved(home: Home) {
             Entry { commit: Some(commit(step, vec![])), ..record(step, 5, finished()).into() };
         storage.append(&hold, &end).await.unwrap();
         let late = storage.append(&hold, &record(step, 6, finished()).into()).await.unwrap_err();
-        assert!(told(&late).contains("comes next"), "{}", told(&late));
+        assert!(told(&late).contains("expected step"), "{}", told(&late));
     }
     assert_eq!(home.open().records(&run("R1")).await.unwrap().len(), 9);
 }
@@ -178,13 +178,13 @@ async fn a_run_begins_with_the_commit_of_step_zero(home: Home) {
         assert!(matches!(error, CheckpointError::Storage { .. }), "{error:?}");
         assert_eq!(
             told(&error),
-            "could not accept run `R1`: only the first entry of a run may contain step 0"
+            "could not create run `R1`: only the first entry of a run may contain step 0"
         );
     }
     let twice = begin(commit(0, vec![set("brief", 1), set("brief", 1)]).into()).await.unwrap_err();
     assert_eq!(
         told(&twice),
-        "could not accept run `R1`: one step changes the channel `brief` twice"
+        "could not create run `R1`: one step changes the channel `brief` twice"
     );
     assert_eq!(storage.list().await.unwrap(), []);
     begin(zero.into()).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_finished_task_cannot_finish_again(home: Home) {
     assert_eq!((saved.records.len(), saved.last_seq), (4, 0));
 }
 
-async fn what_is_out_of_turn_is_refused_with_its_events(home: Home) {
+async fn an_entry_out_of_turn_is_refused_with_its_events(home: Home) {
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     storage.append(&hold, &commit(1, vec![set("brief", 1)]).into()).await.unwrap();
@@ -230,12 +230,12 @@ async fn what_is_out_of_turn_is_refused_with_its_events(home: Home) {
     assert_eq!(
         refusals.join("\n"),
         "\
-could not save step 0 of run `R1`: step 2 comes next, and this is about step 0
-could not save the outcome of task 0.0 of run `R1`: step 2 comes next, and this is about step 0
-could not save step 1 of run `R1`: step 2 comes next, and this is about step 1
-could not save the outcome of task 1.0 of run `R1`: step 2 comes next, and this is about step 1
-could not save step 3 of run `R1`: step 2 comes next, and this is about step 3
-could not save the outcome of task 3.0 of run `R1`: step 2 comes next, and this is about step 3
+could not save step 0 of run `R1`: expected step 2, got step 0
+could not save the outcome of task 0.0 of run `R1`: expected step 2, got step 0
+could not save step 1 of run `R1`: expected step 2, got step 1
+could not save the outcome of task 1.0 of run `R1`: expected step 2, got step 1
+could not save step 3 of run `R1`: expected step 2, got step 3
+could not save the outcome of task 3.0 of run `R1`: expected step 2, got step 3
 could not save step 2 of run `R1`: one step changes the channel `brief` twice"
     );
     let saved = home.open().load(&run("R1")).await.unwrap();
@@ -249,20 +249,20 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
     let hold = storage.create(&info("R1", "a"), &claim(), &first).await.unwrap();
     let id = run("R1");
     let out_of_turn: [(&[u64], &str); 7] = [
-        (&[2], "event 3 comes next, and this is event 2"),
-        (&[3, 2], "event 4 comes next, and this is event 2"),
-        (&[3, 3], "event 4 comes next, and this is event 3"),
-        (&[4], "event 3 comes next, and this is event 4"),
-        (&[3, 5], "event 4 comes next, and this is event 5"),
-        (&[0], "event 3 comes next, and this is event 0"),
-        (&[1, 2, 3], "event 3 comes next, and this is event 1"),
+        (&[2], "expected event 3, got event 2"),
+        (&[3, 2], "expected event 4, got event 2"),
+        (&[3, 3], "expected event 4, got event 3"),
+        (&[4], "expected event 3, got event 4"),
+        (&[3, 5], "expected event 4, got event 5"),
+        (&[0], "expected event 3, got event 0"),
+        (&[1, 2, 3], "expected event 3, got event 1"),
     ];
     for (seqs, why) in out_of_turn {
         let news = events("R1", seqs.iter().copied());
         for (what, entry) in [
             ("save the outcome of task 1.0 of run `R1`", entry(record(1, 0, finished()), &news)),
             ("save step 1 of run `R1`", entry(commit(1, vec![set("brief", 1)]), &news)),
-            ("save that run `R1` is done", entry(run_status(Status::Done, None), &news)),
+            ("save run `R1` as done", entry(run_status(Status::Done, None), &news)),
             ("save the events of run `R1`", entry(Entry::default(), &news)),
         ] {
             let error = storage.append(&hold, &entry).await.unwrap_err();
@@ -276,7 +276,7 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
         let error = storage.create(&info("R2", "b"), &claim(), &first).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
         let why = format!("expected event {next}, got event {given}");
-        assert_eq!(told(&error), format!("could not accept run `R2`: {why}"));
+        assert_eq!(told(&error), format!("could not create run `R2`: {why}"));
     }
     let storage = home.open();
     let saved = storage.load(&id).await.unwrap();

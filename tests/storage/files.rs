@@ -104,7 +104,7 @@ fn looking_for_runs_makes_no_database() {
 fn an_empty_file_is_refused_and_never_made_a_database() {
     for open in [OPEN, OPEN_EXISTING] {
         let reason = refusal(open, |path| write(path, b""));
-        assert!(reason.contains("the file is empty; put a copy from before"), "{reason}");
+        assert!(reason.contains("the file is empty; restore a backup"), "{reason}");
     }
 }
 

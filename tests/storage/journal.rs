@@ -15,7 +15,7 @@ promises! {
     the_journal_gives_back_every_entry_as_it_was_appended
     the_journal_is_read_from_any_number_and_with_any_limit
     equal_values_of_several_tasks_are_kept_apart
-    what_is_only_equal_to_what_a_task_wrote_is_kept_as_it_is
+    values_only_equal_to_an_update_are_stored_themselves
     the_position_and_the_values_of_every_step_can_be_read
     equal_histories_have_equal_links
     a_link_differs_when_anything_differs
@@ -181,7 +181,7 @@ async fn equal_values_of_several_tasks_are_kept_apart(home: Home) {
     assert_eq!(values[&channel("notes")], json!([nine, rest.as_array().unwrap().clone()].concat()));
 }
 
-async fn what_is_only_equal_to_what_a_task_wrote_is_kept_as_it_is(home: Home) {
+async fn values_only_equal_to_an_update_are_stored_themselves(home: Home) {
     let [one, other] = [json!({"a": 0.0, "b": [1]}), json!({"b": [1], "a": -0.0})];
     assert_eq!(one, other);
     let all = vec![

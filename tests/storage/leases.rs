@@ -16,10 +16,10 @@ promises! {
     of_several_that_claim_a_run_at_once_one_gets_it
     of_several_that_begin_a_run_at_once_one_gets_it
     of_several_that_see_an_owner_gone_one_gets_its_run
-    a_run_belongs_to_whoever_began_it
+    a_run_belongs_to_the_process_that_started_it
     an_expired_lease_can_be_acquired_and_its_owner_cannot_write
-    an_owner_whose_lease_is_over_goes_on_if_nobody_took_it
-    an_owner_that_is_there_keeps_its_run_whatever_the_clock_says
+    an_owner_with_an_expired_lease_continues_if_no_other_took_it
+    an_active_owner_keeps_its_run_with_any_clock
     a_claim_replaces_only_the_lease_that_it_calls_over
     an_entry_that_brings_a_run_to_rest_gives_it_back
     a_released_run_can_be_acquired_and_its_owner_cannot_write
@@ -38,7 +38,7 @@ async fn state(home: &Home) -> String {
 }
 
 /// A clock that is ahead ends every lease early; on one machine, the process of the owner decides.
-async fn an_owner_that_is_there_keeps_its_run_whatever_the_clock_says(home: Home) {
+async fn an_active_owner_keeps_its_run_with_any_clock(home: Home) {
     let (storage, presence) = (home.open(), Presence::new());
     let owner = presence.owner().clone();
     let over = short(Claim { owner, ..claim() });
@@ -58,7 +58,7 @@ async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
     let entries: [(Entry, &str); 4] = [
         (record(1, 0, finished()).into(), "save the outcome of task 1.0 of run `R1`"),
         (commit(1, vec![set("brief", "late")]).into(), "save step 1 of run `R1`"),
-        (run_status(Status::Failed, Some("late")).into(), "save that run `R1` is failed"),
+        (run_status(Status::Failed, Some("late")).into(), "save run `R1` as failed"),
         (entry(Entry::default(), &events("R1", [1])), "save the events of run `R1`"),
     ];
     for (entry, what) in entries {
@@ -68,7 +68,7 @@ async fn assert_powerless(home: &Home, hold: &LeaseToken, why: &str) {
     }
     let error = storage.renew(hold, TTL).await.unwrap_err();
     assert!(matches!(error, CheckpointError::Overtaken { .. }), "{error:?}");
-    assert_eq!(told(&error), format!("could not keep run `R1`: {why}"));
+    assert_eq!(told(&error), format!("could not renew the lease of run `R1`: {why}"));
     storage.release(hold).await.unwrap();
     assert_eq!(before, state(home).await, "the earlier owner did something");
 }
@@ -167,7 +167,7 @@ async fn of_several_that_see_an_owner_gone_one_gets_its_run(home: Home) {
     .await;
 }
 
-async fn a_run_belongs_to_whoever_began_it(home: Home) {
+async fn a_run_belongs_to_the_process_that_started_it(home: Home) {
     let before = Timestamp::now();
     let first = commit(0, vec![]).into();
     let hold = home.open().create(&info("R1", "a"), &claim_of(7), &first).await.unwrap();
@@ -202,7 +202,7 @@ async fn an_expired_lease_can_be_acquired_and_its_owner_cannot_write(home: Home)
     home.open().append(&latest, &commit(2, vec![]).into()).await.unwrap();
 }
 
-async fn an_owner_whose_lease_is_over_goes_on_if_nobody_took_it(home: Home) {
+async fn an_owner_with_an_expired_lease_continues_if_no_other_took_it(home: Home) {
     let first = commit(0, vec![]).into();
     let hold = home.open().create(&info("R1", "a"), &short(claim_of(7)), &first).await.unwrap();
     home.open().append(&hold, &commit(1, vec![]).into()).await.unwrap();

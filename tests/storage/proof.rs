@@ -28,7 +28,7 @@ async fn long_run(storage: &Arc<dyn Checkpointer>) -> Vec<EntryHash> {
 promises! {
     a_history_is_proven_by_its_last_link
     a_link_is_found_wherever_it_is_in_the_history
-    a_run_that_somebody_works_on_can_be_proven
+    a_run_with_an_owner_can_be_verified
 }
 
 async fn a_history_is_proven_by_its_last_link(home: Home) {
@@ -52,7 +52,7 @@ async fn a_link_is_found_wherever_it_is_in_the_history(home: Home) {
     assert_eq!(proof.expected_at, None);
 }
 
-async fn a_run_that_somebody_works_on_can_be_proven(home: Home) {
+async fn a_run_with_an_owner_can_be_verified(home: Home) {
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     storage.append(&hold, &entry(record(1, 0, finished()), &[])).await.unwrap();

@@ -13,6 +13,7 @@ use graphrun_core::{
 };
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices, TokenUsage,
+    ToolChoice,
 };
 use serde_json::{Value, json};
 

@@ -21,6 +21,8 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migrations;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod open_steps;
 #[cfg(feature = "postgres")]
 mod postgres;

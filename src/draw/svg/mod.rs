@@ -14,7 +14,7 @@ mod sheet;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::sheet::{EntryHash, Item, Sheet, Size, px};
+use self::sheet::{Item, Link, Sheet, Size, px};
 use super::{
     Drawing,
     edges::{DrawnEdge, Place, edges, node_lines, width},

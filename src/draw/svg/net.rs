@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::sheet::{EntryHash, GROUP_SIDE, LINE, Sheet, Size};
+use super::sheet::{GROUP_SIDE, LINE, Link, Sheet, Size};
 
 /// A vertex in a layer: a box, or a passing line.
 #[derive(Debug)]

@@ -141,7 +141,8 @@ fn a_foreign_file_stops_the_delivery_unless_forced() {
     let error = deliver(root.path(), &files).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a file is in the way, not of an earlier delivery, or changed since: `b.py`; nothing was written"
+        "a file exists that is not from an earlier delivery, or changed since: `b.py`; nothing \
+         was written"
     );
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "half of it was delivered");
     write_files(root.path(), "", &files, Replace::Anything).unwrap();

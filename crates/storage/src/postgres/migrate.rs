@@ -5,13 +5,10 @@
 //! rewrite journal entries, so that noted hashes stay valid.
 
 use deadpool_postgres::Transaction;
-use graphrun_core::fault::{Point, hit};
-use graphrun_engine::{
-    checkpoint::{CheckpointError, FORMAT_VERSION},
-    storage::rules::still_held,
-};
 
 use super::{fault::Fault, lease::NOW, open::forbidden, session::Server};
+use crate::migrations::{Migrations, still_owned};
+
 /// The migrations of this program: none, because its format is the first one.
 pub(super) const MIGRATIONS: Migrations = Migrations(&[]);
 

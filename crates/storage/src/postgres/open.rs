@@ -1,6 +1,6 @@
 //! Creates our tables and refuses every other database.
 
-use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::rules::other_format};
+use graphrun_engine::checkpoint::FORMAT_VERSION;
 use tokio_postgres::Row;
 
 use super::{
@@ -8,6 +8,8 @@ use super::{
     migrate::migrate,
     session::Server,
 };
+use crate::migrations::Migrations;
+
 /// The tables of this format.
 const SCHEMA: &str = include_str!("schema.sql");
 

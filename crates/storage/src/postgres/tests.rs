@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{fault::Fault, results::Keep, *};
-use graphrun_engine::storage::BOUNDS;
+use crate::migrations::Migrations;
+use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::BOUNDS};
 
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
@@ -87,7 +88,7 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
             let result = CachedResult { update: update.clone(), at };
             let bounds = graphrun_engine::storage::Bounds { results, bytes, ..BOUNDS };
             let work = Keep::new(&key(second), &result, bounds).unwrap();
-            storage.transact("cache a result".to_owned(), work).await.unwrap();
+            storage.transact("keep a result".to_owned(), work).await.unwrap();
         }
         let mut found = Vec::new();
         for second in 1..=5 {

@@ -4,11 +4,11 @@
 //! one of several concurrent processes does it. So no backup copy is needed. Migrations never
 //! rewrite journal entries, so that noted hashes stay valid.
 
-use graphrun_core::fault::{Point, hit};
-use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::rules::still_held};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::{fault::Fault, lease::now};
+use crate::migrations::{Migrations, still_owned};
+
 /// The migrations of this program: none, because its format is the first one.
 pub(super) const MIGRATIONS: Migrations = Migrations(&[]);
 

@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphrun_engine::{
-    checkpoint::{CheckpointError, FORMAT_VERSION},
-    storage::rules::other_format,
-};
+use graphrun_engine::checkpoint::{CheckpointError, FORMAT_VERSION};
 use nix::errno::Errno;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -23,6 +20,8 @@ use super::{
     fault::{Fault, unusable},
     migrate::{MIGRATIONS, migrate},
 };
+use crate::migrations::Migrations;
+
 /// Marks a SQLite file as ours: "grun" as a number.
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
 
