@@ -68,3 +68,14 @@ pub mod lsp;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+
+/// The pages for users of the library: their blocks of code are compiled and run as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../docs/library/graphs.md")]
+    struct Graphs;
+    #[doc = include_str!("../docs/library/workflows.md")]
+    struct Workflows;
+    #[doc = include_str!("../docs/library/runs.md")]
+    struct Runs;
+}

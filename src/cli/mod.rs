@@ -72,7 +72,7 @@ mod yes_no;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use self::{
     error::CliError,
@@ -134,6 +134,16 @@ enum Command {
     Lsp(lsp::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+}
+
+/// Returns the definition of the command line, for tools such as generators of pages.
+///
+/// ```
+/// let line = ["graphrun", "validate", "review.yaml"];
+/// assert!(graphrun::cli::command().try_get_matches_from(line).is_ok());
+/// ```
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command line.
@@ -215,8 +225,6 @@ fn report(error: &CliError, paint: Paint) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
