@@ -22,7 +22,7 @@ use crate::checkpoint::{
 
 /// Keeps runs in memory.
 ///
-/// It has the same rules as [`SqliteStorage`](super::SqliteStorage), except that all runs are lost
+/// It has the same rules as `SqliteStorage`, except that all runs are lost
 /// with the process.
 #[derive(Debug, Default)]
 pub struct MemoryStorage {

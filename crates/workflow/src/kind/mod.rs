@@ -221,7 +221,7 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     }
 
     /// Returns a name that its cached results belong to, for nodes whose
-    /// [identity](Node::identity) does not tell them apart.
+    /// [fingerprint](Node::fingerprint) does not tell them apart.
     fn cache_label(&self) -> Option<&str> {
         None
     }
