@@ -87,7 +87,7 @@ const CASES: &[Case] = &[
     Case {
         name: "the status is changed",
         harm: |path| {
-            sql(path, "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')")
+            sql(path, "UPDATE heads SET run_status = replace(run_status, 'paused', 'failed')");
         },
         code: 6,
         says: &["the status of run `run-1` is damaged"],
