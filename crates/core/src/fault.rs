@@ -106,7 +106,6 @@ pub fn hit(point: Point) -> Result<(), Injected> {
 
 /// Does nothing, because faults cannot be planned.
 #[cfg(not(feature = "failpoints"))]
-#[expect(clippy::unnecessary_wraps, reason = "with the feature it may fail")]
 pub fn hit(_: Point) -> Result<(), Injected> {
     Ok(())
 }
