@@ -158,7 +158,7 @@ fn mistakes_in_a_kind_of_a_program_are_reported_together() {
     check(
         "{ echo: { txt: brief }, writes: answers, show: brief, cache: true, then: end }",
         &["GR003", "GR021", "GR003", "GR049"],
-        &["did you mean `text`", "did you mean `answer`", "with `ask`", "an echo is quick"],
+        &["did you mean `text`", "did you mean `answer`", "belongs to `ask`", "an echo is quick"],
     );
     check("{ echo: { text: number }, then: end }", &["GR006", "GR022"], &["the text of an `echo`"]);
     let beside = "{ echo: { text: brief }, writes: answer, text: brief, then: end }";

@@ -4,6 +4,7 @@
 //! the list here makes it known to all others; [`Kind`] tells how to add one. A node is independent
 //! of the engine: it gets a context and returns a command. Its access to the world is in
 //! [`Services`].
+//!
 //! ```
 //! use std::{path::Path, sync::Arc};
 //!

@@ -194,7 +194,8 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
     let place = reader.report().place(&key.range);
     let finding = Diagnostic::error("GR048", message).at(place, "not allowed");
     reader.report().push(finding.help(
-        "use letters, digits and `_`, but no variable that configures programs or the sandbox, such as `PATH`",
+        "use letters, digits and `_`, but no variable that configures programs or the \
+         sandbox, such as `PATH`",
     ));
 }
 

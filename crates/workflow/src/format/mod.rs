@@ -36,9 +36,9 @@ const NODE: &str = "/properties/nodes/additionalProperties";
 /// [`parse`](super::parse) checks the names.
 ///
 /// ```
-/// use graphrun::{nodes::registry, workflow::json_schema};
+/// use graphrun_workflow::{Registry, json_schema};
 ///
-/// let schema = json_schema(&registry());
+/// let schema = json_schema(&Registry::new());
 /// let about = schema.pointer("/properties/start/description").unwrap();
 /// assert!(about.as_str().unwrap().contains("first node"));
 /// ```

@@ -55,15 +55,15 @@ pub use crate::{
 /// use std::sync::Arc;
 ///
 /// use async_trait::async_trait;
-/// use graphrun::{
+/// use graphrun_core::{
 ///     diagnostic::Diagnostic,
 ///     graph::{Command, Contract, Node, NodeContext, NodeError},
 ///     id::ChannelName,
 ///     state::Update,
-///     workflow::{
-///         Expression, ExpressionView, Registry,
-///         kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values},
-///     },
+/// };
+/// use graphrun_workflow::{
+///     Expression, ExpressionView, Registry, json_schema,
+///     kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values},
 /// };
 /// use schemars::JsonSchema;
 ///
@@ -128,7 +128,7 @@ pub use crate::{
 /// }
 ///
 /// let registry = Registry::new().kind(Arc::new(Shout));
-/// let schema = graphrun_workflow::json_schema(&registry);
+/// let schema = json_schema(&registry);
 /// let key = schema.pointer("/properties/nodes/additionalProperties/properties/shout").unwrap();
 /// assert_eq!(key["description"], "Kind: writes this text in capitals.");
 /// ```
@@ -221,7 +221,7 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     }
 
     /// Returns a name that its cached results belong to, for nodes whose
-    /// [fingerprint](Node::fingerprint) does not tell them apart.
+    /// [fingerprint](Node::fingerprint) is the same for several nodes.
     fn cache_label(&self) -> Option<&str> {
         None
     }

@@ -1,4 +1,4 @@
-//! `parallel`: runs branches side by side.
+//! `parallel`: runs branches at the same time.
 //!
 //! It is no node of a run: `declarations` reads its branches, and `fan` makes edges of it.
 
@@ -18,7 +18,7 @@ pub struct Parallel;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct ParallelKeys {
-    /// Runs these branches side by side; `then` waits for all of them. A branch is a node, or a
+    /// Runs these branches in parallel; `then` waits for all of them. A branch is a node, or a
     /// list of nodes that follow each other.
     parallel: Vec<OneOrMany<NodeRef>>,
 }
