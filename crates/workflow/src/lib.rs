@@ -3,6 +3,7 @@
 //!
 //! Start with [`load`]. A file passes through `reader` → `lower` (with `declarations` for the names
 //! and `flow` for the data flow) → [`Workflow`] → a [`Graph`](graphrun_core::graph::Graph).
+//!
 //! ```
 //! use std::{path::Path, sync::Arc};
 //!
@@ -11,16 +12,18 @@
 //!
 //! let text = "
 //! graphrun: 1
-//! name: greeting
-//! state: { name: string, text: string }
-//! input: name
-//! start: greet
+//! name: greetings
+//! state: { names: [string] }
+//! input: names
+//! start: each
 //! nodes:
-//!   greet: { set: { text: '\"Hello \" + nme' }, then: end }
+//!   each: { map: { over: nmes, do: greet }, then: end }
+//!   greet: { node: greet }
 //! ";
-//! let file = Arc::new(SourceFile { name: "greeting.yaml".into(), text: text.to_owned() });
+//! let file = Arc::new(SourceFile { name: "greetings.yaml".into(), text: text.to_owned() });
+//! // `graphrun_nodes::registry` has all built-in kinds of nodes.
 //! let diagnostics = parse(file, Path::new(""), &Registry::new()).unwrap_err();
-//! assert!(diagnostics.to_string().contains("nme"));
+//! assert!(diagnostics.to_string().contains("nmes"));
 //! ```
 
 // Tests may; the library may not.

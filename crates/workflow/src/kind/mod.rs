@@ -115,7 +115,7 @@ pub use crate::{
 ///     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
 ///         let text = self.text.evaluate(&ExpressionView::of(&ctx))?;
 ///         let text = text.as_str().unwrap_or_default().to_uppercase();
-///         Ok(Update::default().write(self.writes.clone(), text.into()).into())
+///         Ok(Update::default().write(self.writes.clone(), text).into())
 ///     }
 ///
 ///     fn contract(&self) -> Contract {
