@@ -166,8 +166,14 @@ fn file(path: &str, content: &str) -> SourceFile {
     SourceFile { path: path.to_owned(), content: content.to_owned() }
 }
 
+/// A folder with programs that another user has compiled.
+const COMPILED: &str = "tests/compiled";
+
 /// Compiles a program with the compiler of these tests, and writes it as text.
 fn compiled(name: &str, source: &str) -> String {
+    if let Ok(text) = fs::read_to_string(Path::new(COMPILED).join(name)) {
+        return text;
+    }
     let folder = tempfile::tempdir().unwrap();
     let [from, to] = ["app.rs", "app"].map(|it| folder.path().join(it));
     fs::write(&from, source).unwrap();
@@ -269,17 +275,19 @@ async fn an_honest_program_in_rust_passes_isolated_tests() {
     assert_all_pass("honest/rust.txt", Proof::Isolated).await;
 }
 
-/// The programs that an ordinary user runs: all but those in Rust, whose compiler may lie in the home of another user.
-const FORGED: [(&str, Proof); 4] = [
+/// The programs that an ordinary user runs.
+const FORGED: [(&str, Proof); 5] = [
     ("forging/in_process.txt", Proof::InProcess),
     ("forging/isolated.txt", Proof::Isolated),
     ("forging/javascript.txt", Proof::InProcess),
     ("forging/isolated_javascript.txt", Proof::Isolated),
+    ("forging/rust.txt", Proof::Isolated),
 ];
-const HONEST: [(&str, Proof); 3] = [
+const HONEST: [(&str, Proof); 4] = [
     ("honest/projects.txt", Proof::InProcess),
     ("honest/isolated.txt", Proof::Isolated),
     ("honest/javascript.txt", Proof::InProcess),
+    ("honest/rust.txt", Proof::Isolated),
 ];
 
 /// The other tests run as the user that started them. Where that is root, this test runs itself again as an ordinary user, who
@@ -309,9 +317,18 @@ async fn run_again_as_an_ordinary_user(test: &str) {
     fs::copy(env::current_exe().unwrap(), &program).unwrap();
     fs::create_dir(&home).unwrap();
     chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
-    for (path, _) in FORGED.into_iter().chain(HONEST) {
+    let compiled_folder = folder.path().join(COMPILED);
+    fs::create_dir_all(&compiled_folder).unwrap();
+    for (path, proof) in FORGED.into_iter().chain(HONEST) {
         fs::create_dir_all(data.join(path).parent().unwrap()).unwrap();
         fs::copy(Path::new("tests").join(path), data.join(path)).unwrap();
+        // The compiler may lie in the home of this user.
+        for Program { name, files, .. } in programs(path, proof) {
+            if path.ends_with("/rust.txt") {
+                let text = compiled(&name, &files[0].content);
+                fs::write(compiled_folder.join(name), text).unwrap();
+            }
+        }
     }
     let done = Command::new(program)
         .args([test, "--exact", "--nocapture"])
