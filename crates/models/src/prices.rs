@@ -25,13 +25,18 @@ pub struct Price {
 /// Prices by the name of the model, as in `openai/gpt-5-mini`.
 ///
 /// ```
-/// use graphrun_models::{Price, Prices, Usage};
+/// use graphrun_models::{Price, Prices, TokenUsage};
 ///
 /// let price = Price { input: 1.0, output: 4.0, cached_input: Some(0.5) };
 /// let prices = Prices::from_iter([("lab/small".to_owned(), price)]);
-/// let usage = Usage { input_tokens: 500_000, output_tokens: 250_000, ..Usage::default() };
+/// let usage = TokenUsage {
+///     input_tokens: 500_000,
+///     output_tokens: 250_000,
+///     ..TokenUsage::default()
+/// };
 /// assert_eq!(prices.cost("lab/small", usage), Some(1.5));
-/// assert_eq!(prices.cost("lab/small", Usage { cached_input_tokens: 400_000, ..usage }), Some(1.3));
+/// let cached = TokenUsage { cached_input_tokens: 400_000, ..usage };
+/// assert_eq!(prices.cost("lab/small", cached), Some(1.3));
 /// assert_eq!(prices.cost("lab/large", usage), None);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ impl Migrations {
         format.checked_sub(1).and_then(lacks).ok_or_else(|| {
             let newest = self.format();
             format!(
-                "it has format {format}, and this program supports formats up to {newest}; use the \
+                "it has format {format}, but this program supports formats up to {newest}; use the \
                  program that wrote it"
             )
         })

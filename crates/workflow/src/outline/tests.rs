@@ -22,7 +22,8 @@ fn files() -> Vec<(PathBuf, String)> {
         "examples",
         "tests/cli/workflows",
     ];
-    let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = folders.iter().flat_map(|it| fs::read_dir(root.join(it)).unwrap());
     let mut files: Vec<PathBuf> = files.map(|it| it.unwrap().path()).collect();
     // Case files beside a workflow have a different format.
     let is_of_cases =
