@@ -70,7 +70,7 @@ fn an_older_format_is_migrated_once_and_as_a_whole() {
     });
     assert_eq!(version(), "2");
     let reason = PostgresStorage::open(&url).unwrap_err().to_string();
-    let says = "it has format 2, and this program supports formats up to 1; use the program";
+    let says = "it has format 2, but this program supports formats up to 1; use the program";
     assert!(reason.contains(says), "{reason}");
 }
 

@@ -366,7 +366,7 @@ mod tests {
         });
         assert_eq!(version(), 2);
         let reason = open_existing(&path).unwrap_err().to_string();
-        let says = "it has format 2, and this program supports formats up to 1; use the program";
+        let says = "it has format 2, but this program supports formats up to 1; use the program";
         assert!(reason.contains(says), "{reason}");
     }
 }
