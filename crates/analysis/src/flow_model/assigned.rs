@@ -198,14 +198,19 @@ impl<'a> Following<'a> {
     fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
         self.model.nodes[node].bound?;
         let outcomes = self.model.nodes[node].outcomes.iter();
-        let unfinished = outcomes.filter(|it| !it.ending.has_written());
+        let mut unfinished = outcomes.filter(|it| !it.ending.has_written()).peekable();
+        let mut after = Vec::new();
+        if unfinished.peek().is_some() {
+            // The branch of the visit may end, and a concurrent branch may use up the bound.
+            after.extend(self.concurrency.of_node(node));
+        }
         let to = unfinished.flat_map(super::Outcome::alternatives).flat_map(|it| &it.arrows);
-        let to = to.filter_map(|it| match it {
+        after.extend(to.filter_map(|it| match it {
             Arrow::Node(to) | Arrow::Tasks(to) => Some(*to),
             Arrow::Join(join) => Some(self.model.joins[*join].node),
             Arrow::End | Arrow::Fail => None,
-        });
-        let unfinished = self.reach.from(to);
+        }));
+        let unfinished = self.reach.from(after);
         let lost = if self.concurrency.is_empty() {
             cleared_by(self.model, self.reach.from([node]).iter())
         } else {
