@@ -146,7 +146,7 @@ fn stopped_with_its_lease(backend: Backend) -> (Place, Child) {
             owner.wait().unwrap();
             continue;
         }
-        if early.status.code() == Some(5) && stderr.contains("keeps") && stderr.contains("locked") {
+        if early.status.code() == Some(5) && stderr.contains("has locked") {
             // The owner was stopped inside a transaction, so its file stays locked: try again.
             owner.kill().unwrap();
             owner.wait().unwrap();
