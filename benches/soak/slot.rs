@@ -36,7 +36,7 @@ const KNOWN_REFUSALS: [&str; 4] =
     ["is owned by", "taken over", "released", "its lease has expired"];
 
 /// The message for a database that another process has locked.
-const LOCKED: &str = "locked for too long";
+const LOCKED: &str = "has locked";
 
 const TICK: Duration = Duration::from_millis(10);
 
