@@ -1,4 +1,4 @@
-//! No part of a run is left, by whatever means and whenever it ends.
+//! No process of a run is left, however and whenever the run ends.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -17,7 +17,7 @@
 //! computed once.
 //!
 //! **Limits.** Routes may choose any of their targets, so a bound that only the state enforces (`round < 3`) is not seen. A search that
-//! exceeds [`WORK_MAX`] stops with what is known, unless `plan` asked for the whole.
+//! exceeds [`WORK_MAX`] stops with the bounds found so far, unless `plan` asked for the whole.
 
 mod branches;
 mod flow;

@@ -1,4 +1,4 @@
-//! The Rust parts that a workflow may use: kinds of nodes, and what it names.
+//! The Rust parts that a workflow may use: kinds of nodes, and the parts that it names.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -11,7 +11,7 @@
 //! **Soundness.** The positions of a run are the only thing that the next step depends on, apart from the choices of routes,
 //! failures and bounds, which the exploration takes in every combination. So it visits each situation of each run.
 //!
-//! **Limits.** Choices are independent here: two routes that always agree in a run are explored as if they could differ. Super-steps
+//! **Limits.** Choices are independent here: two routes that always agree in a run are explored with different choices, too. Super-steps
 //! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the analysis reports
 //! nothing, and the pairs decide.
 

@@ -133,7 +133,7 @@ pub struct AttemptMessage {
     pub task: TaskId,
     /// The number of the attempt.
     pub attempt: u32,
-    /// What it reports.
+    /// The content of the message.
     pub content: MessageContent,
 }
 

@@ -3,8 +3,8 @@
 //! A kind is two traits. A [`Kind`] belongs to the format: its keys, and how a node is read from
 //! them with a [`NodeReader`]. The [`NodeSettings`] that it reads belong to one node of a workflow:
 //! they make the node that runs, and answer what the checks, the drawings, the test cases and the
-//! command line ask about it. Nothing else in the program lists kinds: whatever a kind is asked is a
-//! method here, with a default that suits a small kind.
+//! command line ask about it. Nothing else in the program lists kinds: each question to a kind is
+//! a method here, with a default that suits a small kind.
 //!
 //! The built-in kinds are in `graphrun-nodes`, one file or folder each, and are registered there in
 //! one list. A program adds its own with [`Registry::kind`], in the same way.
@@ -278,7 +278,7 @@ impl Computation {
 /// The reason why results of a kind are never cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRefusal {
-    /// What is never cached, as a message names it: a kind, or the tool that a node calls.
+    /// The subject of the message: a kind, or the tool that a node calls.
     pub what: String,
     /// The alternative.
     pub help: &'static str,

@@ -24,7 +24,7 @@ use crate::{
     typing::{describe, fits, values_of},
 };
 
-/// A node that is read: its keys, and what they may refer to.
+/// A node that is read: its keys, and the declarations that they may refer to.
 ///
 /// The reader reports mistakes instead of failing at the first one. A method that returns an
 /// `Option` has reported the reason when it returns `None`.
