@@ -13,10 +13,12 @@ use crate::program::{Place, workflow};
 
 /// Runs a program at a new terminal, and types an answer after each question.
 const AT_A_TERMINAL: &str = r#"
-import json, os, pty, sys
+import json, os, pty, signal, sys
 answers = json.loads(sys.argv[1])
 child, terminal = pty.fork()
 if child == 0:
+    # A test runner in the background ignores it, and so would the program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.argv[2], sys.argv[2:])
 shown = b""
 asked = 0
