@@ -38,7 +38,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::flow_model::FlowModel;
+use crate::flow_model::{Draft, FlowModel};
 use graphrun_core::{
     diagnostic::Diagnostics,
     graph::{Edge, Graph, NodeSpec, Target},
@@ -76,7 +76,7 @@ pub fn compile(
     if !findings.has_errors() {
         // These checks follow edges, so every edge must have a valid target.
         bounds::run(&graph, &mut findings);
-        let model = FlowModel::of(&graph);
+        let model = FlowModel::of(&Draft::of(&graph));
         flow::run(&graph, &model, &mut findings);
         concurrency::run(&graph, &model, &mut findings);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::flow_model::{Assigned, Bits, FlowModel, field_numbers};
+use crate::flow_model::{Assigned, Bits, Draft, FlowModel, field_numbers};
 use graphrun_core::{
     graph::{Edge, Target},
     id::{ChannelName, NodeName},
@@ -54,7 +54,7 @@ impl CompiledGraph {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let number = |name: &NodeName| names.binary_search(&name).ok();
         let fields = field_numbers(&graph.schema);
-        let mut model = FlowModel::of(graph);
+        let mut model = FlowModel::of(&Draft::of(graph));
         model.start = midway.next.iter().filter_map(number).collect();
         // Exactly the fields with a value are written: the run starts here and not with its input.
         let mut held = Bits::none(model.fields);

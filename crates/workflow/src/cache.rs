@@ -1,52 +1,52 @@
 //! `cache`: the result of a node is stored and reused for identical inputs.
 
-use graphrun_core::{diagnostic::Diagnostic, id::NodeName};
+use graphrun_core::diagnostic::Diagnostic;
 
 use super::{
     Caching,
+    environment::NodeScope,
     kind::CacheRefusal,
-    lower::Lowering,
-    reader::{Data, Yaml},
+    reader::Data,
+    report::Report,
     shape::{Section, duration_of},
 };
 
 /// The keys of `cache`.
 pub(super) const CACHE_KEYS: &[&str] = &["for", "key"];
 
-impl Lowering {
-    /// Reads how the current node is cached.
-    pub(super) fn read_cache(&mut self, name: &NodeName, section: &Section<'_>) -> Option<Caching> {
-        let yaml = section.get("cache")?;
-        let caching = match &yaml.data {
-            Data::Map(_) => self.read_caching(name, yaml)?,
-            Data::Scalar { text, plain: true } if text == "true" => Caching::default(),
-            Data::Scalar { text, plain: true } if text == "false" => return None,
-            _ => {
-                let age_max = duration_of(yaml);
-                if age_max.is_none() {
-                    let wanted = "`true`, a span of time such as `24h`, or `{ for, key }`";
-                    self.report.wrong_kind(yaml, "`cache`", wanted);
-                }
-                Caching { age_max: Some(age_max?), ..Caching::default() }
-            }
-        };
-        let mut kinds = self.registry.kinds().iter();
-        let refusal = kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?));
-        if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
-            let message = format!("`{name}` is {what}, whose results are not cached");
-            let place = self.report.place(&key.range);
-            let finding = Diagnostic::error("GR049", message).at(place, "never used again");
-            self.report.push(finding.help(help));
-            return None;
+/// Reads how the node of a scope is cached.
+pub(super) fn read_cache(
+    report: &mut Report,
+    scope: &NodeScope<'_>,
+    section: &Section<'_>,
+) -> Option<Caching> {
+    let yaml = section.get("cache")?;
+    let caching = match &yaml.data {
+        Data::Map(_) => {
+            let section = Section::read(report, yaml, "`cache`", CACHE_KEYS)?;
+            let age_max = section.get("for").and_then(|it| report.duration(it, "`for`"));
+            let key = section.get("key").and_then(|it| scope.expression_before(report, it));
+            Caching { age_max, key }
         }
-        Some(caching)
+        Data::Scalar { text, plain: true } if text == "true" => Caching::default(),
+        Data::Scalar { text, plain: true } if text == "false" => return None,
+        _ => {
+            let age_max = duration_of(yaml);
+            if age_max.is_none() {
+                let wanted = "`true`, a span of time such as `24h`, or `{ for, key }`";
+                report.wrong_kind(yaml, "`cache`", wanted);
+            }
+            Caching { age_max: Some(age_max?), ..Caching::default() }
+        }
+    };
+    let mut kinds = scope.env.registry.kinds().iter();
+    let refusal = kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?));
+    if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
+        let message = format!("`{}` is {what}, whose results are not cached", scope.name);
+        let place = report.place(&key.range);
+        let finding = Diagnostic::error("GR049", message).at(place, "never used again");
+        report.push(finding.help(help));
+        return None;
     }
-
-    fn read_caching(&mut self, name: &NodeName, yaml: &Yaml) -> Option<Caching> {
-        let section = Section::read(&mut self.report, yaml, "`cache`", CACHE_KEYS)?;
-        let age_max = section.get("for").and_then(|it| self.report.duration(it, "`for`"));
-        let written = self.flow.before(name);
-        let key = section.get("key").and_then(|it| self.expression(it, &written));
-        Some(Caching { age_max, key })
-    }
+    Some(caching)
 }

@@ -7,8 +7,8 @@ use graphrun_core::{diagnostic::Diagnostic, id::NodeName};
 use super::{
     Expression,
     expression::{CaseList, Uncovered},
-    lower::Lowering,
     reader::Yaml,
+    report::Report,
 };
 /// The conditions of a list of cases, in order.
 #[derive(Debug, Default)]
@@ -19,76 +19,77 @@ pub(super) struct Conditions<'a> {
     pub(super) unknown: bool,
 }
 
-impl Lowering {
-    /// Checks that each case is reachable and that the cases cover every state.
-    pub(super) fn check_cases(
-        &mut self,
-        from: &NodeName,
-        conditions: &Conditions<'_>,
-        otherwise: Option<&Yaml>,
-        last: &Range<usize>,
-    ) {
-        let expressions: Vec<&Expression> = conditions.list.iter().map(|it| &it.1).collect();
-        let mut cases = CaseList::of(&expressions);
-        let uncovered = cases.uncovered();
-        let constant = (conditions.list.iter().enumerate()).filter(|(_, it)| it.2);
-        // The check of each constant condition reports it at its own place.
-        let passed: Vec<usize> = constant.map(|(at, _)| at).collect();
-        let mut all_reached = passed.is_empty();
-        for (at, (when, ..)) in conditions.list.iter().enumerate() {
-            if !passed.contains(&at) {
-                let takers = cases.takers(at, &passed);
-                all_reached &= takers.is_empty();
-                self.report_taken(when, &takers, conditions);
-            }
-        }
-        match (otherwise, uncovered) {
-            (Some(otherwise), Uncovered::No) if all_reached => {
-                let message = "the earlier cases cover everything";
-                let place = self.report.place(&otherwise.range);
-                let finding = Diagnostic::warning("GR025", message).at(place, "never reached");
-                self.report
-                    .push(finding.help("remove it; the check ensures that every value has a case"));
-            }
-            (None, uncovered) if !conditions.unknown => {
-                self.report_uncovered(from, &uncovered, last);
-            }
-            _ => (),
+/// Checks that each case is reachable and that the cases cover every state.
+pub(super) fn check_cases(
+    report: &mut Report,
+    from: &NodeName,
+    conditions: &Conditions<'_>,
+    otherwise: Option<&Yaml>,
+    last: &Range<usize>,
+) {
+    let expressions: Vec<&Expression> = conditions.list.iter().map(|it| &it.1).collect();
+    let mut cases = CaseList::of(&expressions);
+    let uncovered = cases.uncovered();
+    let constant = (conditions.list.iter().enumerate()).filter(|(_, it)| it.2);
+    // The check of each constant condition reports it at its own place.
+    let passed: Vec<usize> = constant.map(|(at, _)| at).collect();
+    let mut all_reached = passed.is_empty();
+    for (at, (when, ..)) in conditions.list.iter().enumerate() {
+        if !passed.contains(&at) {
+            let takers = cases.takers(at, &passed);
+            all_reached &= takers.is_empty();
+            report_taken(report, when, &takers, conditions);
         }
     }
+    match (otherwise, uncovered) {
+        (Some(otherwise), Uncovered::No) if all_reached => {
+            let message = "the earlier cases cover everything";
+            let place = report.place(&otherwise.range);
+            let finding = Diagnostic::warning("GR025", message).at(place, "never reached");
+            report.push(finding.help("remove it; the check ensures that every value has a case"));
+        }
+        (None, uncovered) if !conditions.unknown => {
+            report_uncovered(report, from, &uncovered, last);
+        }
+        _ => (),
+    }
+}
 
-    fn report_taken(&mut self, when: &Yaml, takers: &[usize], conditions: &Conditions<'_>) {
-        const SHOWN_MAX: usize = 3;
-        if takers.is_empty() {
-            return;
-        }
-        let message = match takers {
-            [_] => "an earlier case takes everything that it would take",
-            _ => "earlier cases take everything that it would take",
-        };
-        let place = self.report.place(&when.range);
-        let mut finding = Diagnostic::error("GR025", message).at(place, "never reached");
-        for taker in takers.iter().take(SHOWN_MAX) {
-            let place = self.report.place(&conditions.list[*taker].0.range);
-            finding = finding.at(place, "taken here");
-        }
-        let help = "cases are tried in order; put the narrower one first, or remove it";
-        self.report.push(finding.help(help));
+fn report_taken(report: &mut Report, when: &Yaml, takers: &[usize], conditions: &Conditions<'_>) {
+    const SHOWN_MAX: usize = 3;
+    if takers.is_empty() {
+        return;
     }
+    let message = match takers {
+        [_] => "an earlier case takes everything that it would take",
+        _ => "earlier cases take everything that it would take",
+    };
+    let place = report.place(&when.range);
+    let mut finding = Diagnostic::error("GR025", message).at(place, "never reached");
+    for taker in takers.iter().take(SHOWN_MAX) {
+        let place = report.place(&conditions.list[*taker].0.range);
+        finding = finding.at(place, "taken here");
+    }
+    let help = "cases are tried in order; put the narrower one first, or remove it";
+    report.push(finding.help(help));
+}
 
-    fn report_uncovered(&mut self, from: &NodeName, uncovered: &Uncovered, last: &Range<usize>) {
-        let example = match uncovered {
-            Uncovered::No => return,
-            Uncovered::Yes(example) => format!("no case holds when {example}"),
-            Uncovered::Perhaps(example) => {
-                format!("possibly no case holds, for instance when {example}")
-            }
-            Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
-        };
-        let label = format!("no route from `{from}` then");
-        let finding = Diagnostic::error("GR024", example).at(self.report.place(last), label);
-        self.report.push(
-            finding.help("add a case for it, or a last one without a condition: `- { to: … }`"),
-        );
-    }
+fn report_uncovered(
+    report: &mut Report,
+    from: &NodeName,
+    uncovered: &Uncovered,
+    last: &Range<usize>,
+) {
+    let example = match uncovered {
+        Uncovered::No => return,
+        Uncovered::Yes(example) => format!("no case holds when {example}"),
+        Uncovered::Perhaps(example) => {
+            format!("possibly no case holds, for instance when {example}")
+        }
+        Uncovered::Unknown => "the check cannot prove that a case always holds".to_owned(),
+    };
+    let label = format!("no route from `{from}` then");
+    let finding = Diagnostic::error("GR024", example).at(report.place(last), label);
+    report
+        .push(finding.help("add a case for it, or a last one without a condition: `- { to: … }`"));
 }

@@ -364,4 +364,31 @@ impl Declarations {
         }
         self.resolve(report, word).pop()
     }
+
+    /// Reads the single target of a key.
+    pub(super) fn read_target(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        what: &str,
+    ) -> Option<Target> {
+        let word = report.word(yaml, what)?;
+        self.resolve_one(report, &word)
+    }
+
+    /// Reads a target, or a list of targets.
+    pub(super) fn read_targets(&self, report: &mut Report, yaml: &Yaml, what: &str) -> Vec<Target> {
+        let words = report.words(yaml, what);
+        words.iter().flat_map(|it| self.resolve(report, it)).collect()
+    }
+
+    /// Whether a node waits for others of which some are unknown.
+    pub(super) fn is_doubted_join(&self, name: &NodeName) -> bool {
+        self.vague.contains(name) && self.joins.contains_key(name)
+    }
+
+    /// Whether a node with a `join` waits for another one.
+    pub(super) fn is_awaited(&self, from: &NodeName, by: &NodeName) -> bool {
+        self.joins.get(by).is_some_and(|it| it.contains(from))
+    }
 }

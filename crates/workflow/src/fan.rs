@@ -1,7 +1,7 @@
-//! Fan-out and fan-in: the edges behind the branches of a `parallel` and the tasks of a `map`, and
-//! the joins.
+//! Fan-out and fan-in: the edges behind the nodes, the branches of a `parallel` and the tasks of a
+//! `map`, and the joins.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
@@ -10,9 +10,25 @@ use graphrun_core::{
 };
 
 use super::{
-    Workflow, declarations::Follows, lower::Lowering, reader::Yaml, route::Each, shape::Section,
-    then::is_conditional,
+    declarations::{Declarations, Follows},
+    draft::{EdgeDraft, RouteDraft},
+    reader::Yaml,
+    report::Report,
+    shape::Section,
+    then::{is_conditional, read_then, targets_within},
 };
+
+/// The edges of a workflow, as far as they are read.
+#[derive(Debug)]
+pub(super) struct Edges<'y, 'd> {
+    declarations: &'d Declarations,
+    pub(super) drafts: Vec<EdgeDraft<'y>>,
+    /// The arrivals: each node that leads to a join that awaits it, with the join.
+    arrivals: BTreeSet<(NodeName, NodeName)>,
+    /// The arrivals at a node of which some part is unknown, because of a reported mistake.
+    pub(super) doubted: BTreeSet<(NodeName, NodeName)>,
+}
+
 /// The continuation behind a name.
 enum Following<'y> {
     /// The targets that its `then` gives.
@@ -23,49 +39,57 @@ enum Following<'y> {
     Owned,
 }
 
-impl Lowering {
-    /// Makes the edges that leave a node, a `map` or a `parallel`.
-    pub(super) fn read_following(
-        &mut self,
-        name: &NodeName,
-        section: &Section<'_>,
-        workflow: &mut Workflow,
-    ) {
-        let Some(following) = self.following(name, section) else { return };
+impl<'y, 'd> Edges<'y, 'd> {
+    pub(super) fn new(declarations: &'d Declarations) -> Self {
+        let (arrivals, doubted) = (BTreeSet::new(), BTreeSet::new());
+        Self { declarations, drafts: Vec::new(), arrivals, doubted }
+    }
+
+    /// Reads the edges that leave a node, a `map` or a `parallel`.
+    pub(super) fn read(&mut self, report: &mut Report, name: &NodeName, section: &Section<'y>) {
+        let Some(following) = self.following(report, name, section) else { return };
         let is_group = self.declarations.groups.contains_key(name);
         let is_map = section.get("map").is_some();
         match following {
             Following::Owned if is_map => {
                 let message = format!("the map `{name}` is the last node of its branch");
-                let place = section.key("map").and_then(|it| self.report.place(&it.range));
-                let finding = Diagnostic::error("GR039", message).at(
-                    place,
-                    "no node gathers its \
-                    results",
-                );
-                self.report.push(finding.help("let another node of the branch follow it"));
+                let place = section.key("map").and_then(|it| report.place(&it.range));
+                let finding = Diagnostic::error("GR039", message);
+                let finding = finding.at(place, "no node gathers its results");
+                report.push(finding.help("let another node of the branch follow it"));
             }
             Following::Owned => (),
             Following::Written(then) if is_group || is_map => {
-                if let Some(targets) = self.plain_targets(then, is_map) {
-                    let place = self.report.place(&then.range);
-                    self.gather(name, &targets, place.as_ref(), workflow);
+                let targets = self.plain_targets(report, then, is_map);
+                self.gather(name, &targets, report.place(&then.range).as_ref());
+            }
+            Following::Written(then) if is_conditional(then) => {
+                if let Some(route) = read_then(report, self.declarations, then) {
+                    self.push_route(name, route, report.place(&then.range));
                 }
             }
-            Following::Written(then) => self.read_then(name, then, workflow),
+            Following::Written(then) => {
+                let targets = self.declarations.read_targets(report, then, "`then`");
+                self.lead(name, targets, report.place(&then.range).as_ref());
+            }
             Following::Next(next, place) => {
                 let starts = self.declarations.starts(&next);
                 let targets: Vec<Target> = starts.into_iter().map(Target::Node).collect();
                 if is_group || is_map {
-                    self.gather(name, &targets, place.as_ref(), workflow);
+                    self.gather(name, &targets, place.as_ref());
                 } else {
-                    self.lead(name, targets, place.as_ref(), workflow);
+                    self.lead(name, targets, place.as_ref());
                 }
             }
         }
     }
 
-    fn following<'y>(&mut self, name: &NodeName, section: &Section<'y>) -> Option<Following<'y>> {
+    fn following(
+        &self,
+        report: &mut Report,
+        name: &NodeName,
+        section: &Section<'y>,
+    ) -> Option<Following<'y>> {
         let then = section.get("then");
         let owner = match self.declarations.follows(name) {
             Follows::Then if then.is_none() && self.declarations.may_be_a_part(name) => {
@@ -73,100 +97,91 @@ impl Lowering {
             }
             Follows::Then => {
                 let help = "add `then`, even if it is `then: end`";
-                return section.require(&mut self.report, "then", help).map(Following::Written);
+                return section.require(report, "then", help).map(Following::Written);
             }
             Follows::Next(next) => {
-                let place = section.keys().next().and_then(|it| self.report.place(&it.range));
+                let place = section.keys().next().and_then(|it| report.place(&it.range));
                 return Some(then.map_or(Following::Next(next, place), Following::Written));
             }
             Follows::Group(owner) | Follows::Map(owner) => owner,
         };
         if let Some(then) = section.key("then") {
             let message = format!("`{owner}` decides the next node after `{name}`");
-            let place = self.report.place(&then.range);
+            let place = report.place(&then.range);
             let finding = Diagnostic::error("GR039", message).at(place, "not here");
-            self.report.push(finding.help(format!("move it to `{owner}`")));
+            report.push(finding.help(format!("move it to `{owner}`")));
         }
         Some(Following::Owned)
     }
 
     /// Reads plain targets behind several tasks. No single task can decide for all, so routes are
     /// refused.
-    fn plain_targets(&mut self, then: &Yaml, is_map: bool) -> Option<Vec<Target>> {
+    fn plain_targets(&self, report: &mut Report, then: &Yaml, is_map: bool) -> Vec<Target> {
         if !is_conditional(then) {
-            return Some(self.read_targets(then, "`then`"));
+            return self.declarations.read_targets(report, then, "`then`");
         }
         let what = if is_map { "a map" } else { "a parallel" };
         let message = format!("the node after {what} cannot depend on the state");
-        let place = self.report.place(&then.range);
-        let finding = Diagnostic::error("GR039", message).at(place, "conditions");
-        self.report.push(finding.help("lead to one node, and route from there"));
-        None
+        let finding =
+            Diagnostic::error("GR039", message).at(report.place(&then.range), "conditions");
+        report.push(finding.help("lead to one node, and route from there"));
+        targets_within(self.declarations, then)
     }
 
-    /// Makes plain edges. If the target is a join that awaits the node, the join is the edge.
-    pub(super) fn lead(
-        &mut self,
-        from: &NodeName,
-        targets: Vec<Target>,
-        place: Option<&Place>,
-        workflow: &mut Workflow,
-    ) {
+    fn push_route(&mut self, from: &NodeName, route: RouteDraft<'y>, place: Option<Place>) {
+        self.drafts.push(EdgeDraft::Route { from: from.clone(), route, place });
+    }
+
+    /// Adds plain edges. If the target is a join that awaits the node, the join is the edge.
+    fn lead(&mut self, from: &NodeName, targets: Vec<Target>, place: Option<&Place>) {
         for to in targets {
-            if self.is_awaited(from, &to) {
-                self.arrivals.extend(to.node().map(|it| (from.clone(), it.clone())));
-            } else {
-                let place = place.cloned();
-                workflow.edges.push(Edge::Then { from: from.clone(), to, place });
+            match to {
+                Target::Node(join) if self.declarations.is_awaited(from, &join) => {
+                    self.arrive(from.clone(), join, false);
+                }
+                to => {
+                    let (from, place) = (from.clone(), place.cloned());
+                    self.drafts.push(EdgeDraft::Plain(Edge::Then { from, to, place }));
+                }
             }
         }
     }
 
-    fn is_awaited(&self, from: &NodeName, to: &Target) -> bool {
-        let awaited = to.node().and_then(|it| self.declarations.joins.get(it));
-        awaited.is_some_and(|it| it.contains(from))
+    fn arrive(&mut self, from: NodeName, join: NodeName, is_doubted: bool) {
+        if is_doubted || self.declarations.is_doubted_join(&join) {
+            self.doubted.insert((from.clone(), join.clone()));
+        }
+        self.arrivals.insert((from, join));
     }
 
-    /// Makes the edges behind a `parallel`, which waits for all branches, or a `map`, whose tasks
+    /// Adds the edges behind a `parallel`, which waits for all branches, or a `map`, whose tasks
     /// are one step.
-    fn gather(
-        &mut self,
-        name: &NodeName,
-        targets: &[Target],
-        place: Option<&Place>,
-        workflow: &mut Workflow,
-    ) {
+    fn gather(&mut self, name: &NodeName, targets: &[Target], place: Option<&Place>) {
         let ends = self.declarations.ends(name);
-        let awaited = |it: &Self, to: &Target| {
-            !ends.is_empty() && ends.iter().all(|end| it.is_awaited(end, to))
-        };
         if let Some(node) = self.declarations.maps.get(name).cloned() {
-            if let Some(over) = self.overs.get(name).cloned() {
-                let route = Arc::new(Each::new(over, node, targets.to_vec()));
-                let (from, place) = (name.clone(), place.cloned());
-                workflow.edges.push(Edge::Route { from, route, place });
-            }
+            let after = targets.to_vec();
+            self.push_route(name, RouteDraft::Each { node, after }, place.cloned());
             for end in &ends {
-                self.lead(end, targets.to_vec(), place, workflow);
+                self.lead(end, targets.to_vec(), place);
             }
             return;
         }
+        let is_doubted = self.declarations.vague.contains(name);
         for target in targets {
-            match target {
-                Target::Node(to) if !awaited(self, target) => {
-                    let (from, to, place) = (ends.clone(), to.clone(), place.cloned());
-                    workflow.edges.push(Edge::Join { from, to, place });
-                }
-                Target::Node(to) => {
-                    let arrive = |it: &NodeName| (it.clone(), to.clone());
-                    self.arrivals.extend(ends.iter().map(arrive));
-                }
+            let Target::Node(to) = target else {
                 // The run ends when no task is left, independent of the order of the branches.
-                Target::End | Target::Fail => {
-                    for end in &ends {
-                        self.lead(end, vec![target.clone()], place, workflow);
-                    }
+                for end in &ends {
+                    self.lead(end, vec![target.clone()], place);
                 }
+                continue;
+            };
+            let is_awaited = |end: &NodeName| self.declarations.is_awaited(end, to);
+            if ends.is_empty() || !ends.iter().all(is_awaited) {
+                let (from, to, place) = (ends.clone(), to.clone(), place.cloned());
+                self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, place }));
+            }
+            for end in &ends {
+                self.arrive(end.clone(), to.clone(), is_doubted);
             }
         }
     }
@@ -174,49 +189,43 @@ impl Lowering {
     /// A node with a `join` waits for others, each of which must lead to it.
     pub(super) fn read_join(
         &mut self,
+        report: &mut Report,
         name: &NodeName,
         section: &Section<'_>,
-        workflow: &mut Workflow,
     ) {
         let (Some(yaml), Some(from)) =
             (section.get("join"), self.declarations.joins.get(name).cloned())
         else {
             return;
         };
-        let place = self.report.place(&yaml.range);
+        let place = report.place(&yaml.range);
         if from.len() < 2 && yaml.items().len() < 2 {
             let finding = Diagnostic::error("GR037", "a join waits for several nodes");
-            self.report.push(finding.at(place, "only one").help("remove `join`"));
-            return;
+            report.push(finding.at(place.clone(), "only one").help("remove `join`"));
         }
-        workflow.edges.push(Edge::Join { from, to: name.clone(), place });
+        let to = name.clone();
+        self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, place }));
     }
 
     /// Each awaited node must lead to its join; otherwise the join would wait for ever.
-    pub(super) fn check_arrivals(&mut self, workflow: &Workflow) {
-        if self.report.has_errors() {
+    pub(super) fn check_arrivals(&self, report: &mut Report) {
+        if report.has_errors() {
             // The missing edge may be a misspelt one.
             return;
         }
         for (name, awaited) in &self.declarations.joins {
-            let leads = |from: &&NodeName| {
-                self.arrivals.contains(&((*from).clone(), name.clone()))
-                    || workflow.edges.iter().any(|edge| match edge {
-                        Edge::Route { from: it, route, .. } if it == *from => {
-                            route.ways().iter().any(|it| it.to.node() == Some(name))
-                        }
-                        _ => false,
-                    })
-            };
-            for from in awaited.iter().filter(|it| !leads(it)) {
-                let place = workflow.edges.iter().find_map(|edge| match edge {
-                    Edge::Join { to, place, .. } if to == name => place.clone(),
+            for from in awaited {
+                let is_routed = self.drafts.iter().any(|it| it.may_lead(from, name));
+                if is_routed || self.arrivals.contains(&(from.clone(), name.clone())) {
+                    continue;
+                }
+                let place = self.drafts.iter().find_map(|edge| match edge {
+                    EdgeDraft::Plain(Edge::Join { to, place, .. }) if to == name => place.clone(),
                     _ => None,
                 });
                 let message = format!("`{name}` waits for `{from}`, which does not lead to it");
                 let finding = Diagnostic::error("GR037", message).at(place, "waits forever");
-                let help = format!("give `{from}` the target `then: {name}`");
-                self.report.push(finding.help(help));
+                report.push(finding.help(format!("give `{from}` the target `then: {name}`")));
             }
         }
     }

@@ -1,37 +1,37 @@
 //! Data flow: the fields that may be assigned, and those that must be assigned, when a node runs.
 //!
-//! It reads the file before the lowering, because the checks of expressions and prompts need it. It
-//! skips invalid parts; the lowering reports those.
+//! It is computed from the [draft](super::draft) of the workflow, because the checks of expressions
+//! and prompts need it. A part that is missing because of a reported mistake counts as one that may
+//! do anything, so nothing is reported about its consequences.
 
 mod paths;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use graphrun_analysis::flow_model::{
-    Alternative, Arrow, Assigned, Bits, Bound, Decision, Deferral, Ending, FlowModel, FlowNode,
-    Join, Outcome, field_numbers, with_default,
-};
+use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, field_numbers};
 use graphrun_core::{
-    graph::{Node, Target},
+    graph::{Edge, Limits, Policies, RouteChoice, Target},
     id::{ChannelName, NodeName},
     state::Schema,
 };
 
 pub(super) use self::paths::Paths;
 use super::{
-    Workflow,
-    declarations::{Declarations, Follows},
-    expression::known_after,
-    reader::{Data, Entry, Yaml},
-    registry::Registry,
+    Registry, Workflow,
+    declarations::Declarations,
+    draft::{Draft, EdgeDraft, NodeDraft},
+    reader::Yaml,
+    shape::Section,
+    structure::fields_of_use,
     written::AssignedFields,
 };
 /// The assigned fields before and after each node.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     nodes: BTreeMap<NodeName, usize>,
     paths: Arc<Paths>,
 }
@@ -39,37 +39,34 @@ pub(super) struct Flow {
 /// The inputs of the data flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources<'a> {
-    pub(super) root: &'a Yaml,
+    pub(super) top: &'a Section<'a>,
+    pub(super) draft: &'a Draft<'a>,
     pub(super) declarations: &'a Declarations,
     pub(super) schema: &'a Schema,
     pub(super) input: &'a [ChannelName],
+    pub(super) start: &'a [NodeName],
+    pub(super) limits: &'a Limits,
     pub(super) registry: &'a Registry,
     /// The used workflows, by the node that uses them.
     pub(super) loaded: &'a BTreeMap<NodeName, Workflow>,
+    /// The fields whose type has an unknown part.
+    pub(super) vague: &'a BTreeSet<ChannelName>,
 }
 
 impl Flow {
-    /// Computes the flow. The checks never report a `vague` field as unassigned.
-    pub(super) fn of(sources: Sources<'_>, vague: &BTreeSet<ChannelName>) -> Self {
-        let Sources { root, declarations, .. } = sources;
-        let names: Vec<NodeName> = declarations.nodes.iter().cloned().collect();
+    pub(super) fn of(sources: Sources<'_>) -> Self {
+        let names: Vec<NodeName> = sources.declarations.nodes.iter().cloned().collect();
         let nodes: BTreeMap<NodeName, usize> =
             names.iter().enumerate().map(|(at, it)| (it.clone(), at)).collect();
         let range = |it: Option<&Yaml>| it.map_or(0..0, |it| it.range.clone());
-        let start = range(root.get("start"));
-        let limit = range(root.get("limits").and_then(|it| it.get("exhausted")));
-        let mut places = vec![start.clone(); names.len()];
-        for entry in root.get("nodes").map(Yaml::entries).unwrap_or_default() {
-            if let Some(at) = nodes.get(entry.key.text.as_str()) {
-                places[*at] = entry.key.range.clone();
-            }
-        }
+        let start = range(sources.top.get("start"));
+        let limit = sources.top.get("limits").and_then(|it| it.get("exhausted"));
+        let place = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
+        let places = names.iter().map(|it| place(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
-        let builder =
-            FlowModelBuilder { sources, nodes: &nodes, fields: &fields, net: FlowModel::default() };
-        let net = builder.build(vague);
+        let net = FlowModel::of(&sources.flow_draft());
         let assigned = Assigned::of(&net);
-        let paths = Paths { net, assigned, fields, names, places, start, limit };
+        let paths = Paths { net, assigned, fields, names, places, start, limit: range(limit) };
         Self { nodes, paths: Arc::new(paths) }
     }
 
@@ -106,331 +103,119 @@ impl Flow {
     }
 }
 
-/// Makes the flow model of a file.
-struct FlowModelBuilder<'a> {
-    sources: Sources<'a>,
-    nodes: &'a BTreeMap<NodeName, usize>,
-    fields: &'a BTreeMap<ChannelName, usize>,
-    net: FlowModel,
-}
-
-impl FlowModelBuilder<'_> {
-    fn build(mut self, vague: &BTreeSet<ChannelName>) -> FlowModel {
-        let Sources { root, declarations, schema, input, .. } = self.sources;
-        self.net.begin(schema, input);
-        self.doubt_the_start(vague);
-        self.net.nodes = vec![FlowNode::new(self.net.fields); self.nodes.len()];
-        self.net.start = root.get("start").map(|it| self.named(it)).unwrap_or_default();
-        let limit = root.get("limits").and_then(|it| it.get("exhausted"));
-        self.net.after_limit = limit.and_then(|it| self.named(it).first().copied());
-        let entries = root.get("nodes").map(Yaml::entries).unwrap_or_default();
-        for (node, awaited) in &declarations.joins {
-            let awaited: Vec<usize> = awaited.iter().map(|it| self.nodes[it]).collect();
-            self.join(self.nodes[node], &awaited);
+impl<'a> Sources<'a> {
+    fn flow_draft(self) -> graphrun_analysis::flow_model::Draft<'a> {
+        graphrun_analysis::flow_model::Draft {
+            schema: self.schema,
+            input: self.input,
+            given: self.doubted_at_start(),
+            start: self.start,
+            after_limit: self.limits.exhausted.as_ref().and_then(Target::node),
+            nodes: self.declarations.nodes.iter().map(|it| (it, self.node(it))).collect(),
+            edges: self.edges(),
         }
-        let mut then: Vec<Vec<Decision>> = vec![Vec::new(); self.nodes.len()];
-        for entry in entries {
-            self.follow(entry, &mut then);
-        }
-        for entry in entries {
-            if let Some((name, at)) = self.nodes.get_key_value(entry.key.text.as_str()) {
-                let then = std::mem::take(&mut then[*at]);
-                self.net.nodes[*at] = self.node((*at, name), &entry.value, then);
-            }
-        }
-        self.net
     }
 
-    /// Fields that were probably meant as assigned before the first step count as assigned.
-    fn doubt_the_start(&mut self, vague: &BTreeSet<ChannelName>) {
-        let input = self.sources.root.get("input").map(words).unwrap_or_default();
-        let mut doubted = Bits::none(self.net.fields);
-        if input.iter().any(|it| !self.fields.contains_key(*it)) {
-            doubted = Bits::all(self.net.fields);
-        }
-        for at in vague.iter().filter_map(|it| self.fields.get(it)) {
-            doubted.insert(*at);
-        }
-        self.net.maybe_at_start.add(&doubted);
-        self.net.surely_at_start.add(&doubted);
+    fn every_field(self) -> Vec<ChannelName> {
+        self.schema.channels().iter().map(|it| it.name().clone()).collect()
     }
 
-    /// Adds the decisions behind a node, a `map` or a `parallel`.
-    fn follow(&mut self, Entry { key, value }: &Entry, then: &mut [Vec<Decision>]) {
-        let declarations = self.sources.declarations;
-        let head = declarations.nodes.get(key.text.as_str());
-        let group = declarations.groups.get_key_value(key.text.as_str()).map(|(name, _)| name);
-        let Some(name) = head.or(group) else { return };
-        let decision = match (declarations.follows(name), value.get("then")) {
-            (Follows::Then | Follows::Next(_), Some(written)) => self.decision(written),
-            (Follows::Next(next), None) => {
-                let next = declarations.starts(&next).into_iter();
-                let arrow = |it: NodeName| Arrow::Node(self.nodes[&it]);
-                Decision::always(next.map(arrow).collect())
-            }
-            _ => return,
+    /// The fields that were probably meant as assigned before the first step.
+    fn doubted_at_start(self) -> Vec<ChannelName> {
+        let input = self.top.get("input").map(Yaml::words).unwrap_or_default();
+        if input.iter().any(|it| self.schema.channel(it).is_none()) {
+            return self.every_field();
+        }
+        self.vague.iter().cloned().collect()
+    }
+
+    fn node(self, name: &NodeName) -> DraftNode<'a> {
+        let Some(node) = self.draft.nodes.get(name) else {
+            let policies = Cow::Owned(Policies::default());
+            return DraftNode { policies, has_condition: false, maybe: None, surely: None };
         };
-        let ends: Vec<usize> = declarations.ends(name).iter().map(|it| self.nodes[it]).collect();
-        if let (Some(map), Some(_)) = (self.nodes.get(name), declarations.maps.get(name)) {
-            let mut alternatives = self.leading(*map, decision.clone()).alternatives;
-            alternatives.extend(ends.iter().map(|it| Alternative::to(vec![Arrow::Tasks(*it)])));
-            then[*map].push(Decision::one_of(alternatives));
+        let mut policies = Cow::Borrowed(&node.policies);
+        if policies.max_visits.is_none() && node.section.get("max_visits").is_some() {
+            policies.to_mut().max_visits = Some(1);
         }
-        let decision = match group {
-            Some(_) => {
-                let mut decision = self.gathering(&ends, decision);
-                if declarations.vague.contains(name) {
-                    // A branch that does not exist may have assigned every field.
-                    let all = decision.alternatives.iter_mut();
-                    all.for_each(|it| it.known.extend(0..self.net.fields));
-                }
-                decision
-            }
-            None => decision,
-        };
-        for end in ends {
-            then[end].push(self.leading(end, decision.clone()));
+        if !self.declarations.vague.is_empty() && !policies.clears.is_empty() {
+            // The order of assignments and clears is unknown.
+            policies.to_mut().clears.clear();
         }
+        let (maybe, surely) = self.written(name, node).unzip();
+        let has_condition = node.section.get("when").is_some();
+        DraftNode { policies, has_condition, maybe, surely }
     }
 
-    /// Whether a node has a `join` with an unknown node.
-    fn waits_for_unknown(&self, node: usize) -> bool {
-        let Declarations { vague, joins, .. } = self.sources.declarations;
-        let waits = |it: &&NodeName| self.nodes.get(*it) == Some(&node) && joins.contains_key(*it);
-        vague.iter().any(|it| waits(&it))
-    }
-
-    /// An edge to a join that awaits this node becomes an arrival.
-    fn leading(&self, from: usize, mut decision: Decision) -> Decision {
-        for Alternative { arrows, known } in &mut decision.alternatives {
-            let waits = |it: &Arrow| matches!(*it, Arrow::Node(to) if self.waits_for_unknown(to));
-            if arrows.iter().any(waits) {
-                // The other awaited nodes may have assigned every field.
-                known.extend(0..self.net.fields);
-            }
-            for arrow in arrows {
-                let awaits =
-                    |it: &Join| *arrow == Arrow::Node(it.node) && it.awaited.contains(&from);
-                if let Some(at) = self.net.joins.iter().position(awaits) {
-                    *arrow = Arrow::Join(at);
-                }
-            }
+    /// The fields that a node may write, and those that it writes whenever it finishes.
+    ///
+    /// A node without valid ones counts as assigning every field, so that no reader of its fields
+    /// is reported.
+    fn written(
+        self,
+        name: &NodeName,
+        node: &NodeDraft<'a>,
+    ) -> Option<(Vec<ChannelName>, Vec<ChannelName>)> {
+        let section = &node.section;
+        if let Some(custom) = section.get("node").and_then(Yaml::text) {
+            let custom = self.registry.custom(custom)?;
+            let maybe = custom.contract().writes?;
+            let surely = custom.writes_always().unwrap_or_else(|| maybe.clone());
+            let known = |it: Vec<ChannelName>| self.known(it.iter().map(ChannelName::as_str));
+            return known(maybe).zip(known(surely));
         }
-        decision
-    }
-
-    /// The decision behind a `parallel`, which waits for all of its branches.
-    fn gathering(&mut self, ends: &[usize], mut decision: Decision) -> Decision {
-        let arrows = decision.alternatives.iter_mut().flat_map(|it| &mut it.arrows);
-        for arrow in arrows {
-            if let Arrow::Node(node) = *arrow {
-                *arrow = Arrow::Join(self.join(node, ends));
-            }
+        if let Some(used) = section.get("use") {
+            let (maybe, surely) = fields_of_use(used, self.loaded.get(name));
+            return self.known(maybe.into_iter()).zip(self.known(surely.into_iter()));
         }
-        decision
-    }
-
-    fn node(&self, (at, name): (usize, &NodeName), yaml: &Yaml, then: Vec<Decision>) -> FlowNode {
-        let fields = self.net.fields;
-        let arrow = |it: &Yaml| self.arrows(it).first().copied();
-        let exhausted = yaml.get("exhausted").and_then(arrow);
-        let bounded = yaml.get("max_visits").is_some() || exhausted.is_some();
-        let (maybe, surely) = self.writes(name, yaml);
-        let clears = yaml.get("clears").and_then(|it| self.fields(&words(it)));
-        let clears = clears.map(|mut it| {
-            it.remove(&with_default(self.sources.schema));
-            it
-        });
-        let mut outcomes = vec![Outcome::finished(then)];
-        if yaml.get("when").is_some() {
-            let decisions = outcomes[0].decisions.clone();
-            outcomes.push(Outcome { ending: Ending::Skipped, decisions });
-        }
-        outcomes.extend(self.caught(at, yaml).into_iter().map(Outcome::caught));
-        FlowNode {
-            outcomes,
-            bound: bounded.then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
-            resets: yaml.get("resets").map(|it| self.named(it)).unwrap_or_default(),
-            maybe,
-            surely,
-            // If a part of the workflow is unknown, clears count as nothing: the order of
-            // assignments and clears is then unknown too.
-            clears: clears
-                .filter(|_| self.sources.declarations.vague.is_empty())
-                .unwrap_or_else(|| Bits::none(fields)),
-            defers: (yaml.get("defer").and_then(Yaml::text) == Some("true"))
-                .then(|| Deferral { first: Bits::all(self.nodes.len()), rank: (0, true) }),
-        }
-    }
-
-    /// A node with two joins counts as one join over all awaited nodes.
-    fn join(&mut self, node: usize, awaited: &[usize]) -> usize {
-        let joins = &mut self.net.joins;
-        let at = joins.iter().position(|it| it.node == node).unwrap_or(joins.len());
-        if at == joins.len() {
-            joins.push(Join { node, awaited: Vec::new() });
-        }
-        for node in awaited {
-            if !joins[at].awaited.contains(node) {
-                joins[at].awaited.push(*node);
-            }
-        }
-        at
-    }
-
-    /// The value of `then`, in any of its forms.
-    fn decision(&self, then: &Yaml) -> Decision {
-        let alternatives: Vec<Alternative> = match &then.data {
-            Data::Map(_) => {
-                let to = then.get("to").map(Yaml::entries).unwrap_or_default();
-                to.iter().map(|it| Alternative::to(self.arrows(&it.value))).collect()
-            }
-            Data::List(items) if items.iter().any(|it| matches!(it.data, Data::Map(_))) => {
-                self.cases(items)
-            }
-            Data::List(_) | Data::Scalar { .. } => vec![Alternative::to(self.arrows(then))],
-            Data::Null => Vec::new(),
-        };
-        Decision::one_of(alternatives)
-    }
-
-    /// Cases are tried in order: a case is taken if its condition is true and all earlier ones are
-    /// false.
-    fn cases(&self, items: &[Yaml]) -> Vec<Alternative> {
-        let mut known: Vec<usize> = Vec::new();
-        let mut cases = Vec::new();
-        for item in items {
-            let when = item.get("when").and_then(Yaml::text).map(known_after);
-            let (holds, fails) = when.unwrap_or_default();
-            let fields = |names: Vec<String>| {
-                let found = |it: String| self.fields.get(it.as_str()).copied();
-                names.into_iter().filter_map(found).collect::<Vec<usize>>()
-            };
-            if let Some(to) = item.get("to") {
-                let mut known = known.clone();
-                known.extend(fields(holds));
-                cases.push(Alternative { arrows: self.arrows(to), known });
-            }
-            known.extend(fields(fails));
-        }
-        cases
-    }
-
-    /// The targets of failures: the node's own `catch` first, then `defaults` for other kinds.
-    fn caught(&self, at: usize, yaml: &Yaml) -> Vec<Arrow> {
-        let own = yaml.get("catch").map(Yaml::entries).unwrap_or_default();
-        let defaults = self.sources.root.get("defaults").and_then(|it| it.get("catch"));
-        let mut caught: Vec<Arrow> = own.iter().flat_map(|it| self.arrows(&it.value)).collect();
-        for default in defaults.map(Yaml::entries).unwrap_or_default() {
-            let is_covered =
-                own.iter().any(|it| it.key.text == default.key.text || it.key.text == "any");
-            if !is_covered {
-                let to = self.arrows(&default.value);
-                caught.extend(to.into_iter().filter(|it| *it != Arrow::Node(at)));
-            }
-        }
-        caught
-    }
-
-    /// The may-assign and must-assign sets of a node that finishes.
-    fn writes(&self, name: &NodeName, yaml: &Yaml) -> (Bits, Bits) {
-        if let Some(custom) = yaml.get("node").and_then(Yaml::text) {
-            let node = self.sources.registry.custom(custom);
-            return self.writes_of(node.as_deref());
-        }
-        if let Some(used) = yaml.get("use") {
-            return self.writes_of_use(name, used);
-        }
-        let declarations = self.sources.declarations;
-        let is_vague = declarations.vague.contains(name) && !declarations.joins.contains_key(name);
-        let kinds = self.sources.registry.kinds().iter();
-        let kinds = kinds.filter(|it| yaml.get(it.key()).is_some());
+        let is_vague =
+            self.declarations.vague.contains(name) && !self.declarations.joins.contains_key(name);
+        let kinds = self.registry.kinds().iter();
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
-        for kind in kinds {
-            lacks_writes |= kind.requires("writes") && yaml.get("writes").is_none();
+        for kind in kinds.filter(|it| section.get(it.key()).is_some()) {
+            lacks_writes |= kind.requires("writes") && section.get("writes").is_none();
             keys.extend(kind.keys_of_written_fields());
         }
-        if is_vague || lacks_writes {
-            return self.known(None, None);
-        }
-        let written: Vec<&str> =
-            keys.into_iter().filter_map(|it| yaml.get(it)).flat_map(words).collect();
-        self.known(self.fields(&written), self.fields(&written))
+        let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
+        let written = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
+        Some((written.clone(), written))
     }
 
-    /// The fields taken from a used workflow. Fields that it assigns on every way are certain.
-    fn writes_of_use(&self, name: &NodeName, used: &Yaml) -> (Bits, Bits) {
-        let Some(out) = used.get("out") else {
-            return (Bits::none(self.net.fields), Bits::none(self.net.fields));
+    /// The fields of these names, unless one is unknown.
+    fn known<'n>(self, names: impl Iterator<Item = &'n str>) -> Option<Vec<ChannelName>> {
+        names.map(|it| Some(self.schema.channel(it)?.name().clone())).collect()
+    }
+
+    fn edges(self) -> Vec<DraftEdge<'a>> {
+        let edge = |it: &'a EdgeDraft<'a>| match it {
+            EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_doubted(to) => {
+                self.doubted(from, to.clone())
+            }
+            EdgeDraft::Plain(edge) => DraftEdge::of(edge),
+            EdgeDraft::Route { from, route, .. } => {
+                let mut choices = route.choices();
+                for choice in &mut choices {
+                    if choice.to.iter().any(|it| self.is_doubted(it)) {
+                        choice.known = self.every_field();
+                    }
+                }
+                DraftEdge::Choice { from, choices }
+            }
         };
-        let loaded = self.sources.loaded.get(name);
-        let is_sure = |it: &&Entry| {
-            let settled = |workflow: &Workflow| {
-                it.value.text().is_some_and(|field| workflow.settled.contains(field))
-            };
-            // A workflow that failed to load causes no further findings.
-            loaded.is_none_or(settled)
-        };
-        let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());
-        self.known(self.fields(&keys(out)), self.fields(&surely.collect::<Vec<_>>()))
+        let doubted = self.draft.doubted.iter();
+        let doubted = doubted.map(|(from, to)| self.doubted(from, Target::Node(to.clone())));
+        self.draft.edges.iter().map(edge).chain(doubted).collect()
     }
 
-    fn writes_of(&self, node: Option<&dyn Node>) -> (Bits, Bits) {
-        let maybe = node.and_then(|it| it.contract().writes);
-        let surely = node.and_then(Node::writes_always).or_else(|| maybe.clone());
-        let fields = |it: Option<Vec<ChannelName>>| {
-            self.fields(&it?.iter().map(ChannelName::as_str).collect::<Vec<_>>())
-        };
-        self.known(fields(maybe), fields(surely))
+    fn is_doubted(self, target: &Target) -> bool {
+        target.node().is_some_and(|it| self.declarations.is_doubted_join(it))
     }
 
-    /// A node without a valid `writes` counts as assigning every field, so that no reader of its
-    /// fields is reported.
-    fn known(&self, maybe: Option<Bits>, surely: Option<Bits>) -> (Bits, Bits) {
-        let all = || Bits::all(self.net.fields);
-        maybe.zip(surely).unwrap_or_else(|| (all(), all()))
+    /// An edge to a node that waits for others of which some are unknown: these may have assigned
+    /// every field.
+    fn doubted(self, from: &'a NodeName, to: Target) -> DraftEdge<'a> {
+        let choice = RouteChoice { to: vec![to], is_dispatched: false, known: self.every_field() };
+        DraftEdge::Choice { from, choices: vec![choice] }
     }
-
-    /// The set of these fields, or `None` if one is unknown.
-    fn fields(&self, names: &[&str]) -> Option<Bits> {
-        let mut found = Bits::none(self.net.fields);
-        for name in names {
-            found.insert(*self.fields.get(*name)?);
-        }
-        Some(found)
-    }
-
-    /// The nodes named by a text or a list of texts.
-    fn named(&self, yaml: &Yaml) -> Vec<usize> {
-        let node = |it: Arrow| match it {
-            Arrow::Node(node) => Some(node),
-            _ => None,
-        };
-        self.arrows(yaml).into_iter().filter_map(node).collect()
-    }
-
-    fn arrows(&self, yaml: &Yaml) -> Vec<Arrow> {
-        let targets =
-            words(yaml).into_iter().filter_map(|it| self.sources.declarations.targets(it));
-        let arrow = |it: Target| match it {
-            Target::Node(name) => self.nodes.get(&name).map(|it| Arrow::Node(*it)),
-            Target::End => Some(Arrow::End),
-            Target::Fail => Some(Arrow::Fail),
-        };
-        targets.flatten().filter_map(arrow).collect()
-    }
-}
-
-/// A text, the texts of a list, or the keys of a mapping.
-fn words(yaml: &Yaml) -> Vec<&str> {
-    match &yaml.data {
-        Data::Map(_) => keys(yaml),
-        Data::List(_) => yaml.items().iter().filter_map(Yaml::text).collect(),
-        Data::Scalar { .. } | Data::Null => yaml.text().into_iter().collect(),
-    }
-}
-
-fn keys(yaml: &Yaml) -> Vec<&str> {
-    yaml.entries().iter().map(|it| it.key.text.as_str()).collect()
 }

@@ -1,8 +1,13 @@
 //! The YAML format of workflows: read with spans, lowered by hand, and checked against the types
 //! before anything runs.
 //!
-//! Start with [`load`]. A file passes through `reader` → `lower` (with `declarations` for the names
-//! and `flow` for the data flow) → [`Workflow`] → a [`Graph`](graphrun_core::graph::Graph).
+//! Start with [`load`]. A file passes through these modules, in the order that `lower` names:
+//! - `reader`: a tree of values with their places;
+//! - `declarations` and `sections`: the names that the rest refers to;
+//! - `draft`: the nodes and edges with their names resolved (`policies`, `fan`, `then`);
+//! - `flow`: the data flow over the draft;
+//! - `nodes`: the expressions, prompts and keys of each kind, checked with the data flow;
+//! - [`Workflow`], which becomes a [`Graph`](graphrun_core::graph::Graph).
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};
@@ -34,6 +39,8 @@ pub mod case_file;
 mod cases;
 mod declarations;
 mod definition;
+mod draft;
+mod environment;
 mod expression;
 mod fan;
 mod flow;

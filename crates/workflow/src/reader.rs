@@ -114,6 +114,15 @@ impl Yaml {
         }
     }
 
+    /// A text, the texts of a list, or the keys of a mapping.
+    pub(super) fn words(&self) -> Vec<&str> {
+        match &self.data {
+            Data::Map(entries) => entries.iter().map(|it| it.key.text.as_str()).collect(),
+            Data::List(items) => items.iter().filter_map(Self::text).collect(),
+            Data::Scalar { .. } | Data::Null => self.text().into_iter().collect(),
+        }
+    }
+
     /// The bytes of the file for some bytes of this scalar's text.
     ///
     /// A text with escapes or folded lines differs from its form in the file; then the result is

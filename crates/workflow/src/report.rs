@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean};
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean},
+    graph::Target,
+    id::NodeName,
+};
 use graphrun_guard::data_limit::DataLimitReached;
 
 use super::written::Without;
@@ -18,6 +22,8 @@ pub struct Report {
     said: BTreeSet<(&'static str, String, usize, String)>,
     /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
+    /// The declarations that something refers to, each with its section.
+    used: BTreeSet<(&'static str, String)>,
 }
 
 /// A mistake inside an expression or a prompt, placed relative to that text.
@@ -40,6 +46,7 @@ impl Report {
             findings: Diagnostics::default(),
             said: BTreeSet::new(),
             repeated: BTreeSet::new(),
+            used: BTreeSet::new(),
         }
     }
 
@@ -101,10 +108,36 @@ impl Report {
         );
     }
 
+    /// Returns the node of a target; `end` and `fail` are reported.
+    pub(super) fn only_node(
+        &mut self,
+        word: &super::reader::SpannedText,
+        target: Target,
+        message: &str,
+        help: &str,
+    ) -> Option<NodeName> {
+        match target {
+            Target::Node(node) => Some(node),
+            Target::End | Target::Fail => {
+                self.bad_value(word, message, help);
+                None
+            }
+        }
+    }
+
     /// Reports a value above a limit; `what` is the subject of the message.
     pub(super) fn push_limit(&mut self, what: &str, reached: &DataLimitReached, at: &Range<usize>) {
         let finding = Diagnostic::error("GR055", format!("{what} is {reached}"));
         self.push(finding.at(self.place(at), "the limit is reached here"));
+    }
+
+    /// Records that something refers to a declaration.
+    pub(super) fn uses(&mut self, section: &'static str, name: &str) {
+        self.used.insert((section, name.to_owned()));
+    }
+
+    pub(super) fn is_used(&self, section: &'static str, name: &str) -> bool {
+        self.used.contains(&(section, name.to_owned()))
     }
 
     /// Whether further findings are dropped.

@@ -15,7 +15,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
-use super::{EvaluateError, Expression, ExpressionView, expression::known_after};
+use super::{EvaluateError, Expression, ExpressionView, draft::case_choices};
 /// Cases that are tried in order.
 #[derive(Debug)]
 pub(super) struct Cases {
@@ -133,16 +133,8 @@ impl Route for Cases {
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        // A case is taken if its condition is true and all earlier ones are false.
-        let mut known = Vec::new();
-        let choice = |case: &Case| {
-            let (holds, fails) =
-                case.when.as_ref().map(|it| known_after(it.source())).unwrap_or_default();
-            let holding = channels(&known, &holds);
-            known.extend(channels(&[], &fails));
-            RouteChoice { to: case.to.clone(), is_dispatched: false, known: holding }
-        };
-        Some(self.tried.iter().map(choice).collect())
+        let source = |it: &Expression| it.source().to_owned();
+        Some(case_choices(self.tried.iter().map(|it| (it.when.as_ref().map(source), &it.to))))
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
@@ -197,11 +189,6 @@ impl Route for Match {
     fn access_set(&self) -> Option<AccessSet> {
         Some(self.on.access_set())
     }
-}
-
-fn channels(known: &[ChannelName], names: &[String]) -> Vec<ChannelName> {
-    let named = names.iter().filter_map(|it| ChannelName::parse(it).ok());
-    known.iter().cloned().chain(named).collect()
 }
 
 fn ways(to: &[Target], label: &str) -> Vec<RouteTarget> {

@@ -1,22 +1,26 @@
-//! The edges behind a node: unconditional edges, and routes that depend on the state.
+//! `then`: the routes behind a node, which depend on the state.
+//!
+//! A route is read in two parts. [`read_then`] reads its targets, from which the data flow is
+//! computed; [`RouteDraft::compile`] then reads its expressions with the data flow.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Edge, Route, Target},
-    id::NodeName,
+    graph::{Route, Target},
     state::Type,
 };
 
 use super::{
-    Expression, Workflow,
-    cases::Conditions,
+    Expression,
+    cases::{Conditions, check_cases},
+    declarations::Declarations,
+    draft::{CaseDraft, RouteDraft},
+    environment::NodeScope,
     expression::known_after,
-    lower::Lowering,
     reader::{Data, Entry, SpannedText, Yaml},
-    report::suggestion,
-    route::{Case, Cases, Match},
+    report::{Report, suggestion},
+    route::{Case, Cases, Each, Match},
     shape::Section,
 };
 /// The keys of a case.
@@ -24,166 +28,89 @@ pub(super) const CASE_KEYS: &[&str] = &["when", "to"];
 /// The keys of a route by value.
 pub(super) const MATCH_KEYS: &[&str] = &["match", "to"];
 
-impl Lowering {
-    pub(super) fn read_then(&mut self, from: &NodeName, then: &Yaml, workflow: &mut Workflow) {
-        let place = self.report.place(&then.range);
-        let route: Option<Arc<dyn Route>> = match &then.data {
-            Data::Map(_) => self.read_match(from, then).map(|it| Arc::new(it) as _),
-            Data::List(items) if has_cases(items) => {
-                Some(Arc::new(self.read_cases(from, then, items)))
-            }
-            Data::Null | Data::Scalar { .. } | Data::List(_) => {
-                let targets = self.read_targets(then, "`then`");
-                self.lead(from, targets, place.as_ref(), workflow);
-                return;
-            }
-        };
-        let from = from.clone();
-        workflow.edges.extend(route.map(|route| Edge::Route { from, route, place }));
+/// Whether the next node depends on the state.
+pub(super) fn is_conditional(then: &Yaml) -> bool {
+    match &then.data {
+        Data::Map(_) => true,
+        Data::List(items) => items.iter().any(|it| matches!(it.data, Data::Map(_))),
+        Data::Null | Data::Scalar { .. } => false,
     }
+}
 
-    pub(super) fn read_targets(&mut self, yaml: &Yaml, what: &str) -> Vec<Target> {
-        let words = self.report.words(yaml, what);
-        words.iter().flat_map(|it| self.declarations.resolve(&mut self.report, it)).collect()
+/// Reads the targets of a `then` that depends on the state.
+pub(super) fn read_then<'y>(
+    report: &mut Report,
+    declarations: &Declarations,
+    then: &'y Yaml,
+) -> Option<RouteDraft<'y>> {
+    if matches!(then.data, Data::List(_)) {
+        let cases = read_cases(report, declarations, then.items());
+        return Some(RouteDraft::Cases { then, cases });
     }
+    let (on, to, entries) = match_parts(report, then)?;
+    let arm = |Entry { key, value }: &'y Entry| {
+        (key, declarations.read_targets(report, value, "a target"))
+    };
+    Some(RouteDraft::Match { on, to, arms: entries.into_iter().map(arm).collect() })
+}
 
-    fn read_cases(&mut self, from: &NodeName, then: &Yaml, items: &[Yaml]) -> Cases {
-        let written = self.flow.after(from);
-        let given = self.given.clone();
-        let mut cases = Vec::new();
-        let mut conditions = Conditions::default();
-        let mut otherwise: Option<&Yaml> = None;
-        for item in items {
-            if let Some(otherwise) = otherwise {
-                let finding =
-                    Diagnostic::error("GR025", "a case after the last one is never reached");
-                let finding = finding.at(self.report.place(&item.range), "never reached");
-                self.report.push(finding.at(self.report.place(&otherwise.range), "always taken"));
-            }
-            let Some(case) = Section::read(&mut self.report, item, "a case", CASE_KEYS) else {
-                continue;
-            };
-            let to = case.require(&mut self.report, "to", "give the case a target");
-            let to = to.map(|it| self.read_targets(it, "`to`")).unwrap_or_default();
-            let Some(when) = case.get("when") else {
-                if case.has_or_means("when") {
-                    // The condition is invalid, which is reported, but still counts as one.
-                    conditions.unknown = true;
-                    continue;
-                }
-                otherwise = otherwise.or(Some(item));
-                cases.push(Case { when: None, to });
-                continue;
-            };
-            let Some(condition) = self.expression(when, &written) else {
-                conditions.unknown = true;
-                let (_, otherwise) = known_after(when.text().unwrap_or_default());
-                self.given.extend(otherwise);
-                continue;
-            };
-            // The next case is tried if this condition is false.
-            self.given = condition.presumed_otherwise().to_vec();
-            self.check_condition(when, &condition);
-            if otherwise.is_none() {
-                let constant = condition.is_constant() || !condition.constant_parts().is_empty();
-                conditions.list.push((when, condition.clone(), constant));
-            }
-            cases.push(Case { when: Some(condition), to });
-        }
-        self.given = given;
-        let last = items.last().map_or(&then.range, |it| &it.range);
-        self.check_cases(from, &conditions, otherwise, last);
-        Cases::new(cases)
-    }
+/// The targets in a `then` that is reported already.
+pub(super) fn targets_within(declarations: &Declarations, then: &Yaml) -> Vec<Target> {
+    let cases = then.items().iter().filter_map(|it| it.get("to"));
+    let arms = then.get("to").map(Yaml::entries).unwrap_or_default().iter().map(|it| &it.value);
+    let words = cases.chain(arms).flat_map(|it| it.items().iter().chain([it]));
+    words.filter_map(Yaml::text).filter_map(|it| declarations.targets(it)).flatten().collect()
+}
 
-    pub(super) fn check_condition(&mut self, yaml: &Yaml, condition: &Expression) {
-        let place = self.report.place(&yaml.range);
-        if !matches!(condition.ty(), Type::Bool | Type::Any) {
-            let message = format!("a condition is true or false, and this is `{}`", condition.ty());
-            let finding = Diagnostic::error("GR022", message).at(place, "not a bool");
-            self.report.push(finding.help("compare it with a value"));
-        } else if condition.is_constant() {
-            let message = format!("the condition is always `{}`", condition.source());
-            let finding = Diagnostic::error("GR025", message).at(place, "reads no field");
-            self.report.push(finding.help("remove the case, or its condition"));
+fn read_cases<'y>(
+    report: &mut Report,
+    declarations: &Declarations,
+    items: &'y [Yaml],
+) -> Vec<CaseDraft<'y>> {
+    let mut cases = Vec::new();
+    let mut otherwise: Option<&Yaml> = None;
+    for item in items {
+        if let Some(otherwise) = otherwise {
+            let finding = Diagnostic::error("GR025", "a case after the last one is never reached");
+            let finding = finding.at(report.place(&item.range), "never reached");
+            report.push(finding.at(report.place(&otherwise.range), "always taken"));
         }
+        let Some(case) = Section::read(report, item, "a case", CASE_KEYS) else { continue };
+        let to = case.require(report, "to", "give the case a target");
+        let to = to.map(|it| declarations.read_targets(report, it, "`to`")).unwrap_or_default();
+        let when = case.get("when");
+        let is_vague = when.is_none() && case.has_or_means("when");
+        if when.is_none() && !is_vague {
+            otherwise = otherwise.or(Some(item));
+        }
+        cases.push(CaseDraft { item, when, is_vague, to });
     }
+    cases
+}
 
-    fn read_match(&mut self, from: &NodeName, then: &Yaml) -> Option<Match> {
-        let (subject, to, entries) = self.match_parts(then)?;
-        let written = self.flow.after(from);
-        let on = subject.and_then(|it| self.expression(it, &written));
-        let values = match (&on, subject) {
-            (Some(on), Some(subject)) => self.values_to_match(subject, on),
-            _ => None,
-        };
-        let (mut arms, mut unknown) = (BTreeMap::new(), 0);
-        for Entry { key, value } in &entries {
-            let targets = self.read_targets(value, "a target");
-            if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
-                arms.insert(key.text.clone(), targets);
-            } else if let (Some(values), Some(on)) = (&values, &on) {
-                let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
-                let place = self.report.place(&key.range);
-                let finding = Diagnostic::error("GR023", message).at(place, "no such value");
-                let help = suggestion(&key.text, values.iter().map(String::as_str));
-                self.report.push(Diagnostic { help, ..finding });
-                unknown += 1;
-            }
-        }
-        let missing: Vec<String> =
-            values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
-        // Each unknown value may be a misspelling of a missing one.
-        if missing.len() > unknown {
-            let message = format!("no target for {}", missing.join(", "));
-            let place = self.report.place(&to.range);
-            let finding = Diagnostic::error("GR024", message).at(place, "not every value");
-            self.report.push(finding.help(format!("add `{}: …`", missing[0])));
-        }
-        // The arms keep the order of the file, which is also the order in drawings.
-        let order: Vec<String> = entries.iter().map(|it| it.key.text.clone()).collect();
-        Some(Match::new(on?, arms, &order))
+/// The matched expression, the key of the targets, and the targets.
+fn match_parts<'y>(
+    report: &mut Report,
+    then: &'y Yaml,
+) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
+    if let Some((subject, arms)) = arms_beside_match(then) {
+        let (key, place) = (&arms[0].key, report.place(&arms[0].key.range));
+        let message = format!("the target of `{}` is not below `to`", key.text);
+        let finding = Diagnostic::error("GR006", message).at(place, "`to` is missing");
+        let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
+        let help = format!("write `to: {{ {} }}`", shown.join(", "));
+        report.push(finding.help(help));
+        return Some((Some(&subject.value), &subject.key, arms));
     }
-
-    /// The matched expression, the key of the targets, and the targets.
-    fn match_parts<'y>(
-        &mut self,
-        then: &'y Yaml,
-    ) -> Option<(Option<&'y Yaml>, &'y SpannedText, Vec<&'y Entry>)> {
-        if let Some((subject, arms)) = arms_beside_match(then) {
-            let (key, place) = (&arms[0].key, self.report.place(&arms[0].key.range));
-            let message = format!("the target of `{}` is not below `to`", key.text);
-            let finding = Diagnostic::error("GR006", message).at(place, "`to` is missing");
-            let shown: Vec<String> = arms.iter().map(|it| format!("{}: …", it.key.text)).collect();
-            let help = format!("write `to: {{ {} }}`", shown.join(", "));
-            self.report.push(finding.help(help));
-            return Some((Some(&subject.value), &subject.key, arms));
-        }
-        let section = Section::read(&mut self.report, then, "`then`", MATCH_KEYS)?;
-        let help = "name the value to match: `match: review.verdict`";
-        let subject = section.require(&mut self.report, "match", help);
-        let to = section.require(&mut self.report, "to", "a target for each value")?;
-        if !matches!(to.data, Data::Map(_)) {
-            self.report.wrong_kind(to, "`to`", "a mapping from values to targets");
-            return None;
-        }
-        Some((subject, section.key("to")?, to.entries().iter().collect()))
+    let section = Section::read(report, then, "`then`", MATCH_KEYS)?;
+    let help = "name the value to match: `match: review.verdict`";
+    let subject = section.require(report, "match", help);
+    let to = section.require(report, "to", "a target for each value")?;
+    if !matches!(to.data, Data::Map(_)) {
+        report.wrong_kind(to, "`to`", "a mapping from values to targets");
+        return None;
     }
-
-    /// The values that need a target in a match.
-    fn values_to_match(&mut self, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
-        match on.ty() {
-            Type::Enum(values) => Some(values.clone()),
-            Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
-            other => {
-                let message = format!("a match is over an enum or a bool, and this is `{other}`");
-                let finding = Diagnostic::error("GR022", message);
-                let finding = finding.at(self.report.place(&subject.range), "too many values");
-                self.report.push(finding.help("use a list of cases: `- { when: …, to: … }`"));
-                None
-            }
-        }
-    }
+    Some((subject, section.key("to")?, to.entries().iter().collect()))
 }
 
 /// A `match` without `to` whose targets are beside it, which is a common mistake.
@@ -197,15 +124,135 @@ fn arms_beside_match(then: &Yaml) -> Option<(&Entry, Vec<&Entry>)> {
     beside.then_some((subject, arms))
 }
 
-/// Whether the next node depends on the state.
-pub(super) fn is_conditional(then: &Yaml) -> bool {
-    match &then.data {
-        Data::Map(_) => true,
-        Data::List(items) => has_cases(items),
-        Data::Null | Data::Scalar { .. } => false,
+impl RouteDraft<'_> {
+    /// Reads the expressions of a route behind the node of `scope`.
+    pub(super) fn compile(
+        &self,
+        report: &mut Report,
+        scope: &NodeScope<'_>,
+    ) -> Option<Arc<dyn Route>> {
+        match self {
+            Self::Cases { then, cases } => {
+                Some(Arc::new(compile_cases(report, scope, then, cases)))
+            }
+            Self::Match { on, to, arms } => {
+                Some(Arc::new(compile_match(report, scope, *on, to, arms)?))
+            }
+            Self::Each { node, after } => {
+                let over = scope.env.maps.get(scope.name)?.over.clone()?;
+                Some(Arc::new(Each::new(over, node.clone(), after.clone())))
+            }
+        }
     }
 }
 
-fn has_cases(items: &[Yaml]) -> bool {
-    items.iter().any(|it| matches!(it.data, Data::Map(_)))
+fn compile_cases(
+    report: &mut Report,
+    scope: &NodeScope<'_>,
+    then: &Yaml,
+    drafts: &[CaseDraft<'_>],
+) -> Cases {
+    let written = scope.env.flow.after(scope.name);
+    let mut scope = scope.clone();
+    let mut cases = Vec::new();
+    let mut conditions = Conditions::default();
+    let mut otherwise: Option<&Yaml> = None;
+    for CaseDraft { item, when, is_vague, to } in drafts {
+        let to = to.clone();
+        let Some(when) = when else {
+            if *is_vague {
+                conditions.unknown = true;
+            } else {
+                otherwise = otherwise.or(Some(item));
+                cases.push(Case { when: None, to });
+            }
+            continue;
+        };
+        let Some(condition) = scope.expression(report, when, &written) else {
+            conditions.unknown = true;
+            let (_, otherwise) = known_after(when.text().unwrap_or_default());
+            scope.given.extend(otherwise);
+            continue;
+        };
+        // The next case is tried if this condition is false.
+        scope.given = condition.presumed_otherwise().to_vec();
+        check_condition(report, when, &condition);
+        if otherwise.is_none() {
+            let constant = condition.is_constant() || !condition.constant_parts().is_empty();
+            conditions.list.push((when, condition.clone(), constant));
+        }
+        cases.push(Case { when: Some(condition), to });
+    }
+    let last = then.items().last().map_or(&then.range, |it| &it.range);
+    check_cases(report, scope.name, &conditions, otherwise, last);
+    Cases::new(cases)
+}
+
+/// Checks that an expression can be a condition.
+pub(super) fn check_condition(report: &mut Report, yaml: &Yaml, condition: &Expression) {
+    let place = report.place(&yaml.range);
+    if !matches!(condition.ty(), Type::Bool | Type::Any) {
+        let message = format!("a condition is true or false, and this is `{}`", condition.ty());
+        let finding = Diagnostic::error("GR022", message).at(place, "not a bool");
+        report.push(finding.help("compare it with a value"));
+    } else if condition.is_constant() {
+        let message = format!("the condition is always `{}`", condition.source());
+        let finding = Diagnostic::error("GR025", message).at(place, "reads no field");
+        report.push(finding.help("remove the case, or its condition"));
+    }
+}
+
+fn compile_match(
+    report: &mut Report,
+    scope: &NodeScope<'_>,
+    subject: Option<&Yaml>,
+    to: &SpannedText,
+    drafts: &[(&SpannedText, Vec<Target>)],
+) -> Option<Match> {
+    let written = scope.env.flow.after(scope.name);
+    let on = subject.and_then(|it| scope.expression(report, it, &written));
+    let values = match (&on, subject) {
+        (Some(on), Some(subject)) => values_to_match(report, subject, on),
+        _ => None,
+    };
+    let (mut arms, mut unknown) = (BTreeMap::new(), 0);
+    for (key, targets) in drafts {
+        if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
+            arms.insert(key.text.clone(), targets.clone());
+        } else if let (Some(values), Some(on)) = (&values, &on) {
+            let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
+            let finding = Diagnostic::error("GR023", message);
+            let finding = finding.at(report.place(&key.range), "no such value");
+            let help = suggestion(&key.text, values.iter().map(String::as_str));
+            report.push(Diagnostic { help, ..finding });
+            unknown += 1;
+        }
+    }
+    let missing: Vec<String> =
+        values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
+    // Each unknown value may be a misspelling of a missing one.
+    if missing.len() > unknown {
+        let message = format!("no target for {}", missing.join(", "));
+        let finding = Diagnostic::error("GR024", message);
+        let finding = finding.at(report.place(&to.range), "not every value");
+        report.push(finding.help(format!("add `{}: …`", missing[0])));
+    }
+    // The arms keep the order of the file, which is also the order in drawings.
+    let order: Vec<String> = drafts.iter().map(|(key, _)| key.text.clone()).collect();
+    Some(Match::new(on?, arms, &order))
+}
+
+/// The values that need a target in a match.
+fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
+    match on.ty() {
+        Type::Enum(values) => Some(values.clone()),
+        Type::Bool => Some(vec!["true".to_owned(), "false".to_owned()]),
+        other => {
+            let message = format!("a match is over an enum or a bool, and this is `{other}`");
+            let finding = Diagnostic::error("GR022", message);
+            let finding = finding.at(report.place(&subject.range), "too many values");
+            report.push(finding.help("use a list of cases: `- { when: …, to: … }`"));
+            None
+        }
+    }
 }

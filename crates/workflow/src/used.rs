@@ -6,6 +6,7 @@
 //! fields between them are called `review.lint` and `review.draft`.
 
 use std::{
+    any::Any,
     cell::Cell,
     collections::BTreeMap,
     fs,
@@ -16,13 +17,13 @@ use std::{
 use graphrun_core::{
     diagnostic::{Diagnostic, SourceFile},
     graph::{Defer, Edge, Policies, Scope, Target},
-    id::{ChannelName, NodeName, SCOPE_DEPTH_MAX},
+    id::{NodeName, SCOPE_DEPTH_MAX},
     state::{Channel, Schema},
 };
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 
 use super::{
-    LeaveNode, NodeDefinition, Registry, Workflow,
+    EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
     reader::{SpannedText, Yaml},
     report::Report,
     source::SourceFolder,
@@ -45,9 +46,6 @@ pub(super) struct Chain<'a> {
     user: Option<&'a Self>,
     size: &'a WholeSize,
 }
-
-/// The fields of the outer workflow, each with the inner field it is filled from.
-pub(super) type Takes = Vec<(ChannelName, ChannelName)>;
 
 impl<'a> Chain<'a> {
     pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
@@ -164,8 +162,10 @@ fn load_one(
 impl Workflow {
     /// Moves the nodes of a used workflow into this one, between the node that uses it and an end
     /// node that runs when no task of it is left.
-    pub(super) fn absorb(&mut self, name: &NodeName, used: Self, takes: Takes) {
+    pub(super) fn absorb(&mut self, name: &NodeName, used: Self) {
         let Some(user) = self.nodes.get_mut(name) else { return };
+        let settings: &dyn Any = &*user.settings;
+        let Some(EnterNode { takes, .. }) = settings.downcast_ref() else { return };
         let outside = user.policies.catch.clone();
         let fail = outside.iter().find(|it| it.kind.is_none());
         let fail = fail.map_or(Target::Fail, |it| it.to.clone());
@@ -184,8 +184,8 @@ impl Workflow {
         let end = NodeDefinition {
             settings: Arc::new(LeaveNode {
                 takes: takes
-                    .into_iter()
-                    .map(|(to, from)| (to, scope.channel_name(&from)))
+                    .iter()
+                    .map(|(to, from)| (to.clone(), scope.channel_name(from)))
                     .collect(),
             }),
             policies: Policies {

@@ -1,42 +1,42 @@
-//! Builds the flow model of a graph.
+//! Builds the flow model of a draft.
 //!
 //! It leaves out names without a node or field; the checks of names report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, RouteTarget, Spread, Target},
+    graph::{Defer, RouteChoice, RouteTarget, Spread, Target},
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
 
 use super::{
-    Alternative, Arrow, Bits, Bound, Decision, Deferral, Ending, FlowModel, FlowNode, Join,
-    Outcome, Scope,
+    Alternative, Arrow, Bits, Bound, Decision, Deferral, Draft, DraftEdge, DraftNode, Ending,
+    FlowModel, FlowNode, Join, Outcome, Scope,
 };
 impl FlowModel {
-    /// Builds the flow model of a graph. Nodes and fields keep their order as numbers.
-    pub(crate) fn of(graph: &Graph) -> Self {
-        let names = graph.nodes.keys().enumerate().map(|(at, it)| (it, at)).collect();
-        let fields = field_numbers(&graph.schema);
-        let mut builder = GraphFlowBuilder { graph, names, fields, model: Self::default() };
+    /// Builds the flow model of a draft. Nodes and fields keep their order as numbers.
+    pub fn of(draft: &Draft<'_>) -> Self {
+        let names = draft.nodes.keys().enumerate().map(|(at, it)| (*it, at)).collect();
+        let fields = field_numbers(draft.schema);
+        let mut builder = Builder { draft, names, fields, model: Self::default() };
         builder.build();
         builder.model
     }
 
     /// Records the fields that are written before the first step.
-    pub fn begin(&mut self, schema: &Schema, input: &[ChannelName]) {
+    fn begin(&mut self, Draft { schema, input, given, .. }: &Draft<'_>) {
         self.fields = schema.channels().len();
         let mut surely = Bits::none(self.fields);
         let mut maybe = surely.clone();
         for (at, channel) in schema.channels().iter().enumerate() {
             let is_input = input.contains(channel.name());
+            let is_given = channel.default().is_some() || given.contains(channel.name());
             // The caller of a run may omit an optional input.
-            let is_given = is_input && !matches!(channel.ty(), Type::Optional(_));
-            if channel.default().is_some() || is_given {
+            if is_given || (is_input && !matches!(channel.ty(), Type::Optional(_))) {
                 surely.insert(at);
             }
-            if channel.default().is_some() || is_input {
+            if is_given || is_input {
                 maybe.insert(at);
             }
         }
@@ -50,7 +50,7 @@ pub fn field_numbers(schema: &Schema) -> BTreeMap<ChannelName, usize> {
 }
 
 /// Returns the fields with a default; clearing such a field restores its default.
-pub fn with_default(schema: &Schema) -> Bits {
+fn with_default(schema: &Schema) -> Bits {
     let mut fields = Bits::none(schema.channels().len());
     for (at, channel) in schema.channels().iter().enumerate() {
         if channel.default().is_some() {
@@ -65,36 +65,34 @@ fn guess(taken: Alternative) -> Decision {
     Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
 }
 
-struct GraphFlowBuilder<'a> {
-    graph: &'a Graph,
+struct Builder<'d, 'a> {
+    draft: &'d Draft<'a>,
     names: BTreeMap<&'a NodeName, usize>,
     fields: BTreeMap<ChannelName, usize>,
     model: FlowModel,
 }
 
-impl<'a> GraphFlowBuilder<'a> {
+impl<'a> Builder<'_, 'a> {
     fn build(&mut self) {
-        let graph = self.graph;
-        self.model.begin(&graph.schema, &graph.input);
-        self.model.start = graph.entry.iter().filter_map(|it| self.number(it)).collect();
-        let limit = graph.limits.exhausted.as_ref().and_then(Target::node);
-        self.model.after_limit = limit.and_then(|it| self.number(it));
-        let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
+        let draft = self.draft;
+        self.model.begin(draft);
+        self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
+        self.model.after_limit = draft.after_limit.and_then(|it| self.number(it));
+        let mut leaving: BTreeMap<&NodeName, Vec<&DraftEdge<'_>>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
-        for edge in &graph.edges {
-            if let Edge::Join { from, to, .. } = edge {
+        for edge in &draft.edges {
+            if let DraftEdge::Join { from, to } = *edge {
                 self.join(from, to, &mut arriving);
-                continue;
             }
-            for from in edge.sources() {
+            if let Some(from) = edge.source() {
                 leaving.entry(from).or_default().push(edge);
             }
         }
         self.model.scopes = self.scopes();
-        for (name, spec) in &graph.nodes {
+        for (name, node) in &draft.nodes {
             let edges = leaving.remove(name).unwrap_or_default();
             let joins = arriving.remove(name).unwrap_or_default();
-            let node = self.node(name, spec, &edges, &joins);
+            let node = self.node(name, node, &edges, &joins);
             self.model.nodes.push(node);
         }
     }
@@ -127,28 +125,39 @@ impl<'a> GraphFlowBuilder<'a> {
         }
     }
 
-    fn node(&self, name: &NodeName, spec: &NodeSpec, edges: &[&Edge], joins: &[usize]) -> FlowNode {
-        let policies = &spec.policies;
+    fn node(
+        &self,
+        name: &NodeName,
+        DraftNode { policies, has_condition, maybe, surely }: &DraftNode<'_>,
+        edges: &[&DraftEdge<'_>],
+        joins: &[usize],
+    ) -> FlowNode {
         let (mut decisions, mut chosen) = (Vec::new(), Vec::new());
         let mut arrived: Vec<usize> = joins.to_vec();
         for edge in edges {
             match edge {
-                Edge::Then { to, .. } => {
+                DraftEdge::Then { to, .. } => {
                     decisions.extend(self.arrow(to).map(|it| Decision::always(vec![it])));
                 }
-                Edge::Route { route, .. } => {
-                    for decision in self.decisions(route.as_ref()) {
+                DraftEdge::Choice { choices, .. } => {
+                    let decision = self.choice(choices);
+                    decisions.push(self.arriving(decision, joins, &mut arrived));
+                }
+                DraftEdge::Guess { targets, spread, .. } => {
+                    for decision in self.guesses(targets, *spread) {
                         decisions.push(self.arriving(decision, joins, &mut arrived));
                     }
                 }
-                Edge::May { to, .. } => chosen.extend(to.iter().filter_map(|it| self.maybe(it))),
-                Edge::Join { .. } => (),
+                DraftEdge::May { to, .. } => {
+                    chosen.extend(to.iter().filter_map(|it| self.maybe(it)));
+                }
+                DraftEdge::Join { .. } => (),
             }
         }
         let arrive = |it: &usize| Decision::always(vec![Arrow::Join(*it)]);
         decisions.extend(arrived.iter().map(arrive));
         let mut outcomes = Vec::new();
-        if spec.when.is_some() {
+        if *has_condition {
             outcomes.push(Outcome { ending: Ending::Skipped, decisions: decisions.clone() });
         }
         if !chosen.is_empty() {
@@ -161,19 +170,19 @@ impl<'a> GraphFlowBuilder<'a> {
         let caught = policies.catch.iter().filter_map(|it| self.arrow(&it.to));
         outcomes.extend(caught.map(Outcome::caught));
         let exhausted = policies.exhausted.as_ref().and_then(|it| self.arrow(it));
-        let writes = spec.node.contract().writes;
-        let surely = spec.node.writes_always().or_else(|| writes.clone());
-        let all = || Bits::all(self.model.fields);
+        // Nothing is known about a node without declared writes; it counts as writing all fields.
+        let fields = |it: &Option<Vec<ChannelName>>| match it {
+            Some(fields) => self.fields(fields),
+            None => Bits::all(self.model.fields),
+        };
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
             bound: (policies.max_visits.is_some() || policies.limits.is_some())
                 .then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
             resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
-            // Nothing is known about a node without declared writes; it counts as writing all
-            // fields.
-            maybe: writes.map_or_else(all, |it| self.fields(&it)),
-            surely: surely.map_or_else(all, |it| self.fields(&it)),
+            maybe: fields(maybe),
+            surely: fields(surely),
             clears: self.cleared(&policies.clears),
             defers: policies.defer.as_ref().map(|it| self.deferral(name, it)),
         }
@@ -205,11 +214,11 @@ impl<'a> GraphFlowBuilder<'a> {
         let all: BTreeSet<&str> =
             names.flat_map(|it| std::iter::successors(Some(it), outer)).collect();
         let scope = |scope: &str| {
-            let is_last = |(name, spec): &(&NodeName, &NodeSpec)| {
+            let is_last = |(name, node): &(&&NodeName, &DraftNode<'_>)| {
                 name.scope() == Some(scope)
-                    && matches!(&spec.policies.defer, Some(Defer::Scope(it)) if it.as_str() == scope)
+                    && matches!(&node.policies.defer, Some(Defer::Scope(it)) if it.as_str() == scope)
             };
-            let last = self.graph.nodes.iter().filter(is_last);
+            let last = self.draft.nodes.iter().filter(is_last);
             Scope {
                 nodes: self.inside(Some(scope)),
                 last: last.filter_map(|(name, _)| self.number(name)).collect(),
@@ -231,7 +240,7 @@ impl<'a> GraphFlowBuilder<'a> {
     /// Returns the fields that are unwritten after they are cleared.
     fn cleared(&self, names: &[ChannelName]) -> Bits {
         let mut cleared = self.fields(names);
-        cleared.remove(&with_default(&self.graph.schema));
+        cleared.remove(&with_default(self.draft.schema));
         cleared
     }
 
@@ -273,24 +282,24 @@ impl<'a> GraphFlowBuilder<'a> {
         decision
     }
 
-    fn decisions(&self, route: &dyn Route) -> Vec<Decision> {
-        if let Some(choices) = route.choices() {
-            let alternative = |it: RouteChoice| Alternative {
-                arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
-                known: it.known.iter().filter_map(|it| self.fields.get(it).copied()).collect(),
-            };
-            let alternatives = choices.into_iter().map(alternative).collect();
-            return vec![Decision::one_of(alternatives)];
-        }
-        let ways = route.ways().iter();
+    fn choice(&self, choices: &[RouteChoice]) -> Decision {
+        let alternative = |it: &RouteChoice| Alternative {
+            arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
+            known: it.known.iter().filter_map(|it| self.fields.get(it).copied()).collect(),
+        };
+        Decision::one_of(choices.iter().map(alternative).collect())
+    }
+
+    fn guesses(&self, targets: &[RouteTarget], spread: Spread) -> Vec<Decision> {
+        let targets = targets.iter();
         let each = |it: &RouteTarget| Some(Alternative::to(vec![self.arrow(&it.to)?]));
-        match route.spread() {
+        match spread {
             Spread::One => {
                 let none = [Alternative::default()];
-                vec![Decision::one_of(ways.filter_map(each).chain(none).collect())]
+                vec![Decision::one_of(targets.filter_map(each).chain(none).collect())]
             }
-            Spread::Several => ways.filter_map(each).map(guess).collect(),
-            Spread::Items => ways.filter_map(|it| self.maybe(&it.to)).collect(),
+            Spread::Several => targets.filter_map(each).map(guess).collect(),
+            Spread::Items => targets.filter_map(|it| self.maybe(&it.to)).collect(),
         }
     }
 }

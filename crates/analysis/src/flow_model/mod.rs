@@ -16,6 +16,7 @@ mod assigned;
 mod bits;
 mod build;
 mod choices;
+mod draft;
 mod ending;
 mod explore;
 mod pairs;
@@ -25,7 +26,8 @@ mod revisits;
 pub use self::{
     assigned::{Assigned, Gap, GapKind},
     bits::Bits,
-    build::{field_numbers, with_default},
+    build::field_numbers,
+    draft::{Draft, DraftEdge, DraftNode},
     explore::{Astray, Starving, starving, together},
     pairs::Concurrency,
 };

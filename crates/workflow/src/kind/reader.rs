@@ -12,12 +12,12 @@ use graphrun_guard::beneath::{BeneathError, Folder};
 use super::RegisteredKind;
 use crate::{
     Defaults, Expression, Prompt, SandboxSettings,
+    environment::{NodeScope, find_tool},
     expression::OutputPathError,
-    lower::Lowering,
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
-    sections::Agent,
+    sections::{Agent, read_prompt},
     shape::Section,
     tool::Tool,
     types::refuse_private,
@@ -30,8 +30,8 @@ use crate::{
 /// `Option` has reported the reason when it returns `None`.
 #[derive(Debug)]
 pub struct NodeReader<'a> {
-    pub(crate) lowering: &'a mut Lowering,
-    pub(crate) name: &'a NodeName,
+    pub(crate) scope: &'a NodeScope<'a>,
+    pub(crate) report: &'a mut Report,
     /// The name of the node as it is written.
     pub(crate) name_key: &'a SpannedText,
     pub(crate) section: &'a Section<'a>,
@@ -43,7 +43,7 @@ pub struct NodeReader<'a> {
 impl<'a> NodeReader<'a> {
     /// Returns the name of the node.
     pub fn name(&self) -> &'a NodeName {
-        self.name
+        self.scope.name
     }
 
     /// Returns the value of the kind's key.
@@ -82,7 +82,7 @@ impl<'a> NodeReader<'a> {
     pub fn parts_of(&mut self, key: &str) -> Option<Section<'a>> {
         let known = self.kind.keys_within(key);
         let yaml = self.get(key)?;
-        Section::read(&mut self.lowering.report, yaml, &format!("`{key}`"), &known)
+        Section::read(self.report, yaml, &format!("`{key}`"), &known)
     }
 
     /// Returns the `timeout` of the node, if its kind [asks](super::Kind::asks) a person.
@@ -92,7 +92,7 @@ impl<'a> NodeReader<'a> {
 
     /// Returns the findings, to read simple values and to report mistakes.
     pub fn report(&mut self) -> &mut Report {
-        &mut self.lowering.report
+        self.report
     }
 }
 
@@ -100,7 +100,7 @@ impl<'a> NodeReader<'a> {
 impl NodeReader<'_> {
     /// Returns the fields of the state.
     pub fn schema(&self) -> &Schema {
-        &self.lowering.schema
+        &self.scope.env.schema
     }
 
     /// Returns the type of a field.
@@ -110,23 +110,23 @@ impl NodeReader<'_> {
 
     /// Reads the name of a field.
     pub fn channel(&mut self, word: &SpannedText) -> Option<ChannelName> {
-        self.lowering.report.channel(word, &self.lowering.schema)
+        self.report.channel(word, &self.scope.env.schema)
     }
 
     /// Reads the name of a field, or a list of names.
     pub fn channels(&mut self, yaml: &Yaml, what: &str) -> Vec<ChannelName> {
-        self.lowering.report.channels(yaml, what, &self.lowering.schema)
+        self.report.channels(yaml, what, &self.scope.env.schema)
     }
 
     /// Reports fields that only nodes can use.
     pub fn refuse_private(&mut self, yaml: &Yaml, what: &str) {
-        refuse_private(&mut self.lowering.report, yaml, what, &self.lowering.schema);
+        refuse_private(self.report, yaml, what, &self.scope.env.schema);
     }
 
     /// Reads the pairs of `writes`: `field: output`, or just fields with the names of their
     /// outputs.
     pub fn pairs(&mut self, yaml: &Yaml) -> Vec<(SpannedText, SpannedText)> {
-        let report = &mut self.lowering.report;
+        let report = &mut *self.report;
         if let Data::Map(entries) = &yaml.data {
             let pair = |Entry { key, value }: &Entry| {
                 Some((key.clone(), report.word(value, "an output")?))
@@ -142,14 +142,12 @@ impl NodeReader<'_> {
 impl NodeReader<'_> {
     /// Reads an expression, which may use the fields that are assigned when the node starts.
     pub fn expression(&mut self, yaml: &Yaml) -> Option<Expression> {
-        let written = self.lowering.flow.before(self.name);
-        self.lowering.expression(yaml, &written)
+        self.scope.expression_before(self.report, yaml)
     }
 
     /// Reads a folder at or below `output.dir`.
     pub fn output_folder(&mut self, yaml: &Yaml) -> Option<Expression> {
-        let written = self.lowering.flow.before(self.name);
-        let to = self.lowering.expression_with_output(yaml, &written)?;
+        let to = self.scope.output_path(self.report, yaml)?;
         self.expect_type(yaml, to.ty(), &Type::String, "a folder");
         if fits(to.ty(), &Type::String) {
             self.check_output_path(yaml, &to);
@@ -232,7 +230,7 @@ impl NodeReader<'_> {
         range: &Range<usize>,
         expression: &Expression,
     ) {
-        self.lowering.report.refuse_named_secret(name, range, expression);
+        self.report.refuse_named_secret(name, range, expression);
     }
 }
 
@@ -240,32 +238,32 @@ impl NodeReader<'_> {
 impl NodeReader<'_> {
     /// Loads the prompt at a path.
     pub fn load_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
-        self.lowering.read_prompt(yaml)
+        read_prompt(self.report, &self.scope.env.prompts, yaml)
     }
 
     /// Loads a prompt that is written in the workflow.
     pub fn load_inline_prompt(&mut self, yaml: &Yaml, what: &str) -> Option<LoadedPrompt> {
-        LoadedPrompt::inline(&mut self.lowering.report, yaml, what)
+        LoadedPrompt::inline(self.report, yaml, what)
     }
 
     /// Loads the prompt of a node that names none: `prompts/NODE.md`.
     pub fn load_default_prompt(&mut self) -> Option<LoadedPrompt> {
-        self.lowering.prompts.load_default(&mut self.lowering.report, self.name_key)
+        self.scope.env.prompts.load_default(self.report, self.name_key)
     }
 
     /// Checks a prompt of any visit.
     pub fn check_prompt(&mut self, prompt: &LoadedPrompt) {
-        self.lowering.check_prompt(prompt, self.name, self.is_bounded());
+        self.scope.check_prompt(self.report, prompt, false, self.is_bounded());
     }
 
     /// Checks the prompt of all visits but the first.
     pub fn check_prompt_again(&mut self, prompt: &LoadedPrompt) {
-        self.lowering.check_prompt_again(prompt, self.name, self.is_bounded());
+        self.scope.check_prompt(self.report, prompt, true, self.is_bounded());
     }
 
     /// Returns the prompt for this node.
     pub fn finish_prompt(&self, prompt: LoadedPrompt) -> Prompt {
-        self.lowering.prompt_of(prompt)
+        self.scope.finish_prompt(prompt)
     }
 
     fn is_bounded(&self) -> bool {
@@ -277,16 +275,18 @@ impl NodeReader<'_> {
 impl NodeReader<'_> {
     /// Returns the `defaults` of the workflow.
     pub fn defaults(&self) -> &Defaults {
-        &self.lowering.defaults
+        &self.scope.env.sections.defaults
     }
 
     /// Returns the agent of a name.
     pub fn agent(&mut self, word: &SpannedText) -> Option<Agent> {
-        let Lowering { agents, report, .. } = &mut *self.lowering;
+        let agents = &self.scope.env.sections.agents;
         let found = agents.get(&word.text).cloned();
         match &found {
-            None => report.unknown("GR011", "agent", word, agents.keys().map(String::as_str)),
-            Some(_) => self.lowering.uses("agents", &word.text),
+            None => {
+                self.report.unknown("GR011", "agent", word, agents.keys().map(String::as_str));
+            }
+            Some(_) => self.report.uses("agents", &word.text),
         }
         found
     }
@@ -295,26 +295,26 @@ impl NodeReader<'_> {
     pub fn sandbox(&mut self) -> Option<SandboxSettings> {
         let help = "name one of `sandboxes`: generated code runs only in a sandbox";
         let sandbox = self.require("in", help)?;
-        let Lowering { sandboxes, report, .. } = &mut *self.lowering;
-        let word = report.word(sandbox, "`in`")?;
+        let sandboxes = &self.scope.env.sections.sandboxes;
+        let word = self.report.word(sandbox, "`in`")?;
         let settings = sandboxes.get(&word.text).cloned();
         if settings.is_none() {
             let known = sandboxes.keys().map(String::as_str);
-            report.unknown("GR015", "sandbox", &word, known);
+            self.report.unknown("GR015", "sandbox", &word, known);
         } else {
-            self.lowering.uses("sandboxes", &word.text);
+            self.report.uses("sandboxes", &word.text);
         }
         settings
     }
 
     /// Returns the tool of a name, registered or built in.
     pub fn tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
-        self.lowering.find_tool(word)
+        find_tool(self.report, &self.scope.env.registry, &self.scope.env.sections, word)
     }
 
     /// Returns the folder that the built-in tools can read.
     pub fn tools_root(&self) -> &Path {
-        &self.lowering.tools_root
+        &self.scope.env.sections.tools_root
     }
 
     /// Opens the folder of the workflow.
@@ -323,6 +323,6 @@ impl NodeReader<'_> {
     ///
     /// Fails if it cannot be opened.
     pub fn open_folder(&self) -> Result<Folder, BeneathError> {
-        self.lowering.prompts.folder().open_folder()
+        self.scope.env.prompts.folder().open_folder()
     }
 }

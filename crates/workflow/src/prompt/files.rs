@@ -1,6 +1,7 @@
 //! Finds and compiles the prompt files of a workflow, each once.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     path::{Component, Path},
     sync::Arc,
@@ -29,11 +30,11 @@ enum Origin {
     Inline(Yaml),
 }
 
-/// The prompts that were read so far.
+/// The prompts of a workflow. Each is read once, and its mistakes are reported once.
 #[derive(Debug)]
 pub(crate) struct PromptFiles {
     folder: SourceFolder,
-    loaded: BTreeMap<SourcePath, Option<LoadedPrompt>>,
+    loaded: RefCell<BTreeMap<SourcePath, Option<LoadedPrompt>>>,
 }
 
 impl LoadedPrompt {
@@ -64,7 +65,7 @@ impl Origin {
 
 impl PromptFiles {
     pub(crate) fn new(folder: SourceFolder) -> Self {
-        Self { folder, loaded: BTreeMap::new() }
+        Self { folder, loaded: RefCell::default() }
     }
 
     /// The folder of the workflow.
@@ -73,7 +74,7 @@ impl PromptFiles {
     }
 
     /// Reads the prompt at a path of the workflow.
-    pub(crate) fn load(&mut self, report: &mut Report, path: &SpannedText) -> Option<LoadedPrompt> {
+    pub(crate) fn load(&self, report: &mut Report, path: &SpannedText) -> Option<LoadedPrompt> {
         let relative = Path::new(&path.text);
         let stays = relative.components().all(|it| matches!(it, Component::Normal(_)));
         if !stays || path.text.is_empty() {
@@ -98,7 +99,7 @@ impl PromptFiles {
 
     /// Reads the default prompt of a node.
     pub(crate) fn load_default(
-        &mut self,
+        &self,
         report: &mut Report,
         node: &SpannedText,
     ) -> Option<LoadedPrompt> {
@@ -113,16 +114,14 @@ impl PromptFiles {
     }
 
     fn load_once(
-        &mut self,
+        &self,
         report: &mut Report,
         found: &SourcePath,
         named: &SpannedText,
     ) -> Option<LoadedPrompt> {
-        if !self.loaded.contains_key(found) {
-            let prompt = self.read(report, found, named);
-            self.loaded.insert(found.clone(), prompt);
-        }
-        self.loaded.get(found).cloned().flatten()
+        let mut loaded = self.loaded.borrow_mut();
+        let prompt = loaded.entry(found.clone());
+        prompt.or_insert_with(|| self.read(report, found, named)).clone()
     }
 
     fn read(

@@ -40,7 +40,7 @@ impl Kind for Custom {
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let value = reader.value();
         let name = reader.report().word(value, "`node`")?;
-        let registry = &reader.lowering.registry;
+        let registry = &reader.scope.env.registry;
         if registry.custom(&name.text).is_some() {
             return Some(Arc::new(CustomNode { name: name.text }));
         }

@@ -1,6 +1,6 @@
 //! `map`: runs a node for each item of a list.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -13,12 +13,13 @@ use schemars::JsonSchema;
 
 use crate::{
     Expression,
+    environment::{Environment, NodeScope},
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         values::{self, NodeRef, Positive, Text},
     },
-    lower::Lowering,
     reader::{Entry, Yaml},
+    report::Report,
 };
 
 /// The key of the kind.
@@ -68,6 +69,14 @@ pub struct MapNode {
     pub width_max: Option<usize>,
 }
 
+/// The list of a `map`, which is read before the node that runs for its items.
+#[derive(Clone, Debug)]
+pub(crate) struct MapList {
+    pub(crate) over: Option<Expression>,
+    pub(crate) node: Option<NodeName>,
+    pub(crate) item: Item,
+}
+
 /// The item of a node that runs for each item of a list.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
@@ -97,12 +106,10 @@ impl Kind for Map {
         let parts = reader.parts()?;
         parts.require(reader.report(), "over", "name the list: `over: plan.tasks`");
         parts.require(reader.report(), "do", "name the node that runs for each item");
-        let Lowering { declarations, items, overs, .. } = &*reader.lowering;
-        let node = declarations.maps.get(reader.name)?.clone();
-        let item = items.get(&node)?;
-        let (name, width_max) = (item.name.clone(), item.width_max);
-        let over = overs.get(reader.name)?.clone();
-        Some(Arc::new(MapNode { over, node, item: name, width_max }))
+        let list = reader.scope.env.maps.get(reader.scope.name)?;
+        let (over, node) = (list.over.clone()?, list.node.clone()?);
+        let (item, width_max) = (list.item.name.clone(), list.item.width_max);
+        Some(Arc::new(MapNode { over, node, item, width_max }))
     }
 
     fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
@@ -157,58 +164,62 @@ impl Node for Pass {
     }
 }
 
-impl Lowering {
-    /// Reads the lists of all maps; their nodes read the items.
-    pub(crate) fn read_items(&mut self, nodes: &Yaml) {
-        for Entry { key, value } in nodes.entries() {
-            let (Some(map), Some(name)) =
-                (value.get(MAP), self.declarations.nodes.get(key.text.as_str()).cloned())
-            else {
-                continue;
-            };
-            let written = self.flow.before(&name);
-            let over = map.get("over").and_then(|it| Some((it, self.expression(it, &written)?)));
-            let ty = over.as_ref().map_or(Type::Any, |(yaml, over)| self.item_type(yaml, over));
-            let width = map.get("width").and_then(|it| self.report.count(it, "`width`", 1));
-            let (item, is_vague) = self.item_name(map);
-            if let Some(node) = self.declarations.maps.get(&name) {
-                let item = Item { name: item, ty, width_max: width, is_vague };
-                self.items.insert(node.clone(), item);
-            }
-            self.overs.extend(over.map(|(_, over)| (name, over)));
-        }
-    }
-
-    fn item_type(&mut self, yaml: &Yaml, over: &Expression) -> Type {
-        match over.ty() {
-            Type::List(item) => Type::clone(item),
-            Type::Any => Type::Any,
-            other => {
-                let message = format!("a map needs a list, and this is `{other}`");
-                let place = self.report.place(&yaml.range);
-                self.report.push(Diagnostic::error("GR022", message).at(place, "no list"));
-                Type::Any
-            }
-        }
-    }
-
-    /// Returns the name of the item, and whether another name may have been meant.
-    fn item_name(&mut self, map: &Yaml) -> (String, bool) {
-        let Some(yaml) = map.get("as") else {
-            let known = self.registry.kind_of(MAP).map(|it| it.keys_within(MAP));
-            let known = known.unwrap_or_default();
-            let is_unknown = |it: &Entry| !known.contains(&it.key.text.as_str());
-            return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
+/// Reads the lists of all maps.
+pub(crate) fn read_lists(
+    report: &mut Report,
+    env: &Environment,
+    nodes: &Yaml,
+) -> BTreeMap<NodeName, MapList> {
+    let mut lists = BTreeMap::new();
+    for Entry { key, value } in nodes.entries() {
+        let (Some(map), Some(name)) =
+            (value.get(MAP), env.declarations.nodes.get(key.text.as_str()))
+        else {
+            continue;
         };
-        let Some(word) = self.report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
-        let taken = self.schema.channel(&word.text).is_some();
-        if taken || self.report.node_name(&word).is_none() || word.text.contains('-') {
-            if taken {
-                let message = format!("`{}` is already a field of the state", word.text);
-                self.report.bad_value(&word, message, "choose another name for the item");
-            }
-            return (ITEM.to_owned(), true);
-        }
-        (word.text, false)
+        let yaml = map.get("over");
+        let over = yaml.and_then(|it| NodeScope::of_list(env, name).expression_before(report, it));
+        let ty = match (yaml, &over) {
+            (Some(yaml), Some(over)) => item_type(report, yaml, over),
+            _ => Type::Any,
+        };
+        let width_max = map.get("width").and_then(|it| report.count(it, "`width`", 1));
+        let (item, is_vague) = item_name(report, env, map);
+        let item = Item { name: item, ty, width_max, is_vague };
+        let node = env.declarations.maps.get(name).cloned();
+        lists.insert(name.clone(), MapList { over, node, item });
     }
+    lists
+}
+
+fn item_type(report: &mut Report, yaml: &Yaml, over: &Expression) -> Type {
+    match over.ty() {
+        Type::List(item) => Type::clone(item),
+        Type::Any => Type::Any,
+        other => {
+            let message = format!("a map needs a list, and this is `{other}`");
+            let place = report.place(&yaml.range);
+            report.push(Diagnostic::error("GR022", message).at(place, "no list"));
+            Type::Any
+        }
+    }
+}
+
+/// Returns the name of the item, and whether another name may have been meant.
+fn item_name(report: &mut Report, env: &Environment, map: &Yaml) -> (String, bool) {
+    let Some(yaml) = map.get("as") else {
+        let known = env.registry.kind_of(MAP).map(|it| it.keys_within(MAP)).unwrap_or_default();
+        let is_unknown = |it: &Entry| !known.contains(&it.key.text.as_str());
+        return (ITEM.to_owned(), map.entries().iter().any(is_unknown));
+    };
+    let Some(word) = report.word(yaml, "`as`") else { return (ITEM.to_owned(), true) };
+    let taken = env.schema.channel(&word.text).is_some();
+    if taken || report.node_name(&word).is_none() || word.text.contains('-') {
+        if taken {
+            let message = format!("`{}` is already a field of the state", word.text);
+            report.bad_value(&word, message, "choose another name for the item");
+        }
+        return (ITEM.to_owned(), true);
+    }
+    (word.text, false)
 }

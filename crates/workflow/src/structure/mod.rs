@@ -11,12 +11,15 @@ mod use_workflow;
 
 use std::sync::Arc;
 
-pub(crate) use self::map::{ITEM, Item};
 pub use self::{
     custom::{Custom, CustomNode},
     map::{Map, MapNode},
     parallel::Parallel,
     use_workflow::{EnterNode, LeaveNode, Use},
+};
+pub(crate) use self::{
+    map::{ITEM, Item, MapList, read_lists},
+    use_workflow::fields_of_use,
 };
 use crate::kind::Kind;
 

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 
 use crate::{
     Expression, ExpressionView, Workflow,
+    environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         values::{self, FieldName, Named, Text},
@@ -68,6 +69,9 @@ pub struct EnterNode {
     pub workflow: String,
     /// The input fields of the used workflow with their values.
     pub sets: Vec<(ChannelName, Expression)>,
+    /// The fields of this workflow that receive a result, each with the field of the used workflow
+    /// it comes from.
+    pub takes: Vec<(ChannelName, ChannelName)>,
 }
 
 /// A node that runs when a used workflow has no tasks left.
@@ -97,15 +101,15 @@ impl Kind for Use {
         }
         let parts = reader.parts()?;
         parts.require(reader.report(), "workflow", "name a file: `workflow: review.yaml`");
-        let name = reader.name;
-        let used = reader.lowering.loaded.remove(name)?;
-        let sets = reader.read_in(&parts, &used);
-        let takes = parts.get("out").map(|it| reader.read_out(it, &used)).unwrap_or_default();
+        let &NodeScope { env, name, .. } = reader.scope;
+        let used = env.loaded.get(name)?;
+        let sets = reader.read_in(&parts, used);
+        let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
         let enter = EnterNode {
             workflow: used.name.clone(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
+            takes,
         };
-        reader.lowering.uses.insert(name.clone(), (used, takes));
         Some(Arc::new(enter))
     }
 
@@ -288,4 +292,22 @@ impl NodeReader<'_> {
 fn input_of<'a>(used: &'a Workflow, name: &str) -> Option<&'a Channel> {
     let is_input = used.input.iter().any(|it| it.as_str() == name);
     used.schema.channel(name).filter(|_| is_input)
+}
+
+/// The fields that a `use` may assign, and those that it assigns whenever it is done: the ones that
+/// the used workflow assigns on every way.
+pub(crate) fn fields_of_use<'y>(
+    used: &'y Yaml,
+    loaded: Option<&Workflow>,
+) -> (Vec<&'y str>, Vec<&'y str>) {
+    let Some(out) = used.get("out") else { return (Vec::new(), Vec::new()) };
+    let is_sure = |it: &&Entry| {
+        let settled = |workflow: &Workflow| {
+            it.value.text().is_some_and(|field| workflow.settled.contains(field))
+        };
+        // A workflow that failed to load causes no further findings.
+        loaded.is_none_or(settled)
+    };
+    let surely = out.entries().iter().filter(is_sure).map(|it| it.key.text.as_str());
+    (out.words(), surely.collect())
 }

@@ -1,0 +1,139 @@
+//! What a flow model is made of: the nodes and edges of a graph, without the code that runs.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use graphrun_core::{
+    graph::{Edge, Graph, Policies, RouteChoice, RouteTarget, Spread, Target},
+    id::{ChannelName, NodeName},
+    state::Schema,
+};
+
+/// The nodes and edges of a graph whose conditions, prompts and code need not exist yet.
+///
+/// A graph built in Rust and a workflow file both become a draft, and every rule about what an edge
+/// means for the analyses applies to the draft. A workflow file needs it early: its expressions are
+/// checked with the fields that are written before them.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    /// The fields.
+    pub schema: &'a Schema,
+    /// The fields that a run receives.
+    pub input: &'a [ChannelName],
+    /// More fields that count as written before the first step.
+    pub given: Vec<ChannelName>,
+    /// The nodes of the first step.
+    pub start: &'a [NodeName],
+    /// Where a run continues that has reached a limit.
+    pub after_limit: Option<&'a NodeName>,
+    /// The nodes.
+    pub nodes: BTreeMap<&'a NodeName, DraftNode<'a>>,
+    /// The edges.
+    pub edges: Vec<DraftEdge<'a>>,
+}
+
+/// A node of a [`Draft`].
+#[derive(Clone, Debug)]
+pub struct DraftNode<'a> {
+    /// Its policies.
+    pub policies: Cow<'a, Policies>,
+    /// Whether it has a condition under which it runs.
+    pub has_condition: bool,
+    /// The fields that it may write; `None` stands for every field.
+    pub maybe: Option<Vec<ChannelName>>,
+    /// The fields that it writes whenever it finishes; `None` stands for every field.
+    pub surely: Option<Vec<ChannelName>>,
+}
+
+/// An edge of a [`Draft`].
+#[derive(Clone, Debug)]
+pub enum DraftEdge<'a> {
+    /// One node leads to one target.
+    Then {
+        /// The earlier node.
+        from: &'a NodeName,
+        /// Its target.
+        to: &'a Target,
+    },
+    /// A node waits for several others.
+    Join {
+        /// The nodes it waits for.
+        from: &'a [NodeName],
+        /// The node that waits.
+        to: &'a NodeName,
+    },
+    /// Exactly one of several choices is made.
+    Choice {
+        /// The node behind which it is made.
+        from: &'a NodeName,
+        /// The choices.
+        choices: Vec<RouteChoice>,
+    },
+    /// Rust code chooses among targets.
+    Guess {
+        /// The node behind which it chooses.
+        from: &'a NodeName,
+        /// The targets.
+        targets: &'a [RouteTarget],
+        /// How many of them it may choose at once.
+        spread: Spread,
+    },
+    /// The code of a node may choose these targets instead of its edges.
+    May {
+        /// The node.
+        from: &'a NodeName,
+        /// The targets.
+        to: &'a [Target],
+    },
+}
+
+impl<'a> Draft<'a> {
+    /// Returns the draft of a graph.
+    pub fn of(graph: &'a Graph) -> Self {
+        let nodes = graph.nodes.iter().map(|(name, spec)| {
+            let writes = spec.node.contract().writes;
+            let surely = spec.node.writes_always().or_else(|| writes.clone());
+            let node = DraftNode {
+                policies: Cow::Borrowed(&spec.policies),
+                has_condition: spec.when.is_some(),
+                maybe: writes,
+                surely,
+            };
+            (name, node)
+        });
+        Self {
+            schema: &graph.schema,
+            input: &graph.input,
+            given: Vec::new(),
+            start: &graph.entry,
+            after_limit: graph.limits.exhausted.as_ref().and_then(Target::node),
+            nodes: nodes.collect(),
+            edges: graph.edges.iter().map(DraftEdge::of).collect(),
+        }
+    }
+}
+
+impl<'a> DraftEdge<'a> {
+    /// Returns the draft of an edge.
+    pub fn of(edge: &'a Edge) -> Self {
+        match edge {
+            Edge::Then { from, to, .. } => Self::Then { from, to },
+            Edge::Join { from, to, .. } => Self::Join { from, to },
+            Edge::Route { from, route, .. } => match route.choices() {
+                Some(choices) => Self::Choice { from, choices },
+                None => Self::Guess { from, targets: route.ways(), spread: route.spread() },
+            },
+            Edge::May { from, to } => Self::May { from, to },
+        }
+    }
+
+    /// Returns the node that the edge leaves, unless it is a join.
+    pub(super) fn source(&self) -> Option<&'a NodeName> {
+        match self {
+            Self::Then { from, .. }
+            | Self::Choice { from, .. }
+            | Self::Guess { from, .. }
+            | Self::May { from, .. } => Some(from),
+            Self::Join { .. } => None,
+        }
+    }
+}

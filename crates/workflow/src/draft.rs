@@ -1,0 +1,235 @@
+//! A workflow as it is written: its names are resolved and its edges known, but its expressions and
+//! prompts are not read yet.
+//!
+//! The data flow is computed from the draft, and the checks of expressions and prompts need the data
+//! flow. So every key is read once: those of the structure here, the others with their kinds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Place},
+    graph::{Edge, Policies, RouteChoice, Target},
+    id::{ChannelName, NodeName},
+};
+
+use super::{
+    expression::known_after,
+    fan::Edges,
+    kind::RegisteredKind,
+    policies::{COMMON, PolicyScope, read_policies},
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::Report,
+    shape::{Section, is_later},
+};
+
+/// The keys of a `parallel`.
+const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
+
+/// The nodes and edges of a workflow as they are written.
+#[derive(Debug)]
+pub(super) struct Draft<'y> {
+    pub(super) nodes: BTreeMap<NodeName, NodeDraft<'y>>,
+    pub(super) edges: Vec<EdgeDraft<'y>>,
+    /// The arrivals at a node of which some part is unknown, because of a reported mistake.
+    pub(super) doubted: BTreeSet<(NodeName, NodeName)>,
+}
+
+/// A node as it is written.
+#[derive(Debug)]
+pub(super) struct NodeDraft<'y> {
+    pub(super) key: &'y SpannedText,
+    pub(super) section: Section<'y>,
+    /// Its kind, if it has exactly one.
+    pub(super) kind: Option<&'y RegisteredKind>,
+    pub(super) policies: Policies,
+    pub(super) about: Option<String>,
+}
+
+/// An edge as it is written.
+#[derive(Debug)]
+pub(super) enum EdgeDraft<'y> {
+    /// One that does not depend on the state.
+    Plain(Edge),
+    /// One that does.
+    Route { from: NodeName, route: RouteDraft<'y>, place: Option<Place> },
+}
+
+/// A route whose expressions are not read yet.
+#[derive(Debug)]
+pub(super) enum RouteDraft<'y> {
+    /// Cases that are tried in order.
+    Cases { then: &'y Yaml, cases: Vec<CaseDraft<'y>> },
+    /// A target for each value.
+    Match { on: Option<&'y Yaml>, to: &'y SpannedText, arms: Vec<(&'y SpannedText, Vec<Target>)> },
+    /// A task for each item of the list of a `map`.
+    Each { node: NodeName, after: Vec<Target> },
+}
+
+/// A case of a route.
+#[derive(Debug)]
+pub(super) struct CaseDraft<'y> {
+    pub(super) item: &'y Yaml,
+    pub(super) when: Option<&'y Yaml>,
+    /// Whether its condition has an unknown key, which is reported.
+    pub(super) is_vague: bool,
+    pub(super) to: Vec<Target>,
+}
+
+impl<'y> Draft<'y> {
+    pub(super) fn read(report: &mut Report, nodes: &'y Yaml, scope: PolicyScope<'y, '_>) -> Self {
+        if !matches!(nodes.data, Data::Map(_)) {
+            report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
+        }
+        let declarations = scope.declarations;
+        let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations));
+        for entry in nodes.entries() {
+            let key = entry.key.text.as_str();
+            if let Some((name, _)) = declarations.groups.get_key_value(key) {
+                if let Some(section) = read_parallel(report, entry) {
+                    edges.read(report, name, &section);
+                }
+            } else if let Some(name) = declarations.nodes.get(key) {
+                let Some(node) = NodeDraft::read(report, entry, name, scope) else { continue };
+                if node.kind.is_some() || node.section.get("then").is_some() {
+                    edges.read(report, name, &node.section);
+                }
+                edges.read_join(report, name, &node.section);
+                drafts.insert(name.clone(), node);
+            }
+        }
+        edges.check_arrivals(report);
+        Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted }
+    }
+}
+
+fn read_parallel<'y>(report: &mut Report, entry: &'y Entry) -> Option<Section<'y>> {
+    let what = format!("the parallel `{}`", entry.key.text);
+    let section = Section::read(report, &entry.value, &what, PARALLEL_KEYS)?;
+    if let Some(about) = section.get("about") {
+        report.word(about, "`about`");
+    }
+    Some(section)
+}
+
+impl<'y> NodeDraft<'y> {
+    fn read(
+        report: &mut Report,
+        entry: &'y Entry,
+        name: &NodeName,
+        scope: PolicyScope<'y, '_>,
+    ) -> Option<Self> {
+        let kinds = scope.registry.kinds();
+        let section = node_section(report, entry, kinds)?;
+        let kind = kind_of(report, entry, &section, kinds);
+        let policies = read_policies(report, scope, name, &section);
+        let about = section.get("about").and_then(|it| report.word(it, "`about`"));
+        let about = about.map(|it| it.text);
+        Some(Self { key: &entry.key, section, kind, policies, about })
+    }
+}
+
+/// Reads the keys of a node.
+fn node_section<'y>(
+    report: &mut Report,
+    entry: &'y Entry,
+    kinds: &[RegisteredKind],
+) -> Option<Section<'y>> {
+    let own = kinds.iter().flat_map(|it| it.own_keys().chain([it.key()]));
+    let mut known: Vec<&str> = own.chain(COMMON.iter().copied()).collect();
+    known.sort_unstable();
+    known.dedup();
+    let within = |key: &str| {
+        let has_it = |it: &&RegisteredKind| {
+            entry.value.get(it.key()).is_some() && it.keys_within(it.key()).contains(&key)
+        };
+        let kind = kinds.iter().find(has_it)?;
+        Some(format!("it belongs into `{}: {{ … }}`", kind.key()))
+    };
+    let what = format!("the node `{}`", entry.key.text);
+    Section::read_with(report, &entry.value, &what, &known, within)
+}
+
+/// The kind of a node, if it has exactly one.
+fn kind_of<'r>(
+    report: &mut Report,
+    entry: &Entry,
+    section: &Section<'_>,
+    kinds: &'r [RegisteredKind],
+) -> Option<&'r RegisteredKind> {
+    let found: Vec<&RegisteredKind> =
+        kinds.iter().filter(|it| section.get(it.key()).is_some()).collect();
+    let [kind] = found.as_slice() else {
+        let names: Vec<&str> = found.iter().map(|it| it.key()).collect();
+        if names.is_empty() && entry.value.entries().iter().any(|it| is_later(&it.key.text)) {
+            // It has a key of a later version, which is reported.
+            return None;
+        }
+        let name = &entry.key.text;
+        let message = match names.as_slice() {
+            [] => format!("the node `{name}` has no kind"),
+            several => format!("the node `{name}` has several kinds: {}", several.join(", ")),
+        };
+        let place = report.place(&entry.key.range);
+        let all: Vec<&str> = kinds.iter().map(RegisteredKind::key).collect();
+        let finding = Diagnostic::error("GR007", message).at(place, "must be of one kind");
+        report.push(finding.help(format!("give it one of: {}", all.join(", "))));
+        return None;
+    };
+    for key in section.keys() {
+        let key_name = key.text.as_str();
+        if !kind.takes(key_name) && !COMMON.contains(&key_name) {
+            let owners = kinds.iter().filter(|it| it.takes(key_name));
+            let owners: Vec<String> = owners.map(|it| format!("`{}`", it.key())).collect();
+            let message = format!("a node that is `{}` takes no key `{key_name}`", kind.key());
+            let place = report.place(&key.range);
+            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+            report.push(finding.help(format!("it belongs to {}", owners.join(" and "))));
+        }
+    }
+    Some(kind)
+}
+
+impl EdgeDraft<'_> {
+    /// Whether it is a route behind one node with another one as a target.
+    pub(super) fn may_lead(&self, from: &NodeName, to: &NodeName) -> bool {
+        let Self::Route { from: source, route, .. } = self else { return false };
+        let leads = |it: &RouteChoice| it.to.iter().any(|it| it.node() == Some(to));
+        source == from && route.choices().iter().any(leads)
+    }
+}
+
+impl RouteDraft<'_> {
+    /// The possible decisions, of which exactly one is made.
+    pub(super) fn choices(&self) -> Vec<RouteChoice> {
+        let plain = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
+        match self {
+            Self::Cases { cases, .. } => {
+                let text = |it: &Yaml| it.text().unwrap_or_default().to_owned();
+                case_choices(cases.iter().map(|it| (it.when.map(text), &it.to)))
+            }
+            Self::Match { arms, .. } => arms.iter().map(|(_, to)| plain(to)).collect(),
+            Self::Each { node, after } => {
+                let to = vec![Target::Node(node.clone())];
+                vec![RouteChoice { to, is_dispatched: true, known: Vec::new() }, plain(after)]
+            }
+        }
+    }
+}
+
+/// The choices of cases with their conditions. A case is taken if its condition is true and all
+/// earlier ones are false.
+pub(super) fn case_choices<'a>(
+    cases: impl Iterator<Item = (Option<String>, &'a Vec<Target>)>,
+) -> Vec<RouteChoice> {
+    let channels = |names: Vec<String>| -> Vec<ChannelName> {
+        names.iter().filter_map(|it| ChannelName::parse(it).ok()).collect()
+    };
+    let mut passed: Vec<ChannelName> = Vec::new();
+    let choice = |(when, to): (Option<String>, &Vec<Target>)| {
+        let (holds, fails) = when.map(|it| known_after(&it)).unwrap_or_default();
+        let known = passed.iter().cloned().chain(channels(holds)).collect();
+        passed.extend(channels(fails));
+        RouteChoice { to: to.clone(), is_dispatched: false, known }
+    };
+    cases.map(choice).collect()
+}

@@ -1,0 +1,164 @@
+//! The names and values that the nodes of a workflow are read with: those of the whole workflow, and
+//! those of one node.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use graphrun_core::{id::NodeName, state::Schema};
+
+use super::{
+    Expression, Prompt, Registry, Workflow,
+    declarations::Declarations,
+    expression::ExpressionScope,
+    flow::Flow,
+    prompt::{LoadedPrompt, PromptFiles, PromptScope},
+    reader::{SpannedText, Yaml},
+    report::{FINDINGS_MAX, Report},
+    sections::Sections,
+    structure::{Item, MapList},
+    tool::{BUILT_IN, Tool, built_in},
+    written::AssignedFields,
+};
+
+/// All that nodes refer to. Nothing changes it while they are read.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) registry: Registry,
+    pub(crate) prompts: PromptFiles,
+    pub(crate) schema: Schema,
+    pub(crate) declarations: Declarations,
+    pub(crate) sections: Sections,
+    pub(crate) flow: Flow,
+    /// The used workflows, by the node that uses them.
+    pub(crate) loaded: BTreeMap<NodeName, Workflow>,
+    /// The list of each `map`.
+    pub(crate) maps: BTreeMap<NodeName, MapList>,
+}
+
+/// A node while it is read, with the names that its expressions and prompts may use.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeScope<'e> {
+    pub(crate) env: &'e Environment,
+    pub(crate) name: &'e NodeName,
+    /// Its item, if it runs for each item of a list.
+    pub(crate) item: Option<&'e Item>,
+    /// Whether it may have an item with an unknown name.
+    any_item: bool,
+    /// The paths that a condition has proved present.
+    pub(crate) given: Vec<String>,
+}
+
+impl<'e> NodeScope<'e> {
+    pub(crate) fn of(env: &'e Environment, name: &'e NodeName) -> Self {
+        let item = env.maps.values().find(|it| it.node.as_ref() == Some(name)).map(|it| &it.item);
+        let any_item = match item {
+            Some(item) => item.is_vague,
+            None => env.declarations.may_have_an_item(name),
+        };
+        Self { env, name, item, any_item, given: Vec::new() }
+    }
+
+    /// The scope of the list of a `map`, which is read before its items are known.
+    pub(crate) fn of_list(env: &'e Environment, name: &'e NodeName) -> Self {
+        Self { env, name, item: None, any_item: false, given: Vec::new() }
+    }
+
+    fn item(&self) -> Option<(&str, &graphrun_core::state::Type)> {
+        self.item.map(|it| (it.name.as_str(), &it.ty))
+    }
+
+    /// Compiles an expression, which may use the fields that are assigned when the node starts.
+    pub(crate) fn expression_before(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
+        self.expression(report, yaml, &self.env.flow.before(self.name))
+    }
+
+    /// Compiles an expression.
+    pub(crate) fn expression(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        written: &AssignedFields,
+    ) -> Option<Expression> {
+        self.compile(report, yaml, written, false)
+    }
+
+    /// Compiles an expression that may name `output.dir`.
+    pub(crate) fn output_path(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
+        self.compile(report, yaml, &self.env.flow.before(self.name), true)
+    }
+
+    fn compile(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        written: &AssignedFields,
+        output: bool,
+    ) -> Option<Expression> {
+        let Some(text) = yaml.text() else {
+            report.wrong_kind(yaml, "an expression", "a text");
+            return None;
+        };
+        let scope = ExpressionScope {
+            schema: &self.env.schema,
+            written,
+            nodes: &self.env.declarations.nodes,
+            item: self.item(),
+            any_item: self.any_item,
+            given: &self.given,
+            output,
+        };
+        let (expression, problems) = match Expression::compile(text, scope) {
+            Ok(expression) => {
+                let problems = expression.constant_parts();
+                (Some(expression), problems)
+            }
+            Err(problems) => (None, problems),
+        };
+        for problem in problems {
+            let range = yaml.within(&report.file.text, &problem.range);
+            let place = report.place(&range);
+            report.push_problem(problem, place);
+        }
+        expression
+    }
+
+    /// Checks a prompt against the values that the node gets, on any visit or on all but the first.
+    pub(crate) fn check_prompt(
+        &self,
+        report: &mut Report,
+        loaded: &LoadedPrompt,
+        is_repeated: bool,
+        bounded: bool,
+    ) {
+        let Environment { flow, schema, .. } = self.env;
+        let (node, any_item, given) = (self.name, self.any_item, self.given.as_slice());
+        let written = if is_repeated { flow.before_again(node) } else { flow.before(node) };
+        let (written, item) = (&written, self.item());
+        let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
+        // Finding one place takes time proportional to the text, and more findings are not reported
+        // anyway.
+        for problem in loaded.prompt.check(scope).into_iter().take(FINDINGS_MAX) {
+            let place = loaded.place(report, &problem);
+            report.push_problem(problem, place);
+        }
+    }
+
+    /// The prompt for the node.
+    pub(crate) fn finish_prompt(&self, loaded: LoadedPrompt) -> Prompt {
+        loaded.prompt.calling_item(self.item.map(|it| it.name.as_str()))
+    }
+}
+
+/// The tool of a name, registered or built in.
+pub(crate) fn find_tool(
+    report: &mut Report,
+    registry: &Registry,
+    sections: &Sections,
+    word: &SpannedText,
+) -> Option<Arc<dyn Tool>> {
+    let found = registry.find_tool(&word.text);
+    let found = found.or_else(|| built_in(&word.text, sections.tools_root.clone()));
+    if found.is_none() {
+        report.unknown("GR110", "tool", word, registry.tools().chain(BUILT_IN));
+    }
+    found
+}
