@@ -17,7 +17,8 @@ use std::{
 use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::parse,
 };
 use saphyr::LoadableYamlNode;

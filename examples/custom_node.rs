@@ -9,7 +9,8 @@ use graphrun::{
     compile::compile,
     engine::Engine,
     graph::{Command, Contract, Node, NodeContext, NodeError, node_fn},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     storage::MemoryStorage,
     workflow,
 };

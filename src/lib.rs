@@ -63,6 +63,14 @@ pub use graphrun_workflow::tool;
 pub mod cases;
 pub mod draw;
 
+/// The kinds of nodes and the states that the program `graphrun` knows: the built-in kinds, and the
+/// state of the [software team](team).
+pub fn registry() -> workflow::Registry {
+    static REGISTRY: std::sync::LazyLock<workflow::Registry> =
+        std::sync::LazyLock::new(|| team::register(nodes::registry()));
+    REGISTRY.clone()
+}
+
 #[cfg(feature = "cli")]
 pub mod lsp;
 

@@ -6,7 +6,7 @@ use std::{fs, path::Path, time::Duration};
 use graphrun::{
     cases::{CaseRun, Effort, Explored, Problem, Suite, explore},
     id::NodeName,
-    nodes::registry,
+    registry,
     workflow::LoadError,
 };
 

@@ -15,7 +15,8 @@ use graphrun::{
     cases::Suite,
     compile::compile,
     diagnostic::{CODES, Code, Diagnostics, Severity, SourceFile},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::{LoadError, parse},
 };
 

@@ -11,7 +11,8 @@ use graphrun::{
         Target,
     },
     id::{ChannelName, NodeName},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::{load, parse},
 };
 use schemars::JsonSchema;

@@ -13,7 +13,8 @@ use std::{
 
 use graphrun::{
     compile::{Envelope, compile},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::{LoadError, load},
 };
 

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use graphrun::nodes::TestResult;
 use graphrun::state::ReadLeniently;
 use graphrun::team::{
-    CodeArtifact, FailureReport, Review, Routing, TeamState, TechnicalSpec, TestResult, TestSuite,
-    UserStory, Verdict,
+    CodeArtifact, FailureReport, Review, Routing, TeamState, TechnicalSpec, TestSuite, UserStory,
+    Verdict,
 };
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};

@@ -12,10 +12,12 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, RunEvent, Status},
     llm::Replay,
-    nodes::{Services, factory, registry},
+    nodes::TestStatus,
+    nodes::{Services, factory},
+    registry,
     state::Update,
     storage::MemoryStorage,
-    team::{SseStatus, TeamState},
+    team::TeamState,
     workflow,
 };
 use support::{Recorded, cache_dir};
@@ -81,7 +83,7 @@ impl Ran {
         assert_eq!(self.replay.unused(), [], "every answer was needed");
         let result = self.state.test_result.as_ref().unwrap();
         assert_eq!((result.passed, result.passed_count, result.total_tests), (true, 24, 24));
-        assert_eq!(self.state.sse_status, Some(SseStatus::Passed));
+        assert_eq!(self.state.sse_status, Some(TestStatus::Passed));
     }
 }
 

@@ -16,7 +16,8 @@ use std::{fs, path::Path, sync::Arc};
 use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::parse,
 };
 use proptest::prelude::*;
@@ -32,7 +33,7 @@ fn hard_workflows_are_loaded_or_refused() {
 #[test]
 fn all_pairs_of_very_many_nodes_are_checked() {
     let registry = registry();
-    let factory = factory(Services::offline(), graphrun::nodes::registry());
+    let factory = factory(Services::offline(), graphrun::registry());
     let found = hostile::crowded().into_iter().map(|(name, text)| {
         let file = Arc::new(SourceFile { name: "crowded.yaml".into(), text });
         let (workflow, _) = parse(file, Path::new("no/such/folder"), &registry).unwrap();

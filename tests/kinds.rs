@@ -11,7 +11,8 @@ use graphrun::{
     event::Status,
     graph::{Command, Contract, Graph, Node, NodeContext, NodeError, SideEffects},
     id::ChannelName,
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     state::{Type, Update},
     storage::MemoryStorage,
     workflow::{

@@ -31,7 +31,8 @@ use std::{
 use graphrun::{
     compile::compile,
     diagnostic::{Diagnostic, Diagnostics},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::{LoadError, load},
 };
 

@@ -14,7 +14,7 @@ use graphrun::{
     event::{self, Event, Report, RunEvent, Status, Usage},
     id::{NodeName, RunId, Step, TaskId},
     llm::TokenUsage,
-    nodes::registry,
+    registry,
     state::Schema,
     team::TeamState,
     workflow,

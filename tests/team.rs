@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use graphrun::nodes::TestResult;
 use graphrun::state::ReadLeniently;
 use graphrun::team::{
-    CodeArtifact, CodeFile, Decision, FailureReport, Review, TeamState, TechnicalSpec, TestResult,
-    TestSuite, UserStory,
+    CodeArtifact, CodeFile, Decision, FailureReport, Review, TeamState, TechnicalSpec, TestSuite,
+    UserStory,
 };
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};

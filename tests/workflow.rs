@@ -22,7 +22,7 @@ use graphrun::{
         Transition,
     },
     id::{ChannelName, NodeName},
-    nodes::{self, AgentNode, AskNode, RunTestsNode, TestOutput},
+    nodes::{AgentNode, AskNode, RunTestsNode, TestOutput},
     state::{Fold, Schema, State, Update},
     workflow::{self, LoadError, NodeDefinition, NodeFactory, Registry, Workflow, load, parse},
 };
@@ -85,7 +85,7 @@ struct Reserved {
 }
 
 fn registry() -> Registry {
-    nodes::registry()
+    graphrun::registry()
         .state("Notes", Schema::of::<Notes>().unwrap())
         .state("Reserved", Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))

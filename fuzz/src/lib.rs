@@ -13,7 +13,8 @@ use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
     graph::{Edge, Input, RouteView},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::{NodeFactory, Registry, Workflow, parse},
 };
 

@@ -16,7 +16,7 @@ use super::{
     json::to_json,
     terminal::print_result,
 };
-use crate::{nodes::registry, workflow};
+use crate::{registry, workflow};
 
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";

@@ -5,7 +5,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
 };
-use crate::{lsp, nodes};
+use crate::lsp;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -17,7 +17,7 @@ pub(super) struct Args {
 /// Serves an editor on stdin and stdout until the editor ends the session.
 pub(super) fn run(_: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("lsp", &[Output::Text])?;
-    match lsp::serve(nodes::registry()) {
+    match lsp::serve(crate::registry()) {
         Ok(true) => Ok(Exit::Done),
         // The protocol requires 1 from a server without a shutdown request.
         Ok(false) => Ok(Exit::Failed),

@@ -33,7 +33,7 @@ pub(super) struct LoadedWorkflow {
 ///
 /// Fails when the workflow cannot be read, or with all diagnostics if one of them is an error.
 pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadError> {
-    let (workflow, warnings) = workflow::load(path, &nodes::registry())?;
+    let (workflow, warnings) = workflow::load(path, &crate::registry())?;
     let services = services(models::unconnected(), PathBuf::new());
     assemble((workflow, warnings), services, None).map_err(LoadError::Invalid)
 }
@@ -45,7 +45,7 @@ pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadErr
 /// Fails when it cannot be read, or with all diagnostics if one of them is an error.
 pub(super) fn load(path: &Path) -> Result<LoadedWorkflow, CliError> {
     let (workflow, warnings) =
-        workflow::load(path, &nodes::registry()).map_err(|it| refuse(path, it))?;
+        workflow::load(path, &crate::registry()).map_err(|it| refuse(path, it))?;
     let settings = Settings::default();
     Ok(LoadedWorkflow { path: path.to_owned(), workflow, warnings, settings })
 }
@@ -168,7 +168,7 @@ fn assemble(
     services: Services,
     results: Option<Cache>,
 ) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
-    let factory = nodes::factory(services, nodes::registry()).with_cache(results);
+    let factory = nodes::factory(services, crate::registry()).with_cache(results);
     let (graph, mut findings) = workflow.into_graph(&factory);
     findings.extend(warnings);
     compile((graph, findings))

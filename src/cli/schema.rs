@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     diagnostic::did_you_mean,
-    event, nodes,
+    event,
     workflow::{self, Registry},
 };
 
@@ -43,9 +43,9 @@ enum Of {
 pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     globals.expect_output("schema", &[Output::Text, Output::Json])?;
     let schema = match &args.of {
-        Of::Workflow => workflow::json_schema(&nodes::registry()),
+        Of::Workflow => workflow::json_schema(&crate::registry()),
         Of::Events => event::json_schema(),
-        Of::State { of } => state(of, &nodes::registry())?,
+        Of::State { of } => state(of, &crate::registry())?,
     };
     print_result(&to_json(&schema)?).map_err(CliError::write)?;
     Ok(Exit::Done)

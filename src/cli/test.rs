@@ -28,7 +28,7 @@ use super::{
 use crate::{
     cases::{self, Effort, Explored, Suite, explore},
     compile::CompiledGraph,
-    nodes::registry,
+    registry,
     workflow::{LoadError, Workflow},
 };
 

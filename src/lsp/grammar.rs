@@ -115,7 +115,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::nodes::registry;
+    use crate::registry;
 
     /// Fails if the format gets a kind of name that this module lacks.
     #[test]

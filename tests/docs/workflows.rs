@@ -8,7 +8,8 @@ use std::{
 use graphrun::{
     compile::compile,
     diagnostic::{Diagnostics, SourceFile},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::parse,
 };
 use tempfile::TempDir;

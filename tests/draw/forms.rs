@@ -6,8 +6,8 @@ use graphrun::{
     compile::compile,
     draw::{Charset, Details, Drawing, DrawingDocument},
     llm::{ChatModel, ModelError, Replay},
-    nodes::{ModelSource, Services, factory, registry},
-    workflow,
+    nodes::{ModelSource, Services, factory},
+    registry, workflow,
 };
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use std::{
 use graphrun::{
     compile::{CompiledGraph, compile},
     graph::{Node, NodeContext, NodeError, node_fn},
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     workflow::load,
 };
 use schemars::JsonSchema;

@@ -15,7 +15,8 @@ use graphrun::{
     event::Status,
     id::NodeName,
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, ToolCall},
-    nodes::{ModelSource, Services, factory, registry},
+    nodes::{ModelSource, Services, factory},
+    registry,
     storage::MemoryStorage,
     workflow,
 };

@@ -15,7 +15,8 @@ use graphrun::{
         ChatModel, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
         ToolChoice,
     },
-    nodes::{ModelSource, Services, registry},
+    nodes::{ModelSource, Services},
+    registry,
     tool::{ToolContext, ToolError, tool_fn},
     workflow::Registry,
 };

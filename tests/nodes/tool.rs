@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use graphrun::{
     event::Status,
-    nodes::registry,
+    registry,
     tool::{Tool, ToolContext, ToolError, built_in, tool_fn},
 };
 use schemars::JsonSchema;

@@ -19,7 +19,8 @@ use graphrun::{
         Transition,
     },
     id::Step,
-    nodes::{Services, factory, registry},
+    nodes::{Services, factory},
+    registry,
     state::{Schema, StateError, Update},
     workflow::parse,
 };

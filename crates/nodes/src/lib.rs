@@ -47,7 +47,6 @@ mod write_files;
 use std::sync::{Arc, LazyLock};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::NodeName};
-use graphrun_team::TeamState;
 pub use graphrun_workflow::kind::{ModelSource, Services};
 use graphrun_workflow::{
     Custom, Map, NodeDefinition, NodeFactory, Parallel, Registry, Use,
@@ -63,7 +62,7 @@ pub use self::{
     ask::AskNode,
     cached::{Cache, Cached},
     run::{RunNode, RunOutput},
-    run_tests::{RunTestsNode, Runner, TestOutput, TestRunner},
+    run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
     set::SetNode,
     tool::ToolNode,
     write_files::WriteFilesNode,
@@ -86,12 +85,10 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
     ]
 }
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let registry = Registry::new().state("TeamState", TeamState::schema());
-    kinds().into_iter().fold(registry, Registry::kind)
-});
+static REGISTRY: LazyLock<Registry> =
+    LazyLock::new(|| kinds().into_iter().fold(Registry::new(), Registry::kind));
 
-/// The built-in kinds of nodes, and the states that every workflow may name.
+/// The built-in kinds of nodes. A program adds its own kinds, nodes, tools and states.
 pub fn registry() -> Registry {
     REGISTRY.clone()
 }

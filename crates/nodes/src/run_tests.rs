@@ -3,6 +3,7 @@
 mod fixed_files;
 mod read;
 mod read_runner;
+mod result;
 mod runner;
 
 use std::{path::PathBuf, sync::Arc};
@@ -14,10 +15,9 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    JobError, Proof, PytestError, SandboxError, SourceFile, TestCommand, TestReport, TestSettings,
+    JobError, PytestError, SandboxError, SourceFile, TestCommand, TestReport, TestSettings,
     run_node, run_pytest, run_test_command,
 };
-use graphrun_team::{SseStatus, TestProof, TestResult};
 use graphrun_workflow::ExpressionView;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -25,6 +25,7 @@ use tokio::sync::OnceCell;
 pub(super) use self::read::RunTestsKind;
 pub use self::{
     read::{RunTestsNode, TestOutput},
+    result::{TestProof, TestResult, TestStatus},
     runner::{Runner, TestRunner},
 };
 use super::{
@@ -136,10 +137,10 @@ impl Node for RunTests {
         let files = source_files(&artifact["files"])?;
         let result = self.test(&ctx, &files).await?;
         let TestResult { passed_count, total_tests, proof, .. } = &result;
-        let message = format!("{passed_count} of {total_tests} tests passed ({})", name_of(*proof));
+        let message = format!("{passed_count} of {total_tests} tests passed ({})", proof.as_str());
         ctx.report(Report::Note { message }).await;
 
-        let status = if result.passed { SseStatus::Passed } else { SseStatus::NeedsReview };
+        let status = if result.passed { TestStatus::Passed } else { TestStatus::NeedsReview };
         let result = serde_json::to_value(result)?;
         let mut update = Update::default();
         for (channel, output) in &self.definition.writes {
@@ -200,19 +201,7 @@ fn result_of(report: &TestReport) -> TestResult {
         failed_count: report.failed,
         error_output: String::new(),
         duration_seconds: report.wall.as_secs_f64(),
-        proof: match report.proof {
-            Proof::Unproven => TestProof::Unproven,
-            Proof::InProcess => TestProof::InProcess,
-            Proof::Isolated => TestProof::Isolated,
-        },
+        proof: report.proof.into(),
     }
     .with_output(&report.output)
-}
-
-fn name_of(proof: TestProof) -> &'static str {
-    match proof {
-        TestProof::Unproven => "unproven",
-        TestProof::InProcess => "in_process",
-        TestProof::Isolated => "isolated",
-    }
 }

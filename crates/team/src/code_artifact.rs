@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use graphrun_core::state::{Choice, Fields, ReadLeniently, Reader};
+use graphrun_nodes::TestResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::TestResult;
 const CONTENT_CHARACTERS_MIN: usize = 10;
 const DESCRIPTION_CHARACTERS_MAX: usize = 200;
 

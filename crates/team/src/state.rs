@@ -1,10 +1,12 @@
 //! The state of a software team's run.
 
 use graphrun_core::state::{Schema, read_as};
+use graphrun_nodes::{TestResult, TestStatus};
+use graphrun_workflow::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CodeArtifact, FailureReport, Review, TechnicalSpec, TestResult, TestSuite, UserStory};
+use super::{CodeArtifact, FailureReport, Review, TechnicalSpec, TestSuite, UserStory};
 /// The state of the team. Every field is absent until it is written; absent is not null.
 ///
 /// A field whose schema has `x-merge` is folded by that reducer; the others are replaced.
@@ -45,8 +47,8 @@ pub struct TeamState {
     pub code_artifact: Option<CodeArtifact>,
     /// The result of the engineer's last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "SseStatus")]
-    pub sse_status: Option<SseStatus>,
+    #[schemars(with = "TestStatus")]
+    pub sse_status: Option<TestStatus>,
     /// The number of the engineer's attempts in this round.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
@@ -79,14 +81,9 @@ impl TeamState {
     }
 }
 
-/// The result of the engineer's last attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SseStatus {
-    /// All tests passed.
-    Passed,
-    /// Some tests failed.
-    NeedsReview,
+/// Makes the state known to workflows, as `state: TeamState`. Any crate can do the same with its own.
+pub fn register(registry: Registry) -> Registry {
+    registry.state("TeamState", TeamState::schema())
 }
 
 /// The decision of a person when the team was stuck.

@@ -1,5 +1,6 @@
-//! The result of the test runner. Models do not write it.
+//! The results of the test runner. Models do not write them.
 
+use graphrun_sandbox::Proof;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,36 @@ pub enum TestProof {
     InProcess,
     /// The tests are a person's and start the code as another program.
     Isolated,
+}
+
+/// Whether the tests of an attempt passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TestStatus {
+    /// All tests passed.
+    Passed,
+    /// Some tests failed.
+    NeedsReview,
+}
+
+impl TestProof {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unproven => "unproven",
+            Self::InProcess => "in_process",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+impl From<Proof> for TestProof {
+    fn from(proof: Proof) -> Self {
+        match proof {
+            Proof::Unproven => Self::Unproven,
+            Proof::InProcess => Self::InProcess,
+            Proof::Isolated => Self::Isolated,
+        }
+    }
 }
 
 impl TestResult {
