@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Coverage {
     parts: Vec<Part>,
-    index: BTreeMap<Key, usize>,
+    index: BTreeMap<PartKey, usize>,
     taken: BTreeSet<usize>,
     /// The `catch` routes that all nodes share; each counts as one part.
     defaults: Vec<Catch>,
@@ -56,7 +56,7 @@ pub enum PartKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum PartKey {
     Node(NodeName),
     Skip(NodeName),
     Edge(usize),
@@ -94,20 +94,20 @@ impl Coverage {
                 label,
                 place: spec.place.clone(),
             };
-            coverage.add(Key::Node(name.clone()), part(PartKind::Node, None, None));
+            coverage.add(PartKey::Node(name.clone()), part(PartKind::Node, None, None));
             if let Some(when) = &spec.when {
                 let label = Some(format!("not {}", when.text()));
-                coverage.add(Key::Skip(name.clone()), part(PartKind::Skip, None, label));
+                coverage.add(PartKey::Skip(name.clone()), part(PartKind::Skip, None, label));
             }
             if spec.policies.max_visits.is_some() {
                 let to = spec.policies.exhausted.as_ref().unwrap_or(&Target::Fail);
                 let exhausted = part(PartKind::Exhausted, Some(to), None);
-                coverage.add(Key::Exhausted(name.clone()), exhausted);
+                coverage.add(PartKey::Exhausted(name.clone()), exhausted);
             }
             for (at, catch) in spec.policies.catch.iter().enumerate() {
                 if !defaults.contains(catch) {
                     let caught = part(PartKind::Catch, Some(&catch.to), Some(kind_of(catch)));
-                    coverage.add(Key::Catch(name.clone(), at), caught);
+                    coverage.add(PartKey::Catch(name.clone(), at), caught);
                 }
             }
         }
@@ -118,10 +118,10 @@ impl Coverage {
         };
         for (at, catch) in defaults.iter().enumerate() {
             let caught = common(PartKind::Catch, &catch.to, Some(kind_of(catch)));
-            coverage.add(Key::DefaultCatch(at), caught);
+            coverage.add(PartKey::DefaultCatch(at), caught);
         }
         if let Some(to) = &graph.limits.exhausted {
-            coverage.add(Key::Limit, common(PartKind::Limit, to, None));
+            coverage.add(PartKey::Limit, common(PartKind::Limit, to, None));
         }
         coverage
     }
@@ -137,19 +137,19 @@ impl Coverage {
             };
             match edge {
                 Edge::Then { from, to, .. } => {
-                    self.add(Key::Edge(at), part(PartKind::Edge, from, to, None));
+                    self.add(PartKey::Edge(at), part(PartKind::Edge, from, to, None));
                 }
                 Edge::Join { from, to, .. } => {
                     let names: Vec<&str> = from.iter().map(NodeName::as_str).collect();
                     let label = Some(names.join(", "));
                     let to = Target::Node(to.clone());
                     let Some(first) = from.first() else { continue };
-                    self.add(Key::Edge(at), part(PartKind::Join, first, &to, label));
+                    self.add(PartKey::Edge(at), part(PartKind::Join, first, &to, label));
                 }
                 Edge::Route { from, route, .. } => {
                     for (way, it) in route.ways().iter().enumerate() {
                         let part = part(PartKind::Way, from, &it.to, it.label.clone());
-                        self.add(Key::Way(at, way), part);
+                        self.add(PartKey::Way(at, way), part);
                     }
                 }
                 // The graph does not contain the choices that the code of a node makes.
@@ -158,19 +158,19 @@ impl Coverage {
         }
     }
 
-    fn add(&mut self, key: Key, part: Part) {
+    fn add(&mut self, key: PartKey, part: Part) {
         self.index.insert(key, self.parts.len());
         self.parts.push(part);
     }
 
-    fn take(&mut self, key: &Key) {
+    fn take(&mut self, key: &PartKey) {
         self.taken.extend(self.index.get(key));
     }
 
     /// Adds the parts that a run took.
     pub(super) fn follow(&mut self, graph: &Graph, trail: &Trail) {
         for &(edge, way) in &trail.ways {
-            self.take(&Key::Way(edge, way));
+            self.take(&PartKey::Way(edge, way));
         }
         let mut finished = BTreeSet::new();
         let mut tasks: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
@@ -184,7 +184,7 @@ impl Coverage {
             if let Edge::Join { from, to, .. } = edge {
                 let ran = tasks.values().any(|it| it.node == *to);
                 if ran && from.iter().all(|it| finished.contains(it)) {
-                    self.take(&Key::Edge(at));
+                    self.take(&PartKey::Edge(at));
                 }
             }
         }
@@ -192,11 +192,11 @@ impl Coverage {
             let of_step = |it: &&&TaskRecord| it.task.step == before.step.next();
             let records: Vec<&TaskRecord> = tasks.values().filter(of_step).copied().collect();
             for (node, _) in used_up(graph, before, &records) {
-                self.take(&Key::Exhausted(node));
+                self.take(&PartKey::Exhausted(node));
             }
         }
         if trail.positions.iter().any(|it| it.limit.is_some()) {
-            self.take(&Key::Limit);
+            self.take(&PartKey::Limit);
         }
     }
 
@@ -208,8 +208,8 @@ impl Coverage {
     ) {
         let node = &record.node;
         match &record.outcome {
-            Outcome::Skipped { .. } => self.take(&Key::Skip(node.clone())),
-            _ => self.take(&Key::Node(node.clone())),
+            Outcome::Skipped { .. } => self.take(&PartKey::Skip(node.clone())),
+            _ => self.take(&PartKey::Node(node.clone())),
         }
         match &record.outcome {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
@@ -219,7 +219,7 @@ impl Coverage {
                         && from == node
                         && transitions.contains(&Transition::To(to.clone()))
                     {
-                        self.take(&Key::Edge(at));
+                        self.take(&PartKey::Edge(at));
                     }
                 }
             }
@@ -229,8 +229,8 @@ impl Coverage {
                 let Some(at) = catch else { return };
                 let caught = &spec.policies.catch[at];
                 match self.defaults.iter().position(|it| it == caught) {
-                    Some(common) => self.take(&Key::DefaultCatch(common)),
-                    None => self.take(&Key::Catch(node.clone(), at)),
+                    Some(common) => self.take(&PartKey::DefaultCatch(common)),
+                    None => self.take(&PartKey::Catch(node.clone(), at)),
                 }
             }
             Outcome::Failed { .. }

@@ -14,6 +14,7 @@ mod verdict;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::run::Recorded;
 pub use self::{
     coverage::{Coverage, Part, PartKind},
     explore::{DeadEnd, Effort, Explored, explore},

@@ -226,7 +226,7 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
 
 /// One recording in place of all models.
 #[derive(Debug)]
-struct Recorded(Arc<Replay>);
+pub(crate) struct Recorded(pub(crate) Arc<Replay>);
 
 impl ModelSource for Recorded {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {

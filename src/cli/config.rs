@@ -34,7 +34,7 @@ pub(super) struct Key {
     /// The environment variable, which takes precedence over the file.
     variable: &'static str,
     /// How the file writes the value.
-    kind: Kind,
+    kind: ValueKind,
     /// Checks a value; the error describes the problem.
     check: fn(&str) -> Result<(), String>,
     /// Whether the file of a folder may set it only if the user trusts the folder.
@@ -43,7 +43,7 @@ pub(super) struct Key {
 
 /// The TOML type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     Text,
     Number,
 }
@@ -54,14 +54,14 @@ const KEYS_GO_THERE: &str = "it receives every request to a model, with your key
 /// All settings besides the prices and context sizes of models.
 #[rustfmt::skip] // a line for each
 const KEYS: &[Key] = &[
-    Key { name: "db", variable: "GRAPHRUN_DB", kind: Kind::Text, check: anything, trust: Trust::Database },
-    Key { name: "model", variable: "GRAPHRUN_MODEL", kind: Kind::Text, check: anything, trust: Trust::Harmless },
-    Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: Kind::Text, check: address, trust: Trust::Needed(KEYS_GO_THERE) },
-    Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: Kind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Harmless },
-    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
-    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: Kind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
-    Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: Kind::Number, check: |it| parse_dollars(it).map(drop), trust: Trust::Limit(Amount::Number) },
-    Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: Kind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Limit(Amount::Time) },
+    Key { name: "db", variable: "GRAPHRUN_DB", kind: ValueKind::Text, check: anything, trust: Trust::Database },
+    Key { name: "model", variable: "GRAPHRUN_MODEL", kind: ValueKind::Text, check: anything, trust: Trust::Harmless },
+    Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: ValueKind::Text, check: address, trust: Trust::Needed(KEYS_GO_THERE) },
+    Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: ValueKind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Harmless },
+    Key { name: "limits.steps", variable: "GRAPHRUN_MAX_STEPS", kind: ValueKind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.tokens", variable: "GRAPHRUN_MAX_TOKENS", kind: ValueKind::Number, check: |it| parse_count::<u64>(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.usd", variable: "GRAPHRUN_MAX_COST", kind: ValueKind::Number, check: |it| parse_dollars(it).map(drop), trust: Trust::Limit(Amount::Number) },
+    Key { name: "limits.time", variable: "GRAPHRUN_TIMEOUT", kind: ValueKind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Limit(Amount::Time) },
 ];
 
 /// The settings from the environment and the files.

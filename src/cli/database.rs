@@ -26,7 +26,7 @@ pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
 /// A database, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
-    location: Location,
+    location: DatabaseLocation,
     /// The `--db` flag that a later command needs to find it again, if any.
     flag: Option<Url>,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
@@ -34,7 +34,7 @@ pub(super) struct Database {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Location {
+enum DatabaseLocation {
     Sqlite(PathBuf),
     /// The URL of a server, which may contain a password.
     #[cfg(feature = "postgres")]
@@ -48,7 +48,11 @@ struct Url(String);
 
 impl Default for Database {
     fn default() -> Self {
-        Self { location: Location::Sqlite(PATH_DEFAULT.into()), flag: None, is_of_folder: true }
+        Self {
+            location: DatabaseLocation::Sqlite(PATH_DEFAULT.into()),
+            flag: None,
+            is_of_folder: true,
+        }
     }
 }
 
@@ -64,9 +68,9 @@ impl Database {
             // In other programs, this means a database in memory.
             Some(("sqlite", ":memory:")) => return Err(no_place(url, layer)),
             Some(("sqlite", path)) if !path.trim_start_matches('/').is_empty() => {
-                Location::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
+                DatabaseLocation::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
             }
-            Some(("memory", "")) => Location::Memory,
+            Some(("memory", "")) => DatabaseLocation::Memory,
             Some(("postgres" | "postgresql", _)) => postgres(url, layer)?,
             _ => return Err(no_place(url, layer)),
         };
@@ -102,7 +106,7 @@ impl Database {
     /// Returns the path, if the folder chose it and not the user.
     pub(super) fn file_of_folder(&self) -> Option<&Path> {
         match &self.location {
-            Location::Sqlite(path) if self.is_of_folder => Some(path),
+            DatabaseLocation::Sqlite(path) if self.is_of_folder => Some(path),
             _ => None,
         }
     }
@@ -114,13 +118,13 @@ impl Database {
     /// Fails when it cannot be used.
     pub(super) fn create(&self) -> Result<Arc<dyn Checkpointer>, CliError> {
         match &self.location {
-            Location::Memory => Ok(Arc::new(MemoryStorage::default())),
-            Location::Sqlite(path) => {
+            DatabaseLocation::Memory => Ok(Arc::new(MemoryStorage::default())),
+            DatabaseLocation::Sqlite(path) => {
                 let remember = |file: &File| remember_new(path, file, !self.is_of_folder);
                 Ok(Arc::new(SqliteStorage::open_with(path, remember)?.on_the_same_thread()))
             }
             #[cfg(feature = "postgres")]
-            Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
+            DatabaseLocation::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
     }
 
@@ -131,10 +135,10 @@ impl Database {
     /// Fails when it cannot be used.
     pub(super) fn results(&self) -> Result<Arc<dyn ResultStore>, CliError> {
         match &self.location {
-            Location::Memory => Ok(Arc::new(MemoryResults::default())),
-            Location::Sqlite(path) => Ok(Arc::new(SqliteStorage::open_existing(path)?)),
+            DatabaseLocation::Memory => Ok(Arc::new(MemoryResults::default())),
+            DatabaseLocation::Sqlite(path) => Ok(Arc::new(SqliteStorage::open_existing(path)?)),
             #[cfg(feature = "postgres")]
-            Location::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
+            DatabaseLocation::Postgres(Url(url)) => Ok(Arc::new(PostgresStorage::open(url)?)),
         }
     }
 
@@ -145,15 +149,15 @@ impl Database {
     /// Fails when it cannot be used.
     pub(super) fn open(&self) -> Result<Option<Arc<dyn Checkpointer>>, CliError> {
         match &self.location {
-            Location::Memory => Ok(None),
+            DatabaseLocation::Memory => Ok(None),
             // An inaccessible path may hold a database: opening it reports the cause.
-            Location::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
-            Location::Sqlite(path) => {
+            DatabaseLocation::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
+            DatabaseLocation::Sqlite(path) => {
                 let storage = SqliteStorage::open_existing(path)?;
                 Ok(Some(Arc::new(storage.on_the_same_thread())))
             }
             #[cfg(feature = "postgres")]
-            Location::Postgres(Url(url)) => {
+            DatabaseLocation::Postgres(Url(url)) => {
                 Ok(PostgresStorage::open_existing(url)?.map(|it| Arc::new(it) as _))
             }
         }
@@ -183,22 +187,22 @@ impl Database {
 
     fn absence(&self) -> String {
         match &self.location {
-            Location::Memory => "runs in memory end with their process".to_owned(),
-            Location::Sqlite(path) => format!("there is no database `{}`", path.display()),
+            DatabaseLocation::Memory => "runs in memory end with their process".to_owned(),
+            DatabaseLocation::Sqlite(path) => format!("there is no database `{}`", path.display()),
             #[cfg(feature = "postgres")]
-            Location::Postgres(url) => format!("{url:?} contains no runs yet"),
+            DatabaseLocation::Postgres(url) => format!("{url:?} contains no runs yet"),
         }
     }
 
     /// Returns the command that resumes a run in a later process; none for a database in memory.
     pub(super) fn command(&self, verb: &str, run: &str) -> Option<String> {
-        if self.location == Location::Memory {
+        if self.location == DatabaseLocation::Memory {
             return None;
         }
         let flag = self.flag.as_ref().map(|Url(url)| match &self.location {
             // Printed text ends up in logs, and arguments in the process list.
             #[cfg(feature = "postgres")]
-            Location::Postgres(_) if without_secrets(url) != *url => {
+            DatabaseLocation::Postgres(_) if without_secrets(url) != *url => {
                 " --db \"$GRAPHRUN_DB\"".to_owned()
             }
             _ => format!(" --db {}", shell_word(url)),
@@ -213,9 +217,11 @@ impl Database {
     /// Fails when the database cannot be used.
     pub(super) fn survey(&self) -> Result<String, CliError> {
         let path = match &self.location {
-            Location::Memory => return Ok("in memory: runs end with their process".to_owned()),
+            DatabaseLocation::Memory => {
+                return Ok("in memory: runs end with their process".to_owned());
+            }
             #[cfg(feature = "postgres")]
-            Location::Postgres(Url(url)) => {
+            DatabaseLocation::Postgres(Url(url)) => {
                 let found = PostgresStorage::open_existing(url)?;
                 let url = PostgresStorage::shown(url).unwrap_or_default();
                 return Ok(match found {
@@ -223,7 +229,7 @@ impl Database {
                     None => format!("{url} (no tables yet)"),
                 });
             }
-            Location::Sqlite(path) => path,
+            DatabaseLocation::Sqlite(path) => path,
         };
         let exists = self.open()?.is_some();
         let absolute = path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -249,12 +255,12 @@ fn no_place(url: &str, layer: &str) -> CliError {
 
 #[cfg(feature = "postgres")]
 #[expect(clippy::unnecessary_wraps, reason = "a program without PostgreSQL refuses it")]
-fn postgres(url: &str, _: &str) -> Result<Location, CliError> {
-    Ok(Location::Postgres(Url(url.to_owned())))
+fn postgres(url: &str, _: &str) -> Result<DatabaseLocation, CliError> {
+    Ok(DatabaseLocation::Postgres(Url(url.to_owned())))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn postgres(_: &str, layer: &str) -> Result<Location, CliError> {
+fn postgres(_: &str, layer: &str) -> Result<DatabaseLocation, CliError> {
     let message = format!(
         "{layer} names a PostgreSQL server, but this program was built without \
                            PostgreSQL"
@@ -371,7 +377,7 @@ mod tests {
         }
         assert_eq!(
             parse("sqlite:///a/b").unwrap().location,
-            Location::Sqlite(PathBuf::from("/a/b"))
+            DatabaseLocation::Sqlite(PathBuf::from("/a/b"))
         );
     }
 

@@ -77,7 +77,8 @@ pub(super) fn read(
     input: &[ChannelName],
 ) -> Result<Update, CliError> {
     let (values, problems) = (BTreeMap::new(), Vec::new());
-    let mut reading = Reading { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
+    let mut reading =
+        InputReader { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
     for flag in flags {
         match flag {
             InputFlag::Text { key, text } => reading.text(key, text),
@@ -92,7 +93,7 @@ pub(super) fn read(
 }
 
 /// The input read so far, and its problems.
-struct Reading<'a> {
+struct InputReader<'a> {
     schema: &'a Schema,
     input: &'a [ChannelName],
     /// `None` for a given field that cannot be read: it is not missing.
@@ -130,7 +131,7 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-impl Reading<'_> {
+impl InputReader<'_> {
     /// Notes that the value of a given field cannot be read.
     fn unread(&mut self, key: &str) {
         if let Some(channel) = self.channel(key) {
@@ -409,7 +410,7 @@ mod tests {
     fn an_input_without_an_end_is_refused_at_its_limit() {
         let (schema, input) = schema();
         let (values, problems) = (BTreeMap::new(), Vec::new());
-        let mut reading = Reading {
+        let mut reading = InputReader {
             schema: &schema,
             input: &input,
             values,

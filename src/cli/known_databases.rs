@@ -35,7 +35,7 @@ const LOGS: [&str; 2] = ["-wal", "-journal"];
 /// The stored list, the oldest database first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+struct DatabaseFile {
     v: u32,
     databases: Vec<KnownDatabase>,
 }
@@ -74,7 +74,7 @@ impl Stranger {
         if !state_file::can_be_kept(file.as_deref()) {
             return Ok(None);
         }
-        let list: Content = state_file::read(file.as_deref())?;
+        let list: DatabaseFile = state_file::read(file.as_deref())?;
         if !list.has(&identity_of(&found, path)) {
             return Ok(Some(Self::Database));
         }
@@ -162,7 +162,9 @@ pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
         return Ok(false);
     }
     let place = UserFolders::find().databases_file();
-    state_file::change(place.as_deref(), |it: &mut Content| it.databases.retain(|it| !is_it(it)))?;
+    state_file::change(place.as_deref(), |it: &mut DatabaseFile| {
+        it.databases.retain(|it| !is_it(it))
+    })?;
     Ok(true)
 }
 
@@ -172,7 +174,7 @@ pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
 ///
 /// Fails when the list cannot be read.
 pub(super) fn trusted() -> Result<Vec<PathBuf>, CliError> {
-    let list: Content = state_file::read(UserFolders::find().databases_file().as_deref())?;
+    let list: DatabaseFile = state_file::read(UserFolders::find().databases_file().as_deref())?;
     Ok(list.databases.into_iter().filter(|it| it.trusted).map(|it| it.path).collect())
 }
 
@@ -180,7 +182,7 @@ fn add(path: &Path, found: &Metadata, trusted: bool) -> Result<(), CliError> {
     let path = absolute(path).map_err(|error| CliError::read(path, error))?;
     let known = KnownDatabase { file: identity_of(found, &path), path, trusted };
     let place = UserFolders::find().databases_file();
-    state_file::change(place.as_deref(), |it: &mut Content| it.add(known)).map(drop)
+    state_file::change(place.as_deref(), |it: &mut DatabaseFile| it.add(known)).map(drop)
 }
 
 /// Returns the identity of a file: its inode and its creation time. A file system without creation
@@ -206,13 +208,13 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     beside.into()
 }
 
-impl Default for Content {
+impl Default for DatabaseFile {
     fn default() -> Self {
         Self { v: Self::VERSION, databases: Vec::new() }
     }
 }
 
-impl Stored for Content {
+impl Stored for DatabaseFile {
     const NAME: &'static str = "known databases";
     const VERSION: u32 = 1;
     const REMOVED: &'static str = "graphrun asks for each database once more";
@@ -222,7 +224,7 @@ impl Stored for Content {
     }
 }
 
-impl Content {
+impl DatabaseFile {
     fn has(&self, file: &str) -> bool {
         self.databases.iter().any(|it| it.file == file)
     }
@@ -273,7 +275,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let kept = folder.path().join("kept");
         fs::write(&kept, "x").unwrap();
-        let mut list = Content::default();
+        let mut list = DatabaseFile::default();
         list.add(known(&kept));
         for number in 0..DATABASES_MAX {
             list.add(KnownDatabase {
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_list_of_long_paths_drops_the_oldest() {
-        let mut list = Content::default();
+        let mut list = DatabaseFile::default();
         for number in 0..100 {
             let path = "x".repeat(4000).into();
             list.add(KnownDatabase { file: number.to_string(), path, trusted: false });

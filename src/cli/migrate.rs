@@ -58,7 +58,7 @@ pub(super) struct Args {
 
 /// The result of the migration, as JSON.
 #[derive(Debug, Serialize)]
-struct Report {
+struct MigrationReport {
     run: RunId,
     name: String,
     workflow: String,
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             engine.migrate(&info.id, &mapping, Some(origin)).await
         };
         let migrated = migrated.map_err(|error| refused(error, &info, args, &database))?;
-        let report = Report::new(info, title, migrated, (args.dry_run, &database));
+        let report = MigrationReport::new(info, title, migrated, (args.dry_run, &database));
         let text = match globals.output {
             Output::Json => to_json(&report)?,
             _ => report.draw(globals.stdout),
@@ -154,7 +154,7 @@ fn refused(error: RunError, info: &RunInfo, args: &Args, database: &Database) ->
     help.into_iter().fold(CliError::from(error), CliError::with_help)
 }
 
-impl Report {
+impl MigrationReport {
     fn new(
         info: RunInfo,
         workflow: String,

@@ -11,7 +11,7 @@ use crate::{
 
 /// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NameKind {
     Node,
     Field,
 }
@@ -19,7 +19,7 @@ enum Kind {
 /// One `--map`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MapFlag {
-    kind: Option<Kind>,
+    kind: Option<NameKind>,
     old: NodeName,
     new: NodeName,
 }
@@ -27,7 +27,7 @@ pub(super) struct MapFlag {
 /// One `--drop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DropFlag {
-    kind: Option<Kind>,
+    kind: Option<NameKind>,
     name: NodeName,
 }
 
@@ -81,15 +81,15 @@ impl Names {
     /// only one of them loses its old name, maps only that one.
     fn mapped(&self, flag: &MapFlag, mapping: Mapping) -> Result<Mapping, String> {
         let (old, new) = (flag.old.as_str(), flag.new.as_str());
-        let is = |kind: Kind| {
+        let is = |kind: NameKind| {
             flag.kind.is_none_or(|it| it == kind)
                 && self.old.has(kind, old)
                 && self.new.has(kind, new)
         };
-        let goes = |kind: Kind| !self.new.has(kind, old);
-        let (mut node, mut field) = (is(Kind::Node), is(Kind::Field));
-        if node && field && goes(Kind::Node) != goes(Kind::Field) {
-            (node, field) = (goes(Kind::Node), goes(Kind::Field));
+        let goes = |kind: NameKind| !self.new.has(kind, old);
+        let (mut node, mut field) = (is(NameKind::Node), is(NameKind::Field));
+        if node && field && goes(NameKind::Node) != goes(NameKind::Field) {
+            (node, field) = (goes(NameKind::Node), goes(NameKind::Field));
         }
         if !node && !field {
             return Err(self.explain_no_match(flag.kind, old, Some(new)));
@@ -100,19 +100,19 @@ impl Names {
 
     fn dropped(&self, flag: &DropFlag, mapping: Mapping) -> Result<Mapping, String> {
         let name = flag.name.as_str();
-        let is_asked = |kind: Kind| flag.kind.is_none_or(|it| it == kind);
+        let is_asked = |kind: NameKind| flag.kind.is_none_or(|it| it == kind);
         // A node that only the new workflow has may be one that a join waits for.
-        let is_node = self.old.has(Kind::Node, name) || self.new.has(Kind::Node, name);
-        let mut node = is_asked(Kind::Node) && is_node;
-        let mut field = is_asked(Kind::Field) && self.old.has(Kind::Field, name);
+        let is_node = self.old.has(NameKind::Node, name) || self.new.has(NameKind::Node, name);
+        let mut node = is_asked(NameKind::Node) && is_node;
+        let mut field = is_asked(NameKind::Field) && self.old.has(NameKind::Field, name);
         if node && field {
-            let goes = |kind: Kind| !self.new.has(kind, name);
-            if goes(Kind::Node) == goes(Kind::Field) {
+            let goes = |kind: NameKind| !self.new.has(kind, name);
+            if goes(NameKind::Node) == goes(NameKind::Field) {
                 return Err(format!(
                     "it is a node and a field; write `node:{name}` or `field:{name}`"
                 ));
             }
-            (node, field) = (goes(Kind::Node), goes(Kind::Field));
+            (node, field) = (goes(NameKind::Node), goes(NameKind::Field));
         }
         if node {
             return Ok(mapping.drop_node(flag.name.clone()));
@@ -124,19 +124,19 @@ impl Names {
     }
 
     /// Returns why a flag matches nothing.
-    fn explain_no_match(&self, kind: Option<Kind>, old: &str, new: Option<&str>) -> String {
+    fn explain_no_match(&self, kind: Option<NameKind>, old: &str, new: Option<&str>) -> String {
         let missing = |whose: &str, both: &Both, name: &str| {
             let word = match kind {
                 None => "node or field",
-                Some(Kind::Node) => "node",
-                Some(Kind::Field) => "field",
+                Some(NameKind::Node) => "node",
+                Some(NameKind::Field) => "field",
             };
             let near = did_you_mean(name, both.of_kind(kind));
             let near = near.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
             format!("{whose} has no {word} `{name}`{near}")
         };
         let has = |both: &Both, name: &str| {
-            [Kind::Node, Kind::Field]
+            [NameKind::Node, NameKind::Field]
                 .into_iter()
                 .any(|it| kind.is_none_or(|kind| kind == it) && both.has(it, name))
         };
@@ -157,20 +157,20 @@ impl Both {
     }
 
     /// Returns whether the name exists, or a name below it.
-    fn has(&self, kind: Kind, name: &str) -> bool {
+    fn has(&self, kind: NameKind, name: &str) -> bool {
         let below = |it: &String| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
         self.of_only(kind).iter().any(|it| it == name || below(it))
     }
 
-    fn of_only(&self, kind: Kind) -> &[String] {
+    fn of_only(&self, kind: NameKind) -> &[String] {
         match kind {
-            Kind::Node => &self.nodes,
-            Kind::Field => &self.fields,
+            NameKind::Node => &self.nodes,
+            NameKind::Field => &self.fields,
         }
     }
 
-    fn of_kind(&self, kind: Option<Kind>) -> impl Iterator<Item = &str> {
-        let kinds = [Kind::Node, Kind::Field].into_iter();
+    fn of_kind(&self, kind: Option<NameKind>) -> impl Iterator<Item = &str> {
+        let kinds = [NameKind::Node, NameKind::Field].into_iter();
         let kinds = kinds.filter(move |it| kind.is_none_or(|kind| kind == *it));
         kinds.flat_map(|it| self.of_only(it)).map(String::as_str)
     }
@@ -181,11 +181,11 @@ fn as_field(name: &NodeName) -> Result<ChannelName, String> {
 }
 
 /// Parses a name with its optional kind: `node:NAME` or `field:NAME`.
-fn parse(text: &str) -> Result<(Option<Kind>, &str), String> {
+fn parse(text: &str) -> Result<(Option<NameKind>, &str), String> {
     Ok(match text.split_once(':') {
         None => (None, text),
-        Some(("node", name)) => (Some(Kind::Node), name),
-        Some(("field", name)) => (Some(Kind::Field), name),
+        Some(("node", name)) => (Some(NameKind::Node), name),
+        Some(("field", name)) => (Some(NameKind::Field), name),
         Some((other, _)) => return Err(format!("`{other}:` is neither `node:` nor `field:`")),
     })
 }
@@ -213,7 +213,7 @@ impl FromStr for DropFlag {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for NameKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Node => "node:",

@@ -8,6 +8,7 @@ use std::{
 
 use super::{error::CliError, exit::Exit, options::Settings};
 use crate::{
+    cases::Recorded,
     graph::{ErrorKind, Failure},
     id::NodeName,
     llm::{self, ChatModel, ConfigError, ModelError, OpenAiCompatible, Recorder, Replay},
@@ -133,15 +134,5 @@ impl ModelSource for Providers {
             }),
             None => Err(unusable(format!("`{name}` is not connected"))),
         }
-    }
-}
-
-/// One recording that replaces every model.
-#[derive(Debug)]
-struct Recorded(Arc<Replay>);
-
-impl ModelSource for Recorded {
-    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
     }
 }

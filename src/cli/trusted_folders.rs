@@ -20,13 +20,13 @@ use super::{
 pub(super) struct TrustedFolders {
     /// None without a state folder: then no folder can be trusted.
     path: Option<PathBuf>,
-    content: Content,
+    content: TrustFile,
 }
 
 /// The stored list.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+struct TrustFile {
     v: u32,
     /// Each folder with the hash of its file.
     folders: BTreeMap<String, String>,
@@ -91,18 +91,18 @@ impl TrustedFolders {
         change: impl FnOnce(&mut BTreeMap<String, String>),
     ) -> Result<(), CliError> {
         let path = self.path.as_deref();
-        self.content = state_file::change(path, |it: &mut Content| change(&mut it.folders))?;
+        self.content = state_file::change(path, |it: &mut TrustFile| change(&mut it.folders))?;
         Ok(())
     }
 }
 
-impl Default for Content {
+impl Default for TrustFile {
     fn default() -> Self {
         Self { v: Self::VERSION, folders: BTreeMap::new() }
     }
 }
 
-impl Stored for Content {
+impl Stored for TrustFile {
     const NAME: &'static str = "trusted folders";
     const VERSION: u32 = 1;
     const REMOVED: &'static str = "no folder is trusted";

@@ -64,11 +64,11 @@ pub enum NodeStatus {
 }
 
 /// The source, the target and the kind of an edge.
-type Between = (Option<NodeName>, Target, Kind);
+type Between = (Option<NodeName>, Target, SavedEdgeKind);
 
 /// The kinds of edges that the saved data of a run distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum SavedEdgeKind {
     Start,
     Onward,
     Exhausted,
@@ -172,10 +172,12 @@ impl NodeStatus {
 
 fn between(arrow: &Arrow) -> Between {
     let kind = match (&arrow.from, &arrow.reason) {
-        (None, Reason::Always) => Kind::Start,
-        (_, Reason::Exhausted) => Kind::Exhausted,
-        (_, Reason::Catch(_) | Reason::Failures { .. }) => Kind::Caught,
-        (_, Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto) => Kind::Onward,
+        (None, Reason::Always) => SavedEdgeKind::Start,
+        (_, Reason::Exhausted) => SavedEdgeKind::Exhausted,
+        (_, Reason::Catch(_) | Reason::Failures { .. }) => SavedEdgeKind::Caught,
+        (_, Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto) => {
+            SavedEdgeKind::Onward
+        }
     };
     (arrow.from.clone(), arrow.to.clone(), kind)
 }

@@ -8,7 +8,7 @@ use super::{
     expressions::{OF_PROMPTS, Wanted, open_code, type_of, variables, wanted},
     grammar::{self, Role},
     protocol::{CompletionItem, ItemKind, TextEdit},
-    workspace::View,
+    workspace::DocumentView,
 };
 use crate::{
     state::Type,
@@ -20,7 +20,7 @@ const FILES_MAX: usize = 500;
 const DEPTH_MAX: usize = 4;
 
 /// Returns all valid items; the editor filters them by the typed text.
-pub(super) fn complete(view: &View<'_>, at: usize) -> Vec<CompletionItem> {
+pub(super) fn complete(view: &DocumentView<'_>, at: usize) -> Vec<CompletionItem> {
     let slot = Outline::slot(view.text, at);
     let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
     let mut offers = Offers { view, start: slot.start, at, items: Vec::new() };
@@ -34,7 +34,7 @@ pub(super) fn complete(view: &View<'_>, at: usize) -> Vec<CompletionItem> {
 }
 
 struct Offers<'v, 'w> {
-    view: &'v View<'w>,
+    view: &'v DocumentView<'w>,
     /// The start of the typed text, and the cursor.
     start: usize,
     at: usize,

@@ -4,7 +4,7 @@ use super::{
     expressions::{Wanted, chain_at, open_code, quoted_at},
     grammar::Role,
     protocol::{Location, Position, Range},
-    workspace::{View, Workspace},
+    workspace::{DocumentView, Workspace},
 };
 use crate::workflow::source_paths;
 
@@ -13,7 +13,11 @@ const START: Range =
     Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } };
 
 /// Returns the declaration of the name at an offset.
-pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> Option<Location> {
+pub(super) fn definition(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+) -> Option<Location> {
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;
     let cursor = at - spot.range.start;
@@ -44,7 +48,7 @@ pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> O
     }
 }
 
-impl View<'_> {
+impl DocumentView<'_> {
     fn declared(&self, section: &str, name: &str) -> Option<Location> {
         let key = self.outline.under(&[section, name])?.key.clone()?;
         Some(Location { uri: self.uri.to_owned(), range: self.lines.range(&key) })

@@ -9,7 +9,7 @@ use super::{
     grammar::Role,
     nodes::listed,
     protocol::Hover,
-    workspace::{Spot, View},
+    workspace::{DocumentView, Spot},
 };
 use crate::{
     state::{Field, Reducer, Type},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Returns the description of the name at an offset.
-pub(super) fn hover(view: &View<'_>, at: usize) -> Option<Hover> {
+pub(super) fn hover(view: &DocumentView<'_>, at: usize) -> Option<Hover> {
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;
     let (range, text) = match spot.role {
@@ -37,7 +37,7 @@ pub(super) fn hover(view: &View<'_>, at: usize) -> Option<Hover> {
 }
 
 /// Returns the description of a word that names something.
-fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String> {
+fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option<String> {
     match role {
         Role::Node | Role::Target => view.about_node(word),
         Role::Field => view.about_field(word, ""),
@@ -71,7 +71,7 @@ fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String>
     }
 }
 
-fn about_key(view: &View<'_>, spot: &Spot) -> Option<String> {
+fn about_key(view: &DocumentView<'_>, spot: &Spot) -> Option<String> {
     let key = spot.path.iter().rev().find_map(|it| match it {
         Step::Key(key) => Some(key),
         Step::Item(_) => None,
@@ -81,7 +81,7 @@ fn about_key(view: &View<'_>, spot: &Spot) -> Option<String> {
 
 /// Returns the range and the description of a name in an expression.
 fn within(
-    view: &View<'_>,
+    view: &DocumentView<'_>,
     path: &[Step],
     expression: &str,
     at: usize,
@@ -110,7 +110,7 @@ fn within(
     Some((range, text))
 }
 
-impl View<'_> {
+impl DocumentView<'_> {
     /// Returns the description of a field such as `review.verdict`, after a text that may bind
     /// names.
     pub(super) fn about_field(&self, chain: &str, before: &str) -> Option<String> {

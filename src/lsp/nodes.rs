@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::workspace::View;
+use super::workspace::DocumentView;
 use crate::workflow::{
     Part, Step,
     kind::{KeyValue, RegisteredKind},
 };
 
-impl View<'_> {
+impl DocumentView<'_> {
     /// Returns the kind of a node.
     fn kind_of(&self, node: &str) -> Option<&RegisteredKind> {
         let has = |key: &str| self.outline.under(&["nodes", node, key]).is_some();

@@ -6,12 +6,12 @@ use super::protocol;
 
 /// The starts of the lines of a text.
 #[derive(Debug)]
-pub(super) struct Lines<'t> {
+pub(super) struct LineIndex<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineIndex<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         let mut starts = vec![0];
         let bytes = text.as_bytes();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn characters_are_counted_in_utf_16_units() {
-        let lines = Lines::new("aä😀b\r\nc\rd\n");
+        let lines = LineIndex::new("aä😀b\r\nc\rd\n");
         let at = |offset| {
             let position = lines.position(offset);
             (position.line, position.character)
@@ -86,7 +86,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_offset_comes_back(text in "[aä😀 \n\r]{0,40}") {
-            let lines = Lines::new(&text);
+            let lines = LineIndex::new(&text);
             let broken = |at: &usize| text[..*at].ends_with('\r') && text[*at..].starts_with('\n');
             for at in (0..=text.len()).filter(|it| text.is_char_boundary(*it) && !broken(it)) {
                 prop_assert_eq!(lines.offset(lines.position(at)), at);

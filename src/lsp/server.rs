@@ -10,7 +10,7 @@ use super::{
     hover::hover,
     protocol::{AtPosition, DidChange, DidOpen, OfDocument},
     symbols::symbols,
-    workspace::{View, Workspace},
+    workspace::{DocumentView, Workspace},
 };
 use crate::workflow::Registry;
 
@@ -78,7 +78,7 @@ impl<'c> Server<'c> {
     fn at_place<T: Serialize>(
         &self,
         params: Value,
-        answer: impl FnOnce(&View<'_>, usize) -> Option<T>,
+        answer: impl FnOnce(&DocumentView<'_>, usize) -> Option<T>,
     ) -> Result<Value, Refusal> {
         let AtPosition { text_document, position } = read(params)?;
         let view = self.workspace.view(&text_document.uri);

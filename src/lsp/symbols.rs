@@ -1,6 +1,6 @@
 //! The outline of a workflow for an editor: its sections, and the nodes with their kinds.
 
-use super::{protocol::Symbol, workspace::View};
+use super::{protocol::Symbol, workspace::DocumentView};
 use crate::workflow::{Part, Step};
 
 const MODULE: u8 = 2;
@@ -19,7 +19,7 @@ const SECTIONS: &[(&str, u8)] = &[
 ];
 
 /// Returns all names that the workflow declares.
-pub(super) fn symbols(view: &View<'_>) -> Vec<Symbol> {
+pub(super) fn symbols(view: &DocumentView<'_>) -> Vec<Symbol> {
     let section = |(section, kind): &(&str, u8)| {
         let path = [Step::Key((*section).to_owned())];
         let part = view.outline.part(&path)?;
@@ -36,7 +36,12 @@ pub(super) fn symbols(view: &View<'_>) -> Vec<Symbol> {
 }
 
 /// Returns a name with the range of all its parts.
-fn symbol(view: &View<'_>, part: &Part, detail: Option<String>, kind: u8) -> Option<Symbol> {
+fn symbol(
+    view: &DocumentView<'_>,
+    part: &Part,
+    detail: Option<String>,
+    kind: u8,
+) -> Option<Symbol> {
     let key = part.key.clone()?;
     let inside = view.outline.parts().iter().filter(|it| it.path.starts_with(&part.path));
     let ends = inside.flat_map(|it| [it.key.as_ref(), it.value.as_ref()]).flatten();

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     grammar::{Grammar, Role, role},
-    positions::Lines,
+    positions::LineIndex,
     protocol::{self, Location, PublishDiagnostics, Related},
     uri,
 };
@@ -44,7 +44,7 @@ struct Document {
 }
 
 /// A snapshot of a document.
-pub(super) struct View<'w> {
+pub(super) struct DocumentView<'w> {
     pub(super) uri: &'w str,
     pub(super) text: &'w str,
     pub(super) path: Option<&'w Path>,
@@ -52,7 +52,7 @@ pub(super) struct View<'w> {
     pub(super) registry: &'w Registry,
     pub(super) grammar: &'w Grammar,
     pub(super) outline: Outline,
-    pub(super) lines: Lines<'w>,
+    pub(super) lines: LineIndex<'w>,
 }
 
 /// The name at a position in a document.
@@ -83,9 +83,9 @@ impl Workspace {
     }
 
     /// Returns a snapshot of an open document.
-    pub(super) fn view(&self, uri: &str) -> Option<View<'_>> {
+    pub(super) fn view(&self, uri: &str) -> Option<DocumentView<'_>> {
         let (uri, document) = self.documents.get_key_value(uri)?;
-        Some(View {
+        Some(DocumentView {
             uri,
             text: &document.text,
             path: document.path.as_deref(),
@@ -93,7 +93,7 @@ impl Workspace {
             registry: &self.registry,
             grammar: &self.grammar,
             outline: Outline::of(&document.text),
-            lines: Lines::new(&document.text),
+            lines: LineIndex::new(&document.text),
         })
     }
 
@@ -210,7 +210,7 @@ impl Workspace {
         let marked = place.file.text.get(place.range.clone()).unwrap_or_default();
         // A YAML block ends where the next one starts, which may be several lines below.
         let end = place.range.start + marked.trim_end().len();
-        let range = Lines::new(&place.file.text).range(&(place.range.start..end));
+        let range = LineIndex::new(&place.file.text).range(&(place.range.start..end));
         let path = Path::new(&place.file.name);
         let is_it =
             |uri: &str| self.documents.get(uri).is_some_and(|it| it.path.as_deref() == Some(path));
@@ -230,7 +230,7 @@ impl Workspace {
     }
 }
 
-impl View<'_> {
+impl DocumentView<'_> {
     /// Returns the name at an offset.
     pub(super) fn spot(&self, at: usize) -> Option<Spot> {
         let holds = |it: &std::ops::Range<usize>| it.start <= at && at <= it.end;

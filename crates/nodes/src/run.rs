@@ -72,8 +72,8 @@ impl Run {
 
     /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
     /// so a file of the command is never taken for a stream.
-    fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, Names), NodeError> {
-        let names = Names::new();
+    fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, FileNames), NodeError> {
+        let names = FileNames::new();
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
@@ -91,7 +91,7 @@ impl Run {
             Ok((name.clone(), text))
         };
         let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
-        let Names { input, output, errors } = names.clone();
+        let FileNames { input, output, errors } = names.clone();
         let job = Job {
             argv: wrapper
                 .into_iter()
@@ -116,7 +116,7 @@ impl Run {
     }
 
     /// Returns the result of a command that was not stopped.
-    fn ended(&self, mut finished: Finished, names: &Names) -> Result<Ended, Failure> {
+    fn ended(&self, mut finished: Finished, names: &FileNames) -> Result<Ended, Failure> {
         let program = self.program();
         let code = match finished.outcome {
             Outcome::Passed => 0,
@@ -250,13 +250,13 @@ impl Node for Run {
 
 /// The names of the files for input and output.
 #[derive(Clone)]
-struct Names {
+struct FileNames {
     input: String,
     output: String,
     errors: String,
 }
 
-impl Names {
+impl FileNames {
     fn new() -> Self {
         let id = unique_id();
         let name = |what: &str| format!("{what}-{id}");

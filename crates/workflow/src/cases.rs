@@ -12,7 +12,7 @@ use super::{
 };
 /// The conditions of a list of cases, in order.
 #[derive(Debug, Default)]
-pub(super) struct Conditions<'a> {
+pub(super) struct CaseConditions<'a> {
     /// The place of each, and whether it has been reported as constant.
     pub(super) list: Vec<(&'a Yaml, Expression, bool)>,
     /// Whether some condition is invalid.
@@ -23,7 +23,7 @@ pub(super) struct Conditions<'a> {
 pub(super) fn check_cases(
     report: &mut Report,
     from: &NodeName,
-    conditions: &Conditions<'_>,
+    conditions: &CaseConditions<'_>,
     otherwise: Option<&Yaml>,
     last: &Range<usize>,
 ) {
@@ -55,7 +55,12 @@ pub(super) fn check_cases(
     }
 }
 
-fn report_taken(report: &mut Report, when: &Yaml, takers: &[usize], conditions: &Conditions<'_>) {
+fn report_taken(
+    report: &mut Report,
+    when: &Yaml,
+    takers: &[usize],
+    conditions: &CaseConditions<'_>,
+) {
     const SHOWN_MAX: usize = 3;
     if takers.is_empty() {
         return;

@@ -27,7 +27,7 @@ const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
 /// The nodes and edges of a workflow as they are written.
 #[derive(Debug)]
-pub(super) struct Draft<'y> {
+pub(super) struct WorkflowDraft<'y> {
     pub(super) nodes: BTreeMap<NodeName, NodeDraft<'y>>,
     pub(super) edges: Vec<EdgeDraft<'y>>,
     /// The arrivals at a node of which some part is unknown, because of a reported mistake.
@@ -75,7 +75,7 @@ pub(super) struct CaseDraft<'y> {
     pub(super) to: Vec<Target>,
 }
 
-impl<'y> Draft<'y> {
+impl<'y> WorkflowDraft<'y> {
     pub(super) fn read(report: &mut Report, nodes: &'y Yaml, scope: PolicyScope<'y, '_>) -> Self {
         if !matches!(nodes.data, Data::Map(_)) {
             report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");

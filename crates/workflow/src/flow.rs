@@ -23,7 +23,7 @@ pub(super) use self::paths::Paths;
 use super::{
     Registry, Workflow,
     declarations::Declarations,
-    draft::{Draft, EdgeDraft, NodeDraft},
+    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
@@ -40,7 +40,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources<'a> {
     pub(super) top: &'a Section<'a>,
-    pub(super) draft: &'a Draft<'a>,
+    pub(super) draft: &'a WorkflowDraft<'a>,
     pub(super) declarations: &'a Declarations,
     pub(super) schema: &'a Schema,
     pub(super) input: &'a [ChannelName],

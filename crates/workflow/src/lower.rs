@@ -15,7 +15,7 @@ use graphrun_core::{
 use super::{
     Registry, Workflow,
     declarations::Declarations,
-    draft::Draft,
+    draft::WorkflowDraft,
     environment::Environment,
     flow::{Flow, Sources},
     nodes::read_nodes,
@@ -103,7 +103,7 @@ fn read_workflow(
     let entry = read_start(report, top, &declarations);
     let defaults = &sections.defaults;
     let scope = PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
-    let draft = Draft::read(report, nodes, scope);
+    let draft = WorkflowDraft::read(report, nodes, scope);
     let flow = Flow::of(Sources {
         top,
         draft: &draft,

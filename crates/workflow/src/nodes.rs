@@ -7,7 +7,7 @@ use graphrun_core::{diagnostic::Place, graph::Edge, id::NodeName};
 use super::{
     NodeDefinition,
     cache::read_cache,
-    draft::{Draft, EdgeDraft, NodeDraft},
+    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
     kind::{NodeReader, RegisteredKind},
     report::Report,
@@ -18,7 +18,7 @@ use super::{
 pub(super) fn read_nodes(
     report: &mut Report,
     env: &Environment,
-    draft: &Draft<'_>,
+    draft: &WorkflowDraft<'_>,
 ) -> (BTreeMap<NodeName, NodeDefinition>, Vec<Edge>) {
     let (mut nodes, mut scopes) = (BTreeMap::new(), BTreeMap::new());
     for (name, node) in &draft.nodes {

@@ -19,13 +19,13 @@ use super::{EvaluateError, Expression, ExpressionView, draft::case_choices};
 /// Cases that are tried in order.
 #[derive(Debug)]
 pub(super) struct Cases {
-    tried: Vec<Case>,
+    tried: Vec<RouteCase>,
     ways: Vec<RouteTarget>,
     reads: Vec<ChannelName>,
 }
 
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct RouteCase {
     /// The condition; `None` always holds.
     pub(super) when: Option<Expression>,
     pub(super) to: Vec<Target>,
@@ -59,8 +59,8 @@ impl Each {
 }
 
 impl Cases {
-    pub(super) fn new(cases: Vec<Case>) -> Self {
-        let label = |it: &Case| match &it.when {
+    pub(super) fn new(cases: Vec<RouteCase>) -> Self {
+        let label = |it: &RouteCase| match &it.when {
             Some(when) => when.source().to_owned(),
             None => "else".to_owned(),
         };

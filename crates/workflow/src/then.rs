@@ -13,14 +13,14 @@ use graphrun_core::{
 
 use super::{
     Expression,
-    cases::{Conditions, check_cases},
+    cases::{CaseConditions, check_cases},
     declarations::Declarations,
     draft::{CaseDraft, RouteDraft},
     environment::NodeScope,
     expression::known_after,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
-    route::{Case, Cases, Each, Match},
+    route::{Cases, Each, Match, RouteCase},
     shape::Section,
 };
 /// The keys of a case.
@@ -155,7 +155,7 @@ fn compile_cases(
     let written = scope.env.flow.after(scope.name);
     let mut scope = scope.clone();
     let mut cases = Vec::new();
-    let mut conditions = Conditions::default();
+    let mut conditions = CaseConditions::default();
     let mut otherwise: Option<&Yaml> = None;
     for CaseDraft { item, when, is_vague, to } in drafts {
         let to = to.clone();
@@ -164,7 +164,7 @@ fn compile_cases(
                 conditions.unknown = true;
             } else {
                 otherwise = otherwise.or(Some(item));
-                cases.push(Case { when: None, to });
+                cases.push(RouteCase { when: None, to });
             }
             continue;
         };
@@ -181,7 +181,7 @@ fn compile_cases(
             let constant = condition.is_constant() || !condition.constant_parts().is_empty();
             conditions.list.push((when, condition.clone(), constant));
         }
-        cases.push(Case { when: Some(condition), to });
+        cases.push(RouteCase { when: Some(condition), to });
     }
     let last = then.items().last().map_or(&then.range, |it| &it.range);
     check_cases(report, scope.name, &conditions, otherwise, last);

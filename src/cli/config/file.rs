@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use toml_edit::{Document, Item, Key as Name, TableLike};
 
-use super::{ConfigValue, KEYS, Kind};
+use super::{ConfigValue, KEYS, ValueKind};
 use crate::{diagnostic::did_you_mean, llm::Price};
 
 /// The tables whose keys are names of models.
@@ -31,7 +31,7 @@ pub(super) struct Parsed {
 ///
 /// Returns every mistake, with its position.
 pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
-    let mut reading = Reading { text, name, problems: Vec::new() };
+    let mut reading = FileReader { text, name, problems: Vec::new() };
     let document = match Document::parse(text) {
         Ok(document) => document,
         Err(error) => {
@@ -53,13 +53,13 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, Vec<String>> {
 }
 
 /// The state of reading a file.
-struct Reading<'a> {
+struct FileReader<'a> {
     text: &'a str,
     name: &'a str,
     problems: Vec<String>,
 }
 
-impl Reading<'_> {
+impl FileReader<'_> {
     /// Reads a table of settings; `above` is the prefix of its keys, with a dot at the end.
     fn table(&mut self, table: &dyn TableLike, above: &str, config: &mut Parsed) {
         for (name, item) in entries(table) {
@@ -131,13 +131,17 @@ impl Reading<'_> {
     }
 
     /// Returns a text, or a number as text.
-    fn plain(&mut self, name: &str, kind: Kind, item: &Item) -> Option<String> {
+    fn plain(&mut self, name: &str, kind: ValueKind, item: &Item) -> Option<String> {
         let wanted = match kind {
-            Kind::Text if item.is_str() => return item.as_str().map(str::to_owned),
-            Kind::Number if item.is_integer() => return item.as_integer().map(|it| it.to_string()),
-            Kind::Number if item.is_float() => return item.as_float().map(|it| it.to_string()),
-            Kind::Text => "a text in quotes",
-            Kind::Number => "a number",
+            ValueKind::Text if item.is_str() => return item.as_str().map(str::to_owned),
+            ValueKind::Number if item.is_integer() => {
+                return item.as_integer().map(|it| it.to_string());
+            }
+            ValueKind::Number if item.is_float() => {
+                return item.as_float().map(|it| it.to_string());
+            }
+            ValueKind::Text => "a text in quotes",
+            ValueKind::Number => "a number",
         };
         self.wrong_kind(name, item, wanted);
         None

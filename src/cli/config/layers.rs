@@ -32,7 +32,7 @@ pub(in crate::cli) struct FolderFile {
 }
 
 /// The sources of a configuration.
-pub(super) struct Layers<'a> {
+pub(super) struct ConfigLayers<'a> {
     /// The working directory.
     pub(super) folder: &'a Path,
     /// The file of the folder.
@@ -81,7 +81,7 @@ impl Config {
         };
         let own = own_file(user.config_file())?;
         let variable = |name: &str| env::var(name).ok();
-        Self::of(Layers { folder, file, is_trusted, own, variable: &variable })
+        Self::of(ConfigLayers { folder, file, is_trusted, own, variable: &variable })
     }
 
     /// Returns the settings of a folder's file, as they are shown before the user trusts it.
@@ -99,8 +99,8 @@ impl Config {
         Ok(shown)
     }
 
-    pub(super) fn of(layers: Layers<'_>) -> Result<Self, CliError> {
-        let Layers { folder, file, is_trusted, own, variable } = layers;
+    pub(super) fn of(layers: ConfigLayers<'_>) -> Result<Self, CliError> {
+        let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
         let mut config = Self::default();
         let mut prices = BTreeMap::new();
         if let Some((name, text)) = own {

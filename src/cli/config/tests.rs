@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::symlink, time::Duration};
 
-use super::{super::terminal::Paint, layers::Layers, *};
+use super::{super::terminal::Paint, layers::ConfigLayers, *};
 
 const FULL: &str = r#"
 db = "sqlite:a.db"
@@ -36,7 +36,7 @@ fn layered(
     let variable = |name: &str| {
         variables.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned())
     };
-    let layers = Layers {
+    let layers = ConfigLayers {
         folder,
         file: Some(FolderFile { text: text.to_owned() }),
         is_trusted,
@@ -148,7 +148,8 @@ fn invalid_toml_is_reported_with_its_place() {
 #[test]
 fn without_a_file_there_is_no_warning() {
     let folder = std::path::Path::new(".");
-    let layers = Layers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
+    let layers =
+        ConfigLayers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
     let config = Config::of(layers).unwrap();
     assert!(config.files().is_empty() && config.shown().is_empty() && config.prices.is_empty());
 }

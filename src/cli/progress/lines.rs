@@ -2,14 +2,14 @@
 
 use std::io;
 
-use super::{super::terminal::print_result, View};
+use super::{super::terminal::print_result, ProgressView};
 use crate::event::RunEvent;
 
 /// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
 pub(super) struct Lines;
 
-impl View for Lines {
+impl ProgressView for Lines {
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_result(&(serde_json::to_string(stamped)? + "\n"))
     }

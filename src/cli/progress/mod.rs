@@ -22,7 +22,7 @@ pub(super) struct Caption {
 }
 
 /// A view of a run.
-trait View: fmt::Debug {
+trait ProgressView: fmt::Debug {
     /// Shows an event.
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()>;
 
@@ -39,14 +39,14 @@ trait View: fmt::Debug {
 /// The views of one run.
 #[derive(Debug)]
 pub(super) struct Views {
-    views: Vec<Box<dyn View>>,
+    views: Vec<Box<dyn ProgressView>>,
     failure: Option<io::Error>,
 }
 
 impl Views {
     /// Creates the requested views.
     pub(super) fn new(globals: &Globals, caption: &Caption) -> Self {
-        let mut views: Vec<Box<dyn View>> = Vec::new();
+        let mut views: Vec<Box<dyn ProgressView>> = Vec::new();
         match globals.progress {
             Progress::Tree => views.push(Box::new(Tty::new(caption.clone(), globals.stderr))),
             Progress::Plain => views.push(Box::new(Plain::new(caption.clone()))),

@@ -7,7 +7,7 @@ use super::{
         terminal::print_message,
         words::{clean, cost, duration, tokens, tokens_and_cost},
     },
-    Caption, View,
+    Caption, ProgressView,
 };
 use crate::{
     event::{Event, Report, RunEvent},
@@ -27,7 +27,7 @@ impl Plain {
     }
 }
 
-impl View for Plain {
+impl ProgressView for Plain {
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_message(&line(stamped, &self.caption));
         Ok(())

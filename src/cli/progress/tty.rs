@@ -6,7 +6,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
     super::terminal::{Paint, print_message, shown},
-    Caption, View,
+    Caption, ProgressView,
     tree::Tree,
 };
 use crate::{event::RunEvent, id::TaskId};
@@ -49,7 +49,7 @@ impl Tty {
     }
 }
 
-impl View for Tty {
+impl ProgressView for Tty {
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         let lines = self.tree.take(stamped, self.began.elapsed());
         self.draw();

@@ -37,7 +37,7 @@ pub(super) struct Args {
 struct Diff {
     from: Side,
     to: Side,
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +48,7 @@ struct Side {
 }
 
 #[derive(Debug, Serialize)]
-struct Change {
+struct FieldChange {
     #[serde(flatten)]
     difference: Difference,
     /// For one run, the writers of the field between the two steps. For two runs, its last writer
@@ -105,7 +105,7 @@ impl Diff {
             sides.into_iter().filter_map(|(side, steps)| last(field, steps, side)).collect()
         };
         let changes = differences(&from.values, &to.values).into_iter();
-        let changes = changes.map(|it| Change { writers: writers(&it.field), difference: it });
+        let changes = changes.map(|it| FieldChange { writers: writers(&it.field), difference: it });
         Ok(Self { from: Side::of(from), to: Side::of(to), changes: changes.collect() })
     }
 

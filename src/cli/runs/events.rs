@@ -37,7 +37,7 @@ pub(super) struct Args {
 }
 
 /// Reads the events of a run in order, each once, as their entries are saved.
-struct Reading<'a> {
+struct EventReader<'a> {
     checkpointer: &'a dyn Checkpointer,
     run: RunId,
     /// The number of the last entry that was read.
@@ -62,7 +62,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     let resume = database.command("resume", &info.name);
     let caption = Caption { name: info.name.clone(), resume };
     let (checkpointer, run) = (checkpointer.as_ref(), info.id);
-    let mut reading = Reading { checkpointer, run, number: 0, seq: args.after };
+    let mut reading = EventReader { checkpointer, run, number: 0, seq: args.after };
     if globals.output == Output::Json {
         let mut all = Vec::new();
         while let Some(events) = reading.next().await? {
@@ -103,7 +103,7 @@ enum FollowStatus {
     Abandoned,
 }
 
-impl Reading<'_> {
+impl EventReader<'_> {
     /// Returns the status of the run. A process may have stopped the run just before it ended, so
     /// the status is read again when the process is gone.
     async fn look(&self) -> Result<FollowStatus, CliError> {

@@ -36,7 +36,7 @@ pub(super) struct Args {
 
 /// A run as JSON. For a damaged run, only its id and the damage are known.
 #[derive(Debug, Serialize)]
-struct Line {
+struct RunLine {
     run: String,
     name: Option<String>,
     workflow: Option<String>,
@@ -64,8 +64,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
         database.named_absence().iter().for_each(|it| print_message(it));
         Vec::new()
     };
-    let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), Line::from));
-    let mut lines: Vec<Line> = lines.collect();
+    let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), RunLine::from));
+    let mut lines: Vec<RunLine> = lines.collect();
     let more = lines.len() > args.limit as usize;
     lines.truncate(args.limit as usize);
     let text = match globals.output {
@@ -113,13 +113,13 @@ fn write_status<S: Serializer>(status: &Option<Status>, to: S) -> Result<S::Ok, 
 }
 
 /// Returns the line of a damaged run.
-fn damaged(error: &CheckpointError) -> Line {
+fn damaged(error: &CheckpointError) -> RunLine {
     let run = match error {
         CheckpointError::Damaged { run, .. } => run.clone(),
         _ => String::new(),
     };
     let reason = Some(in_one_line(error));
-    Line {
+    RunLine {
         run,
         name: None,
         workflow: None,
@@ -131,7 +131,7 @@ fn damaged(error: &CheckpointError) -> Line {
     }
 }
 
-impl From<RunSummary> for Line {
+impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
         let RunSummary { info, status, reason, step, holder } = summary;
         let owner = holder.filter(|it| status == Status::Running && !it.owner.is_gone());
@@ -148,7 +148,7 @@ impl From<RunSummary> for Line {
     }
 }
 
-impl Line {
+impl RunLine {
     /// Returns the reason for the status.
     fn note(&self) -> String {
         match (self.status, &self.owner, &self.reason) {
@@ -159,7 +159,7 @@ impl Line {
     }
 }
 
-fn draw(lines: &[Line], paint: Paint) -> String {
+fn draw(lines: &[RunLine], paint: Paint) -> String {
     let title = ["NAME", "STATUS", "STEPS", "WORKFLOW", "CREATED", "RUN", "REASON"];
     let mut rows = vec![title.map(|it| paint.faint(it)).to_vec()];
     rows.extend(lines.iter().map(|it| {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_list_is_a_table_with_the_reasons() {
-        let line = |name: &str, status, reason: Option<&str>| Line {
+        let line = |name: &str, status, reason: Option<&str>| RunLine {
             run: "01JABC".into(),
             name: Some(name.into()),
             workflow: Some("dev_team".into()),
@@ -199,7 +199,7 @@ mod tests {
             line("calm-otter", Status::Done, None),
             line("bold-ibis", Status::Limit, Some("the limit of 90 steps")),
             line("lost-lark", Status::Running, None),
-            Line { owner: Some("4711@host".into()), ..line("busy-bee", Status::Running, None) },
+            RunLine { owner: Some("4711@host".into()), ..line("busy-bee", Status::Running, None) },
         ];
         insta::assert_snapshot!(draw(&lines, Paint::new(false)), @r"
         NAME        STATUS   STEPS  WORKFLOW  CREATED              RUN     REASON

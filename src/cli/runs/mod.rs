@@ -19,11 +19,11 @@ use super::{error::CliError, exit::Exit, globals::Globals, runtime::block_on};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: RunsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum RunsCommand {
     /// List runs, the newest first
     List(list::Args),
     /// Show the status of a run, its tasks and its open questions
@@ -52,17 +52,17 @@ enum Command {
 pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     block_on(async {
         match args.command {
-            Command::List(args) => list::run(&args, globals).await,
-            Command::Show(args) => show::run(&args, globals).await,
-            Command::State(args) => state::run(&args, globals).await,
-            Command::Diff(args) => diff::run(&args, globals).await,
-            Command::History(args) => history::run(&args, globals).await,
-            Command::Events(args) => events::run(&args, globals).await,
-            Command::Update(args) => update::run(&args, globals).await,
-            Command::Export(args) => export::run(&args, globals).await,
-            Command::Rm(args) => rm::run(&args, globals).await,
-            Command::Prune(args) => prune::run(&args, globals).await,
-            Command::Verify(args) => verify::run(&args, globals).await,
+            RunsCommand::List(args) => list::run(&args, globals).await,
+            RunsCommand::Show(args) => show::run(&args, globals).await,
+            RunsCommand::State(args) => state::run(&args, globals).await,
+            RunsCommand::Diff(args) => diff::run(&args, globals).await,
+            RunsCommand::History(args) => history::run(&args, globals).await,
+            RunsCommand::Events(args) => events::run(&args, globals).await,
+            RunsCommand::Update(args) => update::run(&args, globals).await,
+            RunsCommand::Export(args) => export::run(&args, globals).await,
+            RunsCommand::Rm(args) => rm::run(&args, globals).await,
+            RunsCommand::Prune(args) => prune::run(&args, globals).await,
+            RunsCommand::Verify(args) => verify::run(&args, globals).await,
         }
     })
 }

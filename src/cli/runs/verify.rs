@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 /// The result of verifying one run.
 #[derive(Debug, Serialize)]
-struct Verdict {
+struct Verification {
     run: String,
     name: Option<String>,
     intact: bool,
@@ -86,7 +86,7 @@ async fn judge(
     checkpointer: &dyn Checkpointer,
     run: &str,
     expected: Option<EntryHash>,
-) -> Result<Verdict, CliError> {
+) -> Result<Verification, CliError> {
     let proven = match checkpointer.find(run).await {
         Ok(summary) => {
             let proof = prove(checkpointer, &summary.info.id, expected).await;
@@ -95,8 +95,10 @@ async fn judge(
         Err(error) => Err(error),
     };
     match proven {
-        Ok((info, proof)) => Ok(Verdict::of(info.id.to_string(), Some(info.name), proof, expected)),
-        Err(error @ CheckpointError::Damaged { .. }) => Ok(Verdict {
+        Ok((info, proof)) => {
+            Ok(Verification::of(info.id.to_string(), Some(info.name), proof, expected))
+        }
+        Err(error @ CheckpointError::Damaged { .. }) => Ok(Verification {
             run: run.to_owned(),
             name: None,
             intact: false,
@@ -110,7 +112,7 @@ async fn judge(
     }
 }
 
-impl Verdict {
+impl Verification {
     fn of(run: String, name: Option<String>, proof: Proof, expected: Option<EntryHash>) -> Self {
         let is_there = expected.is_none() || proof.expected_at.is_some();
         let problem = "no entry has the expected hash: the history was changed or truncated";
@@ -127,7 +129,7 @@ impl Verdict {
     }
 }
 
-fn draw(verdicts: &[Verdict], paint: Paint) -> String {
+fn draw(verdicts: &[Verification], paint: Paint) -> String {
     let rows = verdicts.iter().map(|it| {
         let name = paint.strong(it.name.as_deref().unwrap_or(&it.run));
         if let Some(problem) = &it.problem {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Between, Kind};
+use super::{Between, SavedEdgeKind};
 use crate::{
     checkpoint::{Outcome, SavedRun, TaskRecord},
     draw::{Arrow, Drawing, Reason},
@@ -47,7 +47,7 @@ impl<'a> Replay<'a> {
         };
 
         for node in running(Step::default().next()) {
-            self.take(None, Target::Node(node), Kind::Start);
+            self.take(None, Target::Node(node), SavedEdgeKind::Start);
         }
         for (step, records) in &steps {
             self.visit(running(*step));
@@ -59,14 +59,16 @@ impl<'a> Replay<'a> {
             if let (Some(node), None, 1) = (stray.next(), stray.next(), limited.len())
                 && self.is_limit(node)
             {
-                self.take(None, Target::Node(node.clone()), Kind::Exhausted);
+                self.take(None, Target::Node(node.clone()), SavedEdgeKind::Exhausted);
             }
         }
         let by_limit =
             saved.position.frontier.iter().any(|it| matches!(it.trigger, Trigger::Limit { .. }));
-        if by_limit && !self.taken.keys().any(|it| it.0.is_none() && it.2 == Kind::Exhausted) {
+        if by_limit
+            && !self.taken.keys().any(|it| it.0.is_none() && it.2 == SavedEdgeKind::Exhausted)
+        {
             for node in waiting {
-                self.take(None, Target::Node(node), Kind::Exhausted);
+                self.take(None, Target::Node(node), SavedEdgeKind::Exhausted);
             }
         }
         self.taken
@@ -94,9 +96,9 @@ impl<'a> Replay<'a> {
         for record in settled {
             let (transitions, kind) = match &record.outcome {
                 Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
-                    (transitions, Kind::Onward)
+                    (transitions, SavedEdgeKind::Onward)
                 }
-                Outcome::Caught { transitions, .. } => (transitions, Kind::Caught),
+                Outcome::Caught { transitions, .. } => (transitions, SavedEdgeKind::Caught),
                 Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
                 | Outcome::Aborted
@@ -142,7 +144,7 @@ impl<'a> Replay<'a> {
             let is_exit =
                 |it: &&Arrow| it.from.as_ref() == Some(&name) && it.reason == Reason::Exhausted;
             let exit = self.drawing.arrows.iter().find(is_exit)?.to.clone();
-            self.take(Some(&name), exit.clone(), Kind::Exhausted);
+            self.take(Some(&name), exit.clone(), SavedEdgeKind::Exhausted);
             name = exit.node()?.clone();
         }
         None
@@ -166,7 +168,7 @@ impl<'a> Replay<'a> {
         self.drawing.arrows.iter().any(leads_here)
     }
 
-    fn take(&mut self, from: Option<&NodeName>, to: Target, kind: Kind) {
+    fn take(&mut self, from: Option<&NodeName>, to: Target, kind: SavedEdgeKind) {
         *self.taken.entry((from.cloned(), to, kind)).or_default() += 1;
     }
 }

@@ -41,7 +41,7 @@ struct SharedTokens {
 }
 
 /// The edges that have a lead, each with the choices that contain it.
-type Places = BTreeMap<usize, BTreeSet<usize>>;
+type LeadChoices = BTreeMap<usize, BTreeSet<usize>>;
 
 impl Departures {
     /// Returns all leads.
@@ -59,12 +59,12 @@ impl Shares {
         first: usize,
         heights: &[usize],
     ) -> Self {
-        let mut found: Vec<((usize, Arrival), Places)> = Vec::new();
+        let mut found: Vec<((usize, Arrival), LeadChoices)> = Vec::new();
         let mut known: BTreeMap<(usize, Arrival), usize> = BTreeMap::new();
         let mut note = |lead: &Lead, place: Option<(usize, usize)>| {
             let key = (lead.to, lead.by);
             let at = *known.entry(key).or_insert_with(|| {
-                found.push((key, Places::new()));
+                found.push((key, LeadChoices::new()));
                 found.len() - 1
             });
             if let Some((edge, choice)) = place {

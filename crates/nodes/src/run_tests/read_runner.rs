@@ -177,7 +177,7 @@ fn read_named<T: Copy>(
     reader: &mut NodeReader<'_>,
     yaml: &Yaml,
     what: &str,
-    known: &Names<T>,
+    known: &WordList<T>,
 ) -> Option<T> {
     let word = reader.report().word(yaml, what)?;
     find_named(reader, &word, what, known)
@@ -187,7 +187,7 @@ fn find_named<T: Copy>(
     reader: &mut NodeReader<'_>,
     word: &SpannedText,
     what: &str,
-    known: &Names<T>,
+    known: &WordList<T>,
 ) -> Option<T> {
     let found = known.0.iter().find(|it| known.1(**it) == word.text).copied();
     if found.is_none() {
@@ -199,9 +199,9 @@ fn find_named<T: Copy>(
 }
 
 /// Values with their names in a workflow.
-struct Names<T: 'static>(&'static [T], fn(T) -> &'static str);
+struct WordList<T: 'static>(&'static [T], fn(T) -> &'static str);
 
-const PROOFS: Names<Proof> = Names(&Proof::ALL, Proof::as_str);
-const RUNNERS: Names<Runner> = Names(&Runner::ALL, Runner::as_str);
-const REPORTS: Names<ReportForm> = Names(&ReportForm::ALL, ReportForm::as_str);
-const ALLOWED: Names<Allowed> = Names(&Allowed::ALL, Allowed::as_str);
+const PROOFS: WordList<Proof> = WordList(&Proof::ALL, Proof::as_str);
+const RUNNERS: WordList<Runner> = WordList(&Runner::ALL, Runner::as_str);
+const REPORTS: WordList<ReportForm> = WordList(&ReportForm::ALL, ReportForm::as_str);
+const ALLOWED: WordList<Allowed> = WordList(&Allowed::ALL, Allowed::as_str);

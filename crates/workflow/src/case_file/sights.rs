@@ -29,10 +29,10 @@ pub struct Computed {
 
 /// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct AccessMap(BTreeMap<Part, (BTreeSet<i64>, BTreeSet<String>)>);
+struct AccessMap(BTreeMap<AccessPath, (BTreeSet<i64>, BTreeSet<String>)>);
 
 /// A channel, the path into it, `is_whole` and `is_presence`.
-type Part = (ChannelName, Vec<String>, bool, bool);
+type AccessPath = (ChannelName, Vec<String>, bool, bool);
 
 /// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
 /// through fields that nodes compute, each once.
@@ -143,7 +143,7 @@ impl AccessMap {
     }
 }
 
-fn access_of((part, compared): (Part, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
+fn access_of((part, compared): (AccessPath, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
     let (channel, path, is_whole, is_presence) = part;
     let (numbers, texts) = compared;
     let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());

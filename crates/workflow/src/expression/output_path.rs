@@ -28,7 +28,7 @@ pub(crate) enum OutputPathError {
 }
 
 /// A part of a path.
-enum Part<'a> {
+enum PathPart<'a> {
     Output,
     Text(&'a str),
     Unknown,
@@ -54,9 +54,9 @@ fn check(node: &Node) -> Result<(), OutputPathError> {
     flatten(node, &mut parts);
     let mut rest = parts.into_iter();
     match rest.next() {
-        Some(Part::Output) => {}
+        Some(PathPart::Output) => {}
         // A whole path that another expression chooses, as in `(a ? output.dir : output.dir + "/x") + "/y"`.
-        Some(Part::Unknown) if matches!(first(node).kind, Kind::If(_)) => {
+        Some(PathPart::Unknown) if matches!(first(node).kind, Kind::If(_)) => {
             return check(first(node));
         }
         _ => return Err(OutputPathError::Elsewhere),
@@ -64,8 +64,8 @@ fn check(node: &Node) -> Result<(), OutputPathError> {
     let mut path = String::new();
     for part in rest {
         match part {
-            Part::Text(text) => path.push_str(text),
-            Part::Output | Part::Unknown => path.push_str(UNKNOWN),
+            PathPart::Text(text) => path.push_str(text),
+            PathPart::Output | PathPart::Unknown => path.push_str(UNKNOWN),
         }
     }
     check_below(node, &path)
@@ -88,16 +88,16 @@ fn check_below(node: &Node, path: &str) -> Result<(), OutputPathError> {
 }
 
 /// Takes a sum of texts apart.
-fn flatten<'a>(node: &'a Node, parts: &mut Vec<Part<'a>>) {
+fn flatten<'a>(node: &'a Node, parts: &mut Vec<PathPart<'a>>) {
     match &node.kind {
         Kind::Binary(Operator::Add, left, right) => {
             flatten(left, parts);
             flatten(right, parts);
         }
         Kind::Literal(Value::String(text)) if text.is_empty() => {}
-        Kind::Literal(Value::String(text)) => parts.push(Part::Text(text)),
-        _ if node.path().as_deref() == Some("output.dir") => parts.push(Part::Output),
-        _ => parts.push(Part::Unknown),
+        Kind::Literal(Value::String(text)) => parts.push(PathPart::Text(text)),
+        _ if node.path().as_deref() == Some("output.dir") => parts.push(PathPart::Output),
+        _ => parts.push(PathPart::Unknown),
     }
 }
 

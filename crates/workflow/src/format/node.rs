@@ -13,7 +13,7 @@ use super::{
 /// The keys that every node has; those of its kind are added.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Node {
+pub(super) struct NodeKeys {
     /// The purpose of the node.
     about: Option<Text>,
     /// The next node: a name, a list of nodes that run in parallel, a list of cases (`when`, `to`)
@@ -53,12 +53,12 @@ pub(super) struct Node {
 }
 
 /// A node, several of them, cases in order, or a match.
-type Then = Either<TargetName, Either<Vec<Either<TargetName, Case>>, Match>>;
+type Then = Either<TargetName, Either<Vec<Either<TargetName, CaseKeys>>, MatchKeys>>;
 
 /// A case of a route.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Case {
+pub(super) struct CaseKeys {
     /// The condition, such as `review.verdict == "approved"`; the last case has none.
     when: Option<Expression>,
     /// The target of the case.
@@ -68,7 +68,7 @@ pub(super) struct Case {
 /// A route by value.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Match {
+pub(super) struct MatchKeys {
     /// The matched expression: an enum or a bool.
     #[serde(rename = "match")]
     on: Expression,

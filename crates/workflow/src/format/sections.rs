@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::{
-    node::Node,
+    node::NodeKeys,
     values::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
         FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
@@ -39,7 +39,7 @@ pub(super) struct WorkflowFile {
     /// Models by names of your choice, each as `provider/model`, or a list in order of fallback.
     models: Option<Named<ModelDeclared, OneOrMany<ModelName>>>,
     /// The agents. The nodes define their tasks.
-    agents: Option<Named<AgentDeclared, Agent>>,
+    agents: Option<Named<AgentDeclared, AgentKeys>>,
     /// The sandboxes in which generated code may run.
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The files that the built-in tools may read.
@@ -47,11 +47,11 @@ pub(super) struct WorkflowFile {
     /// The limits of a whole run.
     limits: Option<Limits>,
     /// The settings of nodes without their own.
-    defaults: Option<Defaults>,
+    defaults: Option<DefaultsKeys>,
     /// The first node, or several that start in parallel.
     start: OneOrMany<NodeRef>,
     /// The nodes by name. Each has exactly one kind and names its next nodes.
-    nodes: Named<NodeName, Node>,
+    nodes: Named<NodeName, NodeKeys>,
 }
 
 /// A field of the state with more than a type.
@@ -88,7 +88,7 @@ pub(super) struct Best {
 /// An agent.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Agent {
+pub(super) struct AgentKeys {
     /// One of `models`, or `provider/model` itself.
     model: ModelRef,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
@@ -171,7 +171,7 @@ pub(super) struct Limits {
 /// The settings of nodes without their own.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Defaults {
+pub(super) struct DefaultsKeys {
     /// The number of attempts of a failed call, including the first one.
     retry: Option<Either<Attempts, Retry>>,
     /// The longest duration of an attempt. It does not apply to `ask`.

@@ -67,13 +67,13 @@ struct List {
 #[derive(Serialize, JsonSchema)]
 struct Listing {
     /// The entries of the folder, by name.
-    entries: Vec<Entry>,
+    entries: Vec<FolderEntry>,
     /// Whether there is more.
     truncated: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Entry {
+struct FolderEntry {
     /// Its path, for `fs.read`.
     path: String,
     /// The kind of the entry.
@@ -106,13 +106,13 @@ struct Grep {
 #[derive(Serialize, JsonSchema)]
 struct Found {
     /// The lines, by path and number.
-    matches: Vec<Match>,
+    matches: Vec<TextMatch>,
     /// Whether there may be more.
     truncated: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Match {
+struct TextMatch {
     /// The file, for `fs.read`.
     path: String,
     /// The number of the line, from one.
@@ -192,7 +192,7 @@ impl ToolFolder {
     }
 
     /// Returns the entries of a folder by name: at most one more than a list may have.
-    fn sorted(&self, folder: &str) -> Result<Vec<Entry>, ToolError> {
+    fn sorted(&self, folder: &str) -> Result<Vec<FolderEntry>, ToolError> {
         let mut entries = Vec::new();
         for entry in self.entries(folder)?.take(VISITED_MAX) {
             let entry =
@@ -206,7 +206,7 @@ impl ToolFolder {
                 _ => EntryKind::Other,
             };
             let bytes = if kind == EntryKind::File { metadata.len() } else { 0 };
-            entries.push(Entry { path: joined(folder, &name), kind, bytes });
+            entries.push(FolderEntry { path: joined(folder, &name), kind, bytes });
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
@@ -217,7 +217,7 @@ impl ToolFolder {
         let pattern =
             pattern.map_err(|error| ToolError::permanent(format!("the pattern: {error}")))?;
         let is_folder = self.open_any(&input.path)?.metadata().is_ok_and(|it| it.is_dir());
-        let mut search = Search {
+        let mut search = TextSearch {
             pattern,
             matches: Vec::new(),
             bytes_left: SEARCHED_BYTES_MAX,
@@ -250,16 +250,16 @@ impl ToolFolder {
 }
 
 /// The state of a search.
-struct Search {
+struct TextSearch {
     pattern: Regex,
     /// The matches, at most one more than the result may have, to detect further ones.
-    matches: Vec<Match>,
+    matches: Vec<TextMatch>,
     bytes_left: u64,
     /// Whether a file has more than was read of it.
     is_partial: bool,
 }
 
-impl Search {
+impl TextSearch {
     fn is_full(&self) -> bool {
         self.matches.len() > MATCHES_MAX || self.bytes_left == 0
     }
@@ -278,7 +278,7 @@ impl Search {
         for (at, line) in redact_part(&text, cut).lines().enumerate() {
             if self.pattern.is_match(line) {
                 let text = line.chars().take(LINE_CHARACTERS_MAX).collect();
-                self.matches.push(Match { path: path.to_owned(), line: at + 1, text });
+                self.matches.push(TextMatch { path: path.to_owned(), line: at + 1, text });
             }
             if self.matches.len() > MATCHES_MAX {
                 break;

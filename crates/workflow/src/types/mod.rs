@@ -71,7 +71,7 @@ pub(super) fn read_state(
     folder: &SourceFolder,
     registry: &Registry,
 ) -> ReadState {
-    let mut reading = Reading {
+    let mut reading = TypeReader {
         report,
         registry,
         folder,
@@ -92,11 +92,11 @@ pub(super) fn read_state(
 }
 
 /// The state of reading types.
-struct Reading<'a, 'y> {
+struct TypeReader<'a, 'y> {
     report: &'a mut Report,
     registry: &'a Registry,
     folder: &'a SourceFolder,
-    types: BTreeMap<&'y str, Named<'y>>,
+    types: BTreeMap<&'y str, DeclaredType<'y>>,
     /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
     /// The schema files read so far, by their paths in the workflow.
@@ -109,12 +109,12 @@ struct Reading<'a, 'y> {
 
 /// A type under `types`.
 #[derive(Clone)]
-enum Named<'y> {
+enum DeclaredType<'y> {
     Unread(&'y Entry),
     Read(Value),
 }
 
-impl<'y> Reading<'_, 'y> {
+impl<'y> TypeReader<'_, 'y> {
     fn state(&mut self, yaml: &'y Yaml) -> Option<Schema> {
         if let Some(file) = schema_file::named_by(yaml) {
             return self.state_of_file(file);

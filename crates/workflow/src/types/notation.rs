@@ -6,7 +6,7 @@
 use graphrun_core::{diagnostic::Diagnostic, state::Type};
 use serde_json::{Map, Value, json};
 
-use super::{Named, Reading, as_spec};
+use super::{DeclaredType, TypeReader, as_spec};
 use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -15,7 +15,7 @@ use crate::{
 /// The types with a name.
 pub(crate) const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
 
-impl<'y> Reading<'_, 'y> {
+impl<'y> TypeReader<'_, 'y> {
     /// Reads `types`.
     pub(super) fn types(&mut self, yaml: &'y Yaml) {
         if !matches!(yaml.data, Data::Map(_)) {
@@ -36,7 +36,7 @@ impl<'y> Reading<'_, 'y> {
                 let help = "letters, digits and `_`, starting with a letter";
                 self.report.bad_value(&entry.key, message, help);
             } else {
-                self.types.insert(name, Named::Unread(entry));
+                self.types.insert(name, DeclaredType::Unread(entry));
             }
         }
         for name in self.types.keys().copied().collect::<Vec<_>>() {
@@ -47,8 +47,8 @@ impl<'y> Reading<'_, 'y> {
     /// The JSON Schema of a type under `types`; a type with reported mistakes may be anything.
     fn read_named(&mut self, name: &'y str) -> Option<Value> {
         match self.types.get(name)?.clone() {
-            Named::Read(schema) => Some(schema),
-            Named::Unread(entry) => {
+            DeclaredType::Read(schema) => Some(schema),
+            DeclaredType::Unread(entry) => {
                 self.open.push(name);
                 let schema = self.schema_of(&entry.value);
                 self.open.pop();
@@ -59,7 +59,7 @@ impl<'y> Reading<'_, 'y> {
                 {
                     object.insert("title".to_owned(), name.into());
                 }
-                self.types.insert(name, Named::Read(schema.clone()));
+                self.types.insert(name, DeclaredType::Read(schema.clone()));
                 Some(schema)
             }
         }

@@ -7,14 +7,14 @@ use graphrun_core::{
     state::{Reducer, Type},
 };
 
-use super::{BEST_KEYS, Reading};
+use super::{BEST_KEYS, TypeReader};
 use crate::{reader::Yaml, report::suggestion, shape::Section, typing::is_number};
 
 /// The built-in reducers.
 pub(crate) const REDUCERS: &[&str] =
     &["replace", "append", "union", "sum", "min", "max", "merge", "messages", "best"];
 
-impl Reading<'_, '_> {
+impl TypeReader<'_, '_> {
     /// Reads `merge`, and `by`, which belongs to `merge: best`.
     pub(super) fn reducer(&mut self, section: &Section<'_>, ty: &Type) -> Option<Reducer> {
         let (merge, by) = (section.get("merge"), section.get("by"));

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use graphrun_core::{diagnostic::Diagnostic, state::Schema};
 use serde_json::Value;
 
-use super::{Reading, refuse_reserved};
+use super::{TypeReader, refuse_reserved};
 use crate::reader::{SpannedText, Yaml};
 
 /// The file extension that distinguishes such a file from a type.
@@ -16,7 +16,7 @@ pub(super) fn named_by(yaml: &Yaml) -> Option<&Yaml> {
     yaml.get("schema").filter(|it| it.text().is_some_and(|text| text.trim().ends_with(ENDING)))
 }
 
-impl<'y> Reading<'_, 'y> {
+impl<'y> TypeReader<'_, 'y> {
     pub(super) fn state_of_file(&mut self, file: &'y Yaml) -> Option<Schema> {
         let root = self.schema_of_file(file)?;
         if !root.get("properties").is_some_and(Value::is_object) {
