@@ -457,7 +457,7 @@ fn hover_describes_a_name() {
     insta::assert_snapshot!(hover("set: { tries: 1 }", "set: { tr§ies: 1 }"), @"
     **tries**: `int`
 
-    reducer `sum`
+    reducer `sum`: The numbers are added.
 
     starts as `0`
 
@@ -492,6 +492,11 @@ fn hover_describes_a_name() {
     **max_visits**
 
     How often the node may run before its count is reset. Every loop needs such a bound.
+    ");
+    insta::assert_snapshot!(hover("merge: sum", "merge: su§m"), @"
+    **sum**
+
+    The numbers are added.
     ");
     insta::assert_snapshot!(hover("rework: fail", "rew§ork: fail"), @"if `review.verdict` is `rework`");
     assert_eq!(hover("name: team", "name: te§am"), hover("name: team", "na§me: team"));

@@ -112,9 +112,11 @@ impl Offers<'_, '_> {
                 }
                 self.declared("types");
             }
-            Some(Role::Value | Role::SchemaFile) | None => {
+            Some(Role::Value | Role::SchemaFile | Role::Word) | None => {
                 for word in grammar::words(schema) {
-                    self.add(&word, ItemKind::Value);
+                    let about = grammar::about_word(schema, &word);
+                    self.add(&word, ItemKind::Value).documentation =
+                        about.map(|it| it.to_owned().into());
                 }
             }
         }

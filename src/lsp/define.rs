@@ -40,7 +40,7 @@ pub(super) fn definition(workspace: &Workspace, view: &View<'_>, at: usize) -> O
             let path = view.folder()?.join(word);
             path.is_file().then(|| Location { uri: workspace.uri_of(&path), range: START })
         }
-        Role::Value | Role::State => None,
+        Role::Value | Role::State | Role::Word => None,
     }
 }
 

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{
     expressions::{OF_PROMPTS, Wanted, chain_at, open_code, quoted_at, type_of},
-    grammar::Role,
+    grammar::{self, Role},
     nodes::listed,
     protocol::Hover,
     workspace::{Spot, View},
 };
 use crate::{
-    state::{Field, Reducer, Type},
+    state::{Field, Type},
     workflow::{Step, source_paths},
 };
 
@@ -67,6 +67,10 @@ fn about(view: &View<'_>, role: Role, word: &str, spot: &Spot) -> Option<String>
             Some(format!("**{word}**\n\n{}", fields.collect::<Vec<_>>().join("\n")))
         }
         Role::Type => view.about_declared("types", word),
+        Role::Word => {
+            let about = grammar::about_word(view.grammar.at(&spot.path)?, word)?;
+            Some(format!("**{word}**\n\n{about}"))
+        }
         Role::Expression | Role::Template | Role::SchemaFile => None,
     }
 }
@@ -123,8 +127,9 @@ impl View<'_> {
         if let Some(channel) = self.state?.channel(chain) {
             let about = channel.schema().get("description").and_then(Value::as_str);
             parts.extend(about.map(str::to_owned));
-            if !matches!(channel.reducer(), Reducer::Replace) {
-                parts.push(format!("reducer `{}`", channel.reducer()));
+            let reducer = channel.reducer();
+            if !reducer.is_replace() {
+                parts.push(format!("reducer `{reducer}`: {}", reducer.about()));
             }
             parts.extend(channel.default().map(|it| format!("starts as `{it}`")));
             if let writers @ [_, ..] = self.writers(chain).as_slice() {

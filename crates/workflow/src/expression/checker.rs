@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     report::{Problem, suggestion},
-    typing::{describe, natural_start},
+    typing::describe,
     written::Presence,
 };
 
@@ -198,7 +198,8 @@ impl Checker<'_> {
                     "`{name}` is read here, but not every path to here writes \
                                        it"
                 );
-                let start = self.scope.schema.channel(name).and_then(natural_start);
+                let start =
+                    self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start());
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
                 problem.help = Some(match start {

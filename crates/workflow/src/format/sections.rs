@@ -64,8 +64,8 @@ pub(super) struct Field {
     ty: Anything,
     /// Instead of `type`: a JSON Schema beside the workflow.
     schema: Option<SchemaPath>,
-    /// The reducer: how an update is folded into the value of the field. `replace` (the default),
-    /// `append`, `union`, `sum`, `min`, `max`, `merge`, `messages`, or `best`, which needs `by`.
+    /// The reducer: how an update is folded into the value of the field. Default: `replace`. `best`
+    /// needs `by`.
     merge: Option<Either<ReducerName, Best>>,
     /// With `merge: best`: the path of the number that is compared, such as `test_result.passed_count`.
     by: Option<NumberPath>,

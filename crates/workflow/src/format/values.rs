@@ -2,14 +2,14 @@
 
 use std::{borrow::Cow, marker::PhantomData};
 
-use graphrun_core::graph::ErrorKind;
+use graphrun_core::{graph::ErrorKind, state::Reducer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
     policies::ATTEMPTS_MAX,
     tool::BUILT_IN,
-    types::{REDUCERS, TYPES},
+    types::{TYPES, reducer_names},
 };
 
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
@@ -129,13 +129,19 @@ value_types! {
     pub Folder = {"type": "string"};
     /// The name of a variable.
     pub VariableName = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"};
-    /// A built-in reducer.
-    pub ReducerName = {"type": "string", "pattern": (one_of(REDUCERS)), "examples": REDUCERS};
+    /// A built-in reducer. A pattern instead of an `enum`, because `merge` also accepts a mapping.
+    pub ReducerName = {
+        "type": "string",
+        "pattern": (format!("^({})$", Vec::from_iter(reducer_names()).join("|"))),
+        "examples": (Vec::from_iter(reducer_names())),
+        "x-refers": "word",
+        "x-about": (described(Reducer::BUILT_IN.iter().map(|it| (it.name(), it.about())))),
+    };
 }
 
-/// A pattern instead of an `enum`, for places that also accept another kind of value.
-fn one_of(words: &[&str]) -> String {
-    format!("^({})$", words.join("|"))
+/// The descriptions of words, for editors.
+fn described<'w>(words: impl Iterator<Item = (&'w str, &'w str)>) -> Value {
+    words.map(|(word, about)| (word.to_owned(), Value::from(about))).collect()
 }
 
 /// One of two kinds of values without a common value, such as texts and lists.
