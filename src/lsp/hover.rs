@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{
-    expressions::{OF_PROMPTS, Wanted, chain_at, open_code, quoted_at, type_of},
+    expressions::{OF_PROMPTS, Wanted, chain_at, function, open_code, quoted_at, type_of},
     grammar::{self, Role},
     nodes::listed,
     protocol::Hover,
@@ -107,10 +107,16 @@ fn within(
     let range = chain_at(&expression, at)?;
     let chain = &expression[range.clone()];
     let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
-    let text = view.about_field(chain, &before).or_else(|| {
-        let built_in = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
-        Some(format!("**{chain}**\n\n{}", built_in.1))
-    })?;
+    let about_call = || {
+        let name = chain.rsplit('.').next()?;
+        let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;
+        Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about(), function.example()))
+    };
+    let about_name = || {
+        let (name, about) = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
+        Some(format!("**{name}**\n\n{about}"))
+    };
+    let text = about_call().or_else(|| view.about_field(chain, &before)).or_else(about_name)?;
     Some((range, text))
 }
 

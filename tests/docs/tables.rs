@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphrun::state::Reducer;
+use graphrun::{state::Reducer, workflow::Function};
 
 use crate::{check_generated, page::Page};
 
@@ -13,6 +13,15 @@ fn the_table_of_reducers_is_that_of_the_program() {
         format!("| `{name}` | {fields} | {about} |")
     });
     check_table("docs/workflow.md", "| reducer | fields | does |", rows);
+}
+
+#[test]
+fn the_table_of_functions_is_that_of_the_program() {
+    let rows = Function::all().iter().map(|it| {
+        let (example, about) = (it.example().replace('|', "\\|"), it.about());
+        format!("| `{it}` | `{example}` | {about} |")
+    });
+    check_table("docs/expressions.md", "| function | example | gives |", rows);
 }
 
 /// Compares the rows below the header of a table, or writes them with `UPDATE=1`.

@@ -42,7 +42,7 @@ pub enum Reducer {
 /// The properties of a reducer.
 struct Rules {
     name: &'static str,
-    /// What it does, in one sentence.
+    /// The effect, in one sentence.
     about: &'static str,
     needs: Needs,
     /// The value with which a field naturally starts, in the notation of a default.
@@ -250,7 +250,7 @@ impl Reducer {
         }
     }
 
-    /// Returns what it does, in one sentence.
+    /// Returns the effect, in one sentence.
     pub fn about(&self) -> &'static str {
         self.rules().about
     }
