@@ -25,7 +25,7 @@ use super::{
     sections::Agent,
     shape::Section,
     structure::Item,
-    tool::{BUILT_IN, Tool, built_in},
+    tool::{BUILT_IN, BuiltIn, Tool},
     types::{read_state, refuse_private},
     used::{Chain, Takes, load_used},
     written::AssignedFields,
@@ -380,9 +380,10 @@ impl Lowering {
     /// The tool of a name, registered or built in.
     pub(super) fn find_tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
         let found = self.registry.find_tool(&word.text);
-        let found = found.or_else(|| built_in(&word.text, self.tools_root.clone()));
+        let found =
+            found.or_else(|| BuiltIn::named(&word.text).map(|it| it.make(&self.tools_root)));
         if found.is_none() {
-            let known = self.registry.tools().chain(BUILT_IN);
+            let known = self.registry.tools().chain(BUILT_IN.iter().map(|it| it.name));
             self.report.unknown("GR110", "tool", word, known);
         }
         found

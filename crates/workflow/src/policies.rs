@@ -177,7 +177,7 @@ impl Lowering {
         };
         let mut catch = Vec::new();
         for Entry { key, value } in entries {
-            let found = ErrorKind::ALL.into_iter().find(|it| it.as_str() == key.text);
+            let found = ErrorKind::named(&key.text);
             if found.is_none() && key.text != "any" {
                 let known = ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(["any"]);
                 self.report.unknown("GR017", "kind of error", key, known);

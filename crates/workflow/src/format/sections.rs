@@ -95,8 +95,8 @@ pub(super) struct Agent {
     system: Option<Either<PromptPath, System>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
-    /// The tools that it may call before it answers: `fs.read`, `fs.list`, `fs.grep`, or one that the
-    /// program registers.
+    /// The tools that it may call before it answers: built-in ones, or ones that the program
+    /// registers.
     tools: Option<OneOrMany<ToolName>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
@@ -130,7 +130,7 @@ pub(super) struct Sandbox {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Tools {
-    /// The tools for files: `fs.read`, `fs.list`, `fs.grep`.
+    /// The tools for files.
     fs: Option<Files>,
 }
 

@@ -122,7 +122,12 @@ value_types! {
     /// A path to a number inside a field.
     pub NumberPath = {"type": "string"};
     /// The name of a tool.
-    pub ToolName = {"type": "string", "examples": BUILT_IN};
+    pub ToolName = {
+        "type": "string",
+        "examples": (Vec::from_iter(BUILT_IN.iter().map(|it| it.name))),
+        "x-refers": "word",
+        "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
+    };
     /// The name of an argument of a tool.
     pub ArgumentName = {"type": "string"};
     /// A folder.
@@ -220,16 +225,12 @@ impl JsonSchema for Catch {
             target.insert("description".to_owned(), about.into());
             target.to_value()
         };
-        let any = "All other kinds, except those that only the operator can fix: credentials, \
-                   sandbox, recording, delivery.";
-        let kinds = ErrorKind::json_schema(generator);
-        let kinds = kinds.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-        let mut properties: serde_json::Map<String, Value> = kinds
-            .filter_map(|it| {
-                let about = it["description"].as_str().unwrap_or_default();
-                Some((it["const"].as_str()?.to_owned(), described(about)))
-            })
-            .collect();
+        let excluded = ErrorKind::ALL.into_iter().filter(|it| it.is_for_the_operator());
+        let excluded = Vec::from_iter(excluded.map(ErrorKind::as_str)).join(", ");
+        let any =
+            &format!("All other kinds, except those that only the operator can fix: {excluded}.");
+        let about = |it: ErrorKind| (it.as_str().to_owned(), described(it.about()));
+        let mut properties = serde_json::Map::from_iter(ErrorKind::ALL.map(about));
         properties.insert("any".to_owned(), described(any));
         json_schema!({"type": "object", "properties": properties, "additionalProperties": false})
     }
