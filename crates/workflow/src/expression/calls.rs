@@ -55,7 +55,7 @@ impl Parser {
         };
         let kind = call_of(function, arguments)?.ok_or_else(|| {
             let taken = function.parameters[before_dot..].iter().map(|it| it.takes.noun());
-            let taken = Vec::from_iter(taken).join(" and ");
+            let taken = taken.collect::<Vec<_>>().join(" and ");
             let taken = if taken.is_empty() { "nothing" } else { &taken };
             let message = format!("`{name}` takes {taken}");
             let problem = Problem::new("GR020", whole.clone(), message, "here");

@@ -155,7 +155,6 @@ static FUNCTIONS: &[Function] = &[
                 _ => arguments.text(0)?.chars().count(),
             }))
         }),
-        ..Function::QUESTION
     },
     Function {
         name: "exists",

@@ -124,7 +124,7 @@ value_types! {
     /// The name of a tool.
     pub ToolName = {
         "type": "string",
-        "examples": (Vec::from_iter(BUILT_IN.iter().map(|it| it.name))),
+        "examples": (BUILT_IN.iter().map(|it| it.name).collect::<Vec<_>>()),
         "x-refers": "word",
         "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
     };
@@ -137,8 +137,8 @@ value_types! {
     /// A built-in reducer. A pattern instead of an `enum`, because `merge` also accepts a mapping.
     pub ReducerName = {
         "type": "string",
-        "pattern": (format!("^({})$", Vec::from_iter(reducer_names()).join("|"))),
-        "examples": (Vec::from_iter(reducer_names())),
+        "pattern": (format!("^({})$", reducer_names().join("|"))),
+        "examples": (reducer_names()),
         "x-refers": "word",
         "x-about": (described(Reducer::BUILT_IN.iter().map(|it| (it.name(), it.about())))),
     };
@@ -226,7 +226,7 @@ impl JsonSchema for Catch {
             target.to_value()
         };
         let excluded = ErrorKind::ALL.into_iter().filter(|it| it.is_for_the_operator());
-        let excluded = Vec::from_iter(excluded.map(ErrorKind::as_str)).join(", ");
+        let excluded = excluded.map(ErrorKind::as_str).collect::<Vec<_>>().join(", ");
         let any =
             &format!("All other kinds, except those that only the operator can fix: {excluded}.");
         let about = |it: ErrorKind| (it.as_str().to_owned(), described(it.about()));

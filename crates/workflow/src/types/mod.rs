@@ -269,7 +269,7 @@ fn as_spec(yaml: &Yaml) -> bool {
     let is_flag = |it: &Yaml| {
         it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
     };
-    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().any(|name| name == it));
+    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));
     let meant = |Entry { key, value }: &Entry| {
         did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some()
             || is_flag(value)

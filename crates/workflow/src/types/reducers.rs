@@ -9,8 +9,8 @@ use super::{BEST_KEYS, Reading};
 use crate::{reader::Yaml, report::suggestion, shape::Section};
 
 /// The names of the built-in reducers.
-pub(crate) fn reducer_names() -> impl Iterator<Item = &'static str> {
-    Reducer::BUILT_IN.iter().map(Reducer::name)
+pub(crate) fn reducer_names() -> Vec<&'static str> {
+    Reducer::BUILT_IN.iter().map(Reducer::name).collect()
 }
 
 impl Reading<'_, '_> {
