@@ -457,7 +457,7 @@ fn hover_describes_a_name() {
     insta::assert_snapshot!(hover("set: { tries: 1 }", "set: { tr§ies: 1 }"), @"
     **tries**: `int`
 
-    reducer `sum`
+    reducer `sum`: The numbers are added.
 
     starts as `0`
 
@@ -474,6 +474,13 @@ fn hover_describes_a_name() {
     insta::assert_snapshot!(hover("match: review.verdict", "match: review.ver§dict"), @"**review.verdict**: `approved | rework`");
     insta::assert_snapshot!(hover("match: review.verdict", "match: rev§iew.verdict").lines().next().unwrap(), @"**review**: `{verdict: approved | rework, notes: [{text: string, level: minor | major}]}`");
     insta::assert_snapshot!(hover("note.level == \"major\"", "note.le§vel == \"major\""), @"**note.level**: `minor | major`");
+    insta::assert_snapshot!(hover("notes.exists(", "notes.exi§sts("), @"
+    **list.exists(x, condition)**
+
+    Whether the condition holds for an item.
+
+    example: `items.exists(item, item.done)`
+    ");
     insta::assert_snapshot!(hover("visits(\"write\")", "visits(\"wr§ite\")").lines().next().unwrap(), @"**write**: agent writer");
     insta::assert_snapshot!(hover("{{ brief }}", "{{ bri§ef }}").lines().next().unwrap(), @"**brief**: `string`");
     insta::assert_snapshot!(hover("{{ visit }}", "{{ vi§sit }}"), @"
@@ -492,6 +499,11 @@ fn hover_describes_a_name() {
     **max_visits**
 
     How often the node may run before its count is reset. Every loop needs such a bound.
+    ");
+    insta::assert_snapshot!(hover("merge: sum", "merge: su§m"), @"
+    **sum**
+
+    The numbers are added.
     ");
     insta::assert_snapshot!(hover("rework: fail", "rew§ork: fail"), @"if `review.verdict` is `rework`");
     assert_eq!(hover("name: team", "name: te§am"), hover("name: team", "na§me: team"));
@@ -554,8 +566,9 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
     assert_eq!(offers(when, "review.notes.exists(note, no§"), "note");
     assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level");
+    assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level");
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");
-    assert_eq!(offers(when, "review.notes.§"), "size() exists( all(");
+    assert_eq!(offers(when, "review.notes.§"), "size() exists( all( exists_one( filter( map(");
     assert_eq!(offers(when, "visits(\"§"), "write count judge");
     assert_eq!(offers("approved: end, rework: fail }", "§"), "approved rework");
     assert_eq!(offers("approved: end, rework: fail }", "approved: end, §"), "rework");

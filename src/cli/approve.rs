@@ -18,6 +18,7 @@ use crate::{
     engine::Closed,
 };
 
+/// Answer a question of a run with yes, and resume the run
 #[derive(Debug, clap::Args)]
 pub(super) struct ApproveArgs {
     /// The name or the id of the run
@@ -28,6 +29,7 @@ pub(super) struct ApproveArgs {
     options: RunOptions,
 }
 
+/// Answer a question of a run with no, and resume the run
 #[derive(Debug, clap::Args)]
 pub(super) struct RejectArgs {
     /// The name or the id of the run
@@ -41,19 +43,23 @@ pub(super) struct RejectArgs {
     options: RunOptions,
 }
 
-/// Answers a question with yes, and resumes the run.
-pub(super) fn approve(args: ApproveArgs, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("approve", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let ApproveArgs { run, node, options } = args;
-    give(&run, node.as_deref(), Verdict { is_yes: true, comment: None }, options, globals)
+impl ApproveArgs {
+    /// Answers a question with yes, and resumes the run.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("approve", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let Self { run, node, options } = self;
+        give(&run, node.as_deref(), Verdict { is_yes: true, comment: None }, options, globals)
+    }
 }
 
-/// Answers a question with no, and resumes the run.
-pub(super) fn reject(args: RejectArgs, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("reject", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let RejectArgs { run, node, comment, options } = args;
-    let verdict = Verdict { is_yes: false, comment: comment.as_deref() };
-    give(&run, node.as_deref(), verdict, options, globals)
+impl RejectArgs {
+    /// Answers a question with no, and resumes the run.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("reject", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let Self { run, node, comment, options } = self;
+        let verdict = Verdict { is_yes: false, comment: comment.as_deref() };
+        give(&run, node.as_deref(), verdict, options, globals)
+    }
 }
 
 fn give(

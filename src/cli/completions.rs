@@ -11,6 +11,7 @@ use super::{
     terminal::print_result,
 };
 
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The shell the script is for
@@ -18,11 +19,13 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-/// Prints the script; the shell decides where to store it.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("completions", &[Output::Text])?;
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "graphrun", &mut script);
-    print_result(&String::from_utf8_lossy(&script)).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints the script; the shell decides where to store it.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("completions", &[Output::Text])?;
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "graphrun", &mut script);
+        print_result(&String::from_utf8_lossy(&script)).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
 }

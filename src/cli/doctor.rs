@@ -32,6 +32,10 @@ use crate::{
 /// The time limit for connecting to a model server on this machine.
 const CONNECT_TIME: Duration = Duration::from_millis(200);
 
+/// Check the sandbox, Python, models and the database on this machine
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
 /// The check of one requirement of `execute`.
 #[derive(Debug, PartialEq, Serialize)]
 struct Check {
@@ -43,37 +47,40 @@ struct Check {
     help: Option<String>,
 }
 
-/// Runs all checks and prints a table; the exit code tells whether `execute` can run.
-pub(super) fn run(globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("doctor", &[Output::Text, Output::Json])?;
-    block_on(async {
-        let probed = Sandbox::probe();
-        let python = match &probed {
-            Ok(sandbox) => python(sandbox).await,
-            Err(_) => Check::bad("python", "not checked without a sandbox"),
-        };
-        let config = globals.config();
-        let base_url = config.as_ref().is_ok_and(|it| it.get("base_url").is_some());
-        let is_set = |name: &str| {
-            let is_said = name == "OPENAI_BASE_URL" && base_url;
-            is_said || env::var_os(name).is_some_and(|it| !it.is_empty())
-        };
-        let checks = [
-            sandbox(&probed),
-            python,
-            models(&is_set, &listens),
-            database(globals.database_to_read()),
-            configuration(config),
-        ];
-        let text = match globals.output {
-            Output::Json => to_json(&checks)?,
-            Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
-                draw(&checks, globals.stdout)
-            }
-        };
-        print_result(&text).map_err(CliError::write)?;
-        Ok(if checks.iter().all(|it| it.ok) { Exit::Done } else { Exit::Unusable })
-    })
+impl Args {
+    /// Runs all checks and prints a table; the exit code tells whether `execute` can run.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        let Self {} = self;
+        globals.expect_output("doctor", &[Output::Text, Output::Json])?;
+        block_on(async {
+            let probed = Sandbox::probe();
+            let python = match &probed {
+                Ok(sandbox) => python(sandbox).await,
+                Err(_) => Check::bad("python", "not checked without a sandbox"),
+            };
+            let config = globals.config();
+            let base_url = config.as_ref().is_ok_and(|it| it.get("base_url").is_some());
+            let is_set = |name: &str| {
+                let is_said = name == "OPENAI_BASE_URL" && base_url;
+                is_said || env::var_os(name).is_some_and(|it| !it.is_empty())
+            };
+            let checks = [
+                sandbox(&probed),
+                python,
+                models(&is_set, &listens),
+                database(globals.database_to_read()),
+                configuration(config),
+            ];
+            let text = match globals.output {
+                Output::Json => to_json(&checks)?,
+                Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
+                    draw(&checks, globals.stdout)
+                }
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(if checks.iter().all(|it| it.ok) { Exit::Done } else { Exit::Unusable })
+        })
+    }
 }
 
 impl Check {

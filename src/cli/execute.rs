@@ -15,6 +15,7 @@ use super::{
     runtime::block_on,
 };
 
+/// Run a workflow to its end, its first question or its first limit
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflow to run
@@ -30,26 +31,29 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Makes all static checks, then runs the workflow.
-pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let database = globals.database()?;
-    let loaded = prepare::load(&args.workflow)?.with(globals.settings(&args.options)?)?;
-    let workflow = &loaded.workflow;
-    let input = input::read(&args.input, &workflow.schema, &workflow.input)?;
-    let models = loaded.connect()?;
-    block_on(async {
-        let checkpointer = database.create()?;
-        let workflow = (&*args.workflow, &loaded.workflow);
-        let (origin, info) = args.new.begin(workflow, args.options, checkpointer.as_ref()).await?;
-        loaded.check_out(&origin.out)?;
-        let results = loaded.cache(&database)?;
-        let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-        print_warnings(&warnings, globals.stderr);
-        let pauses = origin.options.pauses(&graph)?;
-        let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
-        let (id, name) = (info.id.clone(), info.name.clone());
-        let run = Run { globals, database: &database, checkpointer, engine, id, name };
-        run.drive(Begin::Start(Box::new(info), input)).await
-    })
+impl Args {
+    /// Makes all static checks, then runs the workflow.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("execute", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let database = globals.database()?;
+        let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
+        let workflow = &loaded.workflow;
+        let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
+        let models = loaded.connect()?;
+        block_on(async {
+            let checkpointer = database.create()?;
+            let workflow = (&*self.workflow, &loaded.workflow);
+            let (origin, info) =
+                self.new.begin(workflow, self.options, checkpointer.as_ref()).await?;
+            loaded.check_out(&origin.out)?;
+            let results = loaded.cache(&database)?;
+            let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
+            print_warnings(&warnings, globals.stderr);
+            let pauses = origin.options.pauses(&graph)?;
+            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+            let (id, name) = (info.id.clone(), info.name.clone());
+            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            run.drive(Begin::Start(Box::new(info), input)).await
+        })
+    }
 }

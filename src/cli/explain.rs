@@ -12,25 +12,28 @@ use super::{
 };
 use crate::diagnostic::{CODES, Code, did_you_mean};
 
+/// Explain the code of a diagnostic, with a wrong and a right example
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The code of a diagnostic, such as `GR010` or just `10` [default: list all codes]
     code: Option<String>,
 }
 
-/// Prints the page of a code, or the list of all codes.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("explain", &[Output::Text, Output::Json])?;
-    let code = args.code.as_deref().map(find).transpose()?;
-    let as_json = globals.output == Output::Json;
-    let result = match code {
-        Some(code) if as_json => to_json(&whole(code))?,
-        Some(code) => draw(code, globals.stdout),
-        None if as_json => to_json(&CODES.iter().map(heading).collect::<Vec<_>>())?,
-        None => draw_list(globals.stdout),
-    };
-    print_result(&result).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints the page of a code, or the list of all codes.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("explain", &[Output::Text, Output::Json])?;
+        let code = self.code.as_deref().map(find).transpose()?;
+        let as_json = globals.output == Output::Json;
+        let result = match code {
+            Some(code) if as_json => to_json(&whole(code))?,
+            Some(code) => draw(code, globals.stdout),
+            None if as_json => to_json(&CODES.iter().map(heading).collect::<Vec<_>>())?,
+            None => draw_list(globals.stdout),
+        };
+        print_result(&result).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
 }
 
 fn find(word: &str) -> Result<&'static Code, CliError> {

@@ -20,6 +20,7 @@ use crate::{
     engine::{Answers, ReviseError, RunError},
 };
 
+/// Start a new run from an old checkpoint, optionally with a changed state
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The run by name or id, and the step to start from [default: its last step]
@@ -36,59 +37,66 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
-pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let database = globals.database()?;
-    let checkpointer = database.open_for(&args.run.run)?;
-    block_on(async {
-        let found = args.run.find(checkpointer.as_ref()).await?;
-        let origin = Origin::of(&found.info)?;
-        // A recording belongs to the old run only.
-        let started = RunOptions { record: None, ..origin.options.clone() };
-        let origin = Origin { options: started, ..origin }.with_options(args.options);
-        let loaded = prepare::load(&origin.workflow)
-            .map_err(|it| it.with_exit(Exit::NotResumable))?
-            .with(globals.settings(&origin.options)?)?;
-        let workflow = &loaded.workflow;
-        let set = args.set.read(&workflow.schema, SetKind::Whole)?;
-        let (origin, info) = args
-            .new
-            .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref())
-            .await?;
-        let graph = if args.no_run {
-            prepare::check(&origin.workflow).map_err(|it| prepare::refuse(&origin.workflow, it))?.0
-        } else {
-            let models = loaded.connect()?;
-            loaded.check_out(&origin.out)?;
-            let results = loaded.cache(&database)?;
-            let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-            print_warnings(&warnings, globals.stderr);
-            graph
-        };
-        let (id, name) = (info.id.clone(), info.name.clone());
-        let from = ForkSource {
-            run: found.info.id.clone(),
-            name: found.info.name.clone(),
-            step: found.position.step,
-        };
-        let pauses = origin.options.pauses(&graph)?;
-        let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
-        engine.fork(info, from, set).await.map_err(|error| {
-            let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
-            let refused = CliError::from(error);
-            let before = found.position.step.0.checked_sub(1).filter(|_| is_over);
-            let before = before.map(|step| {
-                format!("fork an earlier step, as in `graphrun fork {}@{step}`", found.info.name)
-            });
-            before.into_iter().fold(refused, CliError::with_help)
-        })?;
-        if args.no_run {
-            let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
-            print_report(&report, globals, &database)?;
-            return Ok(Exit::Done);
-        }
-        let run = Run { globals, database: &database, checkpointer, engine, id, name };
-        run.drive(Begin::Resume(Answers::default())).await
-    })
+impl Args {
+    /// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let database = globals.database()?;
+        let checkpointer = database.open_for(&self.run.run)?;
+        block_on(async {
+            let found = self.run.find(checkpointer.as_ref()).await?;
+            let origin = Origin::of(&found.info)?;
+            // A recording belongs to the old run only.
+            let started = RunOptions { record: None, ..origin.options.clone() };
+            let origin = Origin { options: started, ..origin }.with_options(self.options);
+            let loaded = prepare::load(&origin.workflow)
+                .map_err(|it| it.with_exit(Exit::NotResumable))?
+                .with(globals.settings(&origin.options)?)?;
+            let workflow = &loaded.workflow;
+            let set = self.set.read(&workflow.schema, SetKind::Whole)?;
+            let (origin, info) = self
+                .new
+                .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref())
+                .await?;
+            let graph = if self.no_run {
+                prepare::check(&origin.workflow)
+                    .map_err(|it| prepare::refuse(&origin.workflow, it))?
+                    .0
+            } else {
+                let models = loaded.connect()?;
+                loaded.check_out(&origin.out)?;
+                let results = loaded.cache(&database)?;
+                let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
+                print_warnings(&warnings, globals.stderr);
+                graph
+            };
+            let (id, name) = (info.id.clone(), info.name.clone());
+            let from = ForkSource {
+                run: found.info.id.clone(),
+                name: found.info.name.clone(),
+                step: found.position.step,
+            };
+            let pauses = origin.options.pauses(&graph)?;
+            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+            engine.fork(info, from, set).await.map_err(|error| {
+                let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));
+                let refused = CliError::from(error);
+                let before = found.position.step.0.checked_sub(1).filter(|_| is_over);
+                let before = before.map(|step| {
+                    format!(
+                        "fork an earlier step, as in `graphrun fork {}@{step}`",
+                        found.info.name
+                    )
+                });
+                before.into_iter().fold(refused, CliError::with_help)
+            })?;
+            if self.no_run {
+                let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
+                print_report(&report, globals, &database)?;
+                return Ok(Exit::Done);
+            }
+            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            run.drive(Begin::Resume(Answers::default())).await
+        })
+    }
 }

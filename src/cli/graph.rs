@@ -23,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   graphrun graph team.yaml --run brave-turtle           # what a run did: visits, failures, routes
   graphrun graph team.yaml --run brave-turtle --format json | jq '.edges[] | select(.taken > 0)'";
 
+/// Draw a workflow, optionally with a run over it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -51,15 +52,17 @@ enum Format {
     Json,
 }
 
-/// Draws a valid workflow.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let format = format(args.format, globals)?;
-    let drawing = load(&args.workflow)?;
-    match &args.run {
-        Some(run) => {
-            block_on(async { print(&lay_over(drawing, run, globals).await?, format, globals) })
+impl Args {
+    /// Draws a valid workflow.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        let format = format(self.format, globals)?;
+        let drawing = load(&self.workflow)?;
+        match &self.run {
+            Some(run) => {
+                block_on(async { print(&lay_over(drawing, run, globals).await?, format, globals) })
+            }
+            None => print(&drawing, format, globals),
         }
-        None => print(&drawing, format, globals),
     }
 }
 

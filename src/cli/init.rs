@@ -21,6 +21,7 @@ use crate::{registry, workflow};
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";
 
+/// Write a small workflow to start from, which runs at once
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The template
@@ -94,25 +95,28 @@ impl Template {
     }
 }
 
-/// Writes all files or none, and prints the next commands.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("init", &[Output::Text, Output::Json])?;
-    let schema = to_json(&workflow::json_schema(&registry()))?;
-    let mut files: Vec<(PathBuf, &str)> =
-        args.template.files().iter().map(|(path, text)| (args.dir.join(path), *text)).collect();
-    files.push((args.dir.join(SCHEMA), &schema));
-    refuse_existing(&files)?;
-    write_all(&files)?;
-    let result = match globals.output {
-        Output::Json => {
-            let paths: Vec<_> = files.iter().map(|(path, _)| path.display().to_string()).collect();
-            let commands: Vec<_> = args.template.commands().iter().map(|(it, _)| it).collect();
-            to_json(&json!({ "files": paths, "commands": commands }))?
-        }
-        _ => draw(args, &files, globals),
-    };
-    print_result(&result).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Writes all files or none, and prints the next commands.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("init", &[Output::Text, Output::Json])?;
+        let schema = to_json(&workflow::json_schema(&registry()))?;
+        let mut files: Vec<(PathBuf, &str)> =
+            self.template.files().iter().map(|(path, text)| (self.dir.join(path), *text)).collect();
+        files.push((self.dir.join(SCHEMA), &schema));
+        refuse_existing(&files)?;
+        write_all(&files)?;
+        let result = match globals.output {
+            Output::Json => {
+                let paths: Vec<_> =
+                    files.iter().map(|(path, _)| path.display().to_string()).collect();
+                let commands: Vec<_> = self.template.commands().iter().map(|(it, _)| it).collect();
+                to_json(&json!({ "files": paths, "commands": commands }))?
+            }
+            _ => draw(self, &files, globals),
+        };
+        print_result(&result).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
 }
 
 /// Fails if a file exists: nothing is overwritten.

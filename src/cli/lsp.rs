@@ -7,6 +7,7 @@ use super::{
 };
 use crate::lsp;
 
+/// Serve an editor: diagnostics, hover texts, definitions, completion (LSP on stdio)
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Accepted because clients pass it; there is no other transport
@@ -14,15 +15,19 @@ pub(super) struct Args {
     stdio: bool,
 }
 
-/// Serves an editor on stdin and stdout until the editor ends the session.
-pub(super) fn run(_: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("lsp", &[Output::Text])?;
-    match lsp::serve(crate::registry()) {
-        Ok(true) => Ok(Exit::Done),
-        // The protocol requires 1 from a server without a shutdown request.
-        Ok(false) => Ok(Exit::Failed),
-        Err(error) => {
-            Err(CliError::new(Exit::Failed, "the editor sent an invalid message").because(error))
+impl Args {
+    /// Serves an editor on stdin and stdout until the editor ends the session.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        let Self { stdio: _ } = self;
+        globals.expect_output("lsp", &[Output::Text])?;
+        match lsp::serve(crate::registry()) {
+            Ok(true) => Ok(Exit::Done),
+            // The protocol requires 1 from a server without a shutdown request.
+            Ok(false) => Ok(Exit::Failed),
+            Err(error) => {
+                Err(CliError::new(Exit::Failed, "the editor sent an invalid message")
+                    .because(error))
+            }
         }
     }
 }

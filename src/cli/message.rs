@@ -22,6 +22,7 @@ use crate::{
     state::{Type, measure, read_json, validator_for},
 };
 
+/// Send a message to a run, which reads it before its next step
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -42,39 +43,44 @@ struct SentMessage<'a> {
     number: u64,
 }
 
-/// Adds a message to the inbox of a run. The owner of the run reads it before the next step.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("message", &[Output::Text, Output::Json])?;
-    let database = globals.database()?;
-    let checkpointer = database.open_for(&args.run)?;
-    block_on(async {
-        let info = checkpointer.find(&args.run).await?.info;
-        let origin = Origin::of(&info)?;
-        let field = choose(&origin.inbox, args.to.as_deref())?;
-        let mut value = read(field, &args.text)?;
-        redact_given(field.field.as_str(), &mut value);
-        let saved = checkpointer.load(&info.id).await?;
-        let status = saved.summary.status;
-        if saved.position.frontier.is_empty() && status != Status::Running {
-            let message =
-                format!("run {} is {} and accepts no messages", info.name, status.as_str());
-            return Err(CliError::new(Exit::NotResumable, message));
-        }
-        let to = &field.field;
-        let message = Message::new(to.clone(), value, Some(who()));
-        let number = checkpointer.post(&info.id, &message).await?;
-        let said = SentMessage { run: &info.id, name: &info.name, to, number };
-        let text = if globals.output == Output::Json {
-            to_json(&said)?
-        } else {
-            let way = database.command("resume", &info.name);
-            let way = way.filter(|_| status != Status::Running);
-            let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
-            format!("sent to `{to}` of {}, which reads it before its next step{way}\n", info.name)
-        };
-        print_result(&text).map_err(CliError::write)?;
-        Ok(Exit::Done)
-    })
+impl Args {
+    /// Adds a message to the inbox of a run. The owner of the run reads it before the next step.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("message", &[Output::Text, Output::Json])?;
+        let database = globals.database()?;
+        let checkpointer = database.open_for(&self.run)?;
+        block_on(async {
+            let info = checkpointer.find(&self.run).await?.info;
+            let origin = Origin::of(&info)?;
+            let field = choose(&origin.inbox, self.to.as_deref())?;
+            let mut value = read(field, &self.text)?;
+            redact_given(field.field.as_str(), &mut value);
+            let saved = checkpointer.load(&info.id).await?;
+            let status = saved.summary.status;
+            if saved.position.frontier.is_empty() && status != Status::Running {
+                let message =
+                    format!("run {} is {} and accepts no messages", info.name, status.as_str());
+                return Err(CliError::new(Exit::NotResumable, message));
+            }
+            let to = &field.field;
+            let message = Message::new(to.clone(), value, Some(who()));
+            let number = checkpointer.post(&info.id, &message).await?;
+            let said = SentMessage { run: &info.id, name: &info.name, to, number };
+            let text = if globals.output == Output::Json {
+                to_json(&said)?
+            } else {
+                let way = database.command("resume", &info.name);
+                let way = way.filter(|_| status != Status::Running);
+                let way = way.map(|it| format!("; continue with: {it}")).unwrap_or_default();
+                format!(
+                    "sent to `{to}` of {}, which reads it before its next step{way}\n",
+                    info.name
+                )
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
+    }
 }
 
 fn choose<'a>(inbox: &'a [InboxField], to: Option<&str>) -> Result<&'a InboxField, CliError> {

@@ -31,6 +31,7 @@ use crate::{
     id::{NodeName, RunId, Step},
 };
 
+/// Migrate a run to a workflow that changed in a way that breaks it
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -72,46 +73,48 @@ struct MigrationReport {
     resume: Option<String>,
 }
 
-/// Migrates a run to another workflow, in place, and does not resume it.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("migrate", &[Output::Text, Output::Json])?;
-    let database = globals.database()?;
-    let checkpointer = database.open_for(&args.run)?;
-    block_on(async {
-        let info = checkpointer.find(&args.run).await?.info;
-        let origin = Origin::of(&info)?;
-        let loaded = prepare::load(&args.workflow)?;
-        let (graph, warnings) = prepare::check(&args.workflow)
-            .map_err(|error| prepare::refuse(&args.workflow, error))?;
-        print_warnings(&warnings, globals.stderr);
-        let set = SetArgs::of(args.set.clone()).read(graph.schema(), SetKind::Whole)?;
-        let old = info.graph.as_deref().cloned().unwrap_or_default();
-        let names = Names::new(&old, &Outline::of(&graph));
-        let mapping = names.read(&args.map, &args.drop)?;
-        let mapping = args.again.iter().cloned().fold(mapping, Mapping::again);
-        let mapping = set.into_iter().fold(mapping, |mapping, (field, value)| match value {
-            Some(value) => mapping.set(field, value),
-            None => mapping,
-        });
-        let engine = globals.engine(graph, checkpointer.clone())?;
-        let title = loaded.workflow.name.clone();
-        let migrated = if args.dry_run {
-            engine.try_migration(&info.id, &mapping).await
-        } else {
-            let options = with_mapped_pauses(origin.options.clone(), &mapping);
-            let origin = Origin::new(&args.workflow, &origin.out, options)?;
-            let origin = origin.with_fields_of(&loaded.workflow).to_json()?;
-            engine.migrate(&info.id, &mapping, Some(origin)).await
-        };
-        let migrated = migrated.map_err(|error| refused(error, &info, args, &database))?;
-        let report = MigrationReport::new(info, title, migrated, (args.dry_run, &database));
-        let text = match globals.output {
-            Output::Json => to_json(&report)?,
-            _ => report.draw(globals.stdout),
-        };
-        print_result(&text).map_err(CliError::write)?;
-        Ok(Exit::Done)
-    })
+impl Args {
+    /// Migrates a run to another workflow, in place, and does not resume it.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("migrate", &[Output::Text, Output::Json])?;
+        let database = globals.database()?;
+        let checkpointer = database.open_for(&self.run)?;
+        block_on(async {
+            let info = checkpointer.find(&self.run).await?.info;
+            let origin = Origin::of(&info)?;
+            let loaded = prepare::load(&self.workflow)?;
+            let (graph, warnings) = prepare::check(&self.workflow)
+                .map_err(|error| prepare::refuse(&self.workflow, error))?;
+            print_warnings(&warnings, globals.stderr);
+            let set = SetArgs::of(self.set.clone()).read(graph.schema(), SetKind::Whole)?;
+            let old = info.graph.as_deref().cloned().unwrap_or_default();
+            let names = Names::new(&old, &Outline::of(&graph));
+            let mapping = names.read(&self.map, &self.drop)?;
+            let mapping = self.again.iter().cloned().fold(mapping, Mapping::again);
+            let mapping = set.into_iter().fold(mapping, |mapping, (field, value)| match value {
+                Some(value) => mapping.set(field, value),
+                None => mapping,
+            });
+            let engine = globals.engine(graph, checkpointer.clone())?;
+            let title = loaded.workflow.name.clone();
+            let migrated = if self.dry_run {
+                engine.try_migration(&info.id, &mapping).await
+            } else {
+                let options = with_mapped_pauses(origin.options.clone(), &mapping);
+                let origin = Origin::new(&self.workflow, &origin.out, options)?;
+                let origin = origin.with_fields_of(&loaded.workflow).to_json()?;
+                engine.migrate(&info.id, &mapping, Some(origin)).await
+            };
+            let migrated = migrated.map_err(|error| refused(error, &info, self, &database))?;
+            let report = MigrationReport::new(info, title, migrated, (self.dry_run, &database));
+            let text = match globals.output {
+                Output::Json => to_json(&report)?,
+                _ => report.draw(globals.stdout),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
+    }
 }
 
 /// Returns the command that migrates a run, with flags for the user to edit.

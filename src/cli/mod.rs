@@ -3,6 +3,25 @@
 //! Start with [`main`], then read `execute`. The shared code of `execute` and `resume` is in
 //! `prepare`, which creates an engine, and `drive`, which runs it at a terminal.
 
+/// Declares the commands, in the order of the help. The arguments of a command have its description as their doc comment,
+/// and a method `run`.
+macro_rules! commands {
+    ($($command:ident($args:ty),)+) => {
+        #[derive(Debug, ::clap::Subcommand)]
+        enum Command {
+            $($command($args),)+
+        }
+
+        impl Command {
+            fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+                match self {
+                    $(Self::$command(args) => args.run(globals),)+
+                }
+            }
+        }
+    };
+}
+
 mod approve;
 mod completions;
 mod doctor;
@@ -72,7 +91,7 @@ mod yes_no;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser};
 
 use self::{
     error::CliError,
@@ -92,47 +111,26 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run a workflow to its end, its first question or its first limit
+commands! {
     Execute(execute::Args),
-    /// Resume a run from its last checkpoint; finished work is never repeated
     Resume(resume::Args),
-    /// Answer a question of a run with yes, and resume the run
     Approve(approve::ApproveArgs),
-    /// Answer a question of a run with no, and resume the run
     Reject(approve::RejectArgs),
-    /// Run the failed tasks of a run again; finished tasks are kept
     Retry(retry::Args),
-    /// Send a message to a run, which reads it before its next step
     Message(message::Args),
-    /// Start a new run from an old checkpoint, optionally with a changed state
     Fork(fork::Args),
-    /// Migrate a run to a workflow that changed in a way that breaks it
     Migrate(migrate::Args),
-    /// Write a small workflow to start from, which runs at once
     Init(init::Args),
-    /// Check workflows and report all errors together
     Validate(validate::Args),
-    /// Explain the code of a diagnostic, with a wrong and a right example
     Explain(explain::Args),
-    /// Print the worst case of a run, and the bounds that give it
     Plan(plan::Args),
-    /// Draw a workflow, optionally with a run over it
     Graph(graph::Args),
-    /// Print JSON Schemas, for editors and programs
     Schema(schema::Args),
-    /// Run the test cases beside workflows, without models and without a sandbox
     Test(test::Args),
-    /// List, inspect and remove runs
     Runs(runs::Args),
-    /// Check the sandbox, Python, models and the database on this machine
-    Doctor,
-    /// Trust the settings in the `graphrun.toml` of a folder until it changes
+    Doctor(doctor::Args),
     Trust(trust::Args),
-    /// Serve an editor: diagnostics, hover texts, definitions, completion (LSP on stdio)
     Lsp(lsp::Args),
-    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 
@@ -162,33 +160,6 @@ pub fn main() -> ExitCode {
     match begin().and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
-    }
-}
-
-impl Command {
-    fn run(self, globals: &Globals) -> Result<Exit, CliError> {
-        match self {
-            Self::Execute(args) => execute::run(args, globals),
-            Self::Resume(args) => resume::run(args, globals),
-            Self::Approve(args) => approve::approve(args, globals),
-            Self::Reject(args) => approve::reject(args, globals),
-            Self::Retry(args) => retry::run(args, globals),
-            Self::Message(args) => message::run(&args, globals),
-            Self::Fork(args) => fork::run(args, globals),
-            Self::Migrate(args) => migrate::run(&args, globals),
-            Self::Init(args) => init::run(&args, globals),
-            Self::Validate(args) => validate::run(&args, globals),
-            Self::Explain(args) => explain::run(&args, globals),
-            Self::Plan(args) => plan::run(&args, globals),
-            Self::Graph(args) => graph::run(&args, globals),
-            Self::Schema(args) => schema::run(&args, globals),
-            Self::Test(args) => test::run(&args, globals),
-            Self::Runs(args) => runs::run(args, globals),
-            Self::Doctor => doctor::run(globals),
-            Self::Trust(args) => trust::run(&args, globals),
-            Self::Lsp(args) => lsp::run(&args, globals),
-            Self::Completions(args) => completions::run(&args, globals),
-        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     id::NodeName,
 };
 
+/// Print the worst case of a run, and the bounds that give it
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflow to plan
@@ -95,19 +96,23 @@ struct PlannedNode {
     why: String,
 }
 
-/// Prints the worst case of a run, and the bounds that determine it.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("plan", &[Output::Text, Output::Json])?;
-    let settings = globals.settings_to_plan()?;
-    let loaded = prepare::load(&args.workflow)?.with(settings)?;
-    let plan = Plan::of(loaded, globals.config()?)?;
-    let text = match globals.output {
-        Output::Json => to_json(&plan)?,
-        // The other formats were refused above.
-        Output::Text | Output::Jsonl | Output::Sarif | Output::Github => plan.draw(globals.stdout),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints the worst case of a run, and the bounds that determine it.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("plan", &[Output::Text, Output::Json])?;
+        let settings = globals.settings_to_plan()?;
+        let loaded = prepare::load(&self.workflow)?.with(settings)?;
+        let plan = Plan::of(loaded, globals.config()?)?;
+        let text = match globals.output {
+            Output::Json => to_json(&plan)?,
+            // The other formats were refused above.
+            Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
+                plan.draw(globals.stdout)
+            }
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
 }
 
 impl Plan {

@@ -141,8 +141,7 @@ impl RunReport {
         match self.failures.first().map(|it| it.kind).filter(|_| is_failed) {
             // The task did not fail by itself: a requirement is missing. Once it is available, the
             // run can continue.
-            Some(kind) if kind.is_for_the_operator() => Exit::Unusable,
-            Some(ErrorKind::Provider | ErrorKind::RateLimit) => Exit::Unusable,
+            Some(kind) if kind.is_from_outside() => Exit::Unusable,
             _ => Exit::of(self.status),
         }
     }

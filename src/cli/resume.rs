@@ -24,6 +24,7 @@ use crate::{
     engine::Answers,
 };
 
+/// Resume a run from its last checkpoint; finished work is never repeated
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -38,18 +39,20 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Resumes a run with its original options; flags replace them.
-pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let Args { run, answer, no_pause, options } = args;
-    let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
-        if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
-    };
-    let wanted = |origin: Origin| {
-        let origin = if no_pause { origin.without_pauses() } else { origin };
-        origin.with_options(options)
-    };
-    resume_run(&run, globals, wanted, answers)
+impl Args {
+    /// Resumes a run with its original options; flags replace them.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let Self { run, answer, no_pause, options } = self;
+        let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
+            if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
+        };
+        let wanted = |origin: Origin| {
+            let origin = if no_pause { origin.without_pauses() } else { origin };
+            origin.with_options(options)
+        };
+        resume_run(&run, globals, wanted, answers)
+    }
 }
 
 /// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{engine::check_retry, id::NodeName};
 
+/// Run the failed tasks of a run again; finished tasks are kept
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -22,14 +23,16 @@ pub(super) struct Args {
     options: RunOptions,
 }
 
-/// Retries the failed tasks of a run; finished work is kept.
-pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let Args { run, node, options } = args;
-    let wanted = |origin: Origin| origin.with_options(options);
-    resume::drive_saved(&run, globals, wanted, |saved, _| {
-        // Errors are reported before anything is connected.
-        check_retry(saved, node.as_ref())?;
-        Ok(Begin::Retry(node))
-    })
+impl Args {
+    /// Retries the failed tasks of a run; finished work is kept.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("retry", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let Self { run, node, options } = self;
+        let wanted = |origin: Origin| origin.with_options(options);
+        resume::drive_saved(&run, globals, wanted, |saved, _| {
+            // Errors are reported before anything is connected.
+            check_retry(saved, node.as_ref())?;
+            Ok(Begin::Retry(node))
+        })
+    }
 }

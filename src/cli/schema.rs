@@ -19,6 +19,7 @@ use crate::{
     workflow::{self, Registry},
 };
 
+/// Print JSON Schemas, for editors and programs
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -39,16 +40,18 @@ enum Of {
     },
 }
 
-/// Prints a JSON Schema.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("schema", &[Output::Text, Output::Json])?;
-    let schema = match &args.of {
-        Of::Workflow => workflow::json_schema(&crate::registry()),
-        Of::Events => event::json_schema(),
-        Of::State { of } => state(of, &crate::registry())?,
-    };
-    print_result(&to_json(&schema)?).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints a JSON Schema.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("schema", &[Output::Text, Output::Json])?;
+        let schema = match &self.of {
+            Of::Workflow => workflow::json_schema(&crate::registry()),
+            Of::Events => event::json_schema(),
+            Of::State { of } => state(of, &crate::registry())?,
+        };
+        print_result(&to_json(&schema)?).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
 }
 
 fn state(of: &str, registry: &Registry) -> Result<Value, CliError> {

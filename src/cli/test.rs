@@ -32,6 +32,7 @@ use crate::{
     workflow::{LoadError, Workflow},
 };
 
+/// Run the test cases beside workflows, without models and without a sandbox
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflows to test, or files of test cases [default: every `*.test.yaml` below the
@@ -69,49 +70,54 @@ const TIME_MAX: &str = "1m";
 /// The interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs the test cases beside workflows, and explores the outcomes that they do not cover: without
-/// models, sandbox and terminal.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("test", &[Output::Text, Output::Json, Output::Jsonl])?;
-    let loaded = load(args, globals)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        CliError::new(Exit::Unusable, "cannot start the program").because(error)
-    })?;
-    let mut report = Report::default();
-    for suite in &loaded.suites {
-        let file = runtime.block_on(run_suite(suite, args));
-        if args.coverage || args.coverage_min.is_some() {
-            report.cover(&suite.workflow, suite.coverage(file.cases.iter().map(|it| &it.ran)));
-        }
-        report.files.push(file);
-    }
-    if report.cases().next().is_none() && !args.explore {
-        return Err(no_case(args));
-    }
-    for (path, definition, compiled) in &loaded.to_explore {
-        let effort = Effort { states_max: args.explore_max, time_max: Some(args.explore_time) };
-        let mut last_shown = Instant::now();
-        let is_shown = globals.progress == Progress::Tree;
-        let explored = explore(definition, compiled, effort, |so_far| {
-            if is_shown && last_shown.elapsed() >= PROGRESS_INTERVAL {
-                last_shown = Instant::now();
-                print_over(&how_far(so_far));
+impl Args {
+    /// Runs the test cases beside workflows, and explores the outcomes that they do not cover: without
+    /// models, sandbox and terminal.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("test", &[Output::Text, Output::Json, Output::Jsonl])?;
+        let loaded = load(self, globals)?;
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+                CliError::new(Exit::Unusable, "cannot start the program").because(error)
+            })?;
+        let mut report = Report::default();
+        for suite in &loaded.suites {
+            let file = runtime.block_on(run_suite(suite, self));
+            if self.coverage || self.coverage_min.is_some() {
+                report.cover(&suite.workflow, suite.coverage(file.cases.iter().map(|it| &it.ran)));
             }
-        });
-        if is_shown {
-            print_over("");
+            report.files.push(file);
         }
-        report.explored.push((path.clone(), explored));
+        if report.cases().next().is_none() && !self.explore {
+            return Err(no_case(self));
+        }
+        for (path, definition, compiled) in &loaded.to_explore {
+            let effort = Effort { states_max: self.explore_max, time_max: Some(self.explore_time) };
+            let mut last_shown = Instant::now();
+            let is_shown = globals.progress == Progress::Tree;
+            let explored = explore(definition, compiled, effort, |so_far| {
+                if is_shown && last_shown.elapsed() >= PROGRESS_INTERVAL {
+                    last_shown = Instant::now();
+                    print_over(&how_far(so_far));
+                }
+            });
+            if is_shown {
+                print_over("");
+            }
+            report.explored.push((path.clone(), explored));
+        }
+        let text = match globals.output {
+            Output::Json => to_json(&report.to_json())?,
+            Output::Jsonl => report.lines(),
+            // The other formats were refused above.
+            Output::Text | Output::Sarif | Output::Github => {
+                report.draw(self.quiet, globals.stdout)
+            }
+        };
+        print_result(&text).map_err(CliError::write)?;
+        let enough = self.coverage_min.is_none_or(|it| report.covers(usize::from(it)));
+        Ok(if report.is_fine() && enough { Exit::Done } else { Exit::Failed })
     }
-    let text = match globals.output {
-        Output::Json => to_json(&report.to_json())?,
-        Output::Jsonl => report.lines(),
-        // The other formats were refused above.
-        Output::Text | Output::Sarif | Output::Github => report.draw(args.quiet, globals.stdout),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    let enough = args.coverage_min.is_none_or(|it| report.covers(usize::from(it)));
-    Ok(if report.is_fine() && enough { Exit::Done } else { Exit::Failed })
 }
 
 /// `exploring: 1,200 states, 40,000 steps`

@@ -23,6 +23,7 @@ use super::{
     words::{clean, table},
 };
 
+/// Trust the settings in the `graphrun.toml` of a folder until it changes
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The folder with the `graphrun.toml` or the database `.graphrun/runs.db`
@@ -47,69 +48,71 @@ enum Listed {
     Database { database: String, status: &'static str },
 }
 
-/// Trusts a folder, or changes or prints the list.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("trust", &[Output::Text, Output::Json])?;
-    let user = UserFolders::find();
-    let mut trusted = TrustedFolders::load(&user)?;
-    if args.list {
-        return list(&trusted, globals);
+impl Args {
+    /// Trusts a folder, or changes or prints the list.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("trust", &[Output::Text, Output::Json])?;
+        let user = UserFolders::find();
+        let mut trusted = TrustedFolders::load(&user)?;
+        if self.list {
+            return list(&trusted, globals);
+        }
+        if self.revoke {
+            return revoke(&mut trusted, &self.folder);
+        }
+        let folder =
+            fs::canonicalize(&self.folder).map_err(|error| CliError::read(&self.folder, error))?;
+        let file = FolderFile::read(&folder)?;
+        let database = folder.join(PATH_DEFAULT);
+        let has_database = fs::canonicalize(&database).is_ok_and(|it| it == database);
+        if file.is_none() && !has_database {
+            let message =
+                format!("there is no `{FILE}` and no `{PATH_DEFAULT}` in `{}`", folder.display());
+            return Err(
+                CliError::usage(message).with_help("only a folder with one of these needs trust")
+            );
+        }
+        let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
+        let stranger = if has_database { Stranger::find(&database)? } else { None };
+        if let Some(log @ Stranger::Log(_)) = stranger {
+            return Err(log.refusal(&database));
+        }
+        if file.is_none() && stranger.is_none() {
+            print_message(&format!("`{}` is trusted already", folder.display()));
+            return Ok(Exit::Done);
+        }
+        let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
+        if !self.yes && !globals.can_type() {
+            return Err(CliError::usage(format!("`{}` was not trusted", folder.display()))
+                .because("there is no terminal to ask at")
+                .with_help("look at its files, and confirm with `graphrun trust --yes`"));
+        }
+        if file.is_some() {
+            print_message(&format!("`{}` sets:", folder.join(FILE).display()));
+        }
+        for setting in &settings {
+            print_message(&format!("  {}", clean(setting)));
+        }
+        if stranger.is_some() {
+            print_message(&about_database(&database));
+        }
+        if !self.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
+            print_message("nothing was changed");
+            return Ok(Exit::Usage);
+        }
+        if stranger.is_some() {
+            known_databases::trust(&database)?;
+            print_message(&format!(
+                "`{}` is trusted until another file takes its place",
+                database.display()
+            ));
+        }
+        if let Some(file) = file {
+            trusted.trust(&folder, &file.text)?;
+            print_message(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
+        }
+        Ok(Exit::Done)
     }
-    if args.revoke {
-        return revoke(&mut trusted, &args.folder);
-    }
-    let folder =
-        fs::canonicalize(&args.folder).map_err(|error| CliError::read(&args.folder, error))?;
-    let file = FolderFile::read(&folder)?;
-    let database = folder.join(PATH_DEFAULT);
-    let has_database = fs::canonicalize(&database).is_ok_and(|it| it == database);
-    if file.is_none() && !has_database {
-        let message =
-            format!("there is no `{FILE}` and no `{PATH_DEFAULT}` in `{}`", folder.display());
-        return Err(
-            CliError::usage(message).with_help("only a folder with one of these needs trust")
-        );
-    }
-    let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
-    let stranger = if has_database { Stranger::find(&database)? } else { None };
-    if let Some(log @ Stranger::Log(_)) = stranger {
-        return Err(log.refusal(&database));
-    }
-    if file.is_none() && stranger.is_none() {
-        print_message(&format!("`{}` is trusted already", folder.display()));
-        return Ok(Exit::Done);
-    }
-    let settings = file.as_ref().map(Config::trusted_settings).transpose()?.unwrap_or_default();
-    if !args.yes && !globals.can_type() {
-        return Err(CliError::usage(format!("`{}` was not trusted", folder.display()))
-            .because("there is no terminal to ask at")
-            .with_help("look at its files, and confirm with `graphrun trust --yes`"));
-    }
-    if file.is_some() {
-        print_message(&format!("`{}` sets:", folder.join(FILE).display()));
-    }
-    for setting in &settings {
-        print_message(&format!("  {}", clean(setting)));
-    }
-    if stranger.is_some() {
-        print_message(&about_database(&database));
-    }
-    if !args.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
-        print_message("nothing was changed");
-        return Ok(Exit::Usage);
-    }
-    if stranger.is_some() {
-        known_databases::trust(&database)?;
-        print_message(&format!(
-            "`{}` is trusted until another file takes its place",
-            database.display()
-        ));
-    }
-    if let Some(file) = file {
-        trusted.trust(&folder, &file.text)?;
-        print_message(&format!("`{}` is trusted until its `{FILE}` changes", folder.display()));
-    }
-    Ok(Exit::Done)
 }
 
 /// Asks at the terminal whether to open a database that graphrun did not create, and remembers a

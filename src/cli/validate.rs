@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{diagnostic::Diagnostics, workflow::LoadError};
 
+/// Check workflows and report all errors together
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflows to check
@@ -24,40 +25,43 @@ pub(super) struct Args {
     strict: bool,
 }
 
-/// Makes all static checks of every workflow; a broken workflow does not hide errors of the next.
-pub(super) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let forms = [Output::Text, Output::Json, Output::Sarif, Output::Github];
-    globals.expect_output("validate", &forms)?;
-    let mut checked = Vec::new();
-    for path in &args.workflows {
-        let findings = match check(path) {
-            Ok((_, warnings)) => warnings,
-            Err(LoadError::Invalid(findings)) => findings,
-            Err(unreadable) => {
-                super::report(&refuse(path, unreadable), globals.stderr);
-                continue;
-            }
+impl Args {
+    /// Makes all static checks of every workflow; a broken workflow does not hide errors of the next.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        let forms = [Output::Text, Output::Json, Output::Sarif, Output::Github];
+        globals.expect_output("validate", &forms)?;
+        let mut checked = Vec::new();
+        for path in &self.workflows {
+            let findings = match check(path) {
+                Ok((_, warnings)) => warnings,
+                Err(LoadError::Invalid(findings)) => findings,
+                Err(unreadable) => {
+                    super::report(&refuse(path, unreadable), globals.stderr);
+                    continue;
+                }
+            };
+            checked.push(Checked { workflow: path.clone(), findings });
+        }
+        let are_read = checked.len() == self.workflows.len();
+        // Without a working directory, paths stay as they were given.
+        let folder = env::current_dir().unwrap_or_default();
+        let result = match globals.output {
+            Output::Json => to_json(&Finding::all(&checked))?,
+            Output::Sarif => to_json(&sarif::log(&checked, &folder, are_read))?,
+            Output::Github => github::commands(&checked, &folder),
+            Output::Text | Output::Jsonl => drawn(&checked, globals),
         };
-        checked.push(Checked { workflow: path.clone(), findings });
+        print_result(&result).map_err(CliError::write)?;
+        if let (Output::Text, Some(hint)) =
+            (globals.output, hint(checked.iter().map(|it| &it.findings)))
+        {
+            print_message(&format!("{} {hint}", globals.stderr.command("help:")));
+        }
+        let refused =
+            |it: &Checked| it.findings.has_errors() || self.strict && !it.findings.is_empty();
+        let is_fine = are_read && !checked.iter().any(refused);
+        Ok(if is_fine { Exit::Done } else { Exit::Usage })
     }
-    let are_read = checked.len() == args.workflows.len();
-    // Without a working directory, paths stay as they were given.
-    let folder = env::current_dir().unwrap_or_default();
-    let result = match globals.output {
-        Output::Json => to_json(&Finding::all(&checked))?,
-        Output::Sarif => to_json(&sarif::log(&checked, &folder, are_read))?,
-        Output::Github => github::commands(&checked, &folder),
-        Output::Text | Output::Jsonl => drawn(&checked, globals),
-    };
-    print_result(&result).map_err(CliError::write)?;
-    if let (Output::Text, Some(hint)) =
-        (globals.output, hint(checked.iter().map(|it| &it.findings)))
-    {
-        print_message(&format!("{} {hint}", globals.stderr.command("help:")));
-    }
-    let refused = |it: &Checked| it.findings.has_errors() || args.strict && !it.findings.is_empty();
-    let is_fine = are_read && !checked.iter().any(refused);
-    Ok(if is_fine { Exit::Done } else { Exit::Usage })
 }
 
 fn drawn(checked: &[Checked], globals: &Globals) -> String {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     state::Type,
-    workflow::{Outline, Registry, Slot, Step, source_paths},
+    workflow::{Function, Outline, Registry, Slot, Step, source_paths},
 };
 
 /// The maximum number of suggested files, and the maximum depth of folders searched for them.
@@ -112,9 +112,11 @@ impl Offers<'_, '_> {
                 }
                 self.declared("types");
             }
-            Some(Role::Value | Role::SchemaFile) | None => {
+            Some(Role::Value | Role::SchemaFile | Role::Word) | None => {
                 for word in grammar::words(schema) {
-                    self.add(&word, ItemKind::Value);
+                    let about = grammar::about_word(schema, &word);
+                    self.add(&word, ItemKind::Value).documentation =
+                        about.map(|it| it.to_owned().into());
                 }
             }
         }
@@ -220,10 +222,7 @@ impl Offers<'_, '_> {
                         self.add(name, ItemKind::Variable).detail = Some((*about).to_owned());
                     }
                 } else {
-                    self.add("has(", ItemKind::Function).detail =
-                        Some("whether a field is there".into());
-                    self.add("visits(", ItemKind::Function).detail =
-                        Some("how often a node has run".into());
+                    self.functions(|it| !it.is_method());
                 }
             }
             Wanted::Nothing => (),
@@ -236,14 +235,16 @@ impl Offers<'_, '_> {
                 self.add(&field.name, ItemKind::Field).detail = Some(field.ty.to_string());
             }
         }
-        let methods: &[&str] = match ty.required() {
-            _ if is_template => &[],
-            Type::List(_) => &["size()", "exists(", "all("],
-            Type::String | Type::Map(_) => &["size()"],
-            _ => &[],
-        };
-        for method in methods {
-            self.add(method, ItemKind::Function);
+        if !is_template {
+            self.functions(|it| it.is_method() && it.takes(ty.required()));
+        }
+    }
+
+    fn functions(&mut self, fits: impl Fn(&Function) -> bool) {
+        for function in Function::all().iter().filter(|it| fits(it)) {
+            let item = self.add(&function.opening(), ItemKind::Function);
+            item.detail = Some(function.to_string());
+            item.documentation = Some(function.about().to_owned().into());
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn definition(
             let path = view.folder()?.join(word);
             path.is_file().then(|| Location { uri: workspace.uri_of(&path), range: START })
         }
-        Role::Value | Role::State => None,
+        Role::Value | Role::State | Role::Word => None,
     }
 }
 

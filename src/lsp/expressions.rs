@@ -6,7 +6,10 @@
 
 use std::ops::Range;
 
-use crate::state::{Schema, Type};
+use crate::{
+    state::{Schema, Type},
+    workflow::Function,
+};
 
 /// The kind of text that is expected at the end of an incomplete expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +38,8 @@ pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
 pub(super) fn wanted(before: &str) -> (Wanted<'_>, usize) {
     if let Some(quote) = open_quote(before) {
         let outer = before[..quote].trim_end();
-        let wanted = if outer.ends_with("visits(") {
+        let called = outer.strip_suffix('(').map(|it| trailing(it, is_word));
+        let wanted = if called.and_then(function).is_some_and(Function::takes_node_name) {
             Wanted::Node
         } else {
             compared(outer).map_or(Wanted::Nothing, Wanted::ValueOf)
@@ -82,6 +86,11 @@ pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, Wanted<'
     Some((start..end, wanted))
 }
 
+/// Returns the function or method of a name.
+pub(super) fn function(name: &str) -> Option<&'static Function> {
+    Function::all().iter().find(|it| it.name() == name)
+}
+
 /// Returns the type of names such as `review.verdict`, after a text that may bind some of them.
 pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type> {
     let mut names = chain.split('.');
@@ -119,11 +128,12 @@ struct Binding<'t> {
     at: usize,
 }
 
-/// Returns the bindings `list.exists(x, …)`, `list.all(x, …)` and `for x in list`, in their order.
+/// Returns the bindings of methods such as `list.exists(x, …)`, and of `for x in list`, in their order.
 fn bindings(before: &str) -> Vec<Binding<'_>> {
     let mut found = Vec::new();
-    for method in [".exists(", ".all("] {
-        for (at, _) in before.match_indices(method) {
+    for method in Function::all().iter().filter(|it| it.binds_item()) {
+        let method = format!(".{}", method.opening());
+        for (at, _) in before.match_indices(&method) {
             let variable = leading(before[at + method.len()..].trim_start(), is_word);
             let list = trailing(&before[..at], is_part);
             found.push(Binding { variable, list, at: at - list.len() });

@@ -31,6 +31,8 @@ pub(super) enum Role {
     Type,
     /// The path of a JSON Schema.
     SchemaFile,
+    /// A word that the schema describes.
+    Word,
 }
 
 impl Grammar {
@@ -88,6 +90,7 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
         "state" => Role::State,
         "type" => Role::Type,
         "schema" => Role::SchemaFile,
+        "word" => Role::Word,
         _ => return None,
     })
 }
@@ -95,6 +98,11 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
 /// Returns the description of a schema.
 pub(super) fn about(schema: &Value) -> Option<&str> {
     schema.get("description")?.as_str()
+}
+
+/// Returns the description of a word that a value can be.
+pub(super) fn about_word<'s>(schema: &'s Value, word: &str) -> Option<&'s str> {
+    schema.get("x-about")?.get(word)?.as_str()
 }
 
 /// Returns the keys of a section, in the order of the format.

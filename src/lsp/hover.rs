@@ -5,14 +5,14 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{
-    expressions::{OF_PROMPTS, Wanted, chain_at, open_code, quoted_at, type_of},
-    grammar::Role,
+    expressions::{OF_PROMPTS, Wanted, chain_at, function, open_code, quoted_at, type_of},
+    grammar::{self, Role},
     nodes::listed,
     protocol::Hover,
     workspace::{DocumentView, Spot},
 };
 use crate::{
-    state::{Field, Reducer, Type},
+    state::{Field, Type},
     workflow::{Step, source_paths},
 };
 
@@ -67,6 +67,10 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
             Some(format!("**{word}**\n\n{}", fields.collect::<Vec<_>>().join("\n")))
         }
         Role::Type => view.about_declared("types", word),
+        Role::Word => {
+            let about = grammar::about_word(view.grammar.at(&spot.path)?, word)?;
+            Some(format!("**{word}**\n\n{about}"))
+        }
         Role::Expression | Role::Template | Role::SchemaFile => None,
     }
 }
@@ -103,10 +107,16 @@ fn within(
     let range = chain_at(&expression, at)?;
     let chain = &expression[range.clone()];
     let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
-    let text = view.about_field(chain, &before).or_else(|| {
-        let built_in = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
-        Some(format!("**{chain}**\n\n{}", built_in.1))
-    })?;
+    let about_call = || {
+        let name = chain.rsplit('.').next()?;
+        let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;
+        Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about(), function.example()))
+    };
+    let about_name = || {
+        let (name, about) = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
+        Some(format!("**{name}**\n\n{about}"))
+    };
+    let text = about_call().or_else(|| view.about_field(chain, &before)).or_else(about_name)?;
     Some((range, text))
 }
 
@@ -123,8 +133,9 @@ impl DocumentView<'_> {
         if let Some(channel) = self.state?.channel(chain) {
             let about = channel.schema().get("description").and_then(Value::as_str);
             parts.extend(about.map(str::to_owned));
-            if !matches!(channel.reducer(), Reducer::Replace) {
-                parts.push(format!("reducer `{}`", channel.reducer()));
+            let reducer = channel.reducer();
+            if !reducer.is_replace() {
+                parts.push(format!("reducer `{reducer}`: {}", reducer.about()));
             }
             parts.extend(channel.default().map(|it| format!("starts as `{it}`")));
             if let writers @ [_, ..] = self.writers(chain).as_slice() {

@@ -2,7 +2,8 @@
 //! sessions on a page have the output that the page shows.
 //!
 //! `UPDATE=1 cargo test --all-features --test docs` writes the generated parts anew: the codes in `docs/SUMMARY.md`,
-//! the page `docs/command-line.md`, and the output of sessions.
+//! the page `docs/command-line.md`, tables of `docs/workflow.md` and `docs/expressions.md`, and the output of
+//! sessions.
 
 mod command_line;
 mod commands;
@@ -11,6 +12,7 @@ mod page;
 mod providers;
 mod sessions;
 mod summary;
+mod tables;
 mod workflows;
 
 /// Compares a generated text with a file, or writes the file with `UPDATE=1`.

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 use graphrun::{
     event::Status,
     registry,
-    tool::{Tool, ToolContext, ToolError, built_in, tool_fn},
+    tool::{BuiltIn, Tool, ToolContext, ToolError, tool_fn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 async fn called(root: &Path, name: &str, input: Value) -> Result<Value, String> {
-    let tool = built_in(name, root.join("root")).unwrap();
+    let tool = BuiltIn::named(name).unwrap().make(&root.join("root"));
     assert!(jsonschema::is_valid(tool.input_schema(), &input), "{input}");
     let output = tool.call(input, &ToolContext::default()).await.map_err(|it| it.message)?;
     assert!(jsonschema::is_valid(tool.output_schema(), &output), "{output}");

@@ -6,7 +6,7 @@ use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     kind::MakeContext,
-    tool::{Tool, ToolContext, ToolError, built_in},
+    tool::{BuiltIn, Tool, ToolContext, ToolError},
 };
 use jsonschema::Validator;
 use serde_json::Value;
@@ -31,12 +31,13 @@ impl Checked {
     pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
         let node = ctx.name;
         let found = ctx.registry.find_tool(tool);
-        let found = found.or_else(|| built_in(tool, root.to_owned())).ok_or_else(|| {
-            let message = format!("node `{node}` names `{tool}`, which is not registered");
-            Diagnostic::error("GR110", message)
-                .at(Some(ctx.place.clone()), "no such tool in Rust")
-                .help("register it with `Registry::tool`, in the program that loads the file")
-        })?;
+        let found =
+            found.or_else(|| BuiltIn::named(tool).map(|it| it.make(root))).ok_or_else(|| {
+                let message = format!("node `{node}` names `{tool}`, which is not registered");
+                Diagnostic::error("GR110", message)
+                    .at(Some(ctx.place.clone()), "no such tool in Rust")
+                    .help("register it with `Registry::tool`, in the program that loads the file")
+            })?;
         Self::new(found).map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)

@@ -7,7 +7,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
     id::ChannelName,
-    state::{Reducer, Update},
+    state::Update,
 };
 use graphrun_workflow::{
     Expression, ExpressionView,
@@ -87,7 +87,7 @@ impl Node for SetNode {
         let mut update = Update::default();
         for (channel, expression) in &self.sets {
             let replaces = ctx.state.schema().channel(channel.as_str());
-            let replaces = replaces.is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
+            let replaces = replaces.is_some_and(|it| it.reducer().is_replace());
             // A reducer copies the items of a list into another list.
             let value = if replaces {
                 expression.evaluate(&view)?

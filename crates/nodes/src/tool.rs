@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 use graphrun_workflow::{
     ExpressionView,
-    tool::{ToolContext, ToolError},
+    tool::{BuiltIn, ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
 
@@ -63,7 +63,7 @@ impl Node for Call {
 
     /// A tool does not declare whether it asks a model.
     fn calls_max(&self) -> Option<u64> {
-        graphrun_workflow::tool::BUILT_IN.contains(&self.definition.tool.as_str()).then_some(0)
+        BuiltIn::named(&self.definition.tool).map(|_| 0)
     }
 
     fn kind(&self) -> &'static str {

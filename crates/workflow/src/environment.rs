@@ -15,7 +15,7 @@ use super::{
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{Item, MapList},
-    tool::{BUILT_IN, Tool, built_in},
+    tool::{BUILT_IN, BuiltIn, Tool},
     written::AssignedFields,
 };
 
@@ -156,9 +156,15 @@ pub(crate) fn find_tool(
     word: &SpannedText,
 ) -> Option<Arc<dyn Tool>> {
     let found = registry.find_tool(&word.text);
-    let found = found.or_else(|| built_in(&word.text, sections.tools_root.clone()));
+    let built_in = || BuiltIn::named(&word.text).map(|it| it.make(&sections.tools_root));
+    let found = found.or_else(built_in);
     if found.is_none() {
-        report.unknown("GR110", "tool", word, registry.tools().chain(BUILT_IN));
+        report.unknown(
+            "GR110",
+            "tool",
+            word,
+            registry.tools().chain(BUILT_IN.iter().map(|it| it.name)),
+        );
     }
     found
 }

@@ -79,7 +79,7 @@ use thiserror::Error;
 
 pub use self::{
     definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
-    expression::{EvaluateError, Expression, ExpressionView},
+    expression::{EvaluateError, Expression, ExpressionView, Function},
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,

@@ -9,7 +9,7 @@ use std::{
 use graphrun_core::{
     diagnostic::Diagnostic,
     id::{ChannelName, NodeName},
-    state::{Reducer, Schema, Type},
+    state::{Schema, Type},
 };
 
 use super::{
@@ -173,9 +173,7 @@ fn inbox(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Vec<Channel
     let Some(yaml) = top.get("inbox") else { return Vec::new() };
     for word in yaml.items().iter().chain([yaml]).filter_map(Yaml::word) {
         let Some(channel) = schema.channel(&word.text) else { continue };
-        let grows =
-            matches!(channel.reducer(), Reducer::Append | Reducer::Union | Reducer::Messages);
-        if !grows || !matches!(channel.ty(), Type::List(_) | Type::Any) {
+        if !channel.reducer().grows_list() || !matches!(channel.ty(), Type::List(_) | Type::Any) {
             let message = format!(
                 "`inbox` names `{}`, which is not a list that messages can be \
                                    appended to",

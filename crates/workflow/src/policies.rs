@@ -135,7 +135,7 @@ pub(super) fn read_catch(
     };
     let mut catch = Vec::new();
     for Entry { key, value } in entries {
-        let found = ErrorKind::ALL.into_iter().find(|it| it.as_str() == key.text);
+        let found = ErrorKind::named(&key.text);
         if found.is_none() && key.text != "any" {
             // Its target counts as reachable, so that nothing is reported about it.
             let known = ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(["any"]);

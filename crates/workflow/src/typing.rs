@@ -1,10 +1,6 @@
 //! The compatibility of types, for expressions and prompts.
 
-use graphrun_core::state::{Channel, Reducer, Type, is_date, is_duration};
-
-pub(super) fn is_number(ty: &Type) -> bool {
-    matches!(ty, Type::Int | Type::Float)
-}
+use graphrun_core::state::{Type, is_date, is_duration};
 
 /// The values of an enum, and of an optional one.
 pub fn values_of(ty: &Type) -> Option<&[String]> {
@@ -26,7 +22,7 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
         }
         (Type::Enum(a), Type::Enum(b)) => a.iter().any(|it| b.contains(it)),
         (Type::List(a), Type::List(b)) | (Type::Map(a), Type::Map(b)) => comparable(a, b),
-        (a, b) => a == b || (is_number(a) && is_number(b)) || (text(a) && text(b)),
+        (a, b) => a == b || (a.is_number() && b.is_number()) || (text(a) && text(b)),
     }
 }
 
@@ -58,19 +54,5 @@ pub fn describe(ty: &Type) -> String {
     match ty {
         Type::Enum(values) if values.len() == 1 => format!("the text \"{}\"", values[0]),
         other => format!("`{other}`"),
-    }
-}
-
-/// The initial value of a field whose reducer accumulates, in the notation of a default.
-pub(super) fn natural_start(channel: &Channel) -> Option<&'static str> {
-    match channel.reducer() {
-        Reducer::Append | Reducer::Union | Reducer::Messages => Some("[]"),
-        Reducer::Sum => Some("0"),
-        Reducer::Merge => Some("{}"),
-        Reducer::Replace
-        | Reducer::Min
-        | Reducer::Max
-        | Reducer::Best { .. }
-        | Reducer::Custom(_) => None,
     }
 }

@@ -10,6 +10,7 @@ use super::super::{
     globals::{Globals, Output},
     json::to_json,
     run_at::{RunAt, RunSnapshot},
+    runtime::block_on,
     steps::{HistoryStep, Writer, steps},
     terminal::{Paint, print_result},
     words::{clean, table},
@@ -22,6 +23,7 @@ use crate::{
 /// The length of the longest value in a line, in characters.
 const CHARACTERS_MAX: usize = 60;
 
+/// Print the differences between two steps of one or two runs, and their writers
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The first state: a run, and the step if not the last
@@ -65,25 +67,29 @@ struct RunWriter {
     name: Option<String>,
 }
 
-/// Prints the differences, with old and new values and their writers.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database_to_read()?.open_for(&args.from.run)?;
-    let checkpointer = checkpointer.as_ref();
-    let from = args.from.find(checkpointer).await?;
-    let last = RunAt { run: args.from.run.clone(), step: None };
-    let to = args.to.as_ref().unwrap_or(&last).find(checkpointer).await?;
-    let diff = Diff::of(checkpointer, &from, &to).await?;
-    let text = match globals.output {
-        Output::Json => to_json(&diff)?,
-        _ => format!(
-            "{}\n{}",
-            globals.stdout.strong(&format!("{from} → {to}")),
-            diff.draw(globals.stdout)
-        ),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints the differences, with old and new values and their writers.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs diff", &[Output::Text, Output::Json])?;
+            let checkpointer = globals.database_to_read()?.open_for(&self.from.run)?;
+            let checkpointer = checkpointer.as_ref();
+            let from = self.from.find(checkpointer).await?;
+            let last = RunAt { run: self.from.run.clone(), step: None };
+            let to = self.to.as_ref().unwrap_or(&last).find(checkpointer).await?;
+            let diff = Diff::of(checkpointer, &from, &to).await?;
+            let text = match globals.output {
+                Output::Json => to_json(&diff)?,
+                _ => format!(
+                    "{}\n{}",
+                    globals.stdout.strong(&format!("{from} → {to}")),
+                    diff.draw(globals.stdout)
+                ),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
+    }
 }
 
 impl Diff {

@@ -10,6 +10,7 @@ use super::super::{
     globals::{Globals, Output},
     json::to_json,
     progress::{Caption, line},
+    runtime::block_on,
     terminal::{print_message, print_result, print_while_read},
 };
 use crate::{
@@ -24,6 +25,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How many entries are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
 
+/// Print the events of a run
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -46,51 +48,55 @@ struct EventReader<'a> {
     seq: u64,
 }
 
-/// Prints the events in order, as lines for people or as JSON.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
-    if args.follow && globals.output == Output::Json {
-        return Err(CliError::usage(
-            "`--output json` prints one complete list, which `--follow` \
+impl Args {
+    /// Prints the events in order, as lines for people or as JSON.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs events", &[Output::Text, Output::Json, Output::Jsonl])?;
+            if self.follow && globals.output == Output::Json {
+                return Err(CliError::usage(
+                    "`--output json` prints one complete list, which `--follow` \
                                     never has",
-        )
-        .with_help("use `--output jsonl` with `--follow`: one event per line"));
-    }
-    let database = globals.database_to_read()?;
-    let checkpointer = database.open_for(&args.run)?;
-    let info = checkpointer.find(&args.run).await?.info;
-    let resume = database.command("resume", &info.name);
-    let caption = Caption { name: info.name.clone(), resume };
-    let (checkpointer, run) = (checkpointer.as_ref(), info.id);
-    let mut reading = EventReader { checkpointer, run, number: 0, seq: args.after };
-    if globals.output == Output::Json {
-        let mut all = Vec::new();
-        while let Some(events) = reading.next().await? {
-            all.extend(events);
-        }
-        print_result(&to_json(&all)?).map_err(CliError::write)?;
-        return Ok(Exit::Done);
-    }
-    loop {
-        // The status is read before the events, so that the last events are included.
-        let stands = reading.look().await?;
-        while let Some(events) = reading.next().await? {
-            let lines = events.iter().map(|it| drawn(it, globals, &caption));
-            let lines: String = lines.collect::<Result<_, _>>()?;
-            if !print_while_read(&lines).map_err(CliError::write)? {
+                )
+                .with_help("use `--output jsonl` with `--follow`: one event per line"));
+            }
+            let database = globals.database_to_read()?;
+            let checkpointer = database.open_for(&self.run)?;
+            let info = checkpointer.find(&self.run).await?.info;
+            let resume = database.command("resume", &info.name);
+            let caption = Caption { name: info.name.clone(), resume };
+            let (checkpointer, run) = (checkpointer.as_ref(), info.id);
+            let mut reading = EventReader { checkpointer, run, number: 0, seq: self.after };
+            if globals.output == Output::Json {
+                let mut all = Vec::new();
+                while let Some(events) = reading.next().await? {
+                    all.extend(events);
+                }
+                print_result(&to_json(&all)?).map_err(CliError::write)?;
                 return Ok(Exit::Done);
             }
-        }
-        if !args.follow || stands == FollowStatus::Stopped {
-            return Ok(Exit::Done);
-        }
-        if stands == FollowStatus::Abandoned {
-            let gone = format!("the process that owned run {} is gone", caption.name);
-            let resume = caption.resume.iter().map(|it| format!("; continue with: {it}"));
-            print_message(&resume.fold(gone, |text, it| text + &it));
-            return Ok(Exit::Done);
-        }
-        sleep(LOOK).await;
+            loop {
+                // The status is read before the events, so that the last events are included.
+                let stands = reading.look().await?;
+                while let Some(events) = reading.next().await? {
+                    let lines = events.iter().map(|it| drawn(it, globals, &caption));
+                    let lines: String = lines.collect::<Result<_, _>>()?;
+                    if !print_while_read(&lines).map_err(CliError::write)? {
+                        return Ok(Exit::Done);
+                    }
+                }
+                if !self.follow || stands == FollowStatus::Stopped {
+                    return Ok(Exit::Done);
+                }
+                if stands == FollowStatus::Abandoned {
+                    let gone = format!("the process that owned run {} is gone", caption.name);
+                    let resume = caption.resume.iter().map(|it| format!("; continue with: {it}"));
+                    print_message(&resume.fold(gone, |text, it| text + &it));
+                    return Ok(Exit::Done);
+                }
+                sleep(LOOK).await;
+            }
+        })
     }
 }
 

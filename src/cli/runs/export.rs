@@ -6,6 +6,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    runtime::block_on,
     terminal::print_result,
 };
 use crate::checkpoint::{Entry, JournalEntry, RunInfo};
@@ -16,25 +17,30 @@ const VERSION: u32 = 1;
 /// How many entries are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
 
+/// Print all saved data of a run, one JSON object per entry
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
 }
 
-/// Prints everything that is saved of a run as JSON: first its info, then one line per entry.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    // The format is always JSON lines.
-    globals.expect_output("runs export", &[Output::Text, Output::Jsonl])?;
-    let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
-    let info = checkpointer.find(&args.run).await?.info;
-    print(&head(&info))?;
-    let mut number = 0;
-    loop {
-        let entries = checkpointer.journal(&info.id, number, ENTRIES_AT_ONCE).await?;
-        let Some(last) = entries.last() else { return Ok(Exit::Done) };
-        number = last.number;
-        entries.iter().try_for_each(|it| print(&line(it)))?;
+impl Args {
+    /// Prints everything that is saved of a run as JSON: first its info, then one line per entry.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            // The format is always JSON lines.
+            globals.expect_output("runs export", &[Output::Text, Output::Jsonl])?;
+            let checkpointer = globals.database_to_read()?.open_for(&self.run)?;
+            let info = checkpointer.find(&self.run).await?.info;
+            print(&head(&info))?;
+            let mut number = 0;
+            loop {
+                let entries = checkpointer.journal(&info.id, number, ENTRIES_AT_ONCE).await?;
+                let Some(last) = entries.last() else { return Ok(Exit::Done) };
+                number = last.number;
+                entries.iter().try_for_each(|it| print(&line(it)))?;
+            }
+        })
     }
 }
 

@@ -5,30 +5,36 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
+    runtime::block_on,
     steps::{HistoryStep, HistoryTask, steps},
     terminal::{Paint, print_result},
     words::{clean, table},
 };
 use crate::id::NodeName;
 
+/// Print the steps of a run: its tasks, their changes and the next tasks
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
 }
 
-/// Prints a line for each step: its tasks, the changed fields, and the next nodes.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs history", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
-    let id = checkpointer.find(&args.run).await?.info.id;
-    let steps = steps(checkpointer.journal_without_values(&id).await?);
-    let text = match globals.output {
-        Output::Json => to_json(&steps)?,
-        _ => draw(&steps, globals.stdout),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints a line for each step: its tasks, the changed fields, and the next nodes.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs history", &[Output::Text, Output::Json])?;
+            let checkpointer = globals.database_to_read()?.open_for(&self.run)?;
+            let id = checkpointer.find(&self.run).await?.info.id;
+            let steps = steps(checkpointer.journal_without_values(&id).await?);
+            let text = match globals.output {
+                Output::Json => to_json(&steps)?,
+                _ => draw(&steps, globals.stdout),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
+    }
 }
 
 fn draw(steps: &[HistoryStep], paint: Paint) -> String {

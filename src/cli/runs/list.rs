@@ -7,6 +7,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
+    runtime::block_on,
     terminal::{Paint, print_message, print_result},
     values::parse_count,
     words::{clean, count, in_one_line, table},
@@ -23,6 +24,7 @@ const DAMAGED: &str = "damaged";
 /// The default number of listed runs.
 const LIMIT_DEFAULT: &str = "50";
 
+/// List runs, the newest first
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// List at most this many runs
@@ -49,35 +51,40 @@ struct RunLine {
     owner: Option<String>,
 }
 
-/// Lists the runs of the database; prints none if there is no database.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs list", &[Output::Text, Output::Json])?;
-    let database = globals.database_to_read()?;
-    let runs = if let Some(checkpointer) = database.open()? {
-        let before = match &args.before {
-            Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
-            None => None,
-        };
-        // One more than the limit shows whether there are more.
-        checkpointer.page(before.as_ref(), args.limit as usize + 1).await?
-    } else {
-        database.named_absence().iter().for_each(|it| print_message(it));
-        Vec::new()
-    };
-    let lines = runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), RunLine::from));
-    let mut lines: Vec<RunLine> = lines.collect();
-    let more = lines.len() > args.limit as usize;
-    lines.truncate(args.limit as usize);
-    let text = match globals.output {
-        Output::Json => to_json(&lines)?,
-        _ if lines.is_empty() => "no runs yet\n".to_owned(),
-        _ => draw(&lines, globals.stdout),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    if let Some(last) = lines.last().filter(|_| more) {
-        print_message(&format!("there are more: graphrun runs list --before {}", last.run));
+impl Args {
+    /// Lists the runs of the database; prints none if there is no database.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs list", &[Output::Text, Output::Json])?;
+            let database = globals.database_to_read()?;
+            let runs = if let Some(checkpointer) = database.open()? {
+                let before = match &self.before {
+                    Some(run) => Some(place_of(checkpointer.as_ref(), run).await?),
+                    None => None,
+                };
+                // One more than the limit shows whether there are more.
+                checkpointer.page(before.as_ref(), self.limit as usize + 1).await?
+            } else {
+                database.named_absence().iter().for_each(|it| print_message(it));
+                Vec::new()
+            };
+            let lines =
+                runs.into_iter().map(|it| it.map_or_else(|error| damaged(&error), RunLine::from));
+            let mut lines: Vec<RunLine> = lines.collect();
+            let more = lines.len() > self.limit as usize;
+            lines.truncate(self.limit as usize);
+            let text = match globals.output {
+                Output::Json => to_json(&lines)?,
+                _ if lines.is_empty() => "no runs yet\n".to_owned(),
+                _ => draw(&lines, globals.stdout),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            if let Some(last) = lines.last().filter(|_| more) {
+                print_message(&format!("there are more: graphrun runs list --before {}", last.run));
+            }
+            some_damaged(lines.iter().filter(|it| it.status.is_none()).count())
+        })
     }
-    some_damaged(lines.iter().filter(|it| it.status.is_none()).count())
 }
 
 /// Returns the id of a run, damaged or not.

@@ -8,6 +8,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    runtime::block_on,
     terminal::print_message,
     values::parse_duration,
     words::count,
@@ -18,6 +19,7 @@ use crate::{
     event::Status,
 };
 
+/// Remove old runs without an owner, and free their space
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Remove runs that were started longer ago than this, as in `30d` or `12h`
@@ -34,37 +36,46 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-/// Removes old runs without an owner, and returns their space.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs prune", &[Output::Text])?;
-    let database = globals.database()?;
-    let Some(checkpointer) = database.open()? else {
-        print_message(&database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()));
-        return Ok(Exit::Done);
-    };
-    let now = Timestamp::now();
-    let runs = checkpointer.page(None, usize::MAX).await?;
-    let damaged = runs.iter().filter(|it| it.is_err()).count();
-    let old = runs.into_iter().skip(args.keep).flatten().filter(|it| args.includes(it, now));
-    let (mut removed, verb) = (0, if args.dry_run { "would remove" } else { "removed" });
-    for RunSummary { info, status, .. } in old {
-        if !args.dry_run {
-            match forget(checkpointer.as_ref(), &info.id).await {
-                // Another process has just acquired or removed it.
-                Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => continue,
-                result => result?,
+impl Args {
+    /// Removes old runs without an owner, and returns their space.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs prune", &[Output::Text])?;
+            let database = globals.database()?;
+            let Some(checkpointer) = database.open()? else {
+                print_message(
+                    &database.named_absence().unwrap_or_else(|| "no runs yet".to_owned()),
+                );
+                return Ok(Exit::Done);
+            };
+            let now = Timestamp::now();
+            let runs = checkpointer.page(None, usize::MAX).await?;
+            let damaged = runs.iter().filter(|it| it.is_err()).count();
+            let old =
+                runs.into_iter().skip(self.keep).flatten().filter(|it| self.includes(it, now));
+            let (mut removed, verb) = (0, if self.dry_run { "would remove" } else { "removed" });
+            for RunSummary { info, status, .. } in old {
+                if !self.dry_run {
+                    match forget(checkpointer.as_ref(), &info.id).await {
+                        // Another process has just acquired or removed it.
+                        Err(CheckpointError::Owned { .. } | CheckpointError::UnknownRun(_)) => {
+                            continue;
+                        }
+                        result => result?,
+                    }
+                }
+                removed += 1;
+                let created = info.created.get(..10).unwrap_or(&info.created);
+                print_message(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
             }
-        }
-        removed += 1;
-        let created = info.created.get(..10).unwrap_or(&info.created);
-        print_message(&format!("{verb} {} ({}, {created})", info.name, status.as_str()));
+            if removed > 0 && !self.dry_run {
+                checkpointer.compact().await?;
+            }
+            print_message(&format!("{verb} {}", count(removed, "run")));
+            // Damaged runs are kept, because their age is unknown.
+            some_damaged(damaged)
+        })
     }
-    if removed > 0 && !args.dry_run {
-        checkpointer.compact().await?;
-    }
-    print_message(&format!("{verb} {}", count(removed, "run")));
-    // Damaged runs are kept, because their age is unknown.
-    some_damaged(damaged)
 }
 
 impl Args {

@@ -6,6 +6,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    runtime::block_on,
     terminal::print_message,
 };
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
 /// The duration of the lease for the removal of a run.
 const LEASE: Duration = Duration::from_secs(15);
 
+/// Remove runs
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The names or ids of the runs
@@ -42,22 +44,26 @@ pub(super) async fn forget(
     }
 }
 
-/// Removes runs without an owner. All of them are looked up before the first is removed.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs rm", &[Output::Text])?;
-    let first = args.runs.first().map_or("", String::as_str);
-    let checkpointer = globals.database()?.open_for(first)?;
-    let mut found = Vec::new();
-    for run in &args.runs {
-        let info = checkpointer.find(run).await?.info;
-        if found.iter().all(|(id, _)| *id != info.id) {
-            found.push((info.id, info.name));
-        }
+impl Args {
+    /// Removes runs without an owner. All of them are looked up before the first is removed.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs rm", &[Output::Text])?;
+            let first = self.runs.first().map_or("", String::as_str);
+            let checkpointer = globals.database()?.open_for(first)?;
+            let mut found = Vec::new();
+            for run in &self.runs {
+                let info = checkpointer.find(run).await?.info;
+                if found.iter().all(|(id, _)| *id != info.id) {
+                    found.push((info.id, info.name));
+                }
+            }
+            for (id, name) in &found {
+                forget(checkpointer.as_ref(), id).await?;
+                print_message(&format!("removed {name}"));
+            }
+            checkpointer.compact().await?;
+            Ok(Exit::Done)
+        })
     }
-    for (id, name) in &found {
-        forget(checkpointer.as_ref(), id).await?;
-        print_message(&format!("removed {name}"));
-    }
-    checkpointer.compact().await?;
-    Ok(Exit::Done)
 }

@@ -6,29 +6,35 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     report::RunReport,
+    runtime::block_on,
     summary::{draw_answers, draw_questions, draw_trace},
     terminal::print_result,
 };
 
+/// Show the status of a run, its tasks and its open questions
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
     run: String,
 }
 
-/// Prints the report of a run, as `execute` does when the run stops, and its tasks.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs show", &[Output::Text, Output::Json])?;
-    let database = globals.database_to_read()?;
-    let checkpointer = database.open_for(&args.run)?;
-    let id = checkpointer.find(&args.run).await?.info.id;
-    let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
-    print_report(&report, globals, &database)?;
-    if globals.output == Output::Text {
-        let trace = draw_trace(&report, globals.stdout);
-        let questions = draw_questions(&report, globals.stdout);
-        let answers = draw_answers(&report, globals.stdout);
-        print_result(&format!("\n{trace}{answers}{questions}")).map_err(CliError::write)?;
+impl Args {
+    /// Prints the report of a run, as `execute` does when the run stops, and its tasks.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs show", &[Output::Text, Output::Json])?;
+            let database = globals.database_to_read()?;
+            let checkpointer = database.open_for(&self.run)?;
+            let id = checkpointer.find(&self.run).await?.info.id;
+            let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
+            print_report(&report, globals, &database)?;
+            if globals.output == Output::Text {
+                let trace = draw_trace(&report, globals.stdout);
+                let questions = draw_questions(&report, globals.stdout);
+                let answers = draw_answers(&report, globals.stdout);
+                print_result(&format!("\n{trace}{answers}{questions}")).map_err(CliError::write)?;
+            }
+            Ok(Exit::Done)
+        })
     }
-    Ok(Exit::Done)
 }

@@ -6,9 +6,11 @@ use super::super::{
     globals::{Globals, Output},
     json::to_json,
     run_at::RunAt,
+    runtime::block_on,
     terminal::print_result,
 };
 
+/// Print the state of a run, now or after a step
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The run by name or id, and the step if not the last; step 0 is the input
@@ -16,11 +18,15 @@ pub(super) struct Args {
     run: RunAt,
 }
 
-/// Prints the values of all channels as JSON.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs state", &[Output::Text, Output::Json])?;
-    let checkpointer = globals.database_to_read()?.open_for(&args.run.run)?;
-    let found = args.run.find(checkpointer.as_ref()).await?;
-    print_result(&to_json(&found.values)?).map_err(CliError::write)?;
-    Ok(Exit::Done)
+impl Args {
+    /// Prints the values of all channels as JSON.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs state", &[Output::Text, Output::Json])?;
+            let checkpointer = globals.database_to_read()?.open_for(&self.run.run)?;
+            let found = self.run.find(checkpointer.as_ref()).await?;
+            print_result(&to_json(&found.values)?).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
+    }
 }

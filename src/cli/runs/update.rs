@@ -9,6 +9,7 @@ use super::super::{
     json::to_json,
     origin::Origin,
     prepare,
+    runtime::block_on,
     set::{SetArgs, SetKind},
     terminal::print_result,
 };
@@ -17,6 +18,7 @@ use crate::{
     state::Update,
 };
 
+/// Change the state of a stopped run like the update of a node
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
@@ -38,44 +40,48 @@ struct Updated {
     resume: Option<String>,
 }
 
-/// Changes the state of a stopped run like the update of a node.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs update", &[Output::Text, Output::Json])?;
-    if args.set.is_empty() && args.node.is_none() {
-        return Err(CliError::usage("there is nothing to update")
-            .with_help("use `--set FIELD=JSON`, `--clear FIELD` or `--as NODE`"));
+impl Args {
+    /// Changes the state of a stopped run like the update of a node.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs update", &[Output::Text, Output::Json])?;
+            if self.set.is_empty() && self.node.is_none() {
+                return Err(CliError::usage("there is nothing to update")
+                    .with_help("use `--set FIELD=JSON`, `--clear FIELD` or `--as NODE`"));
+            }
+            let database = globals.database()?;
+            let checkpointer = database.open_for(&self.run)?;
+            let info = checkpointer.find(&self.run).await?.info;
+            let path = Origin::of(&info)?.workflow;
+            let (graph, _) = prepare::check(&path)
+                .map_err(|it| prepare::refuse(&path, it).with_exit(Exit::NotResumable))?;
+            let mut update = Update::default();
+            for (channel, value) in self.set.read(graph.schema(), SetKind::Write)? {
+                match value {
+                    Some(value) => update = update.write(channel, value),
+                    None => update.clears.push(channel),
+                }
+            }
+            let node = self.node.as_deref().map(NodeName::parse).transpose();
+            let node =
+                node.map_err(|it| CliError::usage("`--as` is not the name of a node").because(it))?;
+            let engine = globals.engine(graph, checkpointer)?;
+            let position = engine.update(&info.id, update, node.as_ref()).await?;
+            let updated = Updated {
+                run: info.id,
+                step: position.step,
+                next: position.frontier.into_iter().map(|it| it.node).collect(),
+                resume: database.command("resume", &info.name),
+                name: info.name,
+            };
+            let text = match globals.output {
+                Output::Json => to_json(&updated)?,
+                _ => updated.draw(),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            Ok(Exit::Done)
+        })
     }
-    let database = globals.database()?;
-    let checkpointer = database.open_for(&args.run)?;
-    let info = checkpointer.find(&args.run).await?.info;
-    let path = Origin::of(&info)?.workflow;
-    let (graph, _) = prepare::check(&path)
-        .map_err(|it| prepare::refuse(&path, it).with_exit(Exit::NotResumable))?;
-    let mut update = Update::default();
-    for (channel, value) in args.set.read(graph.schema(), SetKind::Write)? {
-        match value {
-            Some(value) => update = update.write(channel, value),
-            None => update.clears.push(channel),
-        }
-    }
-    let node = args.node.as_deref().map(NodeName::parse).transpose();
-    let node =
-        node.map_err(|it| CliError::usage("`--as` is not the name of a node").because(it))?;
-    let engine = globals.engine(graph, checkpointer)?;
-    let position = engine.update(&info.id, update, node.as_ref()).await?;
-    let updated = Updated {
-        run: info.id,
-        step: position.step,
-        next: position.frontier.into_iter().map(|it| it.node).collect(),
-        resume: database.command("resume", &info.name),
-        name: info.name,
-    };
-    let text = match globals.output {
-        Output::Json => to_json(&updated)?,
-        _ => updated.draw(),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    Ok(Exit::Done)
 }
 
 impl Updated {

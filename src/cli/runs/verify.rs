@@ -7,6 +7,7 @@ use super::super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
+    runtime::block_on,
     terminal::{Paint, print_result},
     words::{clean, count, in_one_line, table},
 };
@@ -15,6 +16,7 @@ use crate::{
     storage::{Proof, prove},
 };
 
+/// Verify histories: find entries that were lost, changed or moved
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The names or ids of the runs; all of them if none is given
@@ -44,41 +46,45 @@ struct Verification {
     problem: Option<String>,
 }
 
-/// Verifies the histories of runs by computing all hashes, and prints the last hash of each.
-pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
-    if args.expect.is_some() && args.runs.len() > 1 {
-        return Err(CliError::usage(
-            "`--expect` is the hash of one run, but several runs are \
+impl Args {
+    /// Verifies the histories of runs by computing all hashes, and prints the last hash of each.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("runs verify", &[Output::Text, Output::Json])?;
+            if self.expect.is_some() && self.runs.len() > 1 {
+                return Err(CliError::usage(
+                    "`--expect` is the hash of one run, but several runs are \
                                     named",
-        ));
+                ));
+            }
+            let database = globals.database_to_read()?;
+            let checkpointer = match self.runs.first() {
+                Some(run) => Some(database.open_for(run)?),
+                None => database.open()?,
+            };
+            let mut verdicts = Vec::new();
+            if let Some(checkpointer) = &checkpointer {
+                checkpointer.check().await?;
+                let named = self.runs.clone();
+                let runs = if named.is_empty() {
+                    checkpointer.ids().await?.iter().map(ToString::to_string).collect()
+                } else {
+                    named
+                };
+                for run in runs {
+                    verdicts.push(judge(checkpointer.as_ref(), &run, self.expect).await?);
+                }
+            }
+            let text = match globals.output {
+                Output::Json => to_json(&verdicts)?,
+                _ if verdicts.is_empty() => "no runs yet\n".to_owned(),
+                _ => draw(&verdicts, globals.stdout),
+            };
+            print_result(&text).map_err(CliError::write)?;
+            let is_intact = verdicts.iter().all(|it| it.intact);
+            Ok(if is_intact { Exit::Done } else { Exit::NotResumable })
+        })
     }
-    let database = globals.database_to_read()?;
-    let checkpointer = match args.runs.first() {
-        Some(run) => Some(database.open_for(run)?),
-        None => database.open()?,
-    };
-    let mut verdicts = Vec::new();
-    if let Some(checkpointer) = &checkpointer {
-        checkpointer.check().await?;
-        let named = args.runs.clone();
-        let runs = if named.is_empty() {
-            checkpointer.ids().await?.iter().map(ToString::to_string).collect()
-        } else {
-            named
-        };
-        for run in runs {
-            verdicts.push(judge(checkpointer.as_ref(), &run, args.expect).await?);
-        }
-    }
-    let text = match globals.output {
-        Output::Json => to_json(&verdicts)?,
-        _ if verdicts.is_empty() => "no runs yet\n".to_owned(),
-        _ => draw(&verdicts, globals.stdout),
-    };
-    print_result(&text).map_err(CliError::write)?;
-    let is_intact = verdicts.iter().all(|it| it.intact);
-    Ok(if is_intact { Exit::Done } else { Exit::NotResumable })
 }
 
 /// Verifies one run. Fails only when the result is unknown.

@@ -7,38 +7,78 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 
-/// The kinds of failure that a `catch` route distinguishes.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
-    /// The attempt took longer than its timeout.
-    Timeout,
-    /// A provider limited the rate of requests, and the retries were not enough.
-    RateLimit,
+/// Declares the kinds of failure: a sentence, the variant, the word in a workflow, the class of most failures of the
+/// kind, and whether a run that fails by it lacks something outside of the workflow.
+macro_rules! error_kinds {
+    ($(#[doc = $about:literal] $kind:ident $word:literal $class:ident $outside:literal;)*) => {
+        /// The kinds of failure that a `catch` route distinguishes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum ErrorKind {
+            $(#[doc = $about] #[serde(rename = $word)] $kind,)*
+        }
+
+        impl ErrorKind {
+            /// Every kind, in the order of the documentation.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$kind),*];
+
+            /// Returns the word for it in a workflow.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $word,)*
+                }
+            }
+
+            /// Returns the description of the kind, a sentence.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $about.trim_ascii_start(),)*
+                }
+            }
+
+            /// Returns the class of most failures of the kind.
+            pub fn usual_class(self) -> FailureClass {
+                match self {
+                    $(Self::$kind => FailureClass::$class,)*
+                }
+            }
+
+            /// Returns whether something outside of the workflow is missing. The run can continue once it is there.
+            pub fn is_from_outside(self) -> bool {
+                match self {
+                    $(Self::$kind => $outside,)*
+                }
+            }
+        }
+    };
+}
+
+error_kinds! {
+    /// The attempt took longer than its timeout, or a question was not answered in time.
+    Timeout "timeout" Retryable false;
+    /// A provider limited the rate of requests, more often than `retry` allows.
+    RateLimit "rate_limit" Retryable true;
     /// A provider failed.
-    Provider,
+    Provider "provider" Retryable true;
     /// A model refused to answer.
-    Refused,
+    Refused "refused" Permanent false;
     /// The answer of a model was invalid, also after the repairs.
-    InvalidOutput,
+    InvalidOutput "invalid_output" Permanent false;
     /// The key or quota of a provider cannot be used.
-    Credentials,
+    Credentials "credentials" NeedsHuman true;
     /// A tool failed.
-    Tool,
+    Tool "tool" Permanent false;
     /// A command ended with an exit code other than zero, or was stopped.
-    Command,
+    Command "command" Permanent false;
     /// The sandbox could not be set up.
-    Sandbox,
+    Sandbox "sandbox" NeedsHuman true;
     /// A recording has no answer to a request, or could not be written.
-    Recording,
+    Recording "recording" NeedsHuman true;
     /// The files could not be written to their destination.
-    Delivery,
+    Delivery "delivery" NeedsHuman true;
     /// The node panicked.
-    Panic,
+    Panic "panic" Bug false;
     /// Any other failure.
-    Other,
+    Other "other" Permanent false;
 }
 
 /// The class of a failure, by its remedy.
@@ -104,11 +144,12 @@ impl Failure {
 
     /// Returns the class of the failure. Each failure has exactly one class.
     pub fn class(&self) -> FailureClass {
-        match self.kind {
-            ErrorKind::Panic => FailureClass::Bug,
-            kind if kind.is_for_the_operator() => FailureClass::NeedsHuman,
-            _ if self.transient => FailureClass::Retryable,
-            _ => FailureClass::Permanent,
+        match self.kind.usual_class() {
+            FailureClass::Retryable | FailureClass::Permanent if self.transient => {
+                FailureClass::Retryable
+            }
+            FailureClass::Retryable => FailureClass::Permanent,
+            class => class,
         }
     }
 
@@ -131,48 +172,17 @@ impl From<Failure> for NodeError {
 }
 
 impl ErrorKind {
-    /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
-        Self::Timeout,
-        Self::RateLimit,
-        Self::Provider,
-        Self::Refused,
-        Self::InvalidOutput,
-        Self::Credentials,
-        Self::Tool,
-        Self::Command,
-        Self::Sandbox,
-        Self::Recording,
-        Self::Delivery,
-        Self::Panic,
-        Self::Other,
-    ];
+    /// Returns the kind of a word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == word)
+    }
 
     /// Returns whether only the operator can fix it.
     ///
     /// A route for `any` failure does not catch these: the run stops where it is, and continues
     /// once there is a key, a sandbox, a recording that fits, or space on the disk.
     pub fn is_for_the_operator(self) -> bool {
-        matches!(self, Self::Credentials | Self::Sandbox | Self::Recording | Self::Delivery)
-    }
-
-    /// Returns the word for it in a workflow.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::RateLimit => "rate_limit",
-            Self::Provider => "provider",
-            Self::Refused => "refused",
-            Self::InvalidOutput => "invalid_output",
-            Self::Credentials => "credentials",
-            Self::Tool => "tool",
-            Self::Command => "command",
-            Self::Sandbox => "sandbox",
-            Self::Recording => "recording",
-            Self::Delivery => "delivery",
-            Self::Panic => "panic",
-            Self::Other => "other",
-        }
+        self.usual_class() == FailureClass::NeedsHuman
     }
 }
 

@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
-    LenientValue, ReadError, Reducer, Type,
+    LenientValue, ReadError, Reducer, Type, UpdateForm,
     measure::{measure, rounded_int},
     validator_for,
 };
@@ -136,19 +136,13 @@ impl Channel {
     ///
     /// Names every place where the value does not fit.
     pub fn check_saved(&self, written: &Value) -> Result<(), Vec<String>> {
-        match &self.reducer {
-            Reducer::Append | Reducer::Union if !self.is_whole_list(written) => {
+        match self.reducer.update_form() {
+            UpdateForm::Items if !self.is_whole_list(written) => {
                 self.validate(&Value::Array(vec![written.clone()]))
             }
-            // Writes to these are parts of the value; the whole value is checked after folding.
-            Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => Ok(()),
-            Reducer::Replace
-            | Reducer::Append
-            | Reducer::Union
-            | Reducer::Sum
-            | Reducer::Min
-            | Reducer::Max
-            | Reducer::Best { .. } => self.validate(written),
+            UpdateForm::Items | UpdateForm::Whole => self.validate(written),
+            // The whole value is checked after folding.
+            UpdateForm::Part => Ok(()),
         }
     }
 

@@ -42,7 +42,6 @@ impl Schema {
     ///
     /// Fails when the schema does not describe an object with properties, or names an unknown reducer.
     pub fn of_json_schema(root: &Value, reducers: &[Arc<dyn Fold>]) -> Result<Self, SchemaError> {
-        let custom = |name: &str| reducers.iter().find(|it| it.name() == name).cloned();
         let Some(Value::Object(properties)) = root.get("properties") else {
             let title = root.get("title").and_then(Value::as_str).unwrap_or("this type");
             return Err(SchemaError::NotAStruct(title.to_owned()));
@@ -52,9 +51,8 @@ impl Schema {
             let name = ChannelName::parse(name)?;
             let reducer = match property.get("x-merge") {
                 None => Reducer::Replace,
-                Some(named) => reducer_of(named, custom).ok_or_else(|| SchemaError::Reducer {
-                    channel: name.clone(),
-                    reducer: named.to_string(),
+                Some(named) => Reducer::of_schema(named, reducers).ok_or_else(|| {
+                    SchemaError::Reducer { channel: name.clone(), reducer: named.to_string() }
                 })?,
             };
             let default = property.get("default").filter(|it| !it.is_null()).cloned();
@@ -73,23 +71,6 @@ impl Schema {
         }
         Self::new(channels)
     }
-}
-
-fn reducer_of(named: &Value, custom: impl Fn(&str) -> Option<Arc<dyn Fold>>) -> Option<Reducer> {
-    if let Some(path) = named.get("best").and_then(Value::as_str) {
-        return Some(Reducer::Best { by: path.split('.').map(str::to_owned).collect() });
-    }
-    Some(match named.as_str()? {
-        "replace" => Reducer::Replace,
-        "append" => Reducer::Append,
-        "union" => Reducer::Union,
-        "sum" => Reducer::Sum,
-        "min" => Reducer::Min,
-        "max" => Reducer::Max,
-        "merge" => Reducer::Merge,
-        "messages" => Reducer::Messages,
-        name => Reducer::Custom(custom(name)?),
-    })
 }
 
 /// Returns the schema of `T` from that of `Option<T>`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Channel, Reducer, Schema};
+use super::{Channel, Schema};
 
 impl Schema {
     /// Returns the JSON Schema of a state of these channels.
@@ -68,14 +68,9 @@ fn property(channel: &Channel, definitions: &mut Map<String, Value>) -> Value {
     if channel.is_private() {
         object.insert("x-private".to_owned(), true.into());
     }
-    match channel.reducer() {
-        Reducer::Replace => drop(object.shift_remove("x-merge")),
-        Reducer::Best { by } => {
-            object.insert("x-merge".to_owned(), json!({"best": by.join(".")}));
-        }
-        named => {
-            object.insert("x-merge".to_owned(), named.to_string().into());
-        }
+    match channel.reducer().to_schema() {
+        None => drop(object.shift_remove("x-merge")),
+        Some(reducer) => drop(object.insert("x-merge".to_owned(), reducer)),
     }
     schema
 }
@@ -103,7 +98,7 @@ fn rename(schema: &mut Value, prefix: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ChannelName;
+    use crate::{id::ChannelName, state::Reducer};
 
     fn channel(name: &str, schema: Value, reducer: Reducer) -> Channel {
         Channel::new(ChannelName::parse(name).unwrap(), schema, reducer).unwrap()

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{
     Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
     measure::{measure, measure_folded},
-    reducer,
 };
 /// The effect of the updates so far, by the index of the channel.
 #[derive(Debug, Default)]
@@ -88,7 +87,7 @@ impl Folding {
         written: &Value,
     ) -> bool {
         let reducer = channel.reducer();
-        if !matches!(reducer, Reducer::Append | Reducer::Union | Reducer::Messages) {
+        if !reducer.grows_list() {
             return false;
         }
         let list = match slot.as_deref() {
@@ -106,9 +105,7 @@ impl Folding {
             Value::Array(items) if channel.is_whole_list(written) => items.as_slice(),
             item => slice::from_ref(item),
         };
-        if let Reducer::Messages = reducer
-            && items.iter().any(|it| reducer::place_of(it, &list[..fixed]).is_some())
-        {
+        if reducer.changes_items(&list[..fixed], items) {
             return false;
         }
         let before = match slot.as_deref() {
@@ -208,12 +205,12 @@ impl Folding {
 
 /// Checks a whole value: even if all writes fit, or could not be checked, the result may not fit.
 fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
-    match channel.reducer() {
-        Reducer::Sum | Reducer::Merge | Reducer::Messages | Reducer::Custom(_) => channel
-            .validate(value)
-            .map_err(|problems| StateError::Value { channel: channel.name().clone(), problems }),
-        _ => Ok(()),
+    if !channel.reducer().computes() {
+        return Ok(());
     }
+    channel
+        .validate(value)
+        .map_err(|problems| StateError::Value { channel: channel.name().clone(), problems })
 }
 
 fn first(list: &Value, length: usize) -> Value {

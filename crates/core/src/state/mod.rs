@@ -26,7 +26,7 @@ pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, LenientValue, ReadError, ReadLeniently, Reader, read_as},
-    reducer::{Fold, ReduceError, Reducer},
+    reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},
     types::{Field, Record, Type},

@@ -1,11 +1,14 @@
 //! How the writes of a step change a channel.
+//!
+//! A built-in reducer is a variant of [`Reducer`], a place in [`Reducer::BUILT_IN`], its [`Rules`] and its fold. Other
+//! modules ask for its properties and name no variant, except that `Replace` is the absence of a reducer.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::contained::contained;
+use super::{Type, contained::contained};
 
 /// A rule that combines a write with the value before it.
 #[derive(Clone, Debug, Default)]
@@ -25,15 +28,93 @@ pub enum Reducer {
     Max,
     /// Objects are merged field by field, at any depth; null removes a field.
     Merge,
+    /// A list of messages: a message with a known `id` replaces its earlier version, at the same index.
+    Messages,
     /// The value with the highest number at a path is kept, the earlier one on a tie.
     Best {
         /// Field names from the value down, such as `test_result`, `passed_count`.
         by: Vec<String>,
     },
-    /// A list of messages: a message with a known `id` replaces its earlier version, at the same index.
-    Messages,
     /// A function registered by a library user.
     Custom(Arc<dyn Fold>),
+}
+
+/// The properties of a reducer.
+struct Rules {
+    name: &'static str,
+    /// The effect, in one sentence.
+    about: &'static str,
+    needs: Needs,
+    /// The value with which a field naturally starts, in the notation of a default.
+    start: Option<&'static str>,
+    /// Whether two tasks of one step may write the same channel.
+    several_writers: bool,
+    /// Whether it folds items into a list, one by one.
+    grows_list: bool,
+    update: UpdateForm,
+    result: Folded,
+}
+
+/// The types of the channels that a reducer can fold.
+struct Needs {
+    /// Such as "a list".
+    noun: &'static str,
+    includes: fn(&Type) -> bool,
+}
+
+/// The relation of a write to the value of its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateForm {
+    /// A whole value.
+    Whole,
+    /// An item of a list, or a list of items.
+    Items,
+    /// A part of the value, in a form that only the reducer defines.
+    Part,
+}
+
+/// The result of a fold, which decides the checks before and after it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Folded {
+    /// One of the written values. No write is refused.
+    Kept,
+    /// The list with all written items. No write is refused.
+    Extended,
+    /// One of the written values, or some of the written items. A write may be refused.
+    Selected,
+    /// A value that no task has written. A write may be refused.
+    Computed,
+}
+
+const ANY: Needs = Needs { noun: "any type", includes: |_| true };
+const LIST: Needs = Needs { noun: "a list", includes: |it| matches!(it, Type::List(_)) };
+const NUMBER: Needs = Needs { noun: "a number", includes: Type::is_number };
+const RECORD: Needs =
+    Needs { noun: "a record", includes: |it| matches!(it, Type::Record(_) | Type::Map(_)) };
+
+impl Rules {
+    /// Keeps one of the written values.
+    const KEEP: Self = Self {
+        name: "",
+        about: "",
+        needs: ANY,
+        start: None,
+        several_writers: true,
+        grows_list: false,
+        update: UpdateForm::Whole,
+        result: Folded::Kept,
+    };
+    /// Folds items into a list.
+    const LIST: Self = Self {
+        needs: LIST,
+        start: Some("[]"),
+        grows_list: true,
+        update: UpdateForm::Items,
+        result: Folded::Selected,
+        ..Self::KEEP
+    };
+    /// Folds numbers.
+    const NUMBER: Self = Self { needs: NUMBER, result: Folded::Selected, ..Self::KEEP };
 }
 
 /// A custom reducer of a library user.
@@ -84,14 +165,170 @@ pub enum ReduceError {
 }
 
 impl Reducer {
+    /// The built-in reducers, in the order of the documentation.
+    pub const BUILT_IN: &[Self] = &[
+        Self::Replace,
+        Self::Append,
+        Self::Union,
+        Self::Sum,
+        Self::Min,
+        Self::Max,
+        Self::Merge,
+        Self::Messages,
+        Self::Best { by: Vec::new() },
+    ];
+
+    const fn rules(&self) -> Rules {
+        match self {
+            Self::Replace => Rules {
+                name: "replace",
+                about: "The update replaces the value; two writers in one step are an error.",
+                several_writers: false,
+                ..Rules::KEEP
+            },
+            Self::Append => Rules {
+                name: "append",
+                about: "The items are appended.",
+                result: Folded::Extended,
+                ..Rules::LIST
+            },
+            Self::Union => Rules {
+                name: "union",
+                about: "The items are appended, without those that are already in the list.",
+                ..Rules::LIST
+            },
+            Self::Sum => Rules {
+                name: "sum",
+                about: "The numbers are added.",
+                start: Some("0"),
+                result: Folded::Computed,
+                ..Rules::NUMBER
+            },
+            Self::Min => {
+                Rules { name: "min", about: "The smaller number is kept.", ..Rules::NUMBER }
+            }
+            Self::Max => {
+                Rules { name: "max", about: "The larger number is kept.", ..Rules::NUMBER }
+            }
+            Self::Merge => Rules {
+                name: "merge",
+                about: "Records are merged field by field, at any depth; null removes a field.",
+                needs: RECORD,
+                start: Some("{}"),
+                update: UpdateForm::Part,
+                result: Folded::Computed,
+                ..Rules::KEEP
+            },
+            Self::Messages => Rules {
+                name: "messages",
+                about: "The items are appended; one with a known `id` replaces the earlier one in its place.",
+                update: UpdateForm::Part,
+                result: Folded::Computed,
+                ..Rules::LIST
+            },
+            Self::Best { .. } => Rules {
+                name: "best",
+                about: "The value with the highest number at the path `by` is kept, the earlier one on a tie.",
+                needs: Needs { noun: "a record with a number", ..ANY },
+                ..Rules::KEEP
+            },
+            Self::Custom(_) => Rules {
+                name: "custom",
+                about: "A reducer that the program registers.",
+                update: UpdateForm::Part,
+                result: Folded::Computed,
+                ..Rules::KEEP
+            },
+        }
+    }
+
+    /// Returns its name in a workflow.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Custom(custom) => custom.name(),
+            built_in => built_in.rules().name,
+        }
+    }
+
+    /// Returns the effect, in one sentence.
+    pub fn about(&self) -> &'static str {
+        self.rules().about
+    }
+
+    /// Returns the kind of channels that it can fold, such as "a list".
+    pub fn needs(&self) -> &'static str {
+        self.rules().needs.noun
+    }
+
+    /// Returns whether it can fold the values of a channel of this type.
+    ///
+    /// Only the author of a custom reducer knows its types, so it fits all of them.
+    pub fn fits(&self, ty: &Type) -> bool {
+        *ty == Type::Any || (self.rules().needs.includes)(ty)
+    }
+
+    /// Returns the value with which a channel naturally starts, in the notation of a default.
+    pub fn natural_start(&self) -> Option<&'static str> {
+        self.rules().start
+    }
+
     /// Returns whether two tasks of one step may write the same channel.
     pub fn takes_several_writers(&self) -> bool {
-        !matches!(self, Self::Replace)
+        self.rules().several_writers
+    }
+
+    /// Returns the relation of a write to the value of its channel.
+    pub fn update_form(&self) -> UpdateForm {
+        self.rules().update
+    }
+
+    /// Returns whether it folds items into a list, one by one.
+    pub fn grows_list(&self) -> bool {
+        self.rules().grows_list
     }
 
     /// Returns whether a write of the right type may still be refused because of the value before it.
     pub fn may_refuse(&self) -> bool {
-        !matches!(self, Self::Replace | Self::Append | Self::Best { .. })
+        matches!(self.rules().result, Folded::Selected | Folded::Computed)
+    }
+
+    /// Returns whether a value can result that no task has written, even if each write fits the type.
+    pub(super) fn computes(&self) -> bool {
+        self.rules().result == Folded::Computed
+    }
+
+    /// Returns whether the result is the list before with all written items behind it.
+    pub(super) fn extends(&self) -> bool {
+        self.rules().result == Folded::Extended
+    }
+
+    /// Returns whether a write simply replaces the value.
+    pub fn is_replace(&self) -> bool {
+        matches!(self, Self::Replace)
+    }
+
+    /// Reads the value of `x-merge` in a schema; `None` for an unknown name.
+    pub(super) fn of_schema(named: &Value, custom: &[Arc<dyn Fold>]) -> Option<Self> {
+        if let Some(path) = named.get("best").and_then(Value::as_str) {
+            return Some(Self::Best { by: path.split('.').map(str::to_owned).collect() });
+        }
+        Self::named(named.as_str()?, custom)
+    }
+
+    /// Returns the value of `x-merge` in a schema; `None` for the default.
+    pub(super) fn to_schema(&self) -> Option<Value> {
+        match self {
+            Self::Replace => None,
+            Self::Best { by } => Some(json!({ "best": by.join(".") })),
+            named => Some(named.name().into()),
+        }
+    }
+
+    /// Returns the reducer of a name, which needs no more than the name.
+    pub fn named(name: &str, custom: &[Arc<dyn Fold>]) -> Option<Self> {
+        let is_named = |it: &&Self| it.name() == name && !matches!(it, Self::Best { .. });
+        let custom = || custom.iter().find(|it| it.name() == name).cloned().map(Self::Custom);
+        Self::BUILT_IN.iter().find(is_named).cloned().or_else(custom)
     }
 
     /// Folds one write that is not a list of items into the value before it.
@@ -159,6 +396,11 @@ impl Reducer {
         }
     }
 
+    /// Returns whether items would change some of the items that are already in the list.
+    pub(super) fn changes_items(&self, list: &[Value], items: &[Value]) -> bool {
+        matches!(self, Self::Messages) && items.iter().any(|it| place_of(it, list).is_some())
+    }
+
     fn sum(&self, before: &Value, written: &Value) -> Result<Value, ReduceError> {
         if let (Some(a), Some(b)) = (before.as_i64(), written.as_i64()) {
             return a.checked_add(b).map(Value::from).ok_or(ReduceError::Overflow(a, b));
@@ -207,22 +449,14 @@ pub fn reserve(list: &mut Vec<Value>, more: usize) {
 impl fmt::Display for Reducer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Replace => f.write_str("replace"),
-            Self::Append => f.write_str("append"),
-            Self::Union => f.write_str("union"),
-            Self::Sum => f.write_str("sum"),
-            Self::Min => f.write_str("min"),
-            Self::Max => f.write_str("max"),
-            Self::Merge => f.write_str("merge"),
             Self::Best { by } => write!(f, "best({})", by.join(".")),
-            Self::Messages => f.write_str("messages"),
-            Self::Custom(custom) => f.write_str(custom.name()),
+            named => f.write_str(named.name()),
         }
     }
 }
 
 /// Returns the index of the message with the same `id`.
-pub(super) fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
+fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
     let id = message.get("id")?;
     messages.iter().position(|it| it.get("id") == Some(id))
 }

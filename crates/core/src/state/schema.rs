@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Change, Channel, ReadAnswer, ReduceError, Reducer, State, Update, folding::Folding,
+    Change, Channel, ReadAnswer, ReduceError, State, Update, folding::Folding,
     measure::size_of_saved,
 };
 use crate::id::{ChannelName, NameError};
@@ -182,11 +182,9 @@ impl Schema {
         let is_plain = |(name, value): &(ChannelName, Arc<Value>)| {
             let Some(channel) = self.channel(name.as_str()) else { return false };
             let before = empty.get(name.as_str()).and_then(Value::as_array);
-            match channel.reducer() {
-                Reducer::Replace => true,
-                Reducer::Append => before.is_none_or(Vec::is_empty) && channel.is_whole_list(value),
-                _ => false,
-            }
+            let reducer = channel.reducer();
+            let is_first = || before.is_none_or(Vec::is_empty) && channel.is_whole_list(value);
+            reducer.is_replace() || reducer.extends() && is_first()
         };
         let Update { clears, writes } = input;
         let (plain, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_plain);
@@ -308,8 +306,7 @@ impl Schema {
         let mut total = None;
         for (name, value) in update.writes.iter().filter(|(name, _)| includes(name)) {
             let at = self.known(name)?;
-            let is_list = matches!(self.channels()[at].reducer(), Reducer::Append);
-            let before = if is_list { sizes[at] } else { 0 };
+            let before = if self.channels()[at].reducer().extends() { sizes[at] } else { 0 };
             sizes[at] = before + size_of_saved(value);
             let limit = |source| StateError::Limit { channel: name.clone(), source };
             DataLimit::ValueMemory.check(sizes[at]).map_err(limit)?;

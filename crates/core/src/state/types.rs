@@ -81,6 +81,11 @@ impl Type {
         }
     }
 
+    /// Returns whether the values are numbers.
+    pub fn is_number(&self) -> bool {
+        matches!(self, Self::Int | Self::Float)
+    }
+
     /// Returns the type of a field of this record.
     pub fn field(&self, name: &str) -> Option<&Self> {
         match self.required() {

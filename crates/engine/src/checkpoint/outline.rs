@@ -6,7 +6,7 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     graph::{Edge, NodeSpec, Target},
     id::{ChannelName, NodeName},
-    state::{Channel, Reducer},
+    state::Channel,
 };
 use graphrun_guard::redact::redact;
 use serde::{Deserialize, Serialize};
@@ -113,11 +113,8 @@ impl NodeOutline {
 
 impl ChannelOutline {
     fn of(channel: &Channel) -> Self {
-        let reducer = match channel.reducer() {
-            Reducer::Replace => None,
-            Reducer::Custom(fold) => Some(fold.name().to_owned()),
-            other => Some(format!("{other:?}").to_lowercase()),
-        };
+        let reducer = channel.reducer();
+        let reducer = (!reducer.is_replace()).then(|| reducer.to_string());
         let default = channel.default().map(std::sync::Arc::as_ref);
         Self {
             // A schema may contain a key as a constant.

@@ -12,7 +12,7 @@ use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
-use graphrun_workflow::tool::{BUILT_IN, ToolContext, ToolError};
+use graphrun_workflow::tool::{BuiltIn, ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -45,7 +45,7 @@ impl Toolbox {
 
     /// Whether all of them are built in: only these are known to ask no model.
     pub(super) fn is_built_in(&self) -> bool {
-        self.0.iter().all(|it| BUILT_IN.contains(&it.tool.name()))
+        self.0.iter().all(|it| BuiltIn::named(it.tool.name()).is_some())
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {

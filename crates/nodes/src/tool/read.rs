@@ -11,7 +11,7 @@ use graphrun_workflow::{
         Yaml, describe, fits, suggestion,
         values::{self, ArgumentName, Either, FieldName, Named, OneOrMany, ToolName},
     },
-    tool::{BUILT_IN, Tool},
+    tool::{BuiltIn, Tool},
 };
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(crate) struct ToolKind;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct ToolKeys {
-    /// Calls a tool: `fs.read`, `fs.list`, `fs.grep`, or one that a Rust program registers.
+    /// Calls a tool: a built-in one, or one that a Rust program registers.
     tool: ToolName,
     /// Its arguments, by expressions.
     args: Option<Named<ArgumentName, values::Expression>>,
@@ -90,7 +90,7 @@ impl Kind for ToolKind {
     }
 
     fn refuses_cache(&self, value: &Yaml) -> Option<CacheRefusal> {
-        let tool = value.text().filter(|it| BUILT_IN.contains(it))?;
+        let tool = value.text().and_then(BuiltIn::named)?.name;
         let help = "omit it: a file may have changed since it was read";
         Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{ErrorKind, Failure},
+    graph::{ErrorKind, Failure, FailureClass},
     id::{ChannelName, NodeName},
     state::Update,
 };
@@ -99,7 +99,7 @@ impl<'a> Reading<'a> {
     fn failure(&mut self, what: &str, yaml: &Yaml) -> Option<Failure> {
         let section = Section::read(&mut self.report, yaml, what, FAIL_KEYS)?;
         let word = self.report.word(section.get("fail")?, "`fail`")?;
-        let Some(kind) = ErrorKind::ALL.into_iter().find(|it| it.as_str() == word.text) else {
+        let Some(kind) = ErrorKind::named(&word.text) else {
             let known = ErrorKind::ALL.map(ErrorKind::as_str);
             self.report.unknown("GR017", "kind of error", &word, known);
             return None;
@@ -108,13 +108,12 @@ impl<'a> Reading<'a> {
             Some(message) => self.report.word(message, "`message`")?.text,
             None => format!("the case has `fail: {kind}`"),
         };
-        let usual = matches!(kind, ErrorKind::Timeout | ErrorKind::RateLimit | ErrorKind::Provider);
         let transient = match section.get("transient") {
             Some(yaml) => {
                 let wanted = "`true` or `false`";
                 self.report.number(yaml, "`transient`", wanted, |_: &bool| true)?
             }
-            None => usual,
+            None => kind.usual_class() == FailureClass::Retryable,
         };
         Some(Failure { transient, ..Failure::new(kind, message) })
     }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use graphrun_core::{
     graph::{Access, AccessSet, Edge, Graph, Spread},
     id::{ChannelName, NodeName},
-    state::Reducer,
 };
 
 use crate::{Workflow, kind::Computation};
@@ -87,11 +86,8 @@ pub fn computed(workflow: &Workflow, graph: &Graph) -> Vec<Computed> {
         for Computation { to, from, is_copy } in parts {
             let to = definition.scopes.iter().fold(to, |it, scope| scope.channel_name(&it));
             let from = definition.scopes.iter().fold(from, |it, scope| scope.access_set(it));
-            let replaces = graph
-                .schema
-                .channel(to.as_str())
-                .is_some_and(|it| matches!(it.reducer(), Reducer::Replace));
-            let is_copy = is_copy && replaces;
+            let channel = graph.schema.channel(to.as_str());
+            let is_copy = is_copy && channel.is_some_and(|it| it.reducer().is_replace());
             computed.push(Computed { node: name.clone(), to, from, is_copy });
         }
     }

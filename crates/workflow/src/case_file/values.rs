@@ -7,7 +7,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::Access,
     id::ChannelName,
-    state::{Channel, Record, Reducer, Type, complete, smallest, validator_for},
+    state::{Channel, Record, Type, UpdateForm, complete, smallest, validator_for},
 };
 use serde_json::Value;
 
@@ -60,8 +60,8 @@ impl Reading<'_> {
     }
 
     fn completed(&mut self, channel: &Channel, value: Value, at: &Range<usize>) -> Option<Value> {
-        // An update of these is a part of the value, and is checked once it is folded.
-        if matches!(channel.reducer(), Reducer::Merge | Reducer::Messages | Reducer::Custom(_)) {
+        // The whole value is checked once it is folded.
+        if channel.reducer().update_form() == UpdateForm::Part {
             return Some(value);
         }
         let is_item = matches!(channel.ty().required(), Type::List(_)) && !value.is_array();
@@ -182,10 +182,11 @@ impl Reading<'_> {
 
 /// The type for reading a value: that of the field, or of one item of a list.
 fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
-    match (channel.reducer(), channel.ty().required(), &yaml.data) {
-        (_, Type::List(_), Data::List(_)) => channel.ty(),
-        (Reducer::Append | Reducer::Union | Reducer::Messages, Type::List(item), _) => item,
-        (Reducer::Merge | Reducer::Custom(_), ..) => &Type::Any,
+    let reducer = channel.reducer();
+    match (channel.ty().required(), &yaml.data) {
+        (Type::List(_), Data::List(_)) => channel.ty(),
+        (Type::List(item), _) if reducer.grows_list() => item,
+        _ if reducer.update_form() == UpdateForm::Part => &Type::Any,
         _ => channel.ty(),
     }
 }

@@ -13,13 +13,15 @@ use serde_json::Value;
 
 use super::{
     ExpressionScope,
+    functions::{Function, Takes},
+    known,
     operators::joined,
     satisfiability::Types,
-    syntax::{Each, Kind, Node, Operator},
+    syntax::{Kind, Node},
 };
 use crate::{
     report::{Problem, suggestion},
-    typing::{describe, natural_start},
+    typing::describe,
     written::Presence,
 };
 
@@ -111,24 +113,9 @@ impl Checker<'_> {
             Kind::Negate(of) => self.number(of),
             Kind::Binary(operator, left, right) => self.binary(*operator, left, right, &node.range),
             Kind::If(parts) => self.conditional(parts, &node.range),
-            Kind::Has(of) => {
-                let before = std::mem::replace(&mut self.asking, true);
-                self.ty(of);
-                self.asking = before;
-                Type::Bool
-            }
-            Kind::Visits(name) => self.visits(name, &node.range),
-            Kind::Size(of) => self.size(of),
-            Kind::Text(_, of, part) => {
-                self.text(of);
-                self.text(part);
-                Type::Bool
-            }
-            Kind::Matches(of, _) => {
-                self.text(of);
-                Type::Bool
-            }
-            Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body),
+            Kind::Call(function, arguments) => self.call(function, arguments, &node.range),
+            // Only their calls read them.
+            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => Type::Any,
         }
     }
 
@@ -198,7 +185,8 @@ impl Checker<'_> {
                     "`{name}` is read here, but not every path to here writes \
                                        it"
                 );
-                let start = self.scope.schema.channel(name).and_then(natural_start);
+                let start =
+                    self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start());
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
                 problem.help = Some(match start {
@@ -269,88 +257,80 @@ impl Checker<'_> {
         })
     }
 
-    fn visits(&mut self, name: &str, range: &Range<usize>) -> Type {
+    fn call(&mut self, function: &Function, arguments: &[Node], range: &Range<usize>) -> Type {
+        let bound = self.variables.len();
+        let mut types = Vec::new();
+        for (parameter, argument) in function.parameters.iter().zip(arguments) {
+            types.push(match (&parameter.takes, &argument.kind) {
+                (Takes::Value { noun, includes }, _) => self.taken(argument, noun, *includes),
+                (Takes::Path, _) => {
+                    let before = std::mem::replace(&mut self.asking, true);
+                    let ty = self.ty(argument);
+                    self.asking = before;
+                    ty
+                }
+                (Takes::Condition, _) => {
+                    self.condition(argument);
+                    Type::Bool
+                }
+                (Takes::Expression, _) => self.value(argument),
+                (_, Kind::NodeName(name)) => self.node_name(name, range),
+                (_, Kind::Variable(name)) => self.variable(name, types.last(), &argument.range),
+                (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
+            });
+        }
+        self.variables.truncate(bound);
+        (function.result)(&types)
+    }
+
+    /// Checks an argument that must have one of some types.
+    fn taken(&mut self, argument: &Node, noun: &str, includes: fn(&Type) -> bool) -> Type {
+        let ty = self.value(argument);
+        if ty == Type::Any || includes(&ty) {
+            return ty;
+        }
+        let message = format!("expected {noun}, found {}", describe(&ty));
+        self.problem("GR022", &argument.range, message, format!("not {noun}"));
+        Type::Any
+    }
+
+    fn node_name(&mut self, name: &str, range: &Range<usize>) -> Type {
         if !self.scope.nodes.contains(name) {
             let help = suggestion(name, self.scope.nodes.iter().map(NodeName::as_str));
             let message = format!("there is no node `{name}`");
             self.problem("GR010", range, message, "no such node").help = help;
         }
-        Type::Int
+        Type::String
     }
 
-    fn size(&mut self, of: &Node) -> Type {
-        let ty = self.value(of);
-        if !matches!(ty, Type::Any | Type::List(_) | Type::Map(_) | Type::String | Type::Enum(_)) {
-            let message = format!("{} has no size", describe(&ty));
-            self.problem("GR022", &of.range, message, "no list");
-        }
-        Type::Int
-    }
-
-    fn text(&mut self, node: &Node) {
-        let ty = self.value(node);
-        if !matches!(ty, Type::Any | Type::String | Type::Enum(_) | Type::Date) {
-            let message = format!("expected a text, found {}", describe(&ty));
-            self.problem("GR022", &node.range, message, "not a text");
-        }
-    }
-
-    fn each(&mut self, what: Each, list: &Node, variable: &str, body: &Node) -> Type {
-        let item = match self.value(list) {
-            Type::List(item) => *item,
-            Type::Any => Type::Any,
-            other => {
-                let message = format!("expected a list, found {}", describe(&other));
-                self.problem("GR022", &list.range, message, "no list");
-                Type::Any
-            }
-        };
-        let taken = self.variables.iter().any(|(it, _)| it == variable);
-        if taken || self.scope.schema.channel(variable).is_some() {
-            let message = format!("the name `{variable}` is already in use");
-            self.problem("GR021", &body.range, message, "ambiguous").help =
+    /// Binds a name to each item of a list, for the next arguments.
+    fn variable(&mut self, name: &str, list: Option<&Type>, range: &Range<usize>) -> Type {
+        let taken = self.variables.iter().any(|(it, _)| it == name);
+        if taken || self.scope.schema.channel(name).is_some() {
+            let message = format!("the name `{name}` is already in use");
+            self.problem("GR021", range, message, "ambiguous").help =
                 Some("choose another name".to_owned());
         }
-        self.variables.push((variable.to_owned(), item.clone()));
-        let made = match what {
-            Each::Map => self.value(body),
-            Each::Exists | Each::All | Each::ExistsOne | Each::Filter => {
-                self.condition(body);
-                Type::Bool
-            }
+        let item = match list {
+            Some(Type::List(item)) => Type::clone(item),
+            _ => Type::Any,
         };
-        self.variables.pop();
-        match what {
-            Each::Exists | Each::All | Each::ExistsOne => made,
-            Each::Filter => Type::List(Box::new(item)),
-            Each::Map => Type::List(Box::new(made)),
-        }
+        self.variables.push((name.to_owned(), item.clone()));
+        item
     }
 
     /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
-        match &condition.kind {
-            Kind::Has(of) if outcome => {
-                let mut part = Some(of.as_ref());
-                while let Some(node) = part {
-                    self.present.extend(node.path());
-                    part = match &node.kind {
-                        Kind::Field(of, _) => Some(of),
-                        _ => None,
-                    };
-                }
+        known::learn(condition, outcome, &mut |path| {
+            let mut part = Some(path);
+            while let Some(node) = part {
+                self.present.extend(node.path());
+                part = match &node.kind {
+                    Kind::Field(of, _) => Some(of),
+                    _ => None,
+                };
             }
-            Kind::Not(of) => self.learn(of, !outcome),
-            Kind::Binary(Operator::And, left, right) if outcome => {
-                self.learn(left, outcome);
-                self.learn(right, outcome);
-            }
-            Kind::Binary(Operator::Or, left, right) if !outcome => {
-                self.learn(left, outcome);
-                self.learn(right, outcome);
-            }
-            _ => (),
-        }
+        });
     }
 
     pub(super) fn problem(

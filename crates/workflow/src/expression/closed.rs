@@ -50,13 +50,19 @@ pub(super) fn note_valueless(node: &Node, problems: &mut Vec<Problem>) -> bool {
 fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
     match &node.kind {
         Kind::Name(name) => variables.contains(&name.as_str()),
-        Kind::Visits(_) | Kind::Has(_) => false,
-        Kind::Each { list, variable, body, .. } => {
-            let list = is_closed(list, variables);
-            variables.push(variable);
-            let body = is_closed(body, variables);
-            variables.pop();
-            list && body
+        Kind::NodeName(_) => false,
+        Kind::Call(function, arguments) => {
+            let bound = variables.len();
+            let is_closed = !function.is_presence()
+                && arguments.iter().all(|it| match &it.kind {
+                    Kind::Variable(name) => {
+                        variables.push(name);
+                        true
+                    }
+                    _ => is_closed(it, variables),
+                });
+            variables.truncate(bound);
+            is_closed
         }
         _ => node.parts().into_iter().all(|it| is_closed(it, variables)),
     }

@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::{
     ExpressionView,
     evaluate_error::{EvaluateError, kind},
+    functions::{Function, FunctionValue},
     meter::Meter,
     numbers::{Numeric, arithmetic, float, numeric, order_of},
-    syntax::{Each, Kind, Node, Operator, TextQuestion},
+    syntax::{Kind, Node, Operator, Pattern},
 };
 
 pub(super) fn evaluate(
@@ -39,27 +40,10 @@ pub(super) fn evaluate_owned(
     Evaluation { view: *view, variables, meter: Meter::default() }.owned(root)
 }
 
-struct Evaluation<'a> {
+pub(super) struct Evaluation<'a> {
     view: ExpressionView<'a>,
     variables: Vec<(&'a str, Cow<'a, Value>)>,
     meter: Meter,
-}
-
-/// The items of a list: borrowed from the state, or owned.
-enum Items<'a> {
-    State(std::slice::Iter<'a, Value>),
-    Made(std::vec::IntoIter<Value>),
-}
-
-impl<'a> Iterator for Items<'a> {
-    type Item = Cow<'a, Value>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::State(items) => items.next().map(Cow::Borrowed),
-            Self::Made(items) => items.next().map(Cow::Owned),
-        }
-    }
 }
 
 /// The location of the value at a path that begins with a variable; `None` if it is absent.
@@ -98,19 +82,9 @@ impl<'a> Evaluation<'a> {
                 let chosen = if self.condition(condition, "?")? { then } else { otherwise };
                 return self.value(chosen);
             }
-            Kind::Has(of) => Value::Bool(self.look_up(of)?.is_some()),
-            Kind::Visits(node) => {
-                Value::from(self.view.visits.get(node.as_str()).copied().unwrap_or(0))
-            }
-            Kind::Size(of) => self.size(of)?,
-            Kind::Text(question, of, part) => self.text_question(*question, of, part)?,
-            Kind::Matches(of, pattern) => {
-                let text = self.value(of)?;
-                let text = text.as_str().ok_or_else(|| kind("matches", "a text", &text))?;
-                self.meter.steps(pattern.steps(text))?;
-                Value::Bool(pattern.regex.is_match(text))
-            }
-            Kind::Each { what, list, variable, body } => self.each(*what, list, variable, body)?,
+            Kind::Call(function, arguments) => self.call(function, arguments)?,
+            // Only their calls read them.
+            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => Value::Null,
         };
         Ok(Cow::Owned(value))
     }
@@ -256,84 +230,130 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn size(&mut self, of: &'a Node) -> Evaluated<Value> {
-        let value = self.value(of)?;
-        let size = match value.as_ref() {
-            Value::Array(items) => items.len(),
-            Value::Object(fields) => fields.len(),
-            Value::String(text) => {
-                self.meter.look_at(text)?;
-                text.chars().count()
+    fn call(&mut self, function: &'static Function, arguments: &'a [Node]) -> Evaluated<Value> {
+        match &function.value {
+            FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
+            FunctionValue::OfValues(evaluate) => {
+                let values = arguments.iter().map(|it| self.value(it));
+                let values = values.collect::<Result<Vec<_>, _>>()?;
+                for text in values.iter().filter_map(|it| it.as_str()) {
+                    self.meter.look_at(text)?;
+                }
+                let arguments = Arguments { function, nodes: arguments, values, view: &self.view };
+                let value = evaluate(&arguments, &mut self.meter)?;
+                self.meter.count(&value)?;
+                Ok(value)
             }
-            other => return Err(kind("size", "a list or a text", other)),
-        };
-        Ok(Value::from(size))
-    }
-
-    fn text_question(
-        &mut self,
-        question: TextQuestion,
-        of: &'a Node,
-        part: &'a Node,
-    ) -> Evaluated<Value> {
-        let (of, part) = (self.value(of)?, self.value(part)?);
-        let text = |it: &Value| kind(question.name(), "texts", it);
-        let of = of.as_str().ok_or_else(|| text(&of))?;
-        let part = part.as_str().ok_or_else(|| text(&part))?;
-        self.meter.look_at(of)?;
-        Ok(Value::Bool(match question {
-            TextQuestion::StartsWith => of.starts_with(part),
-            TextQuestion::EndsWith => of.ends_with(part),
-            TextQuestion::Contains => of.contains(part),
-        }))
-    }
-
-    fn each(
-        &mut self,
-        what: Each,
-        list: &'a Node,
-        variable: &'a str,
-        body: &'a Node,
-    ) -> Evaluated<Value> {
-        let list = match self.value(list)? {
-            Cow::Borrowed(Value::Array(items)) => Items::State(items.iter()),
-            Cow::Owned(Value::Array(items)) => Items::Made(items.into_iter()),
-            other => return Err(kind(what.name(), "a list", &other)),
-        };
-        let (mut found, mut made) = (0, Vec::new());
-        for item in list {
-            self.meter.step()?;
-            self.variables.push((variable, item));
-            let value = if what == Each::Map {
-                self.owned(body)
-            } else {
-                self.value(body).map(Cow::into_owned)
-            };
-            let item = self.variables.pop();
-            let value = value?;
-            if what == Each::Map {
-                made.push(value);
-                continue;
-            }
-            let holds = value.as_bool().ok_or_else(|| kind(what.name(), "a bool", &value))?;
-            match what {
-                Each::Exists if holds => return Ok(Value::Bool(true)),
-                Each::All if !holds => return Ok(Value::Bool(false)),
-                Each::ExistsOne => found += usize::from(holds),
-                Each::Filter if holds => match item {
-                    Some((_, Cow::Borrowed(item))) => made.push(self.meter.copy(item)?),
-                    Some((_, Cow::Owned(item))) => made.push(item),
-                    None => (),
-                },
-                Each::Exists | Each::All | Each::Filter | Each::Map => (),
+            FunctionValue::OfItems(evaluate) => {
+                let [list, Node { kind: Kind::Variable(variable), .. }, body] = arguments else {
+                    unreachable!("the parameters are a list, a variable and a body")
+                };
+                let list = match self.value(list)? {
+                    Cow::Borrowed(Value::Array(items)) => ListItems::State(items.iter()),
+                    Cow::Owned(Value::Array(items)) => ListItems::Made(items.into_iter()),
+                    other => return Err(kind(function.name, "a list", &other)),
+                };
+                let function = function.name;
+                evaluate(Items { function, evaluation: self, list, variable, body })
             }
         }
-        Ok(match what {
-            Each::Exists => Value::Bool(false),
-            Each::All => Value::Bool(true),
-            Each::ExistsOne => Value::Bool(found == 1),
-            Each::Filter | Each::Map => Value::Array(made),
-        })
+    }
+}
+
+/// The arguments of a function, evaluated.
+pub(super) struct Arguments<'v, 'a> {
+    function: &'static Function,
+    nodes: &'a [Node],
+    values: Vec<Cow<'a, Value>>,
+    view: &'v ExpressionView<'a>,
+}
+
+impl Arguments<'_, '_> {
+    pub(super) fn value(&self, at: usize) -> &Value {
+        &self.values[at]
+    }
+
+    pub(super) fn text(&self, at: usize) -> Evaluated<&str> {
+        let value = self.value(at);
+        let noun = self.function.parameters[at].takes.noun();
+        value.as_str().ok_or_else(|| kind(self.function.name, noun, value))
+    }
+
+    pub(super) fn pattern(&self, at: usize) -> &Pattern {
+        let Kind::Pattern(pattern) = &self.nodes[at].kind else {
+            unreachable!("the parser compiles the argument for a pattern")
+        };
+        pattern
+    }
+
+    /// Returns how often the named node has run.
+    pub(super) fn visits(&self, at: usize) -> u32 {
+        let Kind::NodeName(name) = &self.nodes[at].kind else {
+            unreachable!("the parser takes the argument for the name of a node")
+        };
+        self.view.visits.get(name.as_str()).copied().unwrap_or(0)
+    }
+}
+
+/// The items of a list, each with the value of an expression of it.
+pub(super) struct Items<'e, 'a> {
+    function: &'static str,
+    evaluation: &'e mut Evaluation<'a>,
+    list: ListItems<'a>,
+    variable: &'a str,
+    body: &'a Node,
+}
+
+/// The items of a list: borrowed from the state, or owned.
+enum ListItems<'a> {
+    State(std::slice::Iter<'a, Value>),
+    Made(std::vec::IntoIter<Value>),
+}
+
+impl<'a> Iterator for ListItems<'a> {
+    type Item = Cow<'a, Value>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::State(items) => items.next().map(Cow::Borrowed),
+            Self::Made(items) => items.next().map(Cow::Owned),
+        }
+    }
+}
+
+impl<'a> Items<'_, 'a> {
+    /// Returns the next item, and whether the condition holds for it.
+    pub(super) fn next_condition(&mut self) -> Evaluated<Option<(Cow<'a, Value>, bool)>> {
+        let value =
+            |evaluation: &mut Evaluation<'a>, body| evaluation.value(body).map(Cow::into_owned);
+        let Some((item, value)) = self.next_of(value)? else { return Ok(None) };
+        let holds = value.as_bool().ok_or_else(|| kind(self.function, "a bool", &value))?;
+        Ok(Some((item, holds)))
+    }
+
+    /// Returns the next item and the value of the expression.
+    pub(super) fn next_value(&mut self) -> Evaluated<Option<(Cow<'a, Value>, Value)>> {
+        self.next_of(Evaluation::owned)
+    }
+
+    fn next_of(
+        &mut self,
+        evaluate: impl FnOnce(&mut Evaluation<'a>, &'a Node) -> Evaluated<Value>,
+    ) -> Evaluated<Option<(Cow<'a, Value>, Value)>> {
+        let Some(item) = self.list.next() else { return Ok(None) };
+        self.evaluation.meter.step()?;
+        self.evaluation.variables.push((self.variable, item));
+        let value = evaluate(self.evaluation, self.body);
+        let item = self.evaluation.variables.pop();
+        Ok(item.map(|(_, item)| item).zip(Some(value?)))
+    }
+
+    /// Returns an item for a new list.
+    pub(super) fn copy(&mut self, item: Cow<'a, Value>) -> Evaluated<Value> {
+        match item {
+            Cow::Borrowed(item) => Ok(self.evaluation.meter.copy(item)?),
+            Cow::Owned(item) => Ok(item),
+        }
     }
 }
 

@@ -9,28 +9,32 @@ use super::{
 ///
 /// For an invalid expression both lists are empty.
 pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
-    let (mut holds, mut fails) = (Vec::new(), Vec::new());
-    if let Ok(condition) = parser::parse(source) {
-        learn(&condition, true, &mut holds);
-        learn(&condition, false, &mut fails);
-    }
-    (holds, fails)
+    let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
+    let known = |outcome| {
+        let mut known = Vec::new();
+        learn(&condition, outcome, &mut |path| {
+            let path = path.path().unwrap_or_default();
+            known.extend(path.split('.').next().map(str::to_owned));
+        });
+        known
+    };
+    (known(true), known(false))
 }
 
-fn learn(condition: &Node, outcome: bool, known: &mut Vec<String>) {
+/// Finds the paths that a condition with this outcome proves present.
+pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut impl FnMut(&Node)) {
     match &condition.kind {
-        Kind::Has(of) if outcome => {
-            let path = of.path().unwrap_or_default();
-            known.extend(path.split('.').next().map(str::to_owned));
+        Kind::Call(function, arguments) if outcome && function.is_presence() => {
+            arguments.iter().for_each(prove);
         }
-        Kind::Not(of) => learn(of, !outcome, known),
+        Kind::Not(of) => learn(of, !outcome, prove),
         Kind::Binary(Operator::And, left, right) if outcome => {
-            learn(left, outcome, known);
-            learn(right, outcome, known);
+            learn(left, outcome, prove);
+            learn(right, outcome, prove);
         }
         Kind::Binary(Operator::Or, left, right) if !outcome => {
-            learn(left, outcome, known);
-            learn(right, outcome, known);
+            learn(left, outcome, prove);
+            learn(right, outcome, prove);
         }
         _ => (),
     }

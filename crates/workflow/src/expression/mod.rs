@@ -9,6 +9,7 @@ mod checker;
 mod closed;
 mod evaluate;
 mod evaluate_error;
+mod functions;
 mod known;
 mod lexer;
 mod meter;
@@ -36,7 +37,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-pub use self::evaluate_error::EvaluateError;
+pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::known_after,
     output_path::OutputPathError,

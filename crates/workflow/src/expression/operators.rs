@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     report::suggestion,
-    typing::{comparable, describe, is_number, values_of},
+    typing::{comparable, describe, values_of},
 };
 
 impl Checker<'_> {
@@ -40,7 +40,7 @@ impl Checker<'_> {
             | Operator::Greater
             | Operator::GreaterOrEqual => {
                 let ty = self.compared(operator, left, right, range);
-                let ordered = is_number(&ty) || matches!(ty, Type::Any | Type::String | Type::Date);
+                let ordered = ty.is_number() || matches!(ty, Type::Any | Type::String | Type::Date);
                 if !ordered {
                     let message = format!("{} has no order", describe(&ty));
                     self.problem("GR022", range, message, "cannot be compared with `<` or `>`");
@@ -135,7 +135,7 @@ impl Checker<'_> {
         let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
         match (&left, &right) {
             (Type::Any, _) | (_, Type::Any) => Type::Any,
-            (a, b) if is_number(a) && is_number(b) => arithmetic(a, b),
+            (a, b) if a.is_number() && b.is_number() => arithmetic(a, b),
             (a, b) if text(a) && text(b) => Type::String,
             (Type::List(a), Type::List(b)) if joined(a, b).is_some() => {
                 Type::List(Box::new(joined(a, b).unwrap_or(Type::Any)))
@@ -150,7 +150,7 @@ impl Checker<'_> {
 
     pub(super) fn number(&mut self, node: &Node) -> Type {
         let ty = self.value(node);
-        if is_number(&ty) || ty == Type::Any {
+        if ty.is_number() || ty == Type::Any {
             return ty;
         }
         let message = format!("expected a number, found {}", describe(&ty));
@@ -197,7 +197,7 @@ fn spelled(a: &Type, b: &Type) -> Option<&'static str> {
 /// The advice for a number in quotes.
 fn unquoted(ty: &Type, literal: &Node) -> Option<String> {
     match &literal.kind {
-        Kind::Literal(Value::String(text)) if is_number(ty) && text.parse::<f64>().is_ok() => {
+        Kind::Literal(Value::String(text)) if ty.is_number() && text.parse::<f64>().is_ok() => {
             Some(format!("leave out the quotes: {text}"))
         }
         _ => None,

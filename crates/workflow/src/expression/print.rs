@@ -29,18 +29,15 @@ impl Display for Node {
                 let [condition, then, otherwise] = parts.as_ref();
                 write!(f, "{} ? {} : {}", Inside(condition), Inside(then), Inside(otherwise))
             }
-            Kind::Has(of) => write!(f, "has({of})"),
-            Kind::Visits(node) => write!(f, "visits(\"{node}\")"),
-            Kind::Size(of) => write!(f, "{}.size()", Inside(of)),
-            Kind::Text(question, of, part) => {
-                write!(f, "{}.{}({part})", Inside(of), question.name())
-            }
-            Kind::Matches(of, pattern) => {
-                write!(f, "{}.matches({})", Inside(of), Value::from(pattern.regex.as_str()))
-            }
-            Kind::Each { what, list, variable, body } => {
-                write!(f, "{}.{}({variable}, {body})", Inside(list), what.name())
-            }
+            Kind::Call(function, arguments) => match arguments.split_first() {
+                Some((of, rest)) if function.is_method() => {
+                    write!(f, "{}.{}({})", Inside(of), function.name, listed(rest))
+                }
+                _ => write!(f, "{}({})", function.name, listed(arguments)),
+            },
+            Kind::NodeName(name) => write!(f, "\"{name}\""),
+            Kind::Pattern(pattern) => write!(f, "{}", Value::from(pattern.regex.as_str())),
+            Kind::Variable(name) => f.write_str(name),
         }
     }
 }

@@ -41,7 +41,6 @@ impl Looker<'_> {
     fn look(&mut self, node: &Node, is_whole: bool) {
         match &node.kind {
             Kind::Name(_) | Kind::Field(..) => self.path(node, is_whole, false),
-            Kind::Has(of) => self.path(of, false, true),
             Kind::Literal(value) => self.literal(value),
             Kind::Negate(of) => match &of.kind {
                 Kind::Literal(Value::Number(number)) => {
@@ -49,12 +48,13 @@ impl Looker<'_> {
                 }
                 _ => self.look(of, false),
             },
-            Kind::Visits(name) => self.set.visits.extend(NodeName::parse_path(name)),
-            Kind::Matches(of, pattern) => {
-                self.texts.push(pattern.regex.as_str().to_owned());
-                self.look(of, true);
+            Kind::NodeName(name) => self.set.visits.extend(NodeName::parse_path(name)),
+            Kind::Pattern(pattern) => self.texts.push(pattern.regex.as_str().to_owned()),
+            Kind::Variable(_) => (),
+            Kind::Call(function, arguments) if function.is_presence() => {
+                self.path(&arguments[0], false, true);
             }
-            Kind::Size(_) | Kind::Text(..) | Kind::Each { .. } | Kind::List(_) => {
+            Kind::Call(..) | Kind::List(_) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
             Kind::Binary(Operator::In, item, list) => {

@@ -5,6 +5,8 @@ use std::ops::Range;
 use regex::Regex;
 use serde_json::Value;
 
+use super::functions::Function;
+
 /// A part of an expression and the bytes it was written at.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -17,7 +19,7 @@ pub(super) enum Kind {
     /// A bool, number or text.
     Literal(Value),
     List(Vec<Node>),
-    /// A channel, or the variable of an `exists` or `all` around it.
+    /// A channel, or a variable of a call around it.
     Name(String),
     Field(Box<Node>, String),
     Not(Box<Node>),
@@ -25,23 +27,14 @@ pub(super) enum Kind {
     Binary(Operator, Box<Node>, Box<Node>),
     /// `condition ? then : otherwise`.
     If(Box<[Node; 3]>),
-    /// `has(path)`: assigned, present and not null.
-    Has(Box<Node>),
-    /// `visits("node")`.
-    Visits(String),
-    /// `list.size()`, also of texts and maps.
-    Size(Box<Node>),
-    /// `text.startsWith(part)` and its like.
-    Text(TextQuestion, Box<Node>, Box<Node>),
-    /// `text.matches("pattern")`; the pattern matches somewhere in the text.
-    Matches(Box<Node>, Pattern),
-    /// `list.exists(x, condition)` and its like.
-    Each {
-        what: Each,
-        list: Box<Node>,
-        variable: String,
-        body: Box<Node>,
-    },
+    /// A call of a function or method, with an argument for each parameter.
+    Call(&'static Function, Vec<Node>),
+    /// The name of a node, as an argument.
+    NodeName(String),
+    /// A pattern, as an argument.
+    Pattern(Pattern),
+    /// The name that a call gives to each item, as an argument.
+    Variable(String),
 }
 
 /// A regular expression.
@@ -57,24 +50,6 @@ impl Pattern {
     pub(super) fn steps(&self, text: &str) -> u64 {
         (text.len() as u64).saturating_mul(1 + self.states / 16) / 8 + 1
     }
-}
-
-/// A question about two texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TextQuestion {
-    StartsWith,
-    EndsWith,
-    Contains,
-}
-
-/// The operation on the items of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Each {
-    Exists,
-    All,
-    ExistsOne,
-    Filter,
-    Map,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,50 +83,16 @@ impl Node {
     /// The direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
-            Kind::Literal(_) | Kind::Name(_) | Kind::Visits(_) => Vec::new(),
-            Kind::List(items) => items.iter().collect(),
-            Kind::Field(of, _)
-            | Kind::Not(of)
-            | Kind::Negate(of)
-            | Kind::Has(of)
-            | Kind::Size(of)
-            | Kind::Matches(of, _) => vec![of],
+            Kind::Literal(_)
+            | Kind::Name(_)
+            | Kind::NodeName(_)
+            | Kind::Pattern(_)
+            | Kind::Variable(_) => Vec::new(),
+            Kind::List(items) | Kind::Call(_, items) => items.iter().collect(),
+            Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => vec![of],
             Kind::Binary(_, left, right) => vec![left, right],
             Kind::If(parts) => parts.iter().collect(),
-            Kind::Text(_, of, part) => vec![of, part],
-            Kind::Each { list, body, .. } => vec![list, body],
         }
-    }
-}
-
-impl TextQuestion {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::StartsWith => "startsWith",
-            Self::EndsWith => "endsWith",
-            Self::Contains => "contains",
-        }
-    }
-
-    pub(super) fn of(name: &str) -> Option<Self> {
-        [Self::StartsWith, Self::EndsWith, Self::Contains].into_iter().find(|it| it.name() == name)
-    }
-}
-
-impl Each {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Exists => "exists",
-            Self::All => "all",
-            Self::ExistsOne => "exists_one",
-            Self::Filter => "filter",
-            Self::Map => "map",
-        }
-    }
-
-    pub(super) fn of(name: &str) -> Option<Self> {
-        let all = [Self::Exists, Self::All, Self::ExistsOne, Self::Filter, Self::Map];
-        all.into_iter().find(|it| it.name() == name)
     }
 }
 

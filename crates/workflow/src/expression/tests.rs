@@ -233,6 +233,29 @@ fn expressions_have_types_and_values() {
 }
 
 #[test]
+fn the_example_of_each_function_is_accepted() {
+    let shape = json!({
+        "type": "object",
+        "properties": {
+            "review": {"type": "object", "properties": {"guidance": {"type": "string"}}},
+            "title": {"type": "string"},
+            "items": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"title": {"type": "string"}, "done": {"type": "boolean"}},
+                "required": ["title", "done"],
+            }},
+        },
+    });
+    let state = Schema::of_json_schema(&shape, &[]).unwrap().empty();
+    for function in Function::all() {
+        let found = compiled(&state, function.example());
+        assert!(found.is_ok(), "{function}: {found:?}");
+        let name = function.name();
+        assert!(function.example().contains(name) && function.about().ends_with('.'), "{name}");
+    }
+}
+
+#[test]
 fn a_missing_value_has_a_reason() {
     let cases = [
         ("big + 1", "`+` leaves the range of numbers"),
@@ -249,7 +272,7 @@ fn a_missing_value_has_a_reason() {
         ("any.a.b", "no error"),
         ("any.a > 1", "`>` needs two numbers or two texts, got `{\"b\":[1,\"two\"]}`"),
         ("any.a && true", "`&&` needs a bool, got `{\"b\":[1,\"two\"]}`"),
-        ("any.a.startsWith('x')", "`startsWith` needs texts, got `{\"b\":[1,\"two\"]}`"),
+        ("any.a.startsWith('x')", "`startsWith` needs a text, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.matches('x')", "`matches` needs a text, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.filter(it, true)", "`filter` needs a list, got `{\"b\":[1,\"two\"]}`"),
         ("any.a.exists(it, it == 1)", "`exists` needs a list, got `{\"b\":[1,\"two\"]}`"),

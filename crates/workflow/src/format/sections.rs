@@ -64,8 +64,8 @@ pub(super) struct Field {
     ty: Anything,
     /// Instead of `type`: a JSON Schema beside the workflow.
     schema: Option<SchemaPath>,
-    /// The reducer: how an update is folded into the value of the field. `replace` (the default),
-    /// `append`, `union`, `sum`, `min`, `max`, `merge`, `messages`, or `best`, which needs `by`.
+    /// The reducer: how an update is folded into the value of the field. Default: `replace`. `best`
+    /// needs `by`.
     merge: Option<Either<ReducerName, Best>>,
     /// With `merge: best`: the path of the number that is compared, such as `test_result.passed_count`.
     by: Option<NumberPath>,
@@ -95,8 +95,8 @@ pub(super) struct AgentKeys {
     system: Option<Either<PromptPath, System>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
-    /// The tools that it may call before it answers: `fs.read`, `fs.list`, `fs.grep`, or one that the
-    /// program registers.
+    /// The tools that it may call before it answers: built-in ones, or ones that the program
+    /// registers.
     tools: Option<OneOrMany<ToolName>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
@@ -130,7 +130,7 @@ pub(super) struct Sandbox {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Tools {
-    /// The tools for files: `fs.read`, `fs.list`, `fs.grep`.
+    /// The tools for files.
     fs: Option<Files>,
 }
 

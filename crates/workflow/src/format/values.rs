@@ -2,14 +2,14 @@
 
 use std::{borrow::Cow, marker::PhantomData};
 
-use graphrun_core::graph::ErrorKind;
+use graphrun_core::{graph::ErrorKind, state::Reducer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
     policies::ATTEMPTS_MAX,
     tool::BUILT_IN,
-    types::{REDUCERS, TYPES},
+    types::{TYPES, reducer_names},
 };
 
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
@@ -122,20 +122,31 @@ value_types! {
     /// A path to a number inside a field.
     pub NumberPath = {"type": "string"};
     /// The name of a tool.
-    pub ToolName = {"type": "string", "examples": BUILT_IN};
+    pub ToolName = {
+        "type": "string",
+        "examples": (BUILT_IN.iter().map(|it| it.name).collect::<Vec<_>>()),
+        "x-refers": "word",
+        "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
+    };
     /// The name of an argument of a tool.
     pub ArgumentName = {"type": "string"};
     /// A folder.
     pub Folder = {"type": "string"};
     /// The name of a variable.
     pub VariableName = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"};
-    /// A built-in reducer.
-    pub ReducerName = {"type": "string", "pattern": (one_of(REDUCERS)), "examples": REDUCERS};
+    /// A built-in reducer. A pattern instead of an `enum`, because `merge` also accepts a mapping.
+    pub ReducerName = {
+        "type": "string",
+        "pattern": (format!("^({})$", reducer_names().join("|"))),
+        "examples": (reducer_names()),
+        "x-refers": "word",
+        "x-about": (described(Reducer::BUILT_IN.iter().map(|it| (it.name(), it.about())))),
+    };
 }
 
-/// A pattern instead of an `enum`, for places that also accept another kind of value.
-fn one_of(words: &[&str]) -> String {
-    format!("^({})$", words.join("|"))
+/// The descriptions of words, for editors.
+fn described<'w>(words: impl Iterator<Item = (&'w str, &'w str)>) -> Value {
+    words.map(|(word, about)| (word.to_owned(), Value::from(about))).collect()
 }
 
 /// One of two kinds of values without a common value, such as texts and lists.
@@ -214,16 +225,12 @@ impl JsonSchema for Catch {
             target.insert("description".to_owned(), about.into());
             target.to_value()
         };
-        let any = "All other kinds, except those that only the operator can fix: credentials, \
-                   sandbox, recording, delivery.";
-        let kinds = ErrorKind::json_schema(generator);
-        let kinds = kinds.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-        let mut properties: serde_json::Map<String, Value> = kinds
-            .filter_map(|it| {
-                let about = it["description"].as_str().unwrap_or_default();
-                Some((it["const"].as_str()?.to_owned(), described(about)))
-            })
-            .collect();
+        let excluded = ErrorKind::ALL.into_iter().filter(|it| it.is_for_the_operator());
+        let excluded = excluded.map(ErrorKind::as_str).collect::<Vec<_>>().join(", ");
+        let any =
+            &format!("All other kinds, except those that only the operator can fix: {excluded}.");
+        let about = |it: ErrorKind| (it.as_str().to_owned(), described(it.about()));
+        let mut properties = serde_json::Map::from_iter(ErrorKind::ALL.map(about));
         properties.insert("any".to_owned(), described(any));
         json_schema!({"type": "object", "properties": properties, "additionalProperties": false})
     }

@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 use graphrun_core::{
     diagnostic::Diagnostic,
     id::{ChannelName, NodeName},
-    state::{Reducer, Schema, Type},
+    state::{Schema, Type, UpdateForm},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
 
@@ -211,10 +211,10 @@ impl NodeReader<'_> {
     /// Reports a value whose type cannot be an update of a field.
     pub fn expect_update(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
         let Some(declared) = self.schema().channel(channel.as_str()) else { return };
-        let item = match (declared.reducer(), declared.ty()) {
-            (Reducer::Append | Reducer::Union, Type::List(item)) => fits(ty, item),
-            // The update is a part of the value; the whole is checked once it is folded.
-            (Reducer::Merge | Reducer::Messages | Reducer::Custom(_), _) => true,
+        let item = match (declared.reducer().update_form(), declared.ty()) {
+            (UpdateForm::Items, Type::List(item)) => fits(ty, item),
+            // The whole value is checked once it is folded.
+            (UpdateForm::Part, _) => true,
             _ => false,
         };
         if !item {

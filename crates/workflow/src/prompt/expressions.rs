@@ -13,7 +13,7 @@ use super::{
 use crate::{
     report::suggestion,
     structure::ITEM,
-    typing::{describe, natural_start, values_of},
+    typing::{describe, values_of},
     written::Presence,
 };
 
@@ -103,7 +103,7 @@ impl Checker<'_> {
     /// The advice for a name that may be undefined.
     fn guarded(&self, name: &str) -> String {
         let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
-        match self.scope.schema.channel(name).and_then(natural_start) {
+        match self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start()) {
             Some(start) => format!("{guard}, or let it start: `default: {start}`"),
             None => guard,
         }

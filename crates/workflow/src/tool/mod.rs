@@ -1,23 +1,45 @@
 //! Tools: named operations with a typed input and a typed output, for workflows and models.
 //!
 //! Start with [`Tool`]; [`tool_fn`] makes one from an async function. The built-in ones read files
-//! below a folder: [`built_in`].
+//! below a folder: [`BUILT_IN`].
 
-mod folder;
 mod fs;
 mod function;
 
-use std::fmt;
+use std::{fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    fs::{BUILT_IN, built_in},
-    function::{ToolFn, tool_fn},
-};
+pub use self::function::{ToolFn, tool_fn};
+
+/// The built-in tools, in the order of the documentation.
+pub const BUILT_IN: &[BuiltIn] = &fs::TOOLS;
+
+/// A built-in tool.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// The name in workflows.
+    pub name: &'static str,
+    /// The purpose of the tool, in one sentence.
+    pub about: &'static str,
+    /// Makes the tool for the files below a folder.
+    make: fn(Arc<Path>) -> Arc<dyn Tool>,
+}
+
+impl BuiltIn {
+    /// Returns the built-in tool of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        BUILT_IN.iter().copied().find(|it| it.name == name)
+    }
+
+    /// Makes the tool for the files below a folder.
+    pub fn make(&self, root: &Path) -> Arc<dyn Tool> {
+        (self.make)(root.into())
+    }
+}
 
 /// A named operation.
 #[async_trait]

@@ -22,7 +22,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
-pub(super) use self::{notation::TYPES, reducers::REDUCERS, values::value_of};
+pub(super) use self::{notation::TYPES, reducers::reducer_names, values::value_of};
 use super::{
     reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
@@ -269,7 +269,7 @@ fn as_spec(yaml: &Yaml) -> bool {
     let is_flag = |it: &Yaml| {
         it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
     };
-    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| REDUCERS.contains(&it));
+    let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));
     let meant = |Entry { key, value }: &Entry| {
         did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some()
             || is_flag(value)

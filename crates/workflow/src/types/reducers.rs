@@ -1,18 +1,17 @@
 //! The reducers of fields: `merge`.
 
-use std::sync::Arc;
-
 use graphrun_core::{
     diagnostic::Diagnostic,
     state::{Reducer, Type},
 };
 
 use super::{BEST_KEYS, TypeReader};
-use crate::{reader::Yaml, report::suggestion, shape::Section, typing::is_number};
+use crate::{reader::Yaml, report::suggestion, shape::Section};
 
-/// The built-in reducers.
-pub(crate) const REDUCERS: &[&str] =
-    &["replace", "append", "union", "sum", "min", "max", "merge", "messages", "best"];
+/// The names of the built-in reducers.
+pub(crate) fn reducer_names() -> Vec<&'static str> {
+    Reducer::BUILT_IN.iter().map(Reducer::name).collect()
+}
 
 impl TypeReader<'_, '_> {
     /// Reads `merge`, and `by`, which belongs to `merge: best`.
@@ -41,7 +40,7 @@ impl TypeReader<'_, '_> {
         let path = self.report.word(path, "the compared number")?;
         let by: Vec<String> = path.text.split('.').map(str::to_owned).collect();
         let found = by.iter().try_fold(ty, |it, name| it.field(name));
-        if !found.is_some_and(|it| is_number(it.required()) || *it == Type::Any) {
+        if !found.is_some_and(|it| it.required().is_number() || *it == Type::Any) {
             let message =
                 format!("`best` needs a number, and `{}` of `{ty}` is not one", path.text);
             let place = self.report.place(&path.range);
@@ -53,34 +52,20 @@ impl TypeReader<'_, '_> {
 
     fn named_reducer(&mut self, yaml: &Yaml, ty: &Type) -> Option<Reducer> {
         let name = self.report.word(yaml, "`merge`")?;
-        let own = self.registry.reducers().iter().find(|it| it.name() == name.text);
-        let list = matches!(ty, Type::List(_));
-        let (reducer, fits, needed) = match name.text.as_str() {
-            "replace" => (Reducer::Replace, true, ""),
-            "append" => (Reducer::Append, list, "a list"),
-            "union" => (Reducer::Union, list, "a list"),
-            "messages" => (Reducer::Messages, list, "a list"),
-            "sum" => (Reducer::Sum, is_number(ty), "a number"),
-            "min" => (Reducer::Min, is_number(ty), "a number"),
-            "max" => (Reducer::Max, is_number(ty), "a number"),
-            "merge" => (Reducer::Merge, matches!(ty, Type::Record(_) | Type::Map(_)), "a record"),
-            unknown => {
-                if let Some(own) = own {
-                    // Only the author of a custom reducer knows which types it folds.
-                    return Some(Reducer::Custom(Arc::clone(own)));
-                }
-                let own = self.registry.reducers().iter().map(|it| it.name());
-                let known = REDUCERS.iter().copied().chain(own);
-                let help = suggestion(unknown, known).unwrap_or_default();
-                let message = format!("there is no reducer `{unknown}`");
-                let place = self.report.place(&name.range);
-                let finding = Diagnostic::error("GR019", message).at(place, "no such reducer");
-                self.report.push(finding.help(help));
-                return None;
-            }
+        let own = self.registry.reducers();
+        let Some(reducer) = Reducer::named(&name.text, own) else {
+            let own = own.iter().map(|it| it.name());
+            let known = Reducer::BUILT_IN.iter().map(Reducer::name).chain(own);
+            let help = suggestion(&name.text, known).unwrap_or_default();
+            let message = format!("there is no reducer `{}`", name.text);
+            let place = self.report.place(&name.range);
+            let finding = Diagnostic::error("GR019", message).at(place, "no such reducer");
+            self.report.push(finding.help(help));
+            return None;
         };
-        if !fits && *ty != Type::Any {
-            let message = format!("`{}` needs {needed}, and this field is `{ty}`", name.text);
+        if !reducer.fits(ty) {
+            let needed = reducer.needs();
+            let message = format!("`{reducer}` needs {needed}, and this field is `{ty}`");
             let place = self.report.place(&name.range);
             let label = format!("needs {needed}");
             self.report.push(Diagnostic::error("GR019", message).at(place, label));

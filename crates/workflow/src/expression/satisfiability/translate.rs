@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::{
     super::{
         closed::evaluate_closed,
-        syntax::{Each, Kind, Node, Operator},
+        functions::{Function, Takes},
+        syntax::{Kind, Node, Operator},
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
@@ -49,12 +50,10 @@ struct Translation<'a> {
 impl Translation<'_> {
     fn look_inside(&self, node: &Node, found: &mut Vec<Formula>) {
         match &node.kind {
-            Kind::Each {
-                what: Each::Exists | Each::All | Each::ExistsOne | Each::Filter,
-                body,
-                ..
-            } => {
-                found.push(self.formula(body));
+            Kind::Call(function, arguments) => {
+                let arguments = function.parameters.iter().zip(arguments);
+                let conditions = arguments.filter(|(it, _)| matches!(it.takes, Takes::Condition));
+                found.extend(conditions.map(|(_, it)| self.formula(it)));
             }
             Kind::If(parts) if *self.ty(node) != Type::Bool => found.push(self.formula(&parts[0])),
             _ => (),
@@ -73,7 +72,9 @@ impl Translation<'_> {
             Kind::If(parts) => {
                 FormulaKind::If(Box::new(parts.each_ref().map(|it| self.formula(it))))
             }
-            Kind::Has(of) => self.present(of),
+            Kind::Call(function, arguments) if function.is_presence() => {
+                self.present(&arguments[0])
+            }
             Kind::Literal(Value::Bool(it)) => FormulaKind::Literal(*it),
             Kind::Binary(operator, left, right) => match closed(node) {
                 Some(value) => value,
@@ -172,9 +173,13 @@ impl Translation<'_> {
 
     fn number(&self, of: &Node, operator: Operator, than: f64) -> FormulaKind {
         let mut term = term(of);
-        if let Kind::Size(of) = &of.kind {
-            let any_size = matches!(self.ty(of), Type::List(_) | Type::String | Type::Map(_));
-            term.free = any_size && is_path(of);
+        if let Kind::Call(Function { counts: true, .. }, arguments) = &of.kind {
+            let is_free = |it: &Node| match (&it.kind, self.ty(it)) {
+                (Kind::NodeName(_), _) => true,
+                (_, Type::List(_) | Type::String | Type::Map(_)) => is_path(it),
+                _ => false,
+            };
+            term.free = arguments.iter().all(is_free);
         }
         test(term, Ask::Number { kind: self.number_kind(of), operator, than })
     }
@@ -183,7 +188,7 @@ impl Translation<'_> {
     /// computed value may be any number.
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
-            Kind::Size(_) | Kind::Visits(_) => NumberKind::Count,
+            Kind::Call(Function { counts: true, .. }, _) => NumberKind::Count,
             Kind::Name(_) | Kind::Field(..) if *self.ty(node) == Type::Int => NumberKind::Whole,
             _ => NumberKind::Real,
         }
@@ -241,8 +246,7 @@ fn or(left: Formula, right: Formula) -> Formula {
 }
 
 fn term(node: &Node) -> Term {
-    let free = is_path(node) || matches!(&node.kind, Kind::Visits(_));
-    let text = node.to_string();
+    let (text, free) = (node.to_string(), is_path(node));
     let mut term = Term { text, reads: Vec::new(), needs: Vec::new(), free };
     look(node, true, &mut term);
     term
@@ -272,22 +276,22 @@ fn look(node: &Node, always: bool, into: &mut Term) {
         return;
     }
     match &node.kind {
-        Kind::Literal(_) | Kind::Name(_) | Kind::Visits(_) => (),
+        Kind::Literal(_)
+        | Kind::Name(_)
+        | Kind::NodeName(_)
+        | Kind::Pattern(_)
+        | Kind::Variable(_) => (),
         Kind::List(items) => {
             for item in items {
                 look(item, always, into);
             }
         }
-        Kind::Field(of, _)
-        | Kind::Not(of)
-        | Kind::Negate(of)
-        | Kind::Size(of)
-        | Kind::Matches(of, _) => look(of, always, into),
-        Kind::Text(_, of, part) => {
-            look(of, always, into);
-            look(part, always, into);
+        Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => look(of, always, into),
+        Kind::Call(function, arguments) => {
+            for (parameter, argument) in function.parameters.iter().zip(arguments) {
+                look(argument, always && parameter.takes.is_always_evaluated(), into);
+            }
         }
-        Kind::Has(of) => look(of, false, into),
         Kind::Binary(operator, left, right) => {
             look(left, always, into);
             let both = !matches!(operator, Operator::And | Operator::Or);
@@ -298,10 +302,6 @@ fn look(node: &Node, always: bool, into: &mut Term) {
             look(condition, always, into);
             look(then, false, into);
             look(otherwise, false, into);
-        }
-        Kind::Each { list, body, .. } => {
-            look(list, always, into);
-            look(body, false, into);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use graphrun_guard::beneath::{BeneathError, Folder};
 
-use super::ToolError;
+use crate::tool::ToolError;
 /// The longest part of a path that is shown, in characters.
 const PATH_CHARACTERS_MAX: usize = 200;
 
