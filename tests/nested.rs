@@ -447,3 +447,51 @@ async fn a_dropped_run_repeats_only_the_hanging_inner_node() {
     let end = next.resume(&storage, &run(), Some("good")).await.unwrap();
     assert_eq!(ended(&end), usual());
 }
+
+/// The findings about a workflow that uses `inner.yaml`.
+fn findings(nodes: &str) -> String {
+    let folder = TempDir::new().unwrap();
+    let inner = "graphrun: 1\nname: inner\nstate: { y: int }\noutput: y\nstart: a\n\
+                 nodes: { a: { set: { y: '2' }, then: end } }\n";
+    std::fs::write(folder.path().join("inner.yaml"), inner).unwrap();
+    let text = format!(
+        "graphrun: 1\nname: outer\nstate: {{ n: '[int]', ys: {{ type: '[int]', merge: append }} }}\n\
+         input: n\n{nodes}"
+    );
+    let path = folder.path().join("outer.yaml");
+    std::fs::write(&path, text).unwrap();
+    let (workflow, _) = match load(&path, &registry()) {
+        Ok(loaded) => loaded,
+        Err(graphrun::workflow::LoadError::Invalid(findings)) => return findings.to_string(),
+        Err(error) => panic!("{error}"),
+    };
+    let graph = workflow.into_graph(&factory(Services::offline(), registry()));
+    compile(graph).err().map(|it| it.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_map_runs_no_used_workflow() {
+    let found = findings(
+        "start: each\nnodes:\n  each: { map: { over: n, do: sub }, then: end }\n  \
+         sub: { use: { workflow: inner.yaml, out: { ys: y } } }\n",
+    );
+    assert!(found.contains("GR039: `sub` runs other nodes, but a map runs one node"), "{found}");
+}
+
+#[test]
+fn two_calls_of_a_used_workflow_never_meet() {
+    let graph = |b: &str, sub: &str| {
+        findings(&format!(
+            "start: [a, b]\nnodes:\n  a: {{ set: {{ ys: '[1]' }}, then: sub }}\n  b: {{ {b} }}\n  \
+             c: {{ set: {{ ys: '[3]' }}, then: sub }}\n  \
+             sub: {{ use: {{ workflow: inner.yaml, out: {{ ys: y }} }}, {sub}then: end }}\n"
+        ))
+    };
+    let later = graph("set: { ys: '[2]' }, then: c", "");
+    assert!(
+        later.contains("GR133: `sub` may start its workflow again while `sub.a` still runs"),
+        "{later}"
+    );
+    // Both arrive in one step, or after each other.
+    assert_eq!(graph("set: { ys: '[2]' }, then: c", "join: [a, c], "), "");
+}

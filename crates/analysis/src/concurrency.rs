@@ -21,14 +21,18 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
     let checked = Checked { graph, model, names, specs };
-    let mut conflicts = checked.conflicts(&Concurrency::between(model).all(model));
-    if !conflicts.is_empty()
+    let mut beside = Concurrency::between(model).all(model);
+    let is_fine = |it: &[Bits]| checked.conflicts(it).is_empty() && checked.repeated(it).is_empty();
+    if !is_fine(&beside)
         && let Some(together) = together(model)
     {
-        conflicts = checked.conflicts(&together);
+        beside = together;
     }
-    for (one, other, field) in conflicts {
+    for (one, other, field) in checked.conflicts(&beside) {
         findings.push(checked.conflict(one, other, field));
+    }
+    for (user, inner) in checked.repeated(&beside) {
+        findings.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
         for starving in starving(model).iter().flatten() {
@@ -77,6 +81,29 @@ impl Checked<'_> {
             }
         }
         found
+    }
+
+    /// Returns the nodes that may call a used workflow while an earlier call of it runs, each with a
+    /// node of the used workflow.
+    ///
+    /// A used workflow is a part of the graph, so it runs once at a time. A second call would clear
+    /// the fields of the first one.
+    fn repeated(&self, beside: &[Bits]) -> Vec<(usize, usize)> {
+        let inner = |user: usize| {
+            let user = self.names[user].as_str();
+            move |it: &usize| self.names[*it].strip_scope(user).is_some()
+        };
+        let first = |(user, beside): (usize, &Bits)| Some((user, beside.iter().find(inner(user))?));
+        beside.iter().enumerate().filter_map(first).collect()
+    }
+
+    fn repetition(&self, user: usize, inner: usize) -> Diagnostic {
+        let (name, inner) = (self.names[user], self.names[inner]);
+        let message = format!("`{name}` may start its workflow again while `{inner}` still runs");
+        let finding =
+            Diagnostic::error("GR133", message).at(self.specs[user].place.clone(), "called twice");
+        let help = format!("let the paths to `{name}` meet in a `join`, or give each a `use` node");
+        finding.help(help)
     }
 
     fn conflict(&self, one: usize, other: usize, field: usize) -> Diagnostic {

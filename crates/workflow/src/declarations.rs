@@ -92,9 +92,20 @@ impl Declarations {
                 .insert(name, found.into_iter().filter(|it| !it.is_empty()).collect());
         }
         declarations.cut_circles(report, yaml, &mut owners);
-        for (name, yaml) in maps {
+        for (name, map) in maps {
             let found =
-                yaml.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
+                map.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
+            let runs_others = |it: &&NodeName| {
+                let node = yaml.get(it.as_str());
+                let mut kinds = registry.kinds().iter().filter(|it| it.kind.runs_others());
+                kinds.any(|it| node.is_some_and(|node| node.get(it.key()).is_some()))
+            };
+            if let Some(inner) = found.as_ref().filter(runs_others) {
+                let message = format!("`{inner}` runs other nodes, but a map runs one node");
+                let place = map.get("do").and_then(|it| report.place(&it.range));
+                let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
+                report.push(finding.help("map over a node that does the work itself"));
+            }
             match found {
                 Some(node) => _ = declarations.maps.insert(name, node),
                 None => _ = declarations.vague.insert(name),
