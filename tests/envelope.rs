@@ -73,7 +73,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                     }
                     Action::Commit(_) => taken.count(&machine),
                     Action::Emit { .. } | Action::PublishMessages(_) => (),
-                    Action::Record(_) | Action::Rest { .. } => (),
+                    Action::Record(_) | Action::Stop(_) => (),
                 }
             }
         }

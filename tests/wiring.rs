@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
+    checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
@@ -49,7 +50,7 @@ struct ByDice {
 }
 
 impl Route for ByDice {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -249,12 +250,12 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
                 }
                 open.extend(machine.apply(event(graph, &task, dice)));
             }
-            Action::Rest { status: Status::Failed, reason } => {
+            Action::Stop(RunStatus { status: Status::Failed, reason }) => {
                 let reason = reason.unwrap_or_default();
                 let wiring = ["nothing is left to run", "two tasks of one step"];
                 return wiring.iter().any(|it| reason.contains(it)).then_some(reason);
             }
-            Action::Rest { .. } => return None,
+            Action::Stop(_) => return None,
             Action::Record(_)
             | Action::Commit(_)
             | Action::Emit { .. }

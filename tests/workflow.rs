@@ -448,7 +448,7 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let labels = |node: &str| -> Vec<String> {
         let route = route_of(&workflow, node);
         route
-            .ways()
+            .targets()
             .iter()
             .map(|it| format!("{} → {}", it.label.as_ref().unwrap(), it.to))
             .collect()

@@ -147,7 +147,7 @@ impl Coverage {
                     self.add(Key::Edge(at), part(PartKind::Join, first, &to, label));
                 }
                 Edge::Route { from, route, .. } => {
-                    for (way, it) in route.ways().iter().enumerate() {
+                    for (way, it) in route.targets().iter().enumerate() {
                         let part = part(PartKind::Way, from, &it.to, it.label.clone());
                         self.add(Key::Way(at, way), part);
                     }

@@ -18,7 +18,7 @@ use super::{
     relevant::Relevant,
 };
 use crate::{
-    checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, TaskRecord},
+    checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
     engine::{
         superstep::{Action, Attempt, Event, Machine, Task},
@@ -292,7 +292,7 @@ impl Search<'_> {
             match action {
                 Action::Run(task) => tasks.push(*task),
                 Action::Record(record) => records.push(*record),
-                Action::Rest { status, reason } => rest = Some((status, reason)),
+                Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
                 Action::Commit(_)
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)

@@ -225,8 +225,8 @@ struct Watched {
 }
 
 impl Route for Watched {
-    fn ways(&self) -> &[RouteTarget] {
-        self.route.ways()
+    fn targets(&self) -> &[RouteTarget] {
+        self.route.targets()
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {

@@ -37,7 +37,7 @@ impl Node for Kind {
 struct Ways(Vec<RouteTarget>);
 
 impl Route for Ways {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.0
     }
 

@@ -229,9 +229,9 @@ impl Engine {
                 .map_err(RunError::Input)?;
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let info = RunInfo { graph, ..info };
-        if let [Action::Rest { status, reason }] = actions.as_slice() {
-            let rest = (*status, reason.clone());
-            return accept_stopped(self, machine, events, (&info, first), rest).await;
+        if let [Action::Stop(status)] = actions.as_slice() {
+            let status = status.clone();
+            return accept_stopped(self, &machine, events, (&info, first), status).await;
         }
         let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
         driver.drive(actions).await

@@ -9,9 +9,9 @@ use graphrun_core::{
 use super::{
     Answers, Engine, RunEnd, RunError, Stop, check_retry,
     compare::{Compared, compare, suggest},
-    driver::Driver,
+    driver::{Driver, Resumption},
     lease::Lease,
-    log::Watched,
+    log::Log,
     superstep::{Action, Event, Machine, Terms},
 };
 use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, SavedRun};
@@ -68,7 +68,7 @@ impl Engine {
         let late = machine.expired(self.clock.now()).into_iter();
         for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
             // The machine wanted to stop because these answers were missing.
-            actions.retain(|it| !matches!(it, Action::Rest { .. }));
+            actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
         }
         Ok(Prepared { machine, actions, last_seq, changes })
@@ -82,9 +82,9 @@ impl Engine {
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
         let Prepared { machine, actions, last_seq, changes } = prepared;
-        let watched = Watched { events, last_seq, changes };
-        let driver = Driver::resume(self, machine, lease, watched, stop).await?;
-        driver.drive(actions).await
+        let log = Log::new(machine.run().clone(), (events, last_seq), self.clock.clone());
+        let resumption = Resumption { machine, lease, log, changes };
+        Driver::resume(self, resumption, stop).await?.drive(actions).await
     }
 
     /// Checks whether a saved run can continue with the current graph.

@@ -19,7 +19,7 @@ use super::{
     entrance::redact_update,
     lease::Lease,
     log::Log,
-    superstep::{Machine, ReviseError, Revised, carry},
+    superstep::{self, Machine, ReviseError, Revised, carry},
 };
 use crate::checkpoint::{
     Checkpoint, Commit, Entry, ForkSource, Mapping, Migration, Outline, Position, RunInfo,
@@ -117,9 +117,7 @@ impl Engine {
         Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new())
             .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
 
-        let mut log = Log::new(info.id.clone(), (EventSink::default(), 0), self.clock.clone());
-        let (name, workflow) = (info.name.clone(), info.workflow.clone());
-        log.add(Event::RunStarted { name, workflow });
+        let mut log = Log::begin(&info, EventSink::default(), self.clock.clone());
         log.add(Event::RunForked {
             from: from.run.clone(),
             step: from.step,
@@ -231,7 +229,7 @@ impl Engine {
         let state = self.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
         let saved = (Checkpoint { position, state }, records);
         let (graph, limits) = (self.graph.clone(), self.limits.clone());
-        let revised = Machine::revise(graph, limits, run.clone(), saved, (update, node));
+        let revised = superstep::revise(graph, limits, run.clone(), saved, (update, node));
         Ok(revised.map_err(changed)??)
     }
 }

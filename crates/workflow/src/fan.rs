@@ -203,7 +203,7 @@ impl Lowering {
                 self.arrivals.contains(&((*from).clone(), name.clone()))
                     || workflow.edges.iter().any(|edge| match edge {
                         Edge::Route { from: it, route, .. } if it == *from => {
-                            route.ways().iter().any(|it| it.to.node() == Some(name))
+                            route.targets().iter().any(|it| it.to.node() == Some(name))
                         }
                         _ => false,
                     })

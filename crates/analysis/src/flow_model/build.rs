@@ -282,15 +282,15 @@ impl<'a> GraphFlowBuilder<'a> {
             let alternatives = choices.into_iter().map(alternative).collect();
             return vec![Decision::one_of(alternatives)];
         }
-        let ways = route.ways().iter();
+        let targets = route.targets().iter();
         let each = |it: &RouteTarget| Some(Alternative::to(vec![self.arrow(&it.to)?]));
         match route.spread() {
             Spread::One => {
                 let none = [Alternative::default()];
-                vec![Decision::one_of(ways.filter_map(each).chain(none).collect())]
+                vec![Decision::one_of(targets.filter_map(each).chain(none).collect())]
             }
-            Spread::Several => ways.filter_map(each).map(guess).collect(),
-            Spread::Items => ways.filter_map(|it| self.maybe(&it.to)).collect(),
+            Spread::Several => targets.filter_map(each).map(guess).collect(),
+            Spread::Items => targets.filter_map(|it| self.maybe(&it.to)).collect(),
         }
     }
 }

@@ -70,9 +70,9 @@ impl Scope {
     pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
         let outside =
             |it: &RouteTarget| RouteTarget { to: self.target(&it.to), label: it.label.clone() };
-        let ways = inner.ways().iter().map(outside).collect();
+        let targets = inner.targets().iter().map(outside).collect();
         let reads = inner.reads().map(|it| self.channel_names(it));
-        Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
+        Arc::new(ScopedRoute { inner, scope: self.clone(), targets, reads })
     }
 
     /// Wraps an inner condition for the outer graph.
@@ -188,13 +188,13 @@ impl Node for ScopedNode {
 struct ScopedRoute {
     inner: Arc<dyn Route>,
     scope: Scope,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
 }
 
 impl Route for ScopedRoute {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {

@@ -136,12 +136,13 @@ fn targets(edge: &Edge) -> Vec<String> {
         Edge::Join { to, .. } => vec![format!("{to} (a join)")],
         Edge::May { to, .. } => to.iter().map(|it| format!("{it} (by choice)")).collect(),
         Edge::Route { route, .. } => {
-            let ways = route.ways().iter();
-            ways.map(|it| match &it.label {
-                Some(label) => format!("{} ({})", it.to, redact(label)),
-                None => told(&it.to),
-            })
-            .collect()
+            let targets = route.targets().iter();
+            targets
+                .map(|it| match &it.label {
+                    Some(label) => format!("{} ({})", it.to, redact(label)),
+                    None => told(&it.to),
+                })
+                .collect()
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     run::get,
     session::{Mode, Session, Work},
 };
-use graphrun_engine::storage::{BOUNDS, Bounds};
+use graphrun_engine::storage::{RESULT_LIMITS, ResultLimits};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
@@ -34,7 +34,7 @@ struct Find(ResultKey);
 
 pub(super) struct Keep {
     row: Row,
-    bounds: Bounds,
+    limits: ResultLimits,
 }
 
 #[async_trait]
@@ -51,7 +51,7 @@ impl ResultStore for PostgresStorage {
     }
 
     async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
-        self.transact("cache a result".to_owned(), Keep::new(key, result, BOUNDS)?).await
+        self.transact("cache a result".to_owned(), Keep::new(key, result, RESULT_LIMITS)?).await
     }
 }
 
@@ -76,12 +76,12 @@ impl Work for Keep {
     type Output = ();
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<(), Fault> {
-        let Self { row, bounds } = self;
-        let limit = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
+        let Self { row, limits } = self;
+        let limit = |limit: usize| i64::try_from(limit).unwrap_or(i64::MAX);
         // The index has both columns, so that no payload is read.
         let sql = "SELECT count(*) >= $1 OR coalesce(sum(bytes), 0)::bigint + $3 > $2 AS is_over
                    FROM results";
-        let (results, bytes) = (limit(bounds.results), limit(bounds.bytes));
+        let (results, bytes) = (limit(limits.results), limit(limits.bytes));
         let added = limit(row.json.len());
         let is_over = match session.first(sql, &[&results, &bytes, &added]).await? {
             Some(row) => get(&row, "is_over")?,
@@ -113,12 +113,12 @@ impl Keep {
     pub(super) fn new(
         key: &ResultKey,
         result: &CachedResult,
-        bounds: Bounds,
+        limits: ResultLimits,
     ) -> Result<Self, CheckpointError> {
-        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
-        bounds.check(json.len())?;
+        let json = serde_json::to_string(&result.update).map_err(ResultLimits::unwritable)?;
+        limits.check(json.len())?;
         let row = Row { key: *key, saved_at: result.at.as_millisecond(), json };
-        Ok(Self { row, bounds })
+        Ok(Self { row, limits })
     }
 }
 

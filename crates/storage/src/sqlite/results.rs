@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, named_params, params};
 use thiserror::Error;
 
 use super::{Fault, SqliteStorage};
-use graphrun_engine::storage::{BOUNDS, Bounds};
+use graphrun_engine::storage::{RESULT_LIMITS, ResultLimits};
 
 /// A damaged row. It is ignored: the node runs, and the row is replaced.
 #[derive(Debug, Error)]
@@ -43,12 +43,12 @@ impl ResultStore for SqliteStorage {
     }
 
     async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
-        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
-        BOUNDS.check(json.len())?;
+        let json = serde_json::to_string(&result.update).map_err(ResultLimits::unwritable)?;
+        RESULT_LIMITS.check(json.len())?;
         let row = Row { key: *key, saved_at: result.at.as_millisecond(), json };
         self.write("cache a result".to_owned(), move |database, _| {
             row.insert(database)?;
-            forget_oldest(database, &BOUNDS)
+            forget_oldest(database, &RESULT_LIMITS)
         })
         .await
     }
@@ -91,11 +91,11 @@ impl Row {
     }
 }
 
-/// Removes the oldest results until the others are within bounds.
-fn forget_oldest(database: &Connection, bounds: &Bounds) -> Result<(), Fault> {
+/// Removes the oldest results until the others are within limits.
+fn forget_oldest(database: &Connection, limits: &ResultLimits) -> Result<(), Fault> {
     // The index has both columns, so that no payload is read.
     let sql = "SELECT count(*) > ?1 OR ifnull(sum(bytes), 0) > ?2 FROM results";
-    let limits = params![bounds.results, bounds.bytes];
+    let limits = params![limits.results, limits.bytes];
     let is_over = database.prepare_cached(sql)?.query_row(limits, |row| row.get::<_, bool>(0))?;
     if is_over {
         database
@@ -130,13 +130,13 @@ mod tests {
     }
 
     /// Returns the remaining results after storing some in another order than that of their names.
-    async fn left(bounds: Bounds) -> Vec<i64> {
+    async fn left(limits: ResultLimits) -> Vec<i64> {
         let folder = TempDir::new().unwrap();
         let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
         for name in [3, 1, 4, 2, 5] {
             storage.keep(&key(name), &result("0123456789", name)).await.unwrap();
         }
-        storage.database.with_connection(|it| forget_oldest(it, &bounds).unwrap());
+        storage.database.with_connection(|it| forget_oldest(it, &limits).unwrap());
         let mut left = Vec::new();
         for name in 1..=5 {
             if storage.find(&key(name)).await.unwrap().is_some() {
@@ -149,13 +149,13 @@ mod tests {
     #[tokio::test]
     async fn when_there_is_too_much_the_oldest_goes() {
         let bytes = serde_json::to_string(&result("0123456789", 1).update).unwrap().len();
-        let bounds = |results, bytes| Bounds { results, bytes, ..BOUNDS };
-        assert_eq!(left(bounds(5, 5 * bytes)).await, [1, 2, 3, 4, 5]);
-        assert_eq!(left(bounds(4, 5 * bytes)).await, [2, 3, 4, 5]);
-        assert_eq!(left(bounds(5, 3 * bytes)).await, [3, 4, 5]);
-        assert_eq!(left(bounds(5, 3 * bytes - 1)).await, [4, 5]);
-        assert_eq!(left(bounds(1, 3 * bytes)).await, [5]);
-        assert_eq!(left(bounds(0, 0)).await, [0; 0]);
+        let limits = |results, bytes| ResultLimits { results, bytes, ..RESULT_LIMITS };
+        assert_eq!(left(limits(5, 5 * bytes)).await, [1, 2, 3, 4, 5]);
+        assert_eq!(left(limits(4, 5 * bytes)).await, [2, 3, 4, 5]);
+        assert_eq!(left(limits(5, 3 * bytes)).await, [3, 4, 5]);
+        assert_eq!(left(limits(5, 3 * bytes - 1)).await, [4, 5]);
+        assert_eq!(left(limits(1, 3 * bytes)).await, [5]);
+        assert_eq!(left(limits(0, 0)).await, [0; 0]);
     }
 
     #[tokio::test]
