@@ -16,8 +16,8 @@ use graphrun::{
     event::{Status, Usage},
     graph::{
         Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
-        NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteTarget,
-        RouteView, Spread, Target, Transition,
+        NodeDescription, NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError,
+        RouteTarget, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -36,8 +36,8 @@ impl Node for Only {
         unreachable!("nothing runs here")
     }
 
-    fn contract(&self) -> Contract {
-        self.0.clone()
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { contract: self.0.clone(), ..NodeDescription::default() }
     }
 }
 
@@ -240,7 +240,8 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
             Action::Run(task) => {
                 let node = &graph.node(&task.node).unwrap().node;
                 let unwritten = node
-                    .contract()
+                    .describe()
+                    .contract
                     .reads
                     .unwrap()
                     .into_iter()
@@ -278,7 +279,7 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Ev
         let failure = Failure::new(ErrorKind::Other, "dice");
         return Event::Failed { task: task.id, failure, attempt };
     }
-    let writes = spec.node.contract().writes.unwrap().into_iter();
+    let writes = spec.node.describe().contract.writes.unwrap().into_iter();
     let update = writes.fold(Update::default(), |it, channel| it.write(channel, 1));
     Event::Finished { task: task.id, command: update.into(), attempt }
 }

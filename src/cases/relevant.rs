@@ -44,11 +44,11 @@ impl Relevant {
             // shown to people do not affect decisions.
             let settings = definition.nodes.get(name).map(|it| &it.settings);
             let is_known = settings.is_some_and(|it| it.computes().is_some());
-            if is_known || spec.node.side_effects() != SideEffects::Nothing {
+            if is_known || spec.node.describe().side_effects != SideEffects::Nothing {
                 continue;
             }
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-            let read = spec.node.contract().reads;
+            let read = spec.node.describe().contract.reads;
             let read: Vec<ChannelName> =
                 read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
             channels.extend(read);

@@ -377,8 +377,9 @@ impl FlowModelBuilder<'_> {
     }
 
     fn writes_of(&self, node: Option<&dyn Node>) -> (Bits, Bits) {
-        let maybe = node.and_then(|it| it.contract().writes);
-        let surely = node.and_then(Node::writes_always).or_else(|| maybe.clone());
+        let described = node.map(Node::describe).unwrap_or_default();
+        let maybe = described.contract.writes;
+        let surely = described.writes_always.or_else(|| maybe.clone());
         let fields = |it: Option<Vec<ChannelName>>| {
             self.fields(&it?.iter().map(ChannelName::as_str).collect::<Vec<_>>())
         };

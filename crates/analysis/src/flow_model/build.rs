@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Defer, Edge, Graph, NodeSpec, Route, RouteChoice, RouteTarget, Spread, Target},
+    graph::{
+        Contract, Defer, Edge, Graph, NodeDescription, NodeSpec, Route, RouteChoice, RouteTarget,
+        Spread, Target,
+    },
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
@@ -161,8 +164,9 @@ impl<'a> GraphFlowBuilder<'a> {
         let caught = policies.catch.iter().filter_map(|it| self.arrow(&it.to));
         outcomes.extend(caught.map(Outcome::caught));
         let exhausted = policies.exhausted.as_ref().and_then(|it| self.arrow(it));
-        let writes = spec.node.contract().writes;
-        let surely = spec.node.writes_always().or_else(|| writes.clone());
+        let NodeDescription { contract: Contract { writes, .. }, writes_always, .. } =
+            spec.node.describe();
+        let surely = writes_always.or_else(|| writes.clone());
         let all = || Bits::all(self.model.fields);
         FlowNode {
             outcomes,

@@ -25,7 +25,7 @@ pub use self::{
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     memo::Memos,
-    node::{Contract, Node, Read, SideEffects, node_fn},
+    node::{Contract, Node, NodeDescription, Read, SideEffects, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, route_fn},

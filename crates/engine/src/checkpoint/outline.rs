@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Edge, NodeSpec, Target},
+    graph::{Edge, NodeDescription, NodeSpec, Target},
     id::{ChannelName, NodeName},
     state::{Channel, Reducer},
 };
@@ -91,8 +91,8 @@ impl Outline {
 
 impl NodeOutline {
     fn of(compiled: &CompiledGraph, name: &NodeName, spec: &NodeSpec) -> Self {
-        let contract = spec.node.contract();
-        let behaviour = json!([spec.node.fingerprint(), format!("{contract:?}")]);
+        let NodeDescription { kind, contract, fingerprint, .. } = spec.node.describe();
+        let behaviour = json!([fingerprint, format!("{contract:?}")]);
         let condition = spec.when.as_ref().map(|it| it.text().to_owned());
         let policies = json!([format!("{:?}", spec.policies), condition]);
         let mut targets: Vec<String> = compiled.leaving(name).flat_map(targets).collect();
@@ -101,7 +101,7 @@ impl NodeOutline {
         let mut awaits = compiled.awaited_by(name).to_vec();
         awaits.sort();
         Self {
-            kind: spec.node.kind().to_owned(),
+            kind: kind.to_owned(),
             behaviour: digest(&behaviour),
             policies: digest(&policies),
             max_visits: spec.policies.max_visits,
