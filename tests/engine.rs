@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _, RunInfo},
     compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, Report, Status, Usage},

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        AskedQuestions, Checkpointer, ENTRIES_AT_ONCE, Outcome, Position, SavedRun, TaskRecord,
-        open_questions,
+        AskedQuestions, Checkpointer, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
+        TaskRecord, open_questions,
     },
     engine::failures,
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
@@ -86,7 +86,7 @@ impl RunReport {
         let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
         let mut after = 0;
         loop {
-            let page = checkpointer.outline(run, after, ENTRIES_AT_ONCE).await?;
+            let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
             let Some(last) = page.last() else { break };
             after = last.number;
             for logged in page {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Outcome},
+    checkpoint::{Outcome, RunHistory as _},
     engine::Engine,
     event::{Report, Status, Usage},
     graph::{GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Outcome},
+    checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _},
     compile::CompiledGraph,
     engine::{Engine, RunError, Stop},
     event::{EventSink, Report, Status, Usage},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Outcome},
+    checkpoint::{Outcome, RunHistory as _},
     engine::{Clock, Engine, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{Backoff, ErrorKind, Failure, GraphBuilder, Limits, NodeContext, Policies, node_fn},

@@ -86,7 +86,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
-        let asked = asked_questions(&self.checkpointer.journal_without_values(run).await?);
+        let asked = asked_questions(&self.checkpointer.outline(run).await?);
         let mut found = Vec::new();
         for (name, answer) in by_name {
             let Some(question) = open.iter().find(|it| it.is_called(&name)) else {

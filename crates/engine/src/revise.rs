@@ -185,7 +185,7 @@ impl Engine {
         changed: &BTreeMap<ChannelName, Option<Value>>,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>, Option<Box<Outline>>), RunError> {
         let run = summary.info.id.clone();
-        let journal = self.checkpointer.journal_without_values(&run).await?;
+        let journal = self.checkpointer.outline(&run).await?;
         let is_later =
             |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
         let since = journal.into_iter().map(|it| it.entry).filter(is_later);

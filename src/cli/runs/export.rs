@@ -8,7 +8,7 @@ use super::super::{
     globals::{Globals, Output},
     terminal::print_result,
 };
-use crate::checkpoint::{Entry, JournalEntry, RunInfo};
+use crate::checkpoint::{Detail, Entry, JournalEntry, RunInfo};
 
 /// The version of the lines.
 const VERSION: u32 = 1;
@@ -31,7 +31,8 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     print(&head(&info))?;
     let mut number = 0;
     loop {
-        let entries = checkpointer.journal(&info.id, number, ENTRIES_AT_ONCE).await?;
+        let entries =
+            checkpointer.entries(&info.id, number, ENTRIES_AT_ONCE, Detail::Whole).await?;
         let Some(last) = entries.last() else { return Ok(Exit::Done) };
         number = last.number;
         entries.iter().try_for_each(|it| print(&line(it)))?;

@@ -22,7 +22,7 @@ pub(super) async fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError
     globals.expect_output("runs history", &[Output::Text, Output::Json])?;
     let checkpointer = globals.database_to_read()?.open_for(&args.run)?;
     let id = checkpointer.find(&args.run).await?.info.id;
-    let steps = steps(checkpointer.journal_without_values(&id).await?);
+    let steps = steps(checkpointer.outline(&id).await?);
     let text = match globals.output {
         Output::Json => to_json(&steps)?,
         _ => draw(&steps, globals.stdout),

@@ -26,8 +26,9 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step},
 };
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
-    Position, RunInfo, RunListItem, RunSummary, SavedRun,
+    CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
+    RunMaintenance, RunSummary, SavedRun,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
@@ -37,7 +38,7 @@ use self::{
     fault::Fault,
     run::Run,
 };
-use super::journal::{self, Codec, Detail};
+use super::journal::{self, Codec};
 /// Keeps runs in a SQLite database.
 ///
 /// Clones share one connection. Several processes may use one database at the same time; each run
@@ -149,25 +150,6 @@ impl SqliteStorage {
         self.transact(TransactionBehavior::Deferred, action, work).await
     }
 
-    /// Reads entries after a number, at most `limit`.
-    async fn read_journal(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-        detail: Detail,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let run = run.clone();
-        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
-            let run = Run::find(database, &run)?;
-            let mut logged =
-                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
-    }
-
     async fn transact<T: Send + 'static>(
         &self,
         behavior: TransactionBehavior,
@@ -197,7 +179,7 @@ impl SqliteStorage {
 }
 
 #[async_trait]
-impl Checkpointer for SqliteStorage {
+impl RunJournal for SqliteStorage {
     async fn create(
         &self,
         info: &RunInfo,
@@ -219,31 +201,6 @@ impl Checkpointer for SqliteStorage {
             self.write(action, work).await
         };
         accepted.inspect(|_| reserve::keep(self.database.path()))
-    }
-
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
-        let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
-        self.write_at_need(action, move |database, _| {
-            Run::find(database, &run)?.acquire(database, &claim)
-        })
-        .await
-        .inspect(|_| reserve::keep(self.database.path()))
-    }
-
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("renew the lease of run `{}`", hold.run), hold.clone());
-        self.write_at_need(action, move |database, _| {
-            Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
-        })
-        .await
-    }
-
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        let (action, hold) = (format!("release run `{}`", hold.run), hold.clone());
-        self.write_at_need(action, move |database, _| {
-            Run::find(database, &hold.run)?.take_back(database, hold.fence)
-        })
-        .await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
@@ -271,7 +228,58 @@ impl Checkpointer for SqliteStorage {
         })
         .await
     }
+}
 
+#[async_trait]
+impl RunLeases for SqliteStorage {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+        let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &run)?.acquire(database, &claim)
+        })
+        .await
+        .inspect(|_| reserve::keep(self.database.path()))
+    }
+
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("renew the lease of run `{}`", hold.run), hold.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &hold.run)?.renew(database, hold.fence, ttl)
+        })
+        .await
+    }
+
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
+        let (action, hold) = (format!("release run `{}`", hold.run), hold.clone());
+        self.write_at_need(action, move |database, _| {
+            Run::find(database, &hold.run)?.take_back(database, hold.fence)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl RunInbox for SqliteStorage {
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        let (run, message) = (run.clone(), message.clone());
+        self.write(format!("send a message to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.post(database, &message)
+        })
+        .await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read the messages to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.inbox(database, after)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl RunList for SqliteStorage {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let id_or_name = id_or_name.to_owned();
         self.read(format!("find run `{id_or_name}`"), move |database, _| {
@@ -309,62 +317,24 @@ impl Checkpointer for SqliteStorage {
         })
         .await
     }
+}
 
-    async fn compact(&self) -> Result<(), CheckpointError> {
-        let database = Arc::clone(&self.database);
-        let task = tokio::task::spawn_blocking(move || database.compact());
-        task.await.unwrap_or_else(|error| {
-            let action = "make the database smaller".to_owned();
-            Err(CheckpointError::Storage { action, source: error.into() })
-        })
-    }
-
-    async fn check(&self) -> Result<(), CheckpointError> {
-        self.verify().await
-    }
-
-    async fn journal(
+#[async_trait]
+impl RunHistory for SqliteStorage {
+    async fn entries(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
+        detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Whole).await
-    }
-
-    async fn outline(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Outline).await
-    }
-
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
-        message.check(run)?;
-        let (run, message) = (run.clone(), message.clone());
-        self.write(format!("send a message to run `{run}`"), move |database, _| {
-            Run::find(database, &run)?.post(database, &message)
-        })
-        .await
-    }
-
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the messages to run `{run}`"), move |database, _| {
-            Run::find(database, &run)?.inbox(database, after)
-        })
-        .await
-    }
-
-    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
-        let run = run.clone();
-        self.write(format!("remove run `{run}`"), move |database, _| {
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            run.require_free(database)?;
-            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
-            Ok(())
+            let mut logged =
+                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
         })
         .await
     }
@@ -380,6 +350,33 @@ impl Checkpointer for SqliteStorage {
             Ok(run.journal(database)?.checkpoint_at(codec, step)?)
         })
         .await
+    }
+}
+
+#[async_trait]
+impl RunMaintenance for SqliteStorage {
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        let run = run.clone();
+        self.write(format!("remove run `{run}`"), move |database, _| {
+            let run = Run::find(database, &run)?;
+            run.require_free(database)?;
+            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.verify().await
+    }
+
+    async fn compact(&self) -> Result<(), CheckpointError> {
+        let database = Arc::clone(&self.database);
+        let task = tokio::task::spawn_blocking(move || database.compact());
+        task.await.unwrap_or_else(|error| {
+            let action = "make the database smaller".to_owned();
+            Err(CheckpointError::Storage { action, source: error.into() })
+        })
     }
 }
 
