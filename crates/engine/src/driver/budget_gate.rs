@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::superstep::Machine;
 
-/// The usage of the running attempts, and what they may still use.
+/// The usage and the time limits of the running attempts.
 #[derive(Debug, Default)]
 pub(super) struct BudgetGate {
     attempts: BTreeMap<TaskId, RunningAttempt>,

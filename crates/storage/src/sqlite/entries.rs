@@ -1,26 +1,24 @@
 //! The journal of a run in the database.
 
-use std::collections::BTreeSet;
-
 use graphrun_core::{
     fault::hit_each,
     id::{RunId, Step},
 };
 use graphrun_engine::{
     checkpoint::{Entry, EntryHash, LeaseToken},
-    storage::rules::{Head, beginning, check_fence, stops_run},
+    storage::rules::{Head, beginning, stops_run},
 };
 use rusqlite::{Connection, params, types::ValueRef};
 
 use super::{
     fault::Fault,
     payload::bytes,
-    run::{Run, StoredHead, collect, each},
+    run::{Run, collect, each},
 };
 use crate::{
+    head::{EncodedEntry, NextEntry, StoredHead},
     journal::{
-        Body, Codec, HashedRows, Reader, Row, Span, committed as committed_after, damaged, encode,
-        info_after, info_at_first,
+        Body, Codec, HashedRows, Reader, Row, Span, damaged, encode, info_after, info_at_first,
     },
     open_steps::OpenSteps,
 };
@@ -45,33 +43,25 @@ impl Run {
     pub(super) fn append(
         &self,
         database: &Connection,
-        stored: StoredHead,
+        stored: &StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &LeaseToken,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let StoredHead { head, committed, hash, lease } = stored;
-        check_fence(lease.holder().as_ref(), hold.fence)?;
-        let has_open = head.number > committed;
-        let known = if has_open { open_steps.take(&self.id, hash) } else { Some(BTreeSet::new()) };
-        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
-            let (after, mut rows) = (committed.saturating_sub(1), Vec::new());
-            self.each_between(database, (after, head.number), |row| rows.push(row))?;
-            Reader::check_open(&self.id, rows, committed, (head.number, hash))?
-        } else {
-            Reader::trusted(&self.id, Vec::new())
-        };
-        let finished = known.map_or_else(|| open.finished(codec), Ok)?;
-        let next = head.after(entry, |task| finished.contains(&task))?;
-        let row = encode(codec, &self.id, entry, (&next, hash), &open)?;
+        let append = NextEntry::new(&self.id, stored, (entry, hold.fence), open_steps)?;
+        let open = append.needed_rows().map(|span| {
+            let mut rows = Vec::new();
+            self.each_between(database, span, |row| rows.push(row)).map(|()| rows)
+        });
+        let EncodedEntry { row, head, committed, finished } =
+            append.encode::<Fault>(open.transpose()?, codec)?;
         self.insert_row(database, &row)?;
         hit_each(entry.points_in_transaction())?;
         if let Some(migration) = &entry.migration {
             let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
             self.put_info(database, &info)?;
         }
-        let committed = committed_after(entry, &next, committed);
-        self.put(database, &next, committed, row.hash)?;
+        self.put(database, &head, committed, row.hash)?;
         open_steps.note(&self.id, row.hash, entry, finished);
         if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
     }

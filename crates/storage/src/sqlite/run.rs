@@ -1,16 +1,20 @@
 //! A run in the database: search and head.
 
-use graphrun_core::id::{NameError, RunId, Step};
+use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, Claim, EntryHash, LeaseToken, RunInfo, RunSummary},
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
 };
 use rusqlite::{Connection, Params, Row, named_params, params};
 
-use super::{fault::Fault, lease::Lease, payload::bytes};
-use crate::journal::{
-    checksum::{of_head, of_info},
-    damaged,
+use super::{fault::Fault, payload::bytes};
+use crate::{
+    head::{HeadColumns, StoredHead},
+    journal::{
+        checksum::{of_head, of_info},
+        damaged,
+    },
+    lease::Lease,
 };
 
 /// The row id of a run in its database.
@@ -21,16 +25,6 @@ pub(super) type RunKey = i64;
 pub(super) struct Run {
     pub(super) key: RunKey,
     pub(super) id: RunId,
-}
-
-/// The head of a run and the end of its journal.
-#[derive(Debug)]
-pub(super) struct StoredHead {
-    pub(super) head: Head,
-    /// The number of the last entry that commits a step.
-    pub(super) committed: u64,
-    pub(super) hash: EntryHash,
-    pub(super) lease: Lease,
 }
 
 /// The columns of a head.
@@ -164,17 +158,8 @@ impl Run {
     }
 
     pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
-        let info = serde_json::from_slice(&self.info(database)?);
-        let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
-        let stored = self.stored_head(database)?;
-        let RunStatus { status, reason } = stored.head.run_status;
-        Ok(RunSummary {
-            info,
-            status,
-            reason,
-            step: stored.head.step,
-            holder: stored.lease.holder(),
-        })
+        let info = self.info(database)?;
+        Ok(self.stored_head(database)?.summary(&self.id, &info)?)
     }
 
     /// Returns the head.
@@ -185,24 +170,19 @@ impl Run {
 
     /// Reads the head from a row that begins with its columns.
     fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
-        let id = self.id.as_str();
-        let damage = |how: &'static str| broken(id, "the status", how);
         let run_status: String = row.get(5)?;
-        let head = Head {
+        let columns = HeadColumns {
             number: row.get(0)?,
-            step: Step(row.get(2)?),
+            committed: row.get(1)?,
+            step: row.get(2)?,
             seq: row.get(3)?,
-            run_status: serde_json::from_str(&run_status)
-                .map_err(|error| broken(id, "the status", error))?,
+            hash: bytes(row, 4)?,
+            run_status: &run_status,
+            checksum: bytes(row, 6)?,
         };
-        let committed = row.get(1)?;
-        let hash = bytes(row, 4)?;
-        let sum = of_head(id, &head, committed, hash, &run_status);
-        if sum != bytes(row, 6)? {
-            return Err(damage("its checksum does not match"));
-        }
-        let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
-        Ok(StoredHead { head, committed, hash, lease: Lease::read(id, row)? })
+        let lease = (row.get(7)?, row.get(8)?, row.get(9)?);
+        let lease = Lease::read(&self.id, lease, bytes(row, 10)?)?;
+        Ok(StoredHead::read(&self.id, &columns, lease)?)
     }
 
     /// Inserts the first head.
