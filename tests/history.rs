@@ -353,8 +353,8 @@ async fn a_fork_resets_usage_and_keeps_visits() {
     bench.engine().update(&run, write("verdict", json!("rework")), Some(&judge)).await.unwrap();
     let fork = bench.fork(&run, 4, &[]).await.unwrap();
     let position = bench.storage.load(&fork).await.unwrap().position;
-    assert_eq!((position.elapsed_ms, position.visits[&name("plan")]), (0, 2));
-    assert_eq!((position.question_keys.len(), position.last_message), (0, 0));
+    assert_eq!((position.used.elapsed_ms, position.visits[&name("plan")]), (0, 2));
+    assert_eq!((position.people.question_keys.len(), position.people.last_message), (0, 0));
 }
 
 #[tokio::test]

@@ -195,7 +195,7 @@ impl Coverage {
                 self.take(&Key::Exhausted(node));
             }
         }
-        if trail.positions.iter().any(|it| it.limit.is_some()) {
+        if trail.positions.iter().any(|it| it.used.limit.is_some()) {
             self.take(&Key::Limit);
         }
     }

@@ -339,7 +339,7 @@ impl Search<'_> {
     fn at_limit(&self, machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
         let Some(Target::Node(node)) = &self.limits.exhausted else { return None };
         let mut position = machine.position().clone();
-        if !has_begun || position.limit.is_some() {
+        if !has_begun || position.used.limit.is_some() {
             return None;
         }
         let error = "a limit is reached".to_owned();

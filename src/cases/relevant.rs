@@ -71,10 +71,8 @@ impl Relevant {
             .filter_map(|it| Some((it, machine.state().get(it.as_str())?)))
             .collect();
         let deferred: Vec<_> = position.deferred.keys().collect();
-        let key =
-            json!(
-                [frontier, position.joins, deferred, visits, channels, position.limit.is_some(),]
-            );
+        let has_limit = position.used.limit.is_some();
+        let key = json!([frontier, position.joins, deferred, visits, channels, has_limit]);
         blake3::hash(key.to_string().as_bytes())
     }
 }

@@ -196,7 +196,7 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
 /// Returns the usage of models, including the tasks of the open step.
 fn total_usage(position: &Position, open: &[TaskRecord]) -> Usage {
     let last: BTreeMap<TaskId, &Usage> = open.iter().map(|it| (it.task, &it.usage)).collect();
-    let mut usage = position.usage;
+    let mut usage = position.used.usage;
     for it in last.into_values() {
         usage.add(it);
     }
@@ -358,9 +358,9 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         position: crate::checkpoint::Position {
             step: crate::id::Step(2),
             frontier: next.collect(),
-            usage: serde_json::from_value(
-                json!({"input_tokens": 3000, "output_tokens": 1500, "calls": 3, "cost_usd": null}),
-            )
+            used: serde_json::from_value(json!({
+                "elapsed_ms": 0, "usage": {"input_tokens": 3000, "output_tokens": 1500, "calls": 3},
+            }))
             .unwrap(),
             ..Default::default()
         },

@@ -282,7 +282,7 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         |it| it.records.reverse(),
         |it| drop(it.records.pop()),
         |it| it.commit = None,
-        |it| it.commit.as_mut().unwrap().position.elapsed_ms += 1,
+        |it| it.commit.as_mut().unwrap().position.used.elapsed_ms += 1,
         |it| drop(it.commit.as_mut().unwrap().position.frontier.pop()),
         |it| it.commit.as_mut().unwrap().position.visits.clear(),
         |it| it.commit.as_mut().unwrap().changes[0] = set("brief", "y"),

@@ -157,7 +157,10 @@ impl Engine {
         if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
             return Ok(Vec::new());
         }
-        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.last_message).await?)
+        Ok(self
+            .checkpointer
+            .inbox(&saved.summary.info.id, saved.position.people.last_message)
+            .await?)
     }
 
     /// Describes the changes of the graph since the run was started.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    event::{Event, EventSink, Status, Usage},
+    event::{Event, EventSink, Status},
     id::{ChannelName, NodeName, RunId, Step},
     state::{Change, ChangeKind, State, Update},
 };
@@ -22,8 +22,8 @@ use super::{
     superstep::{self, Machine, ReviseError, Revised, carry},
 };
 use crate::checkpoint::{
-    Checkpoint, Commit, Entry, ForkSource, Mapping, Migration, Outline, Position, RunInfo,
-    RunStatus, RunSummary, SavedRun,
+    Checkpoint, Commit, Conversation, Entry, ForkSource, Mapping, Migration, Outline, Position,
+    RunInfo, RunStatus, RunSummary, SavedRun, UsedBudget,
 };
 
 impl Engine {
@@ -238,14 +238,8 @@ impl Engine {
 fn from_zero(position: Position) -> Position {
     Position {
         step: Step(0),
-        usage: Usage::default(),
-        elapsed_ms: 0,
-        node_usage: BTreeMap::new(),
-        limit: None,
-        exhausted_limits: None,
-        question_keys: BTreeSet::new(),
-        last_message: 0,
-        pending_messages: Vec::new(),
+        used: UsedBudget::default(),
+        people: Conversation::default(),
         original_tasks: BTreeMap::new(),
         ..position
     }

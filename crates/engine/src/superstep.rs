@@ -49,7 +49,7 @@ use self::{
     open_step::{OpenStep, Phase, check_question},
     routing::Routing,
 };
-use super::budget::{self, Used};
+use super::budget::Used;
 use crate::checkpoint::{
     Activation, Checkpoint, Commit, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
     named,
@@ -179,7 +179,7 @@ impl Machine {
     ) -> Result<Self, RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
-        terms.messages.splice(0..0, checkpoint.position.pending_messages.iter().cloned());
+        terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
         let mut machine = Self::at(graph, terms, run, checkpoint);
         for record in records {
             let index = machine.step.index(record.task);
@@ -192,7 +192,7 @@ impl Machine {
         let Checkpoint { position, state } = checkpoint;
         let Terms { limits, pauses, messages } = terms;
         let step = OpenStep::after(&position);
-        let inbox = Inbox::new(position.last_message, messages);
+        let inbox = Inbox::new(position.people.last_message, messages);
         let (visits, state) = (Arc::new(position.visits.clone()), Arc::new(state));
         Self { graph, limits, pauses, run, position, state, visits, step, inbox }
     }
@@ -278,20 +278,16 @@ impl Machine {
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let elapsed_ms = self.position.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
-        budget::time_left(&self.limits, self.position.exhausted_limits, elapsed_ms)
+        let mut used = Used::by(&self.position);
+        used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
+        used.time_left(&self.limits)
     }
 
     /// Returns whether the run may spend more on models, given the usage of its running attempts.
     pub fn may_spend(&self, running: &Usage) -> bool {
-        let mut usage = self.usage();
-        usage.add(running);
-        budget::out_of_budget(&self.limits, self.position.exhausted_limits, &usage).is_none()
-    }
-
-    /// Describes the first limit of the run that is reached.
-    fn reached_limit(&self) -> Option<String> {
-        budget::reached(&self.limits, self.position.exhausted_limits, &self.used())
+        let mut used = self.used();
+        used.usage.add(running);
+        used.reached_by_models(&self.limits).is_none()
     }
 
     /// Returns the questions that wait for an answer, each with its own key.
@@ -307,7 +303,8 @@ impl Machine {
         asked
             .map(|(index, question)| {
                 let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
-                let is_known = self.position.question_keys.contains(key) || askers[key].len() > 1;
+                let is_known =
+                    self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let first = self.original_task(index).map(|it| it.task);
                 named((self.step.id(index), first), node, question, is_known)
             })
@@ -348,9 +345,9 @@ impl Machine {
         if self.step.failure().is_some() {
             return vec![self.stop_open()];
         }
-        let is_routed = self.limits.exhausted.is_some() && self.position.limit.is_none();
+        let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
         if !is_routed {
-            return vec![Action::stop(Status::Limit, self.reached_limit())];
+            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits))];
         }
         let mut actions = Vec::new();
         for index in 0..self.step.tasks().len() {
@@ -428,7 +425,7 @@ impl Machine {
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
             return vec![Action::stop(status, failure)];
         }
-        if let Some(reason) = self.reached_limit() {
+        if let Some(reason) = self.used().reached(&self.limits) {
             return vec![Action::stop(Status::Limit, Some(reason))];
         }
         (0..self.position.frontier.len()).flat_map(|it| self.begin(it)).collect()
@@ -571,7 +568,7 @@ impl Machine {
             }
         };
         self.position = next_frontier(&self.graph, &self.limits, &self.position, &records);
-        self.position.question_keys.extend(question_keys);
+        self.position.people.question_keys.extend(question_keys);
         self.state = Arc::new(state);
         self.visits = Arc::new(self.position.visits.clone());
         self.step = OpenStep::after(&self.position);
@@ -594,8 +591,8 @@ impl Machine {
         let processed = self.inbox.process(schema, take(schema, state));
         let Processed { messages, state, changes } = processed;
         self.state = Arc::new(state);
-        self.position.last_message = self.inbox.last();
-        self.position.pending_messages.clear();
+        self.position.people.last_message = self.inbox.last();
+        self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
         self.step = OpenStep::after(&self.position);
         let commit = Commit { position: self.position.clone(), changes };

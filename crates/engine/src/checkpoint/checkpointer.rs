@@ -75,7 +75,7 @@ pub trait RunInbox: fmt::Debug + Send + Sync {
     /// Adds a message to the inbox of a run with any owner, and returns its number.
     ///
     /// The owner of the run takes the message in with an entry whose position records its number
-    /// ([`Position::last_message`]), so no message is lost or taken in twice.
+    /// ([`Conversation::last_message`](super::Conversation::last_message)), so no message is lost or taken in twice.
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
 
     /// Returns the messages in the inbox of a run after a number, in the order of their numbers.

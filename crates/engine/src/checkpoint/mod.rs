@@ -28,7 +28,10 @@ pub use self::{
     lease::{Claim, Holder, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
-    position::{Activation, Checkpoint, Commit, ExhaustedLimits, NodeUsage, Position},
+    position::{
+        Activation, Checkpoint, Commit, Conversation, ExhaustedLimits, NodeUsage, Position,
+        UsedBudget,
+    },
     questions::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},

@@ -242,6 +242,7 @@ impl Comparing<'_> {
         let Compared { saved, messages, new, .. } = self.compared;
         let channels = saved
             .position
+            .people
             .pending_messages
             .iter()
             .chain(messages)

@@ -67,7 +67,7 @@ impl Comparing<'_> {
                                  forgotten"
             ));
         }
-        let has_usage = position.node_usage.contains_key(name);
+        let has_usage = position.used.node_usage.contains_key(name);
         has_usage.then(|| "its usage would be forgotten".to_owned())
     }
 

@@ -160,7 +160,7 @@ impl RunInbox for MemoryStorage {
             // A forked run may start from the position of another run, which had read more
             // messages.
             let processed = run.entries.iter().filter_map(|it| it.commit.as_ref());
-            let processed = processed.map(|it| it.position.last_message).max().unwrap_or(0);
+            let processed = processed.map(|it| it.position.people.last_message).max().unwrap_or(0);
             let last = run.inbox.last().map_or(0, |it| it.number);
             let number = processed.max(last) + 1;
             run.inbox.push(InboxMessage { number, message: message.clone() });

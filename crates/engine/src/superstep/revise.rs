@@ -123,7 +123,7 @@ fn revised(
     let records: Vec<TaskRecord> = done.into_iter().map(|it| it.1).collect();
     let mut position = next_frontier(graph, limits, &before, &records);
     // An answer to the old question must not be used for the question that is asked again.
-    position.question_keys.extend(step.question_keys().cloned());
+    position.people.question_keys.extend(step.question_keys().cloned());
     Ok(Revised { record: made, position, state })
 }
 
