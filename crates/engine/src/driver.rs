@@ -53,7 +53,7 @@ pub(super) struct Driver<'a> {
 }
 
 /// A saved run that is ready to continue.
-pub(super) struct Resumption {
+pub(super) struct ResumedRun {
     pub(super) machine: Machine,
     pub(super) lease: Lease,
     pub(super) log: Log,
@@ -115,10 +115,10 @@ impl<'a> Driver<'a> {
     /// Continues a saved run.
     pub(super) async fn resume(
         engine: &'a Engine,
-        resumption: Resumption,
+        resumed: ResumedRun,
         stop: &'a Stop,
     ) -> Result<Self, RunError> {
-        let Resumption { machine, lease, log, changes } = resumption;
+        let ResumedRun { machine, lease, log, changes } = resumed;
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
         journal.add_status(running, Event::RunResumed { step: machine.position().step });
