@@ -4,14 +4,13 @@
 //! their model calls, and the journal writer saves entries.
 
 mod budget_gate;
-mod journal_writer;
 mod scheduler;
 mod turn;
 
 use std::time::Duration;
 
 use graphrun_core::{
-    event::{Event, EventSink, Report, Status},
+    event::{Event, Report, Status},
     fault::{self, Point},
     graph::{AttemptMessage, Memo, MessageContent},
     id::TaskId,
@@ -22,16 +21,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{budget_gate::BudgetGate, journal_writer::JournalWriter, scheduler::Scheduler};
+use self::{budget_gate::BudgetGate, scheduler::Scheduler};
 use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::{redact_event, redact_report},
-    lease::Lease,
-    log::Log,
+    journal_writer::JournalWriter,
     superstep::{self, Action, Attempt, Machine},
     task::AttemptContext,
 };
-use crate::checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, RunStatus};
+use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 
 /// The number of node messages that may wait for the driver before nodes have to wait.
 const MESSAGES_CAPACITY: usize = 256;
@@ -52,15 +50,6 @@ pub(super) struct Driver<'a> {
     question_deadline: Option<Instant>,
 }
 
-/// A saved run that is ready to continue.
-pub(super) struct ResumedRun {
-    pub(super) machine: Machine,
-    pub(super) lease: Lease,
-    pub(super) log: Log,
-    /// The changes of its workflow, as text.
-    pub(super) changes: Vec<String>,
-}
-
 /// Every input that can wake the driver.
 enum Signal {
     /// An event of a task.
@@ -79,59 +68,14 @@ enum Signal {
     LeaseLost,
 }
 
-/// Saves a new run that stops before its first task, such as at a breakpoint.
-///
-/// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished
-/// and gets resumed past its breakpoint.
-pub(super) async fn accept_stopped(
-    engine: &Engine,
-    machine: &Machine,
-    events: EventSink,
-    (info, first): (&RunInfo, Commit),
-    status: RunStatus,
-) -> Result<RunEnd, RunError> {
-    let mut log = Log::begin(info, events, engine.clock.clone());
-    log.add(run_finished(machine, &status));
-    let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
-    JournalWriter::create(engine, info, first, log).await?.release().await?;
-    Ok(run_end(machine, status))
-}
-
 impl<'a> Driver<'a> {
-    /// Saves a new run.
-    pub(super) async fn accept(
+    /// Drives a run that is saved and whose first events are published.
+    pub(super) fn new(
         engine: &'a Engine,
         machine: Machine,
-        events: EventSink,
+        journal: JournalWriter,
         stop: &'a Stop,
-        (info, first): (&RunInfo, Commit),
-    ) -> Result<Self, RunError> {
-        let log = Log::begin(info, events, engine.clock.clone());
-        let mut journal = JournalWriter::create(engine, info, first.into(), log).await?;
-        journal.publish().await?;
-        Ok(Self::new(engine, machine, journal, stop))
-    }
-
-    /// Continues a saved run.
-    pub(super) async fn resume(
-        engine: &'a Engine,
-        resumed: ResumedRun,
-        stop: &'a Stop,
-    ) -> Result<Self, RunError> {
-        let ResumedRun { machine, lease, log, changes } = resumed;
-        let mut journal = JournalWriter::new(engine, lease, log);
-        let running = RunStatus { status: Status::Running, reason: None };
-        journal.add_status(running, Event::RunResumed { step: machine.position().step });
-        if !changes.is_empty() {
-            journal.add_event(Event::WorkflowChanged { changes });
-        }
-        journal.save().await?;
-        let mut driver = Self::new(engine, machine, journal, stop);
-        driver.set_question_deadline();
-        Ok(driver)
-    }
-
-    fn new(engine: &'a Engine, machine: Machine, journal: JournalWriter, stop: &'a Stop) -> Self {
+    ) -> Self {
         let (sender, messages) = mpsc::channel(MESSAGES_CAPACITY);
         let discard = CancellationToken::new();
         let context = AttemptContext {
@@ -142,7 +86,7 @@ impl<'a> Driver<'a> {
             discard,
             clock: engine.clock.clone(),
         };
-        Self {
+        let mut driver = Self {
             engine,
             stop,
             machine,
@@ -151,7 +95,9 @@ impl<'a> Driver<'a> {
             journal,
             messages,
             question_deadline: None,
-        }
+        };
+        driver.set_question_deadline();
+        driver
     }
 
     /// Performs the actions of the rules until the run stops.
@@ -457,12 +403,14 @@ fn interrupted() -> RunStatus {
     RunStatus { status: Status::Interrupted, reason: Some("it was stopped".to_owned()) }
 }
 
-fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
+/// Returns the event of a run that stops with this status.
+pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
     let RunStatus { status, reason } = run_status.clone();
     Event::RunFinished { status, reason, steps: machine.position().step.0, usage: machine.usage() }
 }
 
-fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
+/// Returns the outcome of a run that stopped with this status.
+pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
     let (position, state) = (machine.position().clone(), machine.state().as_ref().clone());
     RunEnd { status, reason, position, state, questions: machine.open_questions() }
 }

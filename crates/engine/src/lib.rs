@@ -50,6 +50,7 @@ mod driver;
 mod entrance;
 mod error;
 mod fork;
+mod journal_writer;
 mod lease;
 mod log;
 mod migrate;
@@ -85,13 +86,15 @@ pub use self::{
     superstep::ReviseError,
 };
 use self::{
-    driver::{Driver, accept_stopped},
+    driver::{Driver, run_end, run_finished},
+    journal_writer::JournalWriter,
     lease::Lease,
+    log::Log,
     resume::Resumption,
     superstep::{Action, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
-use crate::checkpoint::{Checkpointer, ForkSource, Mapping, Outline, Position, RunInfo};
+use crate::checkpoint::{Checkpointer, Entry, ForkSource, Mapping, Outline, Position, RunInfo};
 
 /// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -234,12 +237,18 @@ impl Engine {
                 .map_err(RunError::Input)?;
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let info = RunInfo { graph, ..info };
+        let mut log = Log::begin(&info, events, self.clock.clone());
         if let [Action::Stop(status)] = actions.as_slice() {
-            let status = status.clone();
-            return accept_stopped(self, &machine, events, (&info, first), status).await;
+            // Acceptance and status are saved together. A crash between the two would leave a run that looks
+            // unfinished and gets resumed past its breakpoint.
+            log.add(run_finished(&machine, status));
+            let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
+            JournalWriter::create(self, &info, first, log).await?.release().await?;
+            return Ok(run_end(&machine, status.clone()));
         }
-        let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
-        driver.drive(actions).await
+        let mut journal = JournalWriter::create(self, &info, first.into(), log).await?;
+        journal.publish().await?;
+        Driver::new(self, machine, journal, stop).drive(actions).await
     }
 
     /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its

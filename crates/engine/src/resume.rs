@@ -1,7 +1,7 @@
 //! Continues a saved run from its position, or retries its failed tasks.
 
 use graphrun_core::{
-    event::{EventSink, Status},
+    event::{Event, EventSink, Status},
     fault::{self, Point},
     id::{NodeName, RunId},
 };
@@ -11,12 +11,13 @@ use super::{
     answers::match_answers,
     check_retry,
     compare::{Compared, compare, suggest},
-    driver::{Driver, ResumedRun},
+    driver::Driver,
+    journal_writer::JournalWriter,
     lease::Lease,
     log::Log,
-    superstep::{Action, Event, Machine, Terms},
+    superstep::{self, Action, Machine, Terms},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, SavedRun};
+use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun};
 
 /// A saved run that is ready to continue.
 pub(super) struct Resumption {
@@ -49,7 +50,8 @@ impl Resumption {
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
-        for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
+        for event in answered.into_iter().chain(late.map(|task| superstep::Event::Expired { task }))
+        {
             // The machine wanted to stop because these answers were missing.
             actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
@@ -81,8 +83,14 @@ impl Resumption {
     ) -> Result<RunEnd, RunError> {
         let Self { machine, actions, last_seq, changes } = self;
         let log = Log::new(machine.run().clone(), (events, last_seq), engine.clock.clone());
-        let resumed = ResumedRun { machine, lease, log, changes };
-        Driver::resume(engine, resumed, stop).await?.drive(actions).await
+        let mut journal = JournalWriter::new(engine, lease, log);
+        let running = RunStatus { status: Status::Running, reason: None };
+        journal.add_status(running, Event::RunResumed { step: machine.position().step });
+        if !changes.is_empty() {
+            journal.add_event(Event::WorkflowChanged { changes });
+        }
+        journal.save().await?;
+        Driver::new(engine, machine, journal, stop).drive(actions).await
     }
 }
 

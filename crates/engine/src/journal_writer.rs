@@ -8,13 +8,15 @@ use graphrun_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::{
+use super::{
     Engine, RunError,
-    checkpoint::{CheckpointError, Checkpointer, Commit, Entry, RunInfo, RunStatus, TaskRecord},
     lease::Lease,
     log::{Log, event_of, event_of_message},
     storage::rules::stops_run,
     superstep::ProcessedMessage,
+};
+use crate::checkpoint::{
+    CheckpointError, Checkpointer, Commit, Entry, RunInfo, RunStatus, TaskRecord,
 };
 
 /// Collects the next entry of the journal, saves it, and then publishes its events.
