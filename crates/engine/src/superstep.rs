@@ -27,8 +27,8 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Status, Usage},
     graph::{
-        Command, ErrorKind, Failure, Goto, Input, Limits, OriginalTask, Policies, Question,
-        Transition, Trigger,
+        Command, ErrorKind, Failure, Goto, Limits, OriginalTask, Policies, Question, Transition,
+        Trigger,
     },
     id::{NodeName, RunId, TaskId},
     state::{Schema, State, StateError, Update},
@@ -106,9 +106,7 @@ impl Machine {
         let mut position = Position::default();
         for node in &graph.graph().entry {
             position.visits.insert(node.clone(), 1);
-            let activation =
-                Activation { node: node.clone(), input: Input::State, trigger: Trigger::Start };
-            position.frontier.push(activation);
+            position.frontier.push(Activation::by_edge(node.clone(), Trigger::Start));
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
         // A node that is named twice is activated once, like one with two incoming edges.
@@ -554,10 +552,7 @@ impl Machine {
     fn commit(&mut self) -> Vec<Action> {
         let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
         let records = self.step.take_records();
-        let updates = records.iter().filter_map(|it| match &it.outcome {
-            Outcome::Finished { update, .. } => Some(update),
-            _ => None,
-        });
+        let updates = records.iter().filter_map(|it| it.outcome.update());
         let schema = self.graph.schema();
         let (state, changes) = match schema.apply(take(schema, &mut self.state), updates) {
             Ok(next) => next,

@@ -124,6 +124,13 @@ pub struct Activation {
     pub trigger: Trigger,
 }
 
+impl Activation {
+    /// Returns the activation of a node by an edge: it works on the state.
+    pub fn by_edge(node: NodeName, trigger: Trigger) -> Self {
+        Self { node, input: Input::State, trigger }
+    }
+}
+
 /// A checkpoint: a position with its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {

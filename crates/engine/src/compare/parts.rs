@@ -97,9 +97,8 @@ impl Parts<'_> {
 
     /// Returns the node that updated a field in the open step.
     pub(super) fn writer_of(&self, name: &ChannelName) -> Option<&NodeName> {
-        let writes = |it: &&TaskRecord| match &it.outcome {
-            Outcome::Finished { update, .. } => update.writes.iter().any(|(it, _)| it == name),
-            _ => false,
+        let writes = |it: &&TaskRecord| {
+            it.outcome.update().is_some_and(|it| it.writes.iter().any(|(it, _)| it == name))
         };
         let mut records = self.names.compared.saved.records.iter();
         records.find(|it| writes(it) && self.is_kept(it)).map(|it| &it.node)
@@ -122,7 +121,7 @@ impl Parts<'_> {
         midway.next.extend(open.map(|(_, it)| it.node.clone()));
         midway.next.extend(position.deferred.keys().cloned());
         for record in finals {
-            if let Outcome::Finished { update, .. } = &record.outcome {
+            if let Some(update) = record.outcome.update() {
                 midway.held.extend(update.writes.iter().map(|(field, _)| field.clone()));
             }
             for transition in record.outcome.transitions() {
@@ -150,11 +149,8 @@ impl Parts<'_> {
     pub(super) fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
         let records = self.names.compared.saved.records.iter().filter(|it| self.is_kept(it));
         let written = records.flat_map(|record| {
-            let writes = match &record.outcome {
-                Outcome::Finished { update, .. } => update.writes.as_slice(),
-                _ => &[],
-            };
-            let of_it = writes.iter().filter(|(it, _)| it == name);
+            let writes = record.outcome.update().into_iter().flat_map(|it| &it.writes);
+            let of_it = writes.filter(|(it, _)| it == name);
             of_it.map(|(_, value)| (record.node.clone(), Arc::clone(value)))
         });
         written.collect()

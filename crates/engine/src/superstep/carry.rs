@@ -51,11 +51,8 @@ impl Carrying<'_> {
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
         let reached = resettled(self.graph, &mut position);
-        kept.extend(
-            reached
-                .into_iter()
-                .map(|(node, trigger)| (None, Activation { node, input: Input::State, trigger })),
-        );
+        let reached = reached.into_iter();
+        kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));
         // Sorts like a step sorts its tasks: by node name, then dispatches.
         kept.sort_by(|(_, a), (_, b)| {
             let is_dispatched = |it: &Activation| it.input != Input::State;

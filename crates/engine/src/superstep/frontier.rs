@@ -367,7 +367,7 @@ fn fill(
     let mut counted: Vec<NodeName> = reached.keys().cloned().collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
-        position.frontier.push(Activation { node, input: Input::State, trigger });
+        position.frontier.push(Activation::by_edge(node, trigger));
     }
     position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
     position.frontier.extend(dispatched);
@@ -404,7 +404,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
             debug_assert!(graph.node(node).is_some(), "compile checked every target");
             *position.visits.entry(node.clone()).or_default() += 1;
             let trigger = Trigger::Limit { error };
-            position.frontier.push(Activation { node: node.clone(), input: Input::State, trigger });
+            position.frontier.push(Activation::by_edge(node.clone(), trigger));
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

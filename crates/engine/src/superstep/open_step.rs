@@ -290,9 +290,8 @@ impl OpenStep {
         task.attempt = record.attempt;
         let phase = match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
-                if let Outcome::Finished { update, .. } = &record.outcome {
-                    self.written = self.written.saturating_add(update.size());
-                }
+                let size = record.outcome.update().map_or(0, Update::size);
+                self.written = self.written.saturating_add(size);
                 task.record = Some(Box::new(record));
                 Phase::Settled
             }

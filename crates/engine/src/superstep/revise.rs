@@ -3,7 +3,7 @@
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     diagnostic::did_you_mean,
-    graph::{Failure, Goto, Input, Limits, Trigger},
+    graph::{Failure, Goto, Limits, Trigger},
     id::{NodeName, RunId},
     state::{State, StateError, Update},
 };
@@ -106,10 +106,7 @@ fn revised(
         done.push((index, record, activation));
         done.sort_by_key(|it| it.0);
     }
-    let updates = done.iter().filter_map(|(_, record, _)| match &record.outcome {
-        Outcome::Finished { update, .. } => Some(update),
-        _ => None,
-    });
+    let updates = done.iter().filter_map(|(_, record, _)| record.outcome.update());
     let state = machine.state.as_ref().clone();
     let (mut state, _) = schema.apply(state, updates).map_err(|it| it.error)?;
     if node.is_none() {
@@ -143,9 +140,7 @@ fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Activatio
         return Ok((at, activation.clone()));
     }
     if frontier.is_empty() {
-        let activation =
-            Activation { node: node.clone(), input: Input::State, trigger: Trigger::Start };
-        return Ok((0, activation));
+        return Ok((0, Activation::by_edge(node.clone(), Trigger::Start)));
     }
     let mut next: Vec<NodeName> = frontier.iter().map(|it| it.node.clone()).collect();
     next.dedup();
