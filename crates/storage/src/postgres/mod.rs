@@ -8,7 +8,6 @@
 mod entries;
 mod fault;
 mod inbox;
-mod lease;
 mod migrate;
 mod open;
 mod place;

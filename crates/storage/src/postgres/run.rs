@@ -7,12 +7,15 @@ use graphrun_engine::{
 };
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{fault::Fault, lease::NOW, session::Session};
+use super::{fault::Fault, session::Session};
 use crate::{
     head::{HeadColumns, StoredHead},
     journal::{checksum, damaged, info_after},
     lease::Lease,
 };
+
+/// The clock of the server; it advances while a transaction waits.
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 const SUMMARY: &str = "
     SELECT r.key, r.id, r.name, r.info, r.info_checksum, h.*
@@ -145,6 +148,19 @@ impl Run {
             session.execute(&sql, &[&self.key]).await?;
         }
         session.execute("DELETE FROM runs WHERE key = $1", &[&self.key]).await?;
+        Ok(())
+    }
+}
+
+impl Locked {
+    /// Saves the lease.
+    pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
+                   WHERE run = $1";
+        let sum = lease.checksum(&self.run.id);
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&self.run.key, &signed(lease.fence)?, &lease.json, &lease.until_ms(), &sum.as_slice()];
+        session.execute(sql, &values).await?;
         Ok(())
     }
 }

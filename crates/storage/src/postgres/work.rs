@@ -17,10 +17,9 @@ use graphrun_engine::{
 };
 
 use super::{
-    entries::Pages,
+    entries::{Journal, Pages},
     fault::Fault,
-    lease::NOW,
-    run::{Locked, Run, StoredRun, get, unknown},
+    run::{Locked, NOW, Run, StoredRun, get, unknown},
     session::{Mode, Server, Session, Work},
 };
 use crate::{
@@ -128,7 +127,7 @@ impl Work for Create {
             return Err(self.exists(taken).into());
         };
         let lease = Lease::next(0, claim, now).map_err(Fault::Unwritable)?;
-        run.insert_row(session, &row).await?;
+        Journal { session, run: &run }.insert(&row).await?;
         run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(LeaseToken { run: run.id, fence: lease.fence })
@@ -230,16 +229,17 @@ impl Work for Append {
         let Self { hold, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
         let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
+        let journal = Journal { session, run: &run };
         let before = *self.sent();
         if let Some(row) = before.filter(|_| in_doubt)
-            && run.has(session, row).await?
+            && journal.has(row).await?
         {
             return Ok(());
         }
         let writer = (entry, hold.fence);
         let append = NextEntry::new(&run.id, &stored, writer, &mut server.open_steps())?;
         let open = match append.needed_rows() {
-            Some((after, last)) => Some(run.rows_between(session, after, last).await?),
+            Some((after, last)) => Some(journal.rows_between(after, last).await?),
             None => None,
         };
         let appended = server.with_codec(|codec| append.encode::<Fault>(open, codec))?;
@@ -250,11 +250,8 @@ impl Work for Append {
         let lease = stored.lease.clone();
         let lease = if stops_run(entry) { lease.released() } else { lease };
         // Both are sent together.
-        try_join(
-            run.insert_row(session, &row),
-            run.put(session, &head, committed, row.hash, &lease),
-        )
-        .await?;
+        try_join(journal.insert(&row), run.put(session, &head, committed, row.hash, &lease))
+            .await?;
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         *self.sent() = Some((row.number, row.hash));

@@ -23,102 +23,103 @@ use crate::{
     open_steps::OpenSteps,
 };
 
-impl Run {
+/// The journal of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Journal<'a> {
+    pub(super) database: &'a Connection,
+    pub(super) run: &'a Run,
+}
+
+impl<'a> Journal<'a> {
     /// Appends the first entry and returns the head after it.
     pub(super) fn append_first(
         &self,
-        database: &Connection,
         codec: &mut Codec,
         first: &Entry,
         info: &[u8],
     ) -> Result<(Head, EntryHash), Fault> {
         let head = Head::first(first)?;
-        let open = Reader::trusted(&self.id, Vec::new());
-        let row = encode(codec, &self.id, first, (&head, beginning(&self.id, info)), &open)?;
-        self.insert_row(database, &row)?;
+        let open = Reader::trusted(&self.run.id, Vec::new());
+        let row =
+            encode(codec, &self.run.id, first, (&head, beginning(&self.run.id, info)), &open)?;
+        self.insert(&row)?;
         Ok((head, row.hash))
     }
 
     /// Appends an entry after the current head.
     pub(super) fn append(
         &self,
-        database: &Connection,
         stored: &StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &LeaseToken,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let append = NextEntry::new(&self.id, stored, (entry, hold.fence), open_steps)?;
+        let append = NextEntry::new(&self.run.id, stored, (entry, hold.fence), open_steps)?;
         let open = append.needed_rows().map(|span| {
             let mut rows = Vec::new();
-            self.each_between(database, span, |row| rows.push(row)).map(|()| rows)
+            self.each_between(span, |row| rows.push(row)).map(|()| rows)
         });
         let EncodedEntry { row, head, committed, finished } =
             append.encode::<Fault>(open.transpose()?, codec)?;
-        self.insert_row(database, &row)?;
+        self.insert(&row)?;
         hit_each(entry.points_in_transaction())?;
         if let Some(migration) = &entry.migration {
-            let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
-            self.put_info(database, &info)?;
+            let info =
+                info_after(&self.run.info(self.database)?, migration).map_err(Fault::Unwritable)?;
+            self.run.put_info(self.database, &info)?;
         }
-        self.put(database, &head, committed, row.hash)?;
-        open_steps.note(&self.id, row.hash, entry, finished);
-        if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
+        self.run.put(self.database, &head, committed, row.hash)?;
+        open_steps.note(&self.run.id, row.hash, entry, finished);
+        if stops_run(entry) { self.run.take_back(self.database, hold.fence) } else { Ok(()) }
     }
 
     /// Returns the rows of the journal, checked from the first to the last.
-    pub(super) fn journal<'a>(&'a self, database: &Connection) -> Result<Reader<'a>, Fault> {
-        self.journal_after(database, 0, usize::MAX)
+    pub(super) fn all(self) -> Result<Reader<'a>, Fault> {
+        self.after(0, usize::MAX)
     }
 
     /// Returns at most `limit` rows after a number, and the earlier rows that they refer to;
     /// checked.
-    pub(super) fn journal_after<'a>(
-        &'a self,
-        database: &Connection,
-        after: u64,
-        limit: usize,
-    ) -> Result<Reader<'a>, Fault> {
-        let stored = self.stored_head(database)?;
+    pub(super) fn after(self, after: u64, limit: usize) -> Result<Reader<'a>, Fault> {
+        let stored = self.run.stored_head(self.database)?;
         let after = after.min(stored.head.number);
         let last = after.saturating_add(limit as u64).min(stored.head.number);
         let sql = "SELECT number, hash FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
         // Rows refer to nothing before the last commit before them.
-        let base = collect(database, sql, params![self.key, after], |row| {
-            Ok((row.get::<_, u64>(0)?, hash(&self.id, row)?))
+        let base = collect(self.database, sql, params![self.run.key, after], |row| {
+            Ok((row.get::<_, u64>(0)?, hash(&self.run.id, row)?))
         })?;
         let (base, before) = match base.into_iter().next() {
             Some(base) => base,
-            None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
+            None => (0, beginning(&self.run.id, &info_at_first(&self.run.info(self.database)?))),
         };
         let end = (last == stored.head.number).then_some(stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
-        let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;
-        Ok(Reader::check(&self.id, read, Span { first: base + 1, last, end })?)
+        let read = HashedRows::read(before, |take| self.each_between((base, to), take))?;
+        Ok(Reader::check(&self.run.id, read, Span { first: base + 1, last, end })?)
     }
 
     fn each_between(
         &self,
-        database: &Connection,
         (after, last): (u64, u64),
         mut take: impl FnMut(Row),
     ) -> Result<(), Fault> {
         let sql = "SELECT number, hash, step, seq, changes, meta, data FROM journal
                    WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
-        each(database, sql, params![self.key, after, last], |row| {
-            take(read(&self.id, row)?);
+        each(self.database, sql, params![self.run.key, after, last], |row| {
+            take(read(&self.run.id, row)?);
             Ok(())
         })
     }
 
-    fn insert_row(&self, database: &Connection, row: &Row) -> Result<(), Fault> {
+    fn insert(&self, row: &Row) -> Result<(), Fault> {
         let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-        database.prepare_cached(sql)?.execute(params![
-            self.key,
+        self.database.prepare_cached(sql)?.execute(params![
+            self.run.key,
             row.number,
             row.step.0,
             row.seq,

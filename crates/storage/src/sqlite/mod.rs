@@ -9,8 +9,6 @@ mod database;
 mod entries;
 mod fault;
 mod identity;
-mod inbox;
-mod lease;
 mod migrate;
 mod open;
 mod payload;
@@ -216,7 +214,7 @@ impl RunJournal for SqliteStorage {
         self.read(format!("load run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
             let stored = run.stored_head(database)?;
-            let journal = run.journal(database)?;
+            let journal = run.journal(database).all()?;
             let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(database)?,
@@ -332,7 +330,7 @@ impl RunHistory for SqliteStorage {
         self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
             let mut logged =
-                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
+                run.journal(database).after(after, limit)?.entries(codec, after, detail)?;
             logged.truncate(limit);
             Ok(logged)
         })
@@ -347,7 +345,7 @@ impl RunHistory for SqliteStorage {
         let run = run.clone();
         self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            Ok(run.journal(database)?.checkpoint_at(codec, step)?)
+            Ok(run.journal(database).all()?.checkpoint_at(codec, step)?)
         })
         .await
     }
@@ -389,7 +387,7 @@ fn accept(
     first: &Entry,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
-    let (head, hash) = run.append_first(database, codec, first, json)?;
+    let (head, hash) = run.journal(database).append_first(codec, first, json)?;
     let hold = run.begin(database, &head, hash, claim)?;
     faults::hit(Point::AcceptBeforeCommit)?;
     Ok(hold)

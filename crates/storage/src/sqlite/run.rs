@@ -1,17 +1,21 @@
-//! A run in the database: search and head.
+//! A run in the database: its search, head, lease and inbox.
+
+use std::time::Duration;
 
 use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, EntryHash, LeaseToken, RunInfo, RunSummary},
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+    checkpoint::{
+        CheckpointError, Claim, EntryHash, InboxMessage, LeaseToken, Message, RunInfo, RunSummary,
+    },
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence},
 };
-use rusqlite::{Connection, Params, Row, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
 
-use super::{fault::Fault, payload::bytes};
+use super::{entries::Journal, fault::Fault, payload::bytes};
 use crate::{
     head::{HeadColumns, StoredHead},
     journal::{
-        checksum::{of_head, of_info},
+        checksum::{of_head, of_info, of_message},
         damaged,
     },
     lease::Lease,
@@ -228,6 +232,107 @@ impl Run {
         Ok(())
     }
 
+    /// Gives the run to this claim, unless it has an owner.
+    pub(super) fn acquire(
+        &self,
+        database: &Connection,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
+        let lease = self.stored_head(database)?.lease;
+        lease.require_free(&self.id, now(database)?, claim.over)?;
+        self.give(database, lease.fence, claim)
+    }
+
+    /// Fails if the run has an owner.
+    pub(super) fn require_free(&self, database: &Connection) -> Result<(), Fault> {
+        Ok(self.stored_head(database)?.lease.require_free(&self.id, now(database)?, None)?)
+    }
+
+    /// Gives the run to this claim, with the next fencing token.
+    pub(super) fn give(
+        &self,
+        database: &Connection,
+        last: u64,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
+        let lease = Lease::next(last, claim, now(database)?).map_err(Fault::Unwritable)?;
+        self.put_lease(database, &lease)?;
+        Ok(LeaseToken { run: self.id.clone(), fence: lease.fence })
+    }
+
+    /// Extends a lease from now.
+    pub(super) fn renew(
+        &self,
+        database: &Connection,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<(), Fault> {
+        let lease = self.stored_head(database)?.lease;
+        check_fence(lease.holder().as_ref(), fence)?;
+        self.put_lease(database, &lease.renewed(now(database)?, ttl))
+    }
+
+    /// Releases the lease with this fencing token.
+    pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
+        let lease = self.stored_head(database)?.lease;
+        if lease.fence != fence {
+            return Ok(());
+        }
+        self.put_lease(database, &lease.released())
+    }
+
+    fn put_lease(&self, database: &Connection, lease: &Lease) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET fence = ?, owner = ?, until = ?, lease_checksum = ?
+                   WHERE run = ?";
+        let (until, checksum) = (lease.until_ms(), lease.checksum(&self.id));
+        let values = params![lease.fence, lease.json, until, checksum, self.key];
+        database.prepare_cached(sql)?.execute(values)?;
+        Ok(())
+    }
+
+    /// Adds a message, unless it is there.
+    pub(super) fn post(&self, database: &Connection, message: &Message) -> Result<u64, Fault> {
+        let sql = "SELECT number FROM inbox WHERE run = ? AND id = ?";
+        let values = params![self.key, message.id];
+        let before =
+            database.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?;
+        if let Some(number) = before {
+            return Ok(number);
+        }
+        let json = serde_json::to_string(message).map_err(Fault::Unwritable)?;
+        let sql = "INSERT INTO inbox (run, id, message, checksum) VALUES (?, ?, ?, ?)
+                   RETURNING number";
+        let values = params![self.key, message.id, json, of_message(self.id.as_str(), &json)];
+        Ok(database.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
+    }
+
+    /// Returns the messages after a number.
+    pub(super) fn inbox(
+        &self,
+        database: &Connection,
+        after: u64,
+    ) -> Result<Vec<InboxMessage>, Fault> {
+        let sql = "SELECT number, message, checksum FROM inbox
+                   WHERE run = ? AND number > ? ORDER BY number";
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        collect(database, sql, params![self.key, after], |row| {
+            let number = row.get("number")?;
+            let json: String = row.get("message")?;
+            let what = format!("message {number}");
+            if of_message(self.id.as_str(), &json) != bytes(row, "checksum")? {
+                return Err(broken(self.id.as_str(), &what, "its checksum does not match"));
+            }
+            let message = serde_json::from_str(&json);
+            let message = message.map_err(|error| broken(self.id.as_str(), &what, error))?;
+            Ok(InboxMessage { number, message })
+        })
+    }
+
+    /// Returns the journal of the run.
+    pub(super) fn journal<'a>(&'a self, database: &'a Connection) -> Journal<'a> {
+        Journal { database, run: self }
+    }
+
     /// Returns the one row that must exist.
     fn one<T>(
         &self,
@@ -240,6 +345,12 @@ impl Run {
             .pop()
             .ok_or_else(|| broken(self.id.as_str(), what, "it is missing"))
     }
+}
+
+/// Returns the time of the database, in milliseconds since 1970.
+pub(super) fn now(database: &Connection) -> Result<i64, Fault> {
+    let sql = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    Ok(database.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn collect<T>(
