@@ -17,7 +17,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpoint, Checkpointer, RunInfo},
+    checkpoint::{Checkpoint, RunInfo, RunJournal as _},
     compile::{CompiledGraph, compile},
     engine::{Engine, Stop, superstep::Machine},
     event::{EventSink, Status},

@@ -15,8 +15,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        Checkpointer as _, Claim, Commit, Entry, LeaseToken, Outcome, Position, Presence, RunInfo,
-        RunStatus, TaskRecord,
+        Claim, Commit, Entry, LeaseToken, Outcome, Position, Presence, RunInfo, RunJournal as _,
+        RunList as _, RunStatus, TaskRecord,
     },
     event::{Status, Usage},
     id::{ChannelName, NodeName, Step, TaskId},

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use graphrun::{
     compile::compile,
     engine::Engine,
-    graph::{Command, Contract, Node, NodeContext, NodeError, node_fn},
+    graph::{Command, Node, NodeContext, NodeDescription, NodeError, node_fn},
     nodes::{Services, factory},
     registry,
     storage::MemoryStorage,
@@ -52,12 +52,8 @@ impl<N: Node> Node for CountWords<N> {
         self.inner.run(ctx).await
     }
 
-    fn contract(&self) -> Contract {
-        self.inner.contract()
-    }
-
-    fn kind(&self) -> &'static str {
-        "count_words"
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { kind: "count_words", ..self.inner.describe() }
     }
 }
 

@@ -209,10 +209,10 @@ async fn a_result_is_used_by_another_run_and_takes_nothing() {
     let bench = Bench::new();
     let first = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((first.field("answer"), first.reused()), (json!("answer 1"), 0));
-    assert_eq!(first.end.position.usage.tokens.calls, 1);
+    assert_eq!(first.end.position.used.usage.tokens.calls, 1);
     let second = bench.run(&writer("cache: true"), brief("cats")).await;
     assert_eq!((second.field("answer"), second.reused()), (json!("answer 1"), 1));
-    assert_eq!(second.end.position.usage.tokens, TokenUsage::default());
+    assert_eq!(second.end.position.used.usage.tokens, TokenUsage::default());
     assert_eq!(bench.model.calls(), 1);
 }
 

@@ -7,8 +7,8 @@ use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
     graph::{
-        Catch, Command, Contract, GraphBuilder, Node, NodeContext, NodeError, Policies, Read,
-        Target,
+        Catch, Command, Contract, GraphBuilder, Node, NodeContext, NodeDescription, NodeError,
+        Policies, Read, Target,
     },
     id::{ChannelName, NodeName},
     nodes::{Services, factory},
@@ -36,8 +36,8 @@ impl Node for Only {
         unreachable!("nothing runs here")
     }
 
-    fn contract(&self) -> Contract {
-        self.0.clone()
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { contract: self.0.clone(), ..NodeDescription::default() }
     }
 }
 

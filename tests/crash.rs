@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future;
 use graphrun::{
-    checkpoint::{Checkpointer as _, TaskRecord},
+    checkpoint::{RunHistory as _, RunJournal as _, RunList as _, TaskRecord},
     event::Status,
     id::RunId,
 };

@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Outcome, RunInfo},
+    checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _, RunInfo},
     compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, Report, Status, Usage},
@@ -455,7 +455,7 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!(end.status, Status::Limit);
     assert_eq!(end.reason.unwrap(), "the limit of 150 tokens is reached: 160 are used");
-    assert_eq!((end.position.usage.tokens.calls, end.position.step.0), (4, 2));
+    assert_eq!((end.position.used.usage.tokens.calls, end.position.step.0), (4, 2));
 }
 
 #[tokio::test]

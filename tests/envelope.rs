@@ -18,7 +18,7 @@ use graphrun::{
     event::Usage,
     graph::{
         Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Limits, Node, NodeContext,
-        NodeError, Policies, Target, Transition,
+        NodeDescription, NodeError, Policies, Target, Transition,
     },
     id::{NodeName, RunId},
     state::{Schema, Update},
@@ -40,8 +40,8 @@ impl Node for Decided {
         unreachable!("these tests run no node")
     }
 
-    fn calls_max(&self) -> Option<u64> {
-        Some(1)
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { calls_max: Some(1), ..NodeDescription::default() }
     }
 }
 
@@ -73,7 +73,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                     }
                     Action::Commit(_) => taken.count(&machine),
                     Action::Emit { .. } | Action::PublishMessages(_) => (),
-                    Action::Record(_) | Action::Rest { .. } => (),
+                    Action::Record(_) | Action::Stop(_) => (),
                 }
             }
         }

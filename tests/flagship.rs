@@ -6,7 +6,7 @@ mod support;
 use std::{path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Checkpointer, RunInfo, TaskRecord},
+    checkpoint::{Checkpointer, RunHistory as _, RunInfo, TaskRecord},
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::{Engine, RunEnd, Stop},

@@ -163,7 +163,7 @@ impl Bench {
 
     /// All that is saved of a run; it changes whenever something is.
     async fn saved(&self, run: &RunId) -> String {
-        let journal = self.storage.journal(run, 0, usize::MAX).await.unwrap();
+        let journal = self.storage.journal(run).await.unwrap();
         format!("{journal:?}")
     }
 }
@@ -247,7 +247,7 @@ async fn an_update_saves_only_the_items_it_appends() {
     let saved = bench.storage.load(&run).await.unwrap();
     let all = json!(["plan", "qc", "ta on x", "sse", "by hand"]);
     assert_eq!(saved.values[&channel("notes")], all);
-    let last = bench.storage.journal(&run, 0, usize::MAX).await.unwrap().pop().unwrap();
+    let last = bench.storage.journal(&run).await.unwrap().pop().unwrap();
     let changes = serde_json::to_value(last.entry.commit.unwrap().changes).unwrap();
     assert_eq!(changes, json!([{"channel": "notes", "kind": {"appended": ["by hand"]}}]));
     // The question is asked again.
@@ -353,8 +353,8 @@ async fn a_fork_resets_usage_and_keeps_visits() {
     bench.engine().update(&run, write("verdict", json!("rework")), Some(&judge)).await.unwrap();
     let fork = bench.fork(&run, 4, &[]).await.unwrap();
     let position = bench.storage.load(&fork).await.unwrap().position;
-    assert_eq!((position.elapsed_ms, position.visits[&name("plan")]), (0, 2));
-    assert_eq!((position.question_keys.len(), position.last_message), (0, 0));
+    assert_eq!((position.used.elapsed_ms, position.visits[&name("plan")]), (0, 2));
+    assert_eq!((position.people.question_keys.len(), position.people.last_message), (0, 0));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use graphrun::{
     draw::Details,
     engine::Engine,
     event::Status,
-    graph::{Command, Contract, Graph, Node, NodeContext, NodeError, SideEffects},
+    graph::{Command, Contract, Graph, Node, NodeContext, NodeDescription, NodeError, SideEffects},
     id::ChannelName,
     nodes::{Services, factory},
     registry,
@@ -102,16 +102,13 @@ impl Node for EchoNode {
         Ok(Update::default().write(self.writes.clone(), Value::clone(&text)).into())
     }
 
-    fn contract(&self) -> Contract {
-        Contract { reads: None, writes: Some(vec![self.writes.clone()]) }
-    }
-
-    fn kind(&self) -> &'static str {
-        "echo"
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: "echo",
+            contract: Contract { reads: None, writes: Some(vec![self.writes.clone()]) },
+            side_effects: SideEffects::Nothing,
+            ..NodeDescription::default()
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     (
         "spawn(",
         &[
-            "crates/engine/src/driver/tasks.rs",
+            "crates/engine/src/driver/scheduler/futures.rs",
             "crates/engine/src/lease.rs",
             "crates/sandbox",
             "crates/storage",

@@ -11,7 +11,8 @@ use std::{
 use graphrun::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Message, Outcome, Presence,
-        QuestionOutcome, RunInfo, asked_questions,
+        QuestionOutcome, RunHistory as _, RunInbox as _, RunInfo, RunJournal as _, RunLeases as _,
+        asked_questions,
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
@@ -271,11 +272,11 @@ async fn g17_migration_keeps_loop_counts_and_lists_all_gaps() {
             "the field `notes` ([string]) is gone [--map notes=log]",
         ]
     );
-    let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let journal = place.storage.journal(&place.run).await.unwrap();
     let mapping = mapped(&[("draft", "write"), ("check", "judge")]);
     let mapping = mapping.field(channel("notes"), channel("log"));
     let preview = place.engine(graph()).try_migration(&place.run, &mapping).await.unwrap();
-    assert_eq!(place.storage.journal(&place.run, 0, 99).await.unwrap(), journal);
+    assert_eq!(place.storage.journal(&place.run).await.unwrap(), journal);
     let migrated = place.migrate(graph(), &mapping).await.unwrap();
     assert_eq!(preview, migrated);
     assert_eq!(migrated.questions[0].question.key, "good@4.0", "it was asked before");
@@ -319,13 +320,13 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
         };
         asked.map(told).collect::<Vec<_>>()
     };
-    let were = asked(&place.storage.journal(&place.run, 0, 99).await.unwrap());
+    let were = asked(&place.storage.journal(&place.run).await.unwrap());
 
     let mapping = mapped(&[("review", "check")]);
     let migrated = place.migrate(graph("check"), &mapping).await.unwrap();
     let keys: Vec<&str> = migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
     assert_eq!(keys, ["go@2.0", "why"]);
-    assert_eq!(asked(&place.storage.journal(&place.run, 0, 99).await.unwrap()), were);
+    assert_eq!(asked(&place.storage.journal(&place.run).await.unwrap()), were);
     let inputs = |saved: &graphrun::checkpoint::SavedRun| {
         let frontier = saved.position.frontier.iter();
         frontier.map(|it| it.input.clone()).collect::<Vec<_>>()
@@ -454,7 +455,7 @@ async fn g17_dropped_tasks_still_count_their_usage() {
     let mapping = Mapping::default().drop_node(name("help"));
     let migrated = place.migrate(graph(old), &mapping).await.unwrap();
     assert_eq!(migrated.questions, []);
-    let asked = asked_questions(&place.storage.journal(&place.run, 0, 99).await.unwrap());
+    let asked = asked_questions(&place.storage.journal(&place.run).await.unwrap());
     assert!(matches!(asked[0].outcome, QuestionOutcome::Dropped { .. }), "{asked:?}");
     let end = place.end(graph(old), &[]).await;
     assert_eq!(list(&end, "notes"), ["plan", "work", "both"]);

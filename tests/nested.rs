@@ -211,7 +211,7 @@ async fn finished(storage: &dyn Checkpointer) -> BTreeSet<TaskId> {
 }
 
 async fn asked(storage: &dyn Checkpointer, run: &RunId) -> Vec<AskedQuestion> {
-    asked_questions(&storage.journal(run, 0, usize::MAX).await.unwrap())
+    asked_questions(&storage.journal(run).await.unwrap())
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn a_fork_inside_a_used_workflow_ends_the_same() {
     process.start(&storage).await.unwrap();
     process.resume(&storage, &run(), Some("good")).await.unwrap();
     let saved = async || {
-        let journal = storage.journal(&run(), 0, usize::MAX).await.unwrap();
+        let journal = storage.journal(&run()).await.unwrap();
         let loaded = storage.load(&run()).await.unwrap();
         format!("{journal:?} {loaded:?}")
     };

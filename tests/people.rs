@@ -13,7 +13,8 @@ use std::{
 
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunInfo, asked_questions,
+        CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
+        RunInbox as _, RunInfo, asked_questions,
     },
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
@@ -155,13 +156,13 @@ async fn g16_questions_of_one_node_have_separate_answers() {
 async fn g16_one_invalid_answer_refuses_all() {
     let place = Place::new(three_reviewers());
     place.start().await;
-    let before = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let before = place.storage.journal(&place.run).await.unwrap();
     let both = [("go@2.0", json!(true)), ("go@2.1", json!("yes"))];
     let Err(RunError::WrongAnswer { key, problems }) = place.answer(&both).await else {
         panic!("a text is no bool")
     };
     assert_eq!((key.as_str(), problems.len()), ("go@2.1", 1));
-    assert_eq!(place.storage.journal(&place.run, 0, 99).await.unwrap(), before);
+    assert_eq!(place.storage.journal(&place.run).await.unwrap(), before);
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ async fn g16_an_answer_belongs_to_the_entry_that_asked() {
     let place = Place::new(three_reviewers());
     place.start().await;
     place.answer(&[("go@2.1", json!(true))]).await.unwrap();
-    let journal = place.storage.journal(&place.run, 0, 99).await.unwrap();
+    let journal = place.storage.journal(&place.run).await.unwrap();
     let asked_in = |index: u32| {
         let asks = |it: &&graphrun::checkpoint::JournalEntry| {
             let is_it = |it: &graphrun::checkpoint::TaskRecord| {

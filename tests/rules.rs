@@ -11,7 +11,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpoint, Commit, TaskRecord},
+    checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Status, Usage},
@@ -119,7 +119,7 @@ impl Hand {
                     let actions = self.machine.apply(Event::Woke { task, wake });
                     self.perform(actions);
                 }
-                Action::Rest { status, reason } => self.rest = Some((status, reason)),
+                Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
             }
         }
     }
@@ -666,7 +666,7 @@ struct Sly {
 }
 
 impl Route for Sly {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.ways
     }
 

@@ -9,14 +9,15 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
+    checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Status, Usage},
     graph::{
         Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
-        NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError, RouteTarget,
-        RouteView, Spread, Target, Transition,
+        NodeDescription, NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError,
+        RouteTarget, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -35,8 +36,8 @@ impl Node for Only {
         unreachable!("nothing runs here")
     }
 
-    fn contract(&self) -> Contract {
-        self.0.clone()
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { contract: self.0.clone(), ..NodeDescription::default() }
     }
 }
 
@@ -49,7 +50,7 @@ struct ByDice {
 }
 
 impl Route for ByDice {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.ways
     }
 
@@ -239,7 +240,8 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
             Action::Run(task) => {
                 let node = &graph.node(&task.node).unwrap().node;
                 let unwritten = node
-                    .contract()
+                    .describe()
+                    .contract
                     .reads
                     .unwrap()
                     .into_iter()
@@ -249,12 +251,12 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
                 }
                 open.extend(machine.apply(event(graph, &task, dice)));
             }
-            Action::Rest { status: Status::Failed, reason } => {
+            Action::Stop(RunStatus { status: Status::Failed, reason }) => {
                 let reason = reason.unwrap_or_default();
                 let wiring = ["nothing is left to run", "two tasks of one step"];
                 return wiring.iter().any(|it| reason.contains(it)).then_some(reason);
             }
-            Action::Rest { .. } => return None,
+            Action::Stop(_) => return None,
             Action::Record(_)
             | Action::Commit(_)
             | Action::Emit { .. }
@@ -277,7 +279,7 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Ev
         let failure = Failure::new(ErrorKind::Other, "dice");
         return Event::Failed { task: task.id, failure, attempt };
     }
-    let writes = spec.node.contract().writes.unwrap().into_iter();
+    let writes = spec.node.describe().contract.writes.unwrap().into_iter();
     let update = writes.fold(Update::default(), |it, channel| it.write(channel, 1));
     Event::Finished { task: task.id, command: update.into(), attempt }
 }

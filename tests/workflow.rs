@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use graphrun::{
     diagnostic::{CODES, Code, Diagnostics, SourceFile},
     graph::{
-        Command, Contract, Edge, Input, Node, NodeContext, NodeError, Route, RouteView, Target,
-        Transition,
+        Command, Contract, Edge, Input, Node, NodeContext, NodeDescription, NodeError, Route,
+        RouteView, Target, Transition,
     },
     id::{ChannelName, NodeName},
     nodes::{AgentNode, AskNode, RunTestsNode, TestOutput},
@@ -65,8 +65,11 @@ impl Node for Planner {
         Ok(Command::default())
     }
 
-    fn contract(&self) -> Contract {
-        Contract { reads: Some(Vec::new()), writes: Some(vec![channel("plan")]) }
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            contract: Contract { reads: Some(Vec::new()), writes: Some(vec![channel("plan")]) },
+            ..NodeDescription::default()
+        }
     }
 }
 
@@ -448,7 +451,7 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let labels = |node: &str| -> Vec<String> {
         let route = route_of(&workflow, node);
         route
-            .ways()
+            .targets()
             .iter()
             .map(|it| format!("{} → {}", it.label.as_ref().unwrap(), it.to))
             .collect()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer as _, RunInfo},
+    checkpoint::{RunInfo, RunMaintenance as _},
     compile::compile,
     engine::{Engine, Stop},
     event::EventSink,

@@ -147,7 +147,7 @@ impl Coverage {
                     self.add(PartKey::Edge(at), part(PartKind::Join, first, &to, label));
                 }
                 Edge::Route { from, route, .. } => {
-                    for (way, it) in route.ways().iter().enumerate() {
+                    for (way, it) in route.targets().iter().enumerate() {
                         let part = part(PartKind::Way, from, &it.to, it.label.clone());
                         self.add(PartKey::Way(at, way), part);
                     }
@@ -195,7 +195,7 @@ impl Coverage {
                 self.take(&PartKey::Exhausted(node));
             }
         }
-        if trail.positions.iter().any(|it| it.limit.is_some()) {
+        if trail.positions.iter().any(|it| it.used.limit.is_some()) {
             self.take(&PartKey::Limit);
         }
     }

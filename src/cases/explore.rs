@@ -18,7 +18,7 @@ use super::{
     relevant::Relevant,
 };
 use crate::{
-    checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, TaskRecord},
+    checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
     engine::{
         superstep::{Action, Attempt, Event, Machine, Task},
@@ -292,7 +292,7 @@ impl Search<'_> {
             match action {
                 Action::Run(task) => tasks.push(*task),
                 Action::Record(record) => records.push(*record),
-                Action::Rest { status, reason } => rest = Some((status, reason)),
+                Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
                 Action::Commit(_)
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)
@@ -339,7 +339,7 @@ impl Search<'_> {
     fn at_limit(&self, machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
         let Some(Target::Node(node)) = &self.limits.exhausted else { return None };
         let mut position = machine.position().clone();
-        if !has_begun || position.limit.is_some() {
+        if !has_begun || position.used.limit.is_some() {
             return None;
         }
         let error = "a limit is reached".to_owned();

@@ -77,7 +77,7 @@ impl<'a> Outcomes<'a> {
     pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
-        if spec.node.side_effects() == SideEffects::Nothing {
+        if spec.node.describe().side_effects == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
             let mut outcomes = self.computed(run, task);
             outcomes.extend(self.failures(&task.node, self.asking.contains(&task.node)));
@@ -86,7 +86,7 @@ impl<'a> Outcomes<'a> {
         if let Some(made) = self.made.get(&task.node) {
             return made.clone();
         }
-        let Some(writes) = spec.node.contract().writes else {
+        let Some(writes) = spec.node.describe().contract.writes else {
             self.gaps.insert(format!(
                 "`{}` does not declare its writes; the exploration assumes none",
                 task.node
@@ -108,7 +108,7 @@ impl<'a> Outcomes<'a> {
     /// Returns each kind of failure that the node catches; one kind represents `any`.
     fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
-        let computes = spec.node.side_effects() == SideEffects::Nothing;
+        let computes = spec.node.describe().side_effects == SideEffects::Nothing;
         let caught = spec.policies.catch.iter().filter(|_| may_fail);
         // A question can only fail by its deadline, if it has one.
         let may_be_late = spec.policies.timeout.is_some();
@@ -132,7 +132,7 @@ impl<'a> Outcomes<'a> {
     }
 
     fn answered(&mut self, run: &RunId, task: &Task, question: &Question) -> Vec<Outcome> {
-        let written = self.graph.node(&task.node).and_then(|it| it.node.contract().writes);
+        let written = self.graph.node(&task.node).and_then(|it| it.node.describe().contract.writes);
         let channel = written.unwrap_or_default().into_iter().next();
         let accesses: Vec<Access> = self.accesses.clone();
         let accesses = accesses.into_iter().filter(|it| Some(&it.channel) == channel.as_ref());

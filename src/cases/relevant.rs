@@ -44,11 +44,11 @@ impl Relevant {
             // shown to people do not affect decisions.
             let settings = definition.nodes.get(name).map(|it| &it.settings);
             let is_known = settings.is_some_and(|it| it.computes().is_some());
-            if is_known || spec.node.side_effects() != SideEffects::Nothing {
+            if is_known || spec.node.describe().side_effects != SideEffects::Nothing {
                 continue;
             }
             let all = || graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-            let read = spec.node.contract().reads;
+            let read = spec.node.describe().contract.reads;
             let read: Vec<ChannelName> =
                 read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
             channels.extend(read);
@@ -71,10 +71,8 @@ impl Relevant {
             .filter_map(|it| Some((it, machine.state().get(it.as_str())?)))
             .collect();
         let deferred: Vec<_> = position.deferred.keys().collect();
-        let key =
-            json!(
-                [frontier, position.joins, deferred, visits, channels, position.limit.is_some(),]
-            );
+        let has_limit = position.used.limit.is_some();
+        let key = json!([frontier, position.joins, deferred, visits, channels, has_limit]);
         blake3::hash(key.to_string().as_bytes())
     }
 }

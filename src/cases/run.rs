@@ -15,7 +15,7 @@ use super::{
     verdict::{self, Problem},
 };
 use crate::{
-    checkpoint::{Checkpointer, Outcome, RunInfo, TaskRecord},
+    checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, TaskRecord},
     engine::{Engine, OpenQuestion, RunEnd, RunError},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Backoff, Graph},
@@ -125,7 +125,7 @@ impl Suite {
         }
         let records = storage.records(&run).await?;
         let route = route_of(&records);
-        let journal = storage.journal(&run, 0, usize::MAX).await?;
+        let journal = storage.journal(&run).await?;
         let commits = journal.into_iter().filter_map(|it| it.entry.commit);
         let positions = commits.map(|it| it.position).collect();
         let trail = Trail { positions, records, ways: script.ways() };

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::{
     engine::Stop,
     graph::{
-        AccessSet, Command, Contract, Edge, Graph, Node, NodeContext, NodeError, Route,
+        AccessSet, Command, Edge, Graph, Node, NodeContext, NodeDescription, NodeError, Route,
         RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Transition,
     },
     id::{ChannelName, NodeName, TaskId},
@@ -181,7 +181,8 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        match self.script.turn(&self.name, self.node.side_effects(), ctx.task, ctx.attempt) {
+        match self.script.turn(&self.name, self.node.describe().side_effects, ctx.task, ctx.attempt)
+        {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
             // The node asks; the driver of the test case finds the scripted answer and resumes the
@@ -195,24 +196,8 @@ impl Node for StandIn {
         }
     }
 
-    fn contract(&self) -> Contract {
-        self.node.contract()
-    }
-
-    fn writes_always(&self) -> Option<Vec<ChannelName>> {
-        self.node.writes_always()
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        self.node.calls_max()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.node.kind()
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        self.node.side_effects()
+    fn describe(&self) -> NodeDescription {
+        self.node.describe()
     }
 }
 
@@ -225,8 +210,8 @@ struct Watched {
 }
 
 impl Route for Watched {
-    fn ways(&self) -> &[RouteTarget] {
-        self.route.ways()
+    fn targets(&self) -> &[RouteTarget] {
+        self.route.targets()
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        AskedQuestions, Checkpointer, ENTRIES_AT_ONCE, Outcome, Position, SavedRun, TaskRecord,
-        open_questions,
+        AskedQuestions, Checkpointer, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
+        TaskRecord, open_questions,
     },
     engine::failures,
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
@@ -86,7 +86,7 @@ impl RunReport {
         let (mut asked, mut trace, mut events) = (AskedQuestions::default(), vec![], vec![]);
         let mut after = 0;
         loop {
-            let page = checkpointer.outline(run, after, ENTRIES_AT_ONCE).await?;
+            let page = checkpointer.entries(run, after, ENTRIES_AT_ONCE, Detail::Outline).await?;
             let Some(last) = page.last() else { break };
             after = last.number;
             for logged in page {
@@ -195,7 +195,7 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
 /// Returns the usage of models, including the tasks of the open step.
 fn total_usage(position: &Position, open: &[TaskRecord]) -> Usage {
     let last: BTreeMap<TaskId, &Usage> = open.iter().map(|it| (it.task, &it.usage)).collect();
-    let mut usage = position.usage;
+    let mut usage = position.used.usage;
     for it in last.into_values() {
         usage.add(it);
     }
@@ -357,9 +357,9 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         position: crate::checkpoint::Position {
             step: crate::id::Step(2),
             frontier: next.collect(),
-            usage: serde_json::from_value(
-                json!({"input_tokens": 3000, "output_tokens": 1500, "calls": 3, "cost_usd": null}),
-            )
+            used: serde_json::from_value(json!({
+                "elapsed_ms": 0, "usage": {"input_tokens": 3000, "output_tokens": 1500, "calls": 3},
+            }))
             .unwrap(),
             ..Default::default()
         },

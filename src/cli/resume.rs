@@ -83,7 +83,7 @@ pub(super) fn drive_saved(
         let info = checkpointer.find(run).await?.info;
         let origin = wanted(Origin::of(&info)?);
         let saved = checkpointer.load(&info.id).await?;
-        let journal = checkpointer.journal_without_values(&info.id).await?;
+        let journal = checkpointer.outline(&info.id).await?;
         let begin = begin(&saved, &journal)?;
         // A workflow that no longer loads is not a usage error of `resume`.
         let broken = |error: CliError| {

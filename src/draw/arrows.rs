@@ -131,7 +131,7 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
                 let to = Target::Node(to.clone());
                 Arrow::new(Some(source), to, Reason::Join(from.clone()))
             })),
-            Edge::Route { from, route, .. } => arrows.extend(route.ways().iter().map(|way| {
+            Edge::Route { from, route, .. } => arrows.extend(route.targets().iter().map(|way| {
                 Arrow::new(Some(from), way.to.clone(), Reason::Route(way.label.clone()))
             })),
             Edge::May { from, to } => {

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use graphrun::{
     draw::{Charset, Drawing},
     graph::{
-        Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeError,
-        Policies, Route, RouteError, RouteTarget, RouteView, Target,
+        Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeDescription,
+        NodeError, Policies, Route, RouteError, RouteTarget, RouteView, Target,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -27,8 +27,8 @@ impl Node for Kind {
         Ok(Command::default())
     }
 
-    fn kind(&self) -> &'static str {
-        self.0
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { kind: self.0, ..NodeDescription::default() }
     }
 }
 
@@ -37,7 +37,7 @@ impl Node for Kind {
 struct Ways(Vec<RouteTarget>);
 
 impl Route for Ways {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.0
     }
 

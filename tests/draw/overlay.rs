@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun::{
-    checkpoint::{Checkpointer, RunInfo},
+    checkpoint::{Checkpointer, RunHistory as _, RunInfo, RunJournal as _},
     compile::compile,
     draw::{Charset, Drawing, NodeStatus, Reason},
     engine::{Engine, Stop},

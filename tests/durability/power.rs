@@ -14,7 +14,10 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Claim, EntryHash, JournalEntry, Presence},
+    checkpoint::{
+        Claim, EntryHash, JournalEntry, Presence, RunHistory as _, RunJournal as _, RunLeases as _,
+        RunList as _,
+    },
     engine::{Engine, Stop},
     event::EventSink,
     id::RunId,
@@ -139,7 +142,7 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
             before = after;
         }
     }
-    let written = storage.journal(&RunId::parse(RUN).unwrap(), 0, usize::MAX).await.unwrap();
+    let written = storage.journal(&RunId::parse(RUN).unwrap()).await.unwrap();
     (written, writes)
 }
 
@@ -150,7 +153,7 @@ async fn run(folder: &Path, shape: &str) -> Vec<JournalEntry> {
     let engine = Engine::new(graph, storage.clone());
     let (events, stop) = (EventSink::default(), Stop::default());
     engine.start(info(shape), Update::default(), events, &stop).await.unwrap();
-    storage.journal(&RunId::parse(RUN).unwrap(), 0, usize::MAX).await.unwrap()
+    storage.journal(&RunId::parse(RUN).unwrap()).await.unwrap()
 }
 
 impl Write {
@@ -240,7 +243,7 @@ impl Files {
             return Ok(Vec::new());
         }
         storage.load(&run).await.map_err(told)?;
-        let journal = storage.journal(&run, 0, usize::MAX).await.map_err(told)?;
+        let journal = storage.journal(&run).await.map_err(told)?;
         if let Some(shape) = shape {
             go_on(folder.path(), shape, storage).await?;
         }

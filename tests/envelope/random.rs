@@ -119,7 +119,7 @@ struct Thrower {
 }
 
 impl Route for Thrower {
-    fn ways(&self) -> &[RouteTarget] {
+    fn targets(&self) -> &[RouteTarget] {
         &self.ways
     }
 

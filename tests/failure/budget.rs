@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Outcome},
+    checkpoint::{Outcome, RunHistory as _},
     engine::Engine,
     event::{Report, Status, Usage},
     graph::{GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn},
@@ -82,7 +82,7 @@ async fn g13_used_up_tokens_prevent_further_model_calls() {
         let done = saved.resume(&engine(&tokens(10_000))).await.unwrap();
         assert_eq!((done.status, notes(&done.state)), (Status::Done, vec!["agent".to_owned()]));
         assert_eq!(made(&calls), ["agent 1", "agent 2", "agent 3", "agent 4", "agent 5"]);
-        assert_eq!(done.position.usage.total_tokens(), 500);
+        assert_eq!(done.position.used.usage.total_tokens(), 500);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use graphrun::{
-    checkpoint::Checkpointer as _,
+    checkpoint::RunHistory as _,
     compile::CompiledGraph,
     event::{Report, Status, Usage},
     graph::{Backoff, GraphBuilder, NodeContext, NodeError, Policies, node_fn},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Outcome},
+    checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _},
     compile::CompiledGraph,
     engine::{Engine, RunError, Stop},
     event::{EventSink, Report, Status, Usage},
@@ -110,7 +110,7 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     assert_eq!((end.status, end.reason), (Status::Done, None));
     let reason = "the limit of 10s is reached: the run has worked for 10s";
     assert_eq!(notes(&end.state), ["quick".to_owned(), format!("flush after: {reason}")]);
-    assert_eq!(end.position.elapsed_ms, 10_000, "the time of aborted tasks counts");
+    assert_eq!(end.position.used.elapsed_ms, 10_000, "the time of aborted tasks counts");
     assert_eq!(end.position.visits.get(&name("slow")), Some(&0), "it has not run");
 }
 

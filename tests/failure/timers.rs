@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{Checkpointer, Outcome},
+    checkpoint::{Outcome, RunHistory as _},
     engine::{Clock, Engine, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{Backoff, ErrorKind, Failure, GraphBuilder, Limits, NodeContext, Policies, node_fn},
@@ -88,7 +88,7 @@ async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
     let end = saved.resume(&engine).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 4".to_owned()]));
     assert_eq!(attempts.seen(), [(1, 0), (2, 60), (3, 120), (4, 180)]);
-    assert_eq!(end.position.usage.tokens.calls, 4, "what failed attempts took is kept, too");
+    assert_eq!(end.position.used.usage.tokens.calls, 4, "what failed attempts took is kept, too");
 }
 
 #[tokio::test(start_paused = true)]

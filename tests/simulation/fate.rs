@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, EntryHash, JournalEntry, Outcome, RunInfo},
+    checkpoint::{
+        CheckpointError, Checkpointer, EntryHash, JournalEntry, Outcome, RunHistory as _, RunInfo,
+        RunJournal as _, RunList as _,
+    },
     compile::CompiledGraph,
     engine::{Clock, Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, RunEvent, Status},
@@ -178,7 +181,7 @@ impl Fate {
     }
 
     async fn journal(&self) -> Vec<JournalEntry> {
-        match self.storage.journal(&self.info.id, 0, usize::MAX).await {
+        match self.storage.journal(&self.info.id).await {
             Err(CheckpointError::UnknownRun(_)) => Vec::new(),
             journal => journal.unwrap(),
         }

@@ -2,7 +2,7 @@
 //! another process restores the saved data.
 
 use graphrun::{
-    checkpoint::{Checkpoint, Commit, TaskRecord},
+    checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Status, Usage},
@@ -142,7 +142,7 @@ impl Process {
                 }
                 Action::Run(task) => self.pending.push(self.end_of(&task)),
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
-                Action::Rest { status, reason } => self.rest = Some((status, reason)),
+                Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
                 Action::Emit { .. } => (),
                 Action::PublishMessages(messages) => {
                     assert_eq!(messages, [], "there are no messages");

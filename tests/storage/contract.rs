@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, LeaseToken, Message, Outcome, SavedRun},
+    checkpoint::{CheckpointError, Detail, LeaseToken, Message, Outcome, SavedRun},
     event::Status,
     graph::{Failure, Target, Transition},
     id::{ChannelName, Step},
@@ -359,8 +359,8 @@ async fn an_unknown_run_is_an_error_everywhere(home: Home) {
         storage.find("R2").await.unwrap_err(),
         storage.events(&id, 0).await.unwrap_err(),
         storage.records(&id).await.unwrap_err(),
-        storage.journal(&id, 0, 1).await.unwrap_err(),
-        storage.journal(&id, 1, 1).await.unwrap_err(),
+        storage.entries(&id, 0, 1, Detail::Whole).await.unwrap_err(),
+        storage.entries(&id, 1, 1, Detail::Whole).await.unwrap_err(),
         storage.values_at(&id, Step(0)).await.unwrap_err(),
         storage.checkpoint_at(&id, Step(0)).await.unwrap_err(),
     ];

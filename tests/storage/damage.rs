@@ -3,7 +3,10 @@
 use std::{fs, path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, LeaseToken},
+    checkpoint::{
+        CheckpointError, Checkpointer, Detail, LeaseToken, RunHistory as _, RunJournal as _,
+        RunLeases as _, RunList as _,
+    },
     event::Status,
     id::Step,
     storage::SqliteStorage,
@@ -52,7 +55,10 @@ async fn read(path: &Path) -> Result<String, CheckpointError> {
         }
         for after in 0..6 {
             for limit in [1, 9] {
-                all.push(format!("{:?}", storage.journal(&run, after, limit).await?));
+                all.push(format!(
+                    "{:?}",
+                    storage.entries(&run, after, limit, Detail::Whole).await?
+                ));
             }
         }
     }
@@ -199,7 +205,7 @@ async fn a_missing_entry_is_found_wherever_reading_begins_and_ends() {
         let (_folder, storage) = changed(&saved, &change);
         for after in 0..missing {
             for limit in usize::try_from(missing - after).unwrap()..=6 {
-                let read = storage.journal(&run("R1"), after, limit).await;
+                let read = storage.entries(&run("R1"), after, limit, Detail::Whole).await;
                 let error = read.map(|it| it.len());
                 assert!(
                     matches!(error, Err(CheckpointError::Damaged { .. })),

@@ -48,7 +48,7 @@ async fn an_entry_is_saved_as_a_whole(home: Home) {
     assert_eq!(saved.records, [], "its step is committed");
     assert_eq!(storage.records(&run("R1")).await.unwrap(), full().records);
     assert_eq!(storage.events(&run("R1"), 1).await.unwrap(), full().events);
-    let journal = storage.journal(&run("R1"), 0, usize::MAX).await.unwrap();
+    let journal = storage.journal(&run("R1")).await.unwrap();
     assert_eq!(journal.into_iter().map(|it| it.entry).collect::<Vec<_>>(), [first, full()]);
 }
 
@@ -88,7 +88,7 @@ async fn an_entry_of_which_one_part_is_refused_is_not_saved(home: Home) {
         assert_eq!(told(&error), format!("could not {why}"));
         let storage = home.open();
         assert_eq!(storage.load(&run("R1")).await.unwrap(), before, "{why}");
-        assert_eq!(storage.journal(&run("R1"), 0, usize::MAX).await.unwrap().len(), 1, "{why}");
+        assert_eq!(storage.journal(&run("R1")).await.unwrap().len(), 1, "{why}");
     }
     // Nothing of them remains: no finished task, no event, no end of the run.
     home.open().append(&hold, &full()).await.unwrap();
@@ -283,6 +283,6 @@ async fn an_event_out_of_turn_undoes_the_write_it_came_with(home: Home) {
     assert_eq!((saved.position.step, saved.records, saved.last_seq), (Step(0), vec![], 2));
     assert_eq!((saved.summary.status, saved.values), (Status::Running, BTreeMap::new()));
     assert_eq!(storage.events(&id, 0).await.unwrap(), events("R1", [1, 2]));
-    assert_eq!(storage.journal(&id, 0, usize::MAX).await.unwrap().len(), 1);
+    assert_eq!(storage.journal(&id).await.unwrap().len(), 1);
     assert_eq!(storage.list().await.unwrap().len(), 1);
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Entry, Outcome},
+    checkpoint::{CheckpointError, Checkpointer, Entry, Outcome, RunHistory as _, RunJournal as _},
     id::Step,
     state::Update,
     storage::SqliteStorage,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Entry, EntryHash, JournalEntry, Outcome, RunStatus, TaskRecord},
+    checkpoint::{Detail, Entry, EntryHash, JournalEntry, Outcome, RunStatus, TaskRecord},
     event::Status,
     graph::{Target, Transition},
     state::{Change, ChangeKind, Update},
@@ -157,8 +157,8 @@ proptest! {
         for home in Home::all() {
             runtime.block_on(async {
                 assert_kept(&home, &entries).await;
-                let some = home.open().journal(&run("R1"), after, limit).await.unwrap();
-                let outline = home.open().outline(&run("R1"), after, limit).await.unwrap();
+                let some = home.open().entries(&run("R1"), after, limit, Detail::Whole).await.unwrap();
+                let outline = home.open().entries(&run("R1"), after, limit, Detail::Outline).await.unwrap();
                 let bare: Vec<_> = some.iter().cloned().map(JournalEntry::without_values).collect();
                 assert_eq!(outline, bare);
                 let some: Vec<_> = some.into_iter().map(|it| (it.number, it.entry)).collect();

@@ -1,7 +1,7 @@
 //! The promises about reading: every entry is unchanged and in order, with a proof of that.
 
 use graphrun::{
-    checkpoint::{Entry, EntryHash, JournalEntry, Outcome, RunInfo, TaskRecord},
+    checkpoint::{Detail, Entry, EntryHash, JournalEntry, Outcome, RunInfo, TaskRecord},
     event::Status,
     graph::{Target, Transition},
     id::Step,
@@ -44,7 +44,7 @@ async fn journal_of(home: &Home, info: &RunInfo, entries: &[Entry]) -> Vec<Journ
     for entry in &entries[1..] {
         home.open().append(&hold, entry).await.unwrap();
     }
-    home.open().journal(&info.id, 0, usize::MAX).await.unwrap()
+    home.open().journal(&info.id).await.unwrap()
 }
 
 /// Checks that entries are read as they were appended, including the order of object fields and the
@@ -120,15 +120,20 @@ async fn the_journal_is_read_from_any_number_and_with_any_limit(home: Home) {
     let storage = home.open();
     for after in 0..=all.len() + 2 {
         for limit in [0, 1, 2, 3, all.len() - 1, all.len(), all.len() + 1, usize::MAX] {
-            let found = storage.journal(&run("R1"), after as u64, limit).await.unwrap();
+            let found =
+                storage.entries(&run("R1"), after as u64, limit, Detail::Whole).await.unwrap();
             let expected: Vec<_> = all.iter().skip(after).take(limit).cloned().collect();
             assert_eq!(found, expected, "after {after}, at most {limit}");
         }
     }
     for after in [u64::MAX >> 1, u64::MAX] {
-        assert_eq!(storage.journal(&run("R1"), after, usize::MAX).await.unwrap(), [], "{after}");
+        assert_eq!(
+            storage.entries(&run("R1"), after, usize::MAX, Detail::Whole).await.unwrap(),
+            [],
+            "{after}"
+        );
     }
-    assert_eq!(storage.journal(&run("R2"), 0, usize::MAX).await.unwrap().len(), 1);
+    assert_eq!(storage.journal(&run("R2")).await.unwrap().len(), 1);
 }
 
 async fn equal_values_of_several_tasks_are_kept_apart(home: Home) {
@@ -245,7 +250,7 @@ async fn equal_histories_have_equal_links(home: Home) {
         };
         hold = Some(next);
     }
-    let other = elsewhere.open().journal(&run("R1"), 0, usize::MAX).await.unwrap();
+    let other = elsewhere.open().journal(&run("R1")).await.unwrap();
     assert_eq!(hashes(&one), hashes(&other));
     let mut different = hashes(&one);
     different.sort_by_key(|it| it.0);
@@ -277,7 +282,7 @@ async fn a_link_differs_when_anything_differs(home: Home) {
         |it| it.records.reverse(),
         |it| drop(it.records.pop()),
         |it| it.commit = None,
-        |it| it.commit.as_mut().unwrap().position.elapsed_ms += 1,
+        |it| it.commit.as_mut().unwrap().position.used.elapsed_ms += 1,
         |it| drop(it.commit.as_mut().unwrap().position.frontier.pop()),
         |it| it.commit.as_mut().unwrap().position.visits.clear(),
         |it| it.commit.as_mut().unwrap().changes[0] = set("brief", "y"),

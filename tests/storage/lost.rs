@@ -6,7 +6,10 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer as _, Presence},
+    checkpoint::{
+        CheckpointError, Presence, RunHistory as _, RunJournal as _, RunLeases as _, RunList as _,
+        RunMaintenance as _,
+    },
     event::Status,
     id::Step,
     storage::PostgresStorage,
@@ -60,7 +63,7 @@ async fn g10_an_entry_whose_commit_lost_its_answer_is_saved_once() {
         it.proxy.lose(loss);
         it.storage.append(&hold, &run_status(Status::Done, None).into()).await.unwrap();
         assert_eq!(it.proxy.lost(), 4, "{loss:?}");
-        let journal = it.directly().journal(&run("R1"), 0, usize::MAX).await.unwrap();
+        let journal = it.directly().journal(&run("R1")).await.unwrap();
         assert_eq!(journal.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         let saved = it.directly().load(&run("R1")).await.unwrap();
         assert_eq!((saved.summary.status, saved.position.step), (Status::Done, Step(3)));

@@ -3,8 +3,8 @@
 
 use graphrun::{
     checkpoint::{
-        Basis, CheckpointError, Commit, Entry, Mapping, Migration, Outcome, Position, RunInfo,
-        TaskRecord,
+        Basis, CheckpointError, Commit, Detail, Entry, Mapping, Migration, Outcome, Position,
+        RunInfo, TaskRecord,
     },
     event::Status,
     id::Step,
@@ -45,7 +45,7 @@ fn migrating(step: u64, from: Basis, to: Basis, records: Vec<TaskRecord>) -> Ent
 async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home) {
     let first = entry(commit(0, vec![set("brief", "a calculator")]), &events("R1", [1]));
     let hold = home.open().create(&info("R1", "a"), &claim(), &first).await.unwrap();
-    let before = home.open().journal(&run("R1"), 0, 9).await.unwrap();
+    let before = home.open().journal(&run("R1")).await.unwrap();
     let from = info("R1", "a").basis();
     let entry = migrating(1, from, basis("board"), vec![]);
     home.open().append(&hold, &entry).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
     assert_eq!(json!(saved.values), json!({"text": "a calculator"}));
     let (old, values) = storage.checkpoint_at(&run("R1"), Step(0)).await.unwrap();
     assert_eq!((old, json!(values)), (position(0), json!({"brief": "a calculator"})));
-    let journal = storage.journal(&run("R1"), 0, 9).await.unwrap();
+    let journal = storage.journal(&run("R1")).await.unwrap();
     assert_eq!(journal[..1], before);
     assert_eq!(journal[1].entry, entry);
     let proof = prove(storage.as_ref(), &run("R1"), Some(before[0].hash)).await.unwrap();
@@ -99,7 +99,7 @@ async fn migrated_records_are_open_and_finished_tasks_stay_finished(home: Home) 
     assert_eq!(json!(saved.values), values);
     // Reading from any entry on needs no earlier entry.
     for after in 0..5 {
-        let journal = storage.journal(&run("R1"), after, 9).await.unwrap();
+        let journal = storage.entries(&run("R1"), after, 9, Detail::Whole).await.unwrap();
         assert_eq!(journal.len() as u64, 5 - after, "after {after}");
     }
     prove(storage.as_ref(), &run("R1"), None).await.unwrap();

@@ -4,9 +4,9 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Entry, ExhaustedLimits,
-        InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner, Position, Presence, RunInfo,
-        RunStatus, TaskRecord,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Conversation, Entry,
+        ExhaustedLimits, InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner, Position,
+        Presence, RunInfo, RunStatus, TaskRecord, UsedBudget,
     },
     event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
     graph::{Failure, Input, OriginalTask, Question, Target, Transition, Trigger},
@@ -166,34 +166,38 @@ pub(crate) fn position(step: u64) -> Position {
         joins: [(node("sse"), [node("qc")].into())].into(),
         deferred: [(node("report"), Trigger::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
-        usage: usage(),
-        elapsed_ms: 1200 * step,
-        node_usage: [(node("ba"), NodeUsage { usage: usage(), elapsed_ms: 7 })].into(),
-        question_keys: ["go_on".to_owned()].into(),
-        last_message: 7 * step,
-        pending_messages: vec![InboxMessage {
-            number: 3,
-            message: Message {
-                id: "m".into(),
-                channel: channel("notes"),
-                value: json!("x"),
-                by: None,
-                at: "2025-06-01T12:00:00Z".into(),
-            },
-        }],
         original_tasks: [(
             1,
             OriginalTask { task: TaskId { step: Step(1), index: 0 }, node: node("sse") },
         )]
         .into(),
-        limit: Some("tokens".into()),
-        exhausted_limits: Some(ExhaustedLimits {
-            steps: 9,
-            tokens: Some(7),
-            usd: Some(0.3),
-            time_ms: Some(1),
-        }),
         failure: None,
+        used: UsedBudget {
+            usage: usage(),
+            elapsed_ms: 1200 * step,
+            node_usage: [(node("ba"), NodeUsage { usage: usage(), elapsed_ms: 7 })].into(),
+            limit: Some("tokens".into()),
+            exhausted_limits: Some(ExhaustedLimits {
+                steps: 9,
+                tokens: Some(7),
+                usd: Some(0.3),
+                time_ms: Some(1),
+            }),
+        },
+        people: Conversation {
+            question_keys: ["go_on".to_owned()].into(),
+            last_message: 7 * step,
+            pending_messages: vec![InboxMessage {
+                number: 3,
+                message: Message {
+                    id: "m".into(),
+                    channel: channel("notes"),
+                    value: json!("x"),
+                    by: None,
+                    at: "2025-06-01T12:00:00Z".into(),
+                },
+            }],
+        },
     }
 }
 

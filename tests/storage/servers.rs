@@ -9,7 +9,7 @@ use std::{
 };
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer as _},
+    checkpoint::{CheckpointError, RunJournal as _, RunList as _, RunMaintenance as _},
     storage::PostgresStorage,
 };
 use tokio_rustls::rustls::{

@@ -13,8 +13,9 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
-        CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken,
-        Message, Position, Presence, RunInfo, RunListItem, RunSummary, SavedRun,
+        CheckpointError, Checkpointer, Claim, Detail, Entry, InboxMessage, JournalEntry,
+        LeaseToken, Message, Position, Presence, RunHistory, RunInbox, RunInfo, RunJournal,
+        RunLeases, RunList, RunListItem, RunMaintenance, RunSummary, SavedRun,
     },
     id::{ChannelName, RunId, Step},
 };
@@ -104,7 +105,7 @@ impl fmt::Debug for Disturbed {
 }
 
 #[async_trait]
-impl Checkpointer for Disturbed {
+impl RunJournal for Disturbed {
     async fn create(
         &self,
         info: &RunInfo,
@@ -114,6 +115,17 @@ impl Checkpointer for Disturbed {
         self.write(None, self.inner.create(info, claim, first)).await
     }
 
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        self.write(Some(hold), self.inner.append(hold, entry)).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        self.inner.load(run).await
+    }
+}
+
+#[async_trait]
+impl RunLeases for Disturbed {
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         self.write(None, self.inner.acquire(run, claim)).await
     }
@@ -126,15 +138,21 @@ impl Checkpointer for Disturbed {
         // A dead process releases nothing.
         Ok(())
     }
+}
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        self.write(Some(hold), self.inner.append(hold, entry)).await
+#[async_trait]
+impl RunInbox for Disturbed {
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        self.inner.post(run, message).await
     }
 
-    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        self.inner.load(run).await
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        self.inner.inbox(run, after).await
     }
+}
 
+#[async_trait]
+impl RunList for Disturbed {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         self.inner.find(id_or_name).await
     }
@@ -147,25 +165,21 @@ impl Checkpointer for Disturbed {
         self.inner.page(before, limit).await
     }
 
-    async fn journal(
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        self.inner.ids().await
+    }
+}
+
+#[async_trait]
+impl RunHistory for Disturbed {
+    async fn entries(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
+        detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.inner.journal(run, after, limit).await
-    }
-
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
-        self.inner.post(run, message).await
-    }
-
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
-        self.inner.inbox(run, after).await
-    }
-
-    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
-        self.inner.remove(run).await
+        self.inner.entries(run, after, limit, detail).await
     }
 
     async fn checkpoint_at(
@@ -174,5 +188,12 @@ impl Checkpointer for Disturbed {
         step: Step,
     ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
         self.inner.checkpoint_at(run, step).await
+    }
+}
+
+#[async_trait]
+impl RunMaintenance for Disturbed {
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        self.inner.remove(run).await
     }
 }

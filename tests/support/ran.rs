@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use graphrun::{
-    checkpoint::{Checkpointer, Outcome, RunInfo},
+    checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo},
     compile::compile,
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, Stop},

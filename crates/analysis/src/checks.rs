@@ -81,7 +81,7 @@ fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
         check_channel(graph, name, "the input", None, findings);
     }
     for (node, spec) in &graph.nodes {
-        let contract = spec.node.contract();
+        let contract = spec.node.describe().contract;
         let reads = contract.reads.into_iter().flatten().map(|it| it.channel);
         let named = reads.chain(contract.writes.into_iter().flatten());
         let named: BTreeSet<ChannelName> =

@@ -63,7 +63,11 @@ impl Checked<'_> {
         let writes = |(at, it): (usize, &&NodeSpec)| {
             let mut writes = self.model.nodes[at].maybe.clone();
             writes.keep(&single);
-            it.node.contract().writes.map_or_else(|| Bits::none(channels.len()), |_| writes)
+            it.node
+                .describe()
+                .contract
+                .writes
+                .map_or_else(|| Bits::none(channels.len()), |_| writes)
         };
         let writes: Vec<Bits> = self.specs.iter().enumerate().map(writes).collect();
         let mut blamed = BTreeSet::new();

@@ -156,7 +156,8 @@ impl Envelope {
             let (visits_max, why) = visits[number].clone();
             let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
             let attempts_max = visits_max.saturating_mul(attempts);
-            let calls_max = spec.node.calls_max().map(|it| it.saturating_mul(attempts_max));
+            let calls_max =
+                spec.node.describe().calls_max.map(|it| it.saturating_mul(attempts_max));
             let is_dispatched = tokens.is_dispatched(number);
             let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
             let envelope =

@@ -16,7 +16,9 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let assigned = Assigned::of(model);
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     for (at, (name, spec)) in graph.nodes.iter().enumerate() {
-        for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
+        for read in
+            spec.node.describe().contract.reads.into_iter().flatten().filter(|it| it.required)
+        {
             let channel = &read.channel;
             let Some(&field) = fields.get(channel) else { continue };
             if assigned.surely_before(at).contains(field) {

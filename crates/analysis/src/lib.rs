@@ -147,7 +147,7 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
     for edge in &graph.edges {
         let Edge::Route { from, route, .. } = edge else { continue };
         for to in awaited.get(from).into_iter().flatten() {
-            if route.ways().iter().any(|it| it.to.node() == Some(to)) {
+            if route.targets().iter().any(|it| it.to.node() == Some(to)) {
                 routed.insert((from.clone(), (*to).clone()));
             }
         }
@@ -174,7 +174,7 @@ fn ways<'a>(
             match edge {
                 Edge::Then { to, .. } => add(from, to, Connection::Edge),
                 Edge::Route { route, .. } => {
-                    route.ways().iter().for_each(|it| add(from, &it.to, Connection::Edge));
+                    route.targets().iter().for_each(|it| add(from, &it.to, Connection::Edge));
                 }
                 Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Connection::Edge)),
                 Edge::Join { .. } => (),

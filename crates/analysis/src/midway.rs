@@ -72,7 +72,9 @@ impl CompiledGraph {
         let assigned = Assigned::of(&model);
         let mut found = BTreeMap::new();
         for (at, (name, spec)) in graph.nodes.iter().enumerate() {
-            for read in spec.node.contract().reads.into_iter().flatten().filter(|it| it.required) {
+            for read in
+                spec.node.describe().contract.reads.into_iter().flatten().filter(|it| it.required)
+            {
                 let Some(&field) = fields.get(&read.channel) else { continue };
                 if !assigned.surely_before(at).contains(field) {
                     found.entry(read.channel).or_insert_with(|| name.clone());

@@ -73,46 +73,44 @@ impl fmt::Display for Closed {
     }
 }
 
-impl Engine {
-    /// Finds the question of each answer and checks the answer, before anything is changed.
-    pub(super) async fn matched(
-        &self,
-        run: &RunId,
-        open: &[OpenQuestion],
-        answers: Answers,
-    ) -> Result<Vec<Event>, RunError> {
-        let Answers { by_name, by } = answers;
-        if by_name.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
-        let asked = asked_questions(&self.checkpointer.journal_without_values(run).await?);
-        let mut found = Vec::new();
-        for (name, answer) in by_name {
-            let Some(question) = open.iter().find(|it| it.is_called(&name)) else {
-                return Err(refused(name, open, &asked));
-            };
-            if let Some(since) = question.question.deadline.filter(|&it| it <= self.clock.now()) {
-                return Err(RunError::Closed { name, closed: Closed::Late { since } });
-            }
-            if let Err(problems) = question.question.check(&answer) {
-                return Err(RunError::WrongAnswer { key: name, problems });
-            }
-            let of_it = asked
-                .iter()
-                .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
-            let (key, hash) = match of_it {
-                Some(it) => (it.question.key.clone(), Some(it.hash)),
-                None => (question.question.key.clone(), None),
-            };
-            let task = question.task;
-            let mut answered =
-                Event::Answered { task, key, answer, by: by.clone(), question_hash: hash };
-            redact_event(&mut answered);
-            found.push(answered);
-        }
-        Ok(found)
+/// Finds the question of each answer and checks the answer, before anything is changed.
+pub(super) async fn match_answers(
+    engine: &Engine,
+    run: &RunId,
+    open: &[OpenQuestion],
+    answers: Answers,
+) -> Result<Vec<Event>, RunError> {
+    let Answers { by_name, by } = answers;
+    if by_name.is_empty() {
+        return Ok(Vec::new());
     }
+    // Answers are rare, so reading the whole journal is acceptable: it contains the earlier questions.
+    let asked = asked_questions(&engine.checkpointer.outline(run).await?);
+    let mut found = Vec::new();
+    for (name, answer) in by_name {
+        let Some(question) = open.iter().find(|it| it.is_called(&name)) else {
+            return Err(refused(name, open, &asked));
+        };
+        if let Some(since) = question.question.deadline.filter(|&it| it <= engine.clock.now()) {
+            return Err(RunError::Closed { name, closed: Closed::Late { since } });
+        }
+        if let Err(problems) = question.question.check(&answer) {
+            return Err(RunError::WrongAnswer { key: name, problems });
+        }
+        let of_it = asked
+            .iter()
+            .rfind(|it| it.task == question.task && it.outcome == QuestionOutcome::Open);
+        let (key, hash) = match of_it {
+            Some(it) => (it.question.key.clone(), Some(it.hash)),
+            None => (question.question.key.clone(), None),
+        };
+        let task = question.task;
+        let mut answered =
+            Event::Answered { task, key, answer, by: by.clone(), question_hash: hash };
+        redact_event(&mut answered);
+        found.push(answered);
+    }
+    Ok(found)
 }
 
 /// Returns the error for a name without an open question.

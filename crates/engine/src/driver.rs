@@ -1,39 +1,35 @@
 //! The loop of a run: it performs the actions of the rules and feeds the results back as events.
+//!
+//! The driver decides nothing. [`Machine`] has the rules; the scheduler runs tasks, the budget gate admits them and
+//! their model calls, and the journal writer saves entries.
 
-mod messages;
-mod model_budget;
-mod people;
-mod queue;
-mod rest;
-mod tasks;
-mod time;
+mod budget_gate;
+mod scheduler;
 mod turn;
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use graphrun_core::{
-    event::{Event, EventSink, Status},
+    event::{Event, Report, Status},
     fault::{self, Point},
-    graph::AttemptMessage,
-    id::{NodeName, RunId, TaskId},
+    graph::{AttemptMessage, Memo, MessageContent},
+    id::TaskId,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::rest::accept_stopped;
-use self::{model_budget::ModelBudget, queue::Queue, tasks::Tasks};
+use self::{budget_gate::BudgetGate, scheduler::Scheduler};
 use super::{
     Engine, RunEnd, RunError, Stop,
-    entrance::redact_event,
-    lease::Lease,
-    log::{Log, Watched, event_of, event_of_message},
-    superstep::{self, Action, Machine},
-    task::{self, AttemptContext},
+    entrance::{redact_event, redact_report},
+    journal_writer::JournalWriter,
+    superstep::{self, Action, Attempt, Machine},
+    task::AttemptContext,
 };
-use crate::checkpoint::{CheckpointError, Commit, Entry, Outcome, RunInfo, RunStatus, TaskRecord};
+use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 
 /// The number of node messages that may wait for the driver before nodes have to wait.
 const MESSAGES_CAPACITY: usize = 256;
@@ -44,30 +40,14 @@ const TOGETHER_MAX: usize = 64;
 /// Drives one run in this process.
 pub(super) struct Driver<'a> {
     engine: &'a Engine,
-    run: RunId,
-    machine: Machine,
-    lease: Lease,
-    log: Log,
-    /// The entry that is not saved yet. Nothing may follow from it before it is durable.
-    entry: Entry,
     stop: &'a Stop,
-    tasks: Tasks,
-    /// Drops all running tasks.
-    dropped: CancellationToken,
-    /// Aborts the running tasks when a limit of the run is reached.
-    cut: CancellationToken,
-    /// When the time of the run ends, per running task; absent if the time is unlimited.
-    ends: BTreeMap<TaskId, Instant>,
-    /// The model usage of the running tasks.
-    model_budget: ModelBudget,
-    queue: Queue,
-    messages: MessageChannel,
-    /// The nodes that wait until their memo is saved.
-    noted: Vec<oneshot::Sender<()>>,
-    /// When the grace period of running tasks ends, once a drain was requested.
-    deadline: Option<Instant>,
+    machine: Machine,
+    scheduler: Scheduler,
+    budget: BudgetGate,
+    journal: JournalWriter,
+    messages: mpsc::Receiver<AttemptMessage>,
     /// The deadline of the next open question.
-    alarm: Option<Instant>,
+    question_deadline: Option<Instant>,
 }
 
 /// Every input that can wake the driver.
@@ -78,336 +58,338 @@ enum Signal {
     Message(AttemptMessage),
     /// A drain was requested.
     Drain,
-    /// The grace period of running tasks is over.
-    Now,
+    /// An abort was requested, or the grace period of running tasks is over.
+    Abort,
     /// The deadline of an open question has passed.
-    Late,
+    QuestionExpired,
     /// The time of the run is over.
     OutOfTime,
     /// Another process owns the run.
-    Lost,
+    LeaseLost,
 }
 
-/// The channel for messages from nodes to the driver.
-type MessageChannel = (mpsc::Sender<AttemptMessage>, mpsc::Receiver<AttemptMessage>);
-
-/// The status with which a run stops, and the reason.
-type Rest = (Status, Option<String>);
-
 impl<'a> Driver<'a> {
-    /// Saves a new run.
-    pub(super) async fn accept(
+    /// Drives a run that is saved and whose first events are published.
+    pub(super) fn new(
         engine: &'a Engine,
         machine: Machine,
-        events: EventSink,
+        journal: JournalWriter,
         stop: &'a Stop,
-        (info, first): (&RunInfo, Commit),
-    ) -> Result<Self, RunError> {
-        let mut log = Log::new(info.id.clone(), (events, 0), engine.clock.clone());
-        let (name, workflow) = (info.name.clone(), info.workflow.clone());
-        log.add(Event::RunStarted { name, workflow });
-        let first = Entry { events: log.unsaved(), ..Entry::from(first) };
-        let lease = Lease::create(&engine.checkpointer, info, &first, engine.lease).await?;
-        fault::hit(Point::AcceptAfterCommit).map_err(CheckpointError::injected)?;
-        log.publish().await?;
-        Ok(Self::new(engine, machine, lease, log, stop))
-    }
-
-    /// Continues a saved run.
-    pub(super) async fn resume(
-        engine: &'a Engine,
-        machine: Machine,
-        lease: Lease,
-        watched: Watched,
-        stop: &'a Stop,
-    ) -> Result<Self, RunError> {
-        let Watched { events, last_seq, changes } = watched;
-        let log = Log::new(machine.run().clone(), (events, last_seq), engine.clock.clone());
-        let mut driver = Self::new(engine, machine, lease, log, stop);
-        driver.log.add(Event::RunResumed { step: driver.machine.position().step });
-        if !changes.is_empty() {
-            driver.log.add(Event::WorkflowChanged { changes });
-        }
-        driver.entry.run_status = Some(RunStatus { status: Status::Running, reason: None });
-        driver.save().await?;
-        driver.set_alarm();
-        Ok(driver)
-    }
-
-    fn new(engine: &'a Engine, machine: Machine, lease: Lease, log: Log, stop: &'a Stop) -> Self {
-        let dropped = CancellationToken::new();
-        Self {
-            engine,
+    ) -> Self {
+        let (sender, messages) = mpsc::channel(MESSAGES_CAPACITY);
+        let discard = CancellationToken::new();
+        let context = AttemptContext {
             run: machine.run().clone(),
-            machine,
-            lease,
-            log,
-            entry: Entry::default(),
+            messages: sender,
+            cancel: stop.now.clone(),
+            abort: discard.child_token(),
+            discard,
+            clock: engine.clock.clone(),
+        };
+        let mut driver = Self {
+            engine,
             stop,
-            tasks: Tasks::default(),
-            cut: dropped.child_token(),
-            dropped,
-            ends: BTreeMap::new(),
-            model_budget: ModelBudget::default(),
-            queue: Queue::default(),
-            messages: mpsc::channel(MESSAGES_CAPACITY),
-            noted: Vec::new(),
-            deadline: None,
-            alarm: None,
-        }
+            machine,
+            scheduler: Scheduler::new(engine.limits.concurrency, context),
+            budget: BudgetGate::default(),
+            journal,
+            messages,
+            question_deadline: None,
+        };
+        driver.set_question_deadline();
+        driver
     }
 
     /// Performs the actions of the rules until the run stops.
     pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
-        match self.go_to_rest(first).await {
-            Ok((status, reason)) => self.finish(status, reason).await,
-            Err(RunError::Checkpoint(full @ CheckpointError::Full { .. })) => {
-                Err(self.stop_on_full_disk(full).await)
-            }
+        let end = match self.run_until_stop(first).await {
+            Ok(status) => self.finish(status).await,
             Err(error) => Err(error),
+        };
+        if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
+            self.scheduler.discard_all().await;
+            let reason = Some("the disk is full".to_owned());
+            let status = RunStatus { status: Status::Interrupted, reason };
+            let event = run_finished(&self.machine, &status);
+            self.journal.save_on_full_disk(status, event).await;
         }
+        end
     }
 
-    async fn go_to_rest(&mut self, first: Vec<Action>) -> Result<Rest, RunError> {
-        let mut rest = self.perform(first).await?;
-        while rest.is_none() {
-            self.start_queued().await;
-            if self.is_spent_up() {
-                rest = self.run_out().await?;
-                continue;
+    async fn run_until_stop(&mut self, first: Vec<Action>) -> Result<RunStatus, RunError> {
+        let mut end = self.perform(first).await?;
+        loop {
+            if let Some(end) = end {
+                return Ok(end);
             }
-            rest = match self.next_signal().await {
-                Signal::Task(event) => self.take_all(*event).await?,
-                Signal::Message(message) => {
-                    self.handle_message(message).await?;
-                    self.save().await?;
-                    None
-                }
-                Signal::Drain => {
-                    fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
-                    self.deadline = Some(Instant::now() + self.engine.grace);
-                    self.queue.clear();
-                    self.interrupted_if_idle()
-                }
-                Signal::Now => self.stop_at_once().await?,
-                Signal::Late => self.expire().await?,
-                Signal::OutOfTime => self.run_out().await?,
-                Signal::Lost => return Err(self.lost().await),
+            self.start_tasks().await;
+            end = if self.budget.is_closed() && self.scheduler.is_idle() {
+                self.end_step_early().await?
+            } else {
+                let signal = self.next_signal().await;
+                self.handle(signal).await?
             };
-        }
-        Ok(rest.unwrap_or_else(interrupted))
-    }
-
-    /// Aborts the running tasks and keeps the results of the finished ones.
-    async fn stop_at_once(&mut self) -> Result<Option<Rest>, RunError> {
-        let mut rest = None;
-        self.dropped.cancel();
-        while let Some(event) = self.tasks.next().await {
-            rest = self.take(event).await?.or(rest);
-        }
-        Ok(rest.or_else(|| Some(interrupted())))
-    }
-
-    /// Aborts the running tasks and discards their unsaved results.
-    async fn drop_tasks(&mut self) {
-        self.dropped.cancel();
-        while self.tasks.next().await.is_some() {}
-    }
-
-    /// Aborts the running tasks after the lease was lost: their results can no longer be saved.
-    async fn lost(&mut self) -> RunError {
-        self.drop_tasks().await;
-        let action = format!("continue run `{}`", self.run);
-        let source = "its lease has expired, and another process may own it now".into();
-        CheckpointError::Overtaken { action, source }.into()
-    }
-
-    /// Performs actions in their order. Actions that depend on a result wait until it is durable.
-    async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
-        let rest = self.note(actions).await?;
-        if rest.is_none() {
-            self.save().await?;
-        }
-        Ok(rest.or_else(|| self.interrupted_if_idle()))
-    }
-
-    /// Adds results to the next entry, and tasks to the queue.
-    async fn note(&mut self, actions: Vec<Action>) -> Result<Option<Rest>, RunError> {
-        let mut rest = None;
-        for action in actions {
-            match action {
-                Action::Record(record) => self.record(*record).await?,
-                Action::Commit(commit) => self.commit(*commit).await?,
-                Action::Emit { task, node, from, name } => {
-                    self.emit(task, node, from.as_ref(), name).await;
-                }
-                Action::PublishMessages(messages) => {
-                    if self.entry.commit.is_some() {
-                        self.save().await?;
-                    }
-                    for it in &messages {
-                        self.log.add(event_of_message(it));
-                    }
-                }
-                Action::Run(task) if self.deadline.is_none() => self.queue.push(task),
-                Action::Run(_) => (),
-                Action::Sleep { task, wake, wait_ms } => {
-                    let wait = self.wait(task, wake, wait_ms);
-                    self.tasks.add(wait);
-                }
-                Action::Rest { status, reason } => rest = Some((status, reason)),
-            }
-        }
-        Ok(rest)
-    }
-
-    /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
-    async fn take_all(&mut self, first: superstep::Event) -> Result<Option<Rest>, RunError> {
-        let mut rest = self.take(first).await?;
-        for _ in 1..TOGETHER_MAX {
-            let Some(event) = self.tasks.next_now() else { break };
-            rest = self.take(event).await?.or(rest);
-        }
-        if rest.is_none() {
-            self.save().await?;
-        }
-        Ok(rest.or_else(|| self.interrupted_if_idle()))
-    }
-
-    async fn take(&mut self, mut event: superstep::Event) -> Result<Option<Rest>, RunError> {
-        redact_event(&mut event);
-        // Messages that a node sent before it ended are processed before its end.
-        while let Ok(message) = self.messages.1.try_recv() {
-            self.handle_message(message).await?;
-        }
-        if !matches!(event, superstep::Event::Woke { .. }) {
-            self.ends.remove(&event.task());
-            self.model_budget.ended(event.task());
-            self.queue.ended(self.machine.node_of(event.task()));
-        }
-        self.listen().await?;
-        let actions = self.machine.apply(event);
-        self.note(actions).await
-    }
-
-    async fn start_queued(&mut self) {
-        while self.queue.running() < self.engine.limits.concurrency.max(1) {
-            // The stop signal may arrive later through `select!`; from here on, no task starts.
-            if self.stop.drain.is_cancelled() || self.model_budget.is_closed() {
-                break;
-            }
-            let Some(task) = self.queue.next(self.machine.graph()) else { break };
-            if !self.begins_in_time(task.id) {
-                break;
-            }
-            let graph = self.machine.graph();
-            let spec = graph.node(&task.node).cloned();
-            let spec = spec.expect("the rules run only nodes of the graph");
-            self.log
-                .publish_early(Event::TaskStarted {
-                    task: task.id,
-                    node: task.node.clone(),
-                    attempt: task.attempt,
-                    visit: task.visits.get(&task.node).copied().unwrap_or(1),
-                    max_visits: spec.policies.max_visits,
-                })
-                .await;
-            let cut = self.cut.child_token();
-            self.model_budget.began(task.id, cut.clone());
-            let (work, watch) = task::attempt(self.attempt_context(cut), *task, spec);
-            self.tasks.begin(work, watch);
-            self.queue.began();
-        }
-    }
-
-    fn attempt_context(&self, cut: CancellationToken) -> AttemptContext {
-        AttemptContext {
-            run: self.run.clone(),
-            messages: self.messages.0.clone(),
-            now: self.stop.now.clone(),
-            cut,
-            dropped: self.dropped.clone(),
-            clock: self.engine.clock.clone(),
         }
     }
 
     async fn next_signal(&mut self) -> Signal {
-        let end = self.ends.values().min().copied();
+        let (grace_end, time_end) = (self.scheduler.grace_end(), self.budget.time_end());
+        let question_deadline = self.question_deadline;
         turn::ending_with(async {
             tokio::select! {
                 biased;
-                () = self.lease.lost() => Signal::Lost,
-                () = self.stop.now.cancelled() => Signal::Now,
-                () = self.stop.drain.cancelled(), if self.deadline.is_none() => Signal::Drain,
-                () = until(self.deadline), if self.deadline.is_some() => Signal::Now,
-                () = until(end), if end.is_some() => Signal::OutOfTime,
-                () = until(self.alarm), if self.alarm.is_some() => Signal::Late,
-                Some(message) = self.messages.1.recv() => Signal::Message(message),
-                Some(event) = self.tasks.next() => Signal::Task(Box::new(event)),
+                () = self.journal.lease_lost() => Signal::LeaseLost,
+                () = self.stop.now.cancelled() => Signal::Abort,
+                () = self.stop.drain.cancelled(), if grace_end.is_none() => Signal::Drain,
+                () = until(grace_end), if grace_end.is_some() => Signal::Abort,
+                () = until(time_end), if time_end.is_some() => Signal::OutOfTime,
+                () = until(question_deadline), if question_deadline.is_some() => {
+                    Signal::QuestionExpired
+                }
+                Some(message) = self.messages.recv() => Signal::Message(message),
+                Some(event) = self.scheduler.next_event() => Signal::Task(Box::new(event)),
             }
         })
         .await
     }
 
+    async fn handle(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
+        match signal {
+            Signal::Task(event) => self.handle_finished_tasks(*event).await,
+            Signal::Message(message) => {
+                self.handle_message(message).await?;
+                self.journal.save().await?;
+                Ok(None)
+            }
+            Signal::Drain => {
+                fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
+                self.scheduler.drain(self.engine.grace);
+                Ok(self.interrupted_if_drained())
+            }
+            Signal::Abort => self.abort().await,
+            Signal::QuestionExpired => self.expire_questions().await,
+            Signal::OutOfTime => self.end_step_early().await,
+            Signal::LeaseLost => {
+                // The results of the running tasks can no longer be saved.
+                self.scheduler.discard_all().await;
+                let action = format!("continue run `{}`", self.machine.run());
+                let source = "its lease has expired, and another process may own it now".into();
+                Err(CheckpointError::Overtaken { action, source }.into())
+            }
+        }
+    }
+
+    /// Starts waiting tasks while slots, time and model budget are left.
+    async fn start_tasks(&mut self) {
+        // The stop signal may arrive later through `select!`; from here on, no task starts.
+        while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
+            let Some(task) = self.scheduler.next_task(self.machine.graph()) else { break };
+            if !self.budget.has_time(task.id, &self.machine) {
+                break;
+            }
+            let spec = self.machine.graph().node(&task.node).cloned();
+            let spec = spec.expect("the rules run only nodes of the graph");
+            let started = Event::TaskStarted {
+                task: task.id,
+                node: task.node.clone(),
+                attempt: task.attempt,
+                visit: task.visits.get(&task.node).copied().unwrap_or(1),
+                max_visits: spec.policies.max_visits,
+            };
+            self.journal.publish_early(started).await;
+            let id = task.id;
+            self.budget.add_attempt(id, self.scheduler.start(*task, spec));
+        }
+    }
+
+    /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
+    async fn handle_finished_tasks(
+        &mut self,
+        first: superstep::Event,
+    ) -> Result<Option<RunStatus>, RunError> {
+        let mut end = self.apply(first).await?;
+        for _ in 1..TOGETHER_MAX {
+            let Some(event) = self.scheduler.next_event_now() else { break };
+            end = self.apply(event).await?.or(end);
+        }
+        self.save_unless(end).await
+    }
+
+    /// Applies all events of tasks until none runs.
+    async fn apply_all(&mut self) -> Result<Option<RunStatus>, RunError> {
+        let mut end = None;
+        while let Some(event) = self.scheduler.next_event().await {
+            end = self.apply(event).await?.or(end);
+        }
+        Ok(end)
+    }
+
+    async fn apply(&mut self, mut event: superstep::Event) -> Result<Option<RunStatus>, RunError> {
+        redact_event(&mut event);
+        // Messages that a node sent before it ended are processed before its end.
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle_message(message).await?;
+        }
+        if !matches!(event, superstep::Event::Woke { .. }) {
+            self.budget.remove_attempt(event.task());
+            self.scheduler.free_slot(self.machine.node_of(event.task()));
+        }
+        self.read_inbox().await?;
+        let actions = self.machine.apply(event);
+        self.enqueue(actions).await
+    }
+
+    /// Performs actions in their order. Actions that depend on a result wait until it is durable.
+    async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
+        let end = self.enqueue(actions).await?;
+        self.save_unless(end).await
+    }
+
+    /// Saves the pending entry, unless the run stops: its final status belongs to the same entry.
+    async fn save_unless(&mut self, end: Option<RunStatus>) -> Result<Option<RunStatus>, RunError> {
+        if end.is_some() {
+            return Ok(end);
+        }
+        self.journal.save().await?;
+        Ok(self.interrupted_if_drained())
+    }
+
+    /// Adds results to the next entry, and tasks to the queue. Returns the status if the run stops.
+    async fn enqueue(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
+        let mut end = None;
+        for action in actions {
+            match action {
+                Action::Record(record) => {
+                    if matches!(record.outcome, Outcome::Asked { .. }) {
+                        self.set_question_deadline();
+                    }
+                    self.journal.add_record(*record).await?;
+                }
+                Action::Commit(commit) => {
+                    self.journal.add_commit(*commit).await?;
+                    self.budget.reopen();
+                }
+                Action::Emit { task, node, from, name } => {
+                    let message = match from {
+                        Some(from) => format!("{from} {name} to {node}"),
+                        None => format!("{node} {name}"),
+                    };
+                    self.journal.emit(Event::TaskEmitted { task, node, name, message }).await;
+                }
+                Action::PublishMessages(messages) => self.journal.add_messages(&messages).await?,
+                Action::Run(task) => self.scheduler.push(task),
+                Action::Sleep { task, wake, wait_ms } => self.scheduler.sleep(task, wake, wait_ms),
+                Action::Stop(status) => end = Some(status),
+            }
+        }
+        Ok(end)
+    }
+
+    /// Handles a message of a node: publishes a report, admits a model call, or saves a memo.
+    async fn handle_message(&mut self, message: AttemptMessage) -> Result<(), RunError> {
+        let AttemptMessage { task, attempt, content } = message;
+        match content {
+            MessageContent::Report(report) => {
+                if let Report::ModelCall { usage, .. } = &report {
+                    self.budget.add_usage(task, usage);
+                }
+                self.publish_report(task, report).await;
+                Ok(())
+            }
+            MessageContent::Spending(permit) => {
+                self.budget.admit_call(task, permit, &self.machine);
+                Ok(())
+            }
+            MessageContent::Memo(memo) => self.add_memo(task, attempt, memo).await,
+        }
+    }
+
+    async fn publish_report(&mut self, task: TaskId, mut report: Report) {
+        redact_report(&mut report);
+        // Code that a node has spawned may still send messages after the step has ended.
+        if let Some(node) = self.machine.node_of(task).cloned() {
+            self.journal.publish_early(Event::TaskReported { task, node, report }).await;
+        }
+    }
+
+    async fn add_memo(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
+        let Memo { name, value, ms, usage, saved } = memo;
+        let attempt = Attempt { number, ms, usage, ended: self.engine.clock.now() };
+        let mut event = superstep::Event::MemoSaved { task, name, value, attempt };
+        redact_event(&mut event);
+        let actions = self.machine.apply(event);
+        // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.
+        if !actions.is_empty() {
+            self.enqueue(actions).await?;
+            self.journal.confirm_when_saved(saved);
+        }
+        Ok(())
+    }
+
+    /// Sets the alarm to the next deadline of a question.
+    fn set_question_deadline(&mut self) {
+        let now = self.engine.clock.now();
+        let left = self.machine.next_deadline().map(|it| it.duration_since(now));
+        let left = left.map(|it| Duration::try_from(it).unwrap_or_default());
+        self.question_deadline = left.and_then(|it| Instant::now().checked_add(it));
+    }
+
+    /// Fails the tasks whose questions have expired.
+    async fn expire_questions(&mut self) -> Result<Option<RunStatus>, RunError> {
+        // The alarm was set for the next deadline, by a clock that may differ from the engine's.
+        let now = self.engine.clock.now();
+        let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
+        let mut actions = Vec::new();
+        for task in self.machine.expired(now) {
+            actions.extend(self.machine.apply(superstep::Event::Expired { task }));
+        }
+        self.set_question_deadline();
+        self.perform(actions).await
+    }
+
+    /// Reads the inbox when the step is about to end.
+    async fn read_inbox(&mut self) -> Result<(), RunError> {
+        if self.machine.is_at_last_task() && !self.machine.graph().graph().inbox.is_empty() {
+            let storage = &self.engine.checkpointer;
+            let messages = storage.inbox(self.machine.run(), self.machine.last_message()).await?;
+            self.machine.queue_messages(messages);
+        }
+        Ok(())
+    }
+
+    /// Ends the step at a limit: aborts the running tasks and keeps the results of the finished ones.
+    async fn end_step_early(&mut self) -> Result<Option<RunStatus>, RunError> {
+        let step = self.machine.position().step;
+        self.scheduler.abort_all();
+        let end = self.apply_all().await?;
+        self.scheduler.reset();
+        self.budget.reset();
+        let mut actions = Vec::new();
+        // All open tasks may have finished at this moment.
+        if self.machine.position().step == step && end.is_none() {
+            actions = self.machine.out_of_budget();
+        }
+        Ok(self.perform(actions).await?.or(end))
+    }
+
+    /// Stops the run at once: discards the running tasks and keeps the results of the finished ones.
+    async fn abort(&mut self) -> Result<Option<RunStatus>, RunError> {
+        self.scheduler.discard();
+        let end = self.apply_all().await?;
+        Ok(end.or_else(|| Some(interrupted())))
+    }
+
     /// Returns `Interrupted` when a stop was requested and no task runs.
-    fn interrupted_if_idle(&self) -> Option<Rest> {
-        (self.deadline.is_some() && self.queue.running() == 0).then(interrupted)
+    fn interrupted_if_drained(&self) -> Option<RunStatus> {
+        (self.scheduler.grace_end().is_some() && self.scheduler.is_idle()).then(interrupted)
     }
 
-    async fn record(&mut self, record: TaskRecord) -> Result<(), RunError> {
-        if self.entry.commit.is_some() {
-            // The event belongs to the next step.
-            self.save().await?;
-        }
-        if matches!(record.outcome, Outcome::Asked { .. }) {
-            self.set_alarm();
-        }
-        self.log.add(event_of(&record));
-        self.entry.records.push(record);
-        Ok(())
-    }
-
-    async fn commit(&mut self, commit: Commit) -> Result<(), RunError> {
-        if self.entry.commit.is_some() {
-            self.save().await?;
-        }
-        let position = &commit.position;
-        let next = position.frontier.iter().map(|it| it.node.clone()).collect();
-        self.log.add(Event::StepCommitted { step: position.step, next });
-        self.entry.commit = Some(commit);
-        self.model_budget.reopen();
-        Ok(())
-    }
-
-    /// Reports that the run has reached a node. The step that reached it is durable before that.
-    async fn emit(&mut self, task: TaskId, node: NodeName, from: Option<&NodeName>, name: String) {
-        let message = match from {
-            Some(from) => format!("{from} {name} to {node}"),
-            None => format!("{node} {name}"),
-        };
-        let event = Event::TaskEmitted { task, node, name, message };
-        if self.entry.commit.is_some() {
-            self.log.add(event);
-        } else {
-            self.log.publish_early(event).await;
-        }
-    }
-
-    /// Saves the pending entry, then publishes its events.
-    async fn save(&mut self) -> Result<(), RunError> {
-        if self.entry.is_empty() {
-            return Ok(());
-        }
-        self.entry.events = self.log.unsaved();
-        self.engine.checkpointer.append(self.lease.hold(), &self.entry).await?;
-        let entry = std::mem::take(&mut self.entry);
-        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
-        for waiting in self.noted.drain(..) {
-            // A node that was dropped meanwhile no longer waits.
-            _ = waiting.send(());
-        }
-        self.log.publish().await?;
-        Ok(())
+    /// Saves the final entry.
+    async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
+        self.scheduler.discard_all().await;
+        self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
+        self.journal.save().await?;
+        Ok(run_end(&self.machine, status))
     }
 }
 
@@ -417,6 +399,18 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn interrupted() -> Rest {
-    (Status::Interrupted, Some("it was stopped".to_owned()))
+fn interrupted() -> RunStatus {
+    RunStatus { status: Status::Interrupted, reason: Some("it was stopped".to_owned()) }
+}
+
+/// Returns the event of a run that stops with this status.
+pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
+    let RunStatus { status, reason } = run_status.clone();
+    Event::RunFinished { status, reason, steps: machine.position().step.0, usage: machine.usage() }
+}
+
+/// Returns the outcome of a run that stopped with this status.
+pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
+    let (position, state) = (machine.position().clone(), machine.state().as_ref().clone());
+    RunEnd { status, reason, position, state, questions: machine.open_questions() }
 }

@@ -131,7 +131,7 @@ impl Lease {
     }
 
     /// Ends the lease without a release: the storage released it when the run stopped.
-    pub(super) fn forget(self) {
+    pub(super) fn forget(&self) {
         self.shared.wish.store(FORGET, Ordering::Release);
     }
 }

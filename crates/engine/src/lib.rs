@@ -4,7 +4,7 @@
 //! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
-//! - `resume`, `revise`, `migrate`, `compare`: what continues, changes and moves saved runs.
+//! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,6 +49,8 @@ mod compare;
 mod driver;
 mod entrance;
 mod error;
+mod fork;
+mod journal_writer;
 mod lease;
 mod log;
 mod migrate;
@@ -60,15 +62,17 @@ pub mod storage;
 pub mod superstep;
 mod task;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{EventSink, Status},
     graph::Limits,
+    id::{ChannelName, NodeName, RunId},
     state::{State, Update},
 };
 use serde::Serialize;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use self::budget::use_up;
@@ -82,11 +86,15 @@ pub use self::{
     superstep::ReviseError,
 };
 use self::{
-    driver::{Driver, accept_stopped},
+    driver::{Driver, run_end, run_finished},
+    journal_writer::JournalWriter,
+    lease::Lease,
+    log::Log,
+    resume::Resumption,
     superstep::{Action, Machine, Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
-use crate::checkpoint::{Checkpointer, Outline, Position, RunInfo};
+use crate::checkpoint::{Checkpointer, Entry, ForkSource, Mapping, Outline, Position, RunInfo};
 
 /// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -229,12 +237,207 @@ impl Engine {
                 .map_err(RunError::Input)?;
         let graph = Some(Box::new(Outline::of(&self.graph)));
         let info = RunInfo { graph, ..info };
-        if let [Action::Rest { status, reason }] = actions.as_slice() {
-            let rest = (*status, reason.clone());
-            return accept_stopped(self, machine, events, (&info, first), rest).await;
+        let mut log = Log::begin(&info, events, self.clock.clone());
+        if let [Action::Stop(status)] = actions.as_slice() {
+            // Acceptance and status are saved together. A crash between the two would leave a run that looks
+            // unfinished and gets resumed past its breakpoint.
+            log.add(run_finished(&machine, status));
+            let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
+            JournalWriter::create(self, &info, first, log).await?.release().await?;
+            return Ok(run_end(&machine, status.clone()));
         }
-        let driver = Driver::accept(self, machine, events, stop, (&info, first)).await?;
-        driver.drive(actions).await
+        let mut journal = JournalWriter::create(self, &info, first.into(), log).await?;
+        journal.publish().await?;
+        Driver::new(self, machine, journal, stop).drive(actions).await
+    }
+
+    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its
+    /// node as `timeout` at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such run, it has ended, another process owns it, an answer matches no open
+    /// question, or the run cannot be loaded or saved.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn resume(
+        &self,
+        run: &RunId,
+        answers: impl Into<Answers> + Send,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let resumption = Resumption::with_answers(self, run, answers.into()).await;
+        let (lease, resumption) = lease.or_give_back(resumption).await?;
+        resumption.drive(self, lease, events, stop).await
+    }
+
+    /// Checks whether a saved run can continue with the current graph.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
+    pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
+        resume::check_changes(self, run).await
+    }
+
+    /// Retries the failed tasks of a failed run: all of them, or those of one node. Finished tasks are kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::start`].
+    pub async fn retry(
+        &self,
+        run: &RunId,
+        node: Option<&NodeName>,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let resumption = Resumption::with_failed_tasks(self, run, node).await;
+        let (lease, resumption) = lease.or_give_back(resumption).await?;
+        resumption.drive(self, lease, events, stop).await
+    }
+
+    /// Updates the state of a stopped run like an update by `node`. The update goes through the reducers and
+    /// the schema; the routes of the node decide what runs next.
+    ///
+    /// If the node is in the frontier, its task counts as finished. If the run has ended, it continues at the
+    /// targets of the node. Without a node, only the state changes. Results of finished tasks of the open
+    /// step are kept, and open questions are asked again. The update is a separate step; the run is not
+    /// driven.
+    ///
+    /// Returns the position after the update.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, when another process owns the run, the update does not fit, or the node is
+    /// not in the frontier.
+    #[doc(alias = "update_state")]
+    pub async fn update(
+        &self,
+        run: &RunId,
+        update: Update,
+        node: Option<&NodeName>,
+    ) -> Result<Position, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let updated = revise::update(self, &lease, update, node).await;
+        let (lease, position) = lease.or_give_back(updated).await?;
+        lease.forget();
+        Ok(position)
+    }
+
+    /// Creates a new run from a checkpoint of another one, with other values in some channels. The other run
+    /// does not change. The new run is stopped; [`Engine::resume`] continues it.
+    ///
+    /// Its steps and its usage start at zero. The visit counts of nodes are kept, so that loops stay bounded.
+    /// If the run was migrated after the checkpoint, the same migration is applied to the checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and creates nothing, when the run had ended at that checkpoint, a value does not fit its
+    /// channel, or the checkpoint does not fit the graph.
+    pub async fn fork(
+        &self,
+        info: RunInfo,
+        from: ForkSource,
+        changed: BTreeMap<ChannelName, Option<Value>>,
+    ) -> Result<(), RunError> {
+        fork::fork(self, info, from, changed).await
+    }
+
+    /// Migrates a saved run to the graph of this engine, which changed in a way that breaks the run at its
+    /// current position. The mapping renames nodes and fields; everything else in the checkpoint is kept. The
+    /// run changes in place, by a separate step whose entry holds the old and the new names, and stays
+    /// stopped; [`Engine::resume`] continues it.
+    ///
+    /// `origin` is stored for the program that resumes the run; without one, the stored origin is kept.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use graphrun_analysis::compile;
+    /// use graphrun_core::{
+    ///     event::EventSink,
+    ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
+    ///     id::NodeName,
+    ///     state::Update,
+    /// };
+    /// use graphrun_engine::{
+    ///     Answers, Engine, Stop,
+    ///     checkpoint::{Mapping, RunInfo},
+    ///     storage::MemoryStorage,
+    ///     superstep::Pauses,
+    /// };
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Board { draft: Option<String> }
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Nothing {}
+    ///
+    /// # let graph = |second: &str| {
+    /// #     let write = |_: Nothing, ctx: NodeContext| async move {
+    /// #         Ok::<_, NodeError>(Board { draft: Some(ctx.node.to_string()) })
+    /// #     };
+    /// #     let graph = GraphBuilder::new::<Board>("board");
+    /// #     let graph = graph.node("first", node_fn(write)).node(second, node_fn(write));
+    /// #     compile(graph.entry("first").then("first", second).build()).unwrap().0
+    /// # };
+    /// let storage = Arc::new(MemoryStorage::default());
+    /// let second = NodeName::parse("second")?;
+    /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
+    /// let engine = Engine::new(graph("second"), storage.clone()).with_pauses(pauses);
+    /// let (info, stop) = (RunInfo::new("board"), Stop::default());
+    /// let run = info.id.clone();
+    /// engine.start(info, Update::default(), EventSink::default(), &stop).await?;
+    ///
+    /// // `second` has another name by now.
+    /// let engine = Engine::new(graph("last"), storage);
+    /// let mapping = Mapping::default().node(second, NodeName::parse("last")?);
+    /// engine.migrate(&run, &mapping, None).await?;
+    /// let end = engine.resume(&run, Answers::default(), EventSink::default(), &stop).await?;
+    /// assert_eq!(end.state.get("draft").and_then(|it| it.as_str()), Some("last"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, when another process owns the run, the run has ended, or it has parts
+    /// without a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
+    pub async fn migrate(
+        &self,
+        run: &RunId,
+        mapping: &Mapping,
+        origin: Option<Value>,
+    ) -> Result<Migrated, RunError> {
+        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
+        let migrated = migrate::migrate(self, &lease, mapping.clone(), origin).await;
+        let (lease, migrated) = lease.or_give_back(migrated).await?;
+        lease.forget();
+        Ok(migrated)
+    }
+
+    /// Returns the result [`Engine::migrate`] would have. It changes nothing and needs no lease.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::migrate`].
+    pub async fn try_migration(
+        &self,
+        run: &RunId,
+        mapping: &Mapping,
+    ) -> Result<Migrated, RunError> {
+        migrate::try_migration(self, run, mapping).await
     }
 
     fn terms(&self) -> Terms {

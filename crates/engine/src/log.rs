@@ -7,7 +7,7 @@ use graphrun_core::{
 };
 
 use super::{Clock, superstep::ProcessedMessage};
-use crate::checkpoint::{CheckpointError, Message, Outcome, TaskRecord};
+use crate::checkpoint::{CheckpointError, Message, Outcome, RunInfo, TaskRecord};
 
 /// Numbers the events of a run and keeps those that are not saved yet.
 #[derive(Debug)]
@@ -21,14 +21,16 @@ pub(super) struct Log {
     clock: Clock,
 }
 
-/// The event side of a run: its watchers, the number of its last event, and the changes of its workflow.
-pub(super) struct Watched {
-    pub(super) events: EventSink,
-    pub(super) last_seq: u64,
-    pub(super) changes: Vec<String>,
-}
-
 impl Log {
+    /// Begins the events of a new run.
+    pub(super) fn begin(info: &RunInfo, sink: EventSink, clock: Clock) -> Self {
+        let mut log = Self::new(info.id.clone(), (sink, 0), clock);
+        let (name, workflow) = (info.name.clone(), info.workflow.clone());
+        log.add(Event::RunStarted { name, workflow });
+        log
+    }
+
+    /// Continues the events of a run after the event with this number.
     pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
         Self { run, seq: last_seq, unsaved: Vec::new(), published: 0, sink, clock }
     }

@@ -16,6 +16,7 @@ use super::{
     entrance::redact_mapping,
     lease::Lease,
     log::Log,
+    resume::new_messages,
     retry::failures,
     revise::changes,
     superstep::{Machine, RestoreError, ReviseError, carry},
@@ -38,195 +39,115 @@ pub struct Migrated {
     pub questions: Vec<OpenQuestion>,
 }
 
-impl Engine {
-    /// Migrates a saved run to the graph of this engine, which changed in a way that breaks the run at its
-    /// current position. The mapping renames nodes and fields; everything else in the checkpoint is kept. The
-    /// run changes in place, by a separate step whose entry holds the old and the new names, and stays
-    /// stopped; [`Engine::resume`] continues it.
-    ///
-    /// `origin` is stored for the program that resumes the run; without one, the stored origin is kept.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::sync::Arc;
-    ///
-    /// use graphrun_analysis::compile;
-    /// use graphrun_core::{
-    ///     event::EventSink,
-    ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
-    ///     id::NodeName,
-    ///     state::Update,
-    /// };
-    /// use graphrun_engine::{
-    ///     Answers, Engine, Stop,
-    ///     checkpoint::{Mapping, RunInfo},
-    ///     storage::MemoryStorage,
-    ///     superstep::Pauses,
-    /// };
-    ///
-    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-    /// struct Board { draft: Option<String> }
-    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
-    /// struct Nothing {}
-    ///
-    /// # let graph = |second: &str| {
-    /// #     let write = |_: Nothing, ctx: NodeContext| async move {
-    /// #         Ok::<_, NodeError>(Board { draft: Some(ctx.node.to_string()) })
-    /// #     };
-    /// #     let graph = GraphBuilder::new::<Board>("board");
-    /// #     let graph = graph.node("first", node_fn(write)).node(second, node_fn(write));
-    /// #     compile(graph.entry("first").then("first", second).build()).unwrap().0
-    /// # };
-    /// let storage = Arc::new(MemoryStorage::default());
-    /// let second = NodeName::parse("second")?;
-    /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
-    /// let engine = Engine::new(graph("second"), storage.clone()).with_pauses(pauses);
-    /// let (info, stop) = (RunInfo::new("board"), Stop::default());
-    /// let run = info.id.clone();
-    /// engine.start(info, Update::default(), EventSink::default(), &stop).await?;
-    ///
-    /// // `second` has another name by now.
-    /// let engine = Engine::new(graph("last"), storage);
-    /// let mapping = Mapping::default().node(second, NodeName::parse("last")?);
-    /// engine.migrate(&run, &mapping, None).await?;
-    /// let end = engine.resume(&run, Answers::default(), EventSink::default(), &stop).await?;
-    /// assert_eq!(end.state.get("draft").and_then(|it| it.as_str()), Some("last"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails, and changes nothing, when another process owns the run, the run has ended, or it has parts
-    /// without a counterpart that the mapping does not mention: [`RunError::NoPlace`] lists them all.
-    pub async fn migrate(
-        &self,
-        run: &RunId,
-        mapping: &Mapping,
-        origin: Option<Value>,
-    ) -> Result<Migrated, RunError> {
-        let mut mapping = mapping.clone();
-        redact_mapping(&mut mapping);
-        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let migrated = self.migrate_held(&lease, run, &mapping, origin).await;
-        let (lease, migrated) = lease.or_give_back(migrated).await?;
-        lease.forget();
-        Ok(migrated)
-    }
+/// Migrates the run of a lease; see [`Engine::migrate`].
+pub(super) async fn migrate(
+    engine: &Engine,
+    lease: &Lease,
+    mut mapping: Mapping,
+    origin: Option<Value>,
+) -> Result<Migrated, RunError> {
+    redact_mapping(&mut mapping);
+    let run = &lease.hold().run;
+    fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
+    let saved = engine.checkpointer.load(run).await?;
+    let messages = new_messages(engine, &saved).await?;
+    let from = saved.summary.info.basis();
+    let origin = origin.unwrap_or_else(|| from.origin.clone());
+    let workflow = engine.graph.graph().name.clone();
+    let graph = Some(Box::new(Outline::of(&engine.graph)));
+    let to = Basis { workflow, origin, graph };
+    let (before, last_seq) = (saved.values.clone(), saved.last_seq);
+    let prior = PriorStatus::of(&saved, &mapping);
+    let (migrated, state) = carried(engine, saved, &messages, &mapping)?;
 
-    async fn migrate_held(
-        &self,
-        lease: &Lease,
-        run: &RunId,
-        mapping: &Mapping,
-        origin: Option<Value>,
-    ) -> Result<Migrated, RunError> {
-        fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
-        let saved = self.checkpointer.load(run).await?;
-        let messages = self.new_messages(&saved).await?;
-        let from = saved.summary.info.basis();
-        let origin = origin.unwrap_or_else(|| from.origin.clone());
-        let workflow = self.graph.graph().name.clone();
-        let graph = Some(Box::new(Outline::of(&self.graph)));
-        let to = Basis { workflow, origin, graph };
-        let (before, last_seq) = (saved.values.clone(), saved.last_seq);
-        let prior = PriorStatus::of(&saved, mapping);
-        let (migrated, state) = self.carried(saved, &messages, mapping)?;
+    let position = migrated.position.clone();
+    let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), engine.clock.clone());
+    log.add(migrated_to(&to.workflow, &position, &mapping));
+    let records = migrated.records.clone();
+    let entry = Entry {
+        records: Vec::new(),
+        commit: Some(Commit { position, changes: changes(&before, &state) }),
+        migration: Some(Box::new(Migration { from, to, mapping, records })),
+        run_status: Some(prior.after(&migrated)),
+        events: log.unsaved(),
+    };
+    engine.checkpointer.append(lease.hold(), &entry).await?;
+    fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+    Ok(migrated)
+}
 
-        let position = migrated.position.clone();
-        let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), self.clock.clone());
-        log.add(migrated_to(&to.workflow, &position, mapping));
-        let records = migrated.records.clone();
-        let entry = Entry {
-            records: Vec::new(),
-            commit: Some(Commit { position, changes: changes(&before, &state) }),
-            migration: Some(Box::new(Migration { from, to, mapping: mapping.clone(), records })),
-            run_status: Some(prior.after(&migrated)),
-            events: log.unsaved(),
-        };
-        self.checkpointer.append(lease.hold(), &entry).await?;
-        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
-        Ok(migrated)
-    }
+/// Returns the result of a migration, and changes nothing.
+pub(super) async fn try_migration(
+    engine: &Engine,
+    run: &RunId,
+    mapping: &Mapping,
+) -> Result<Migrated, RunError> {
+    let saved = engine.checkpointer.load(run).await?;
+    let messages = new_messages(engine, &saved).await?;
+    Ok(carried(engine, saved, &messages, mapping)?.0)
+}
 
-    /// Returns the result [`Engine::migrate`] would have. It changes nothing and needs no lease.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::migrate`].
-    pub async fn try_migration(
-        &self,
-        run: &RunId,
-        mapping: &Mapping,
-    ) -> Result<Migrated, RunError> {
-        let saved = self.checkpointer.load(run).await?;
-        let messages = self.new_messages(&saved).await?;
-        Ok(self.carried(saved, &messages, mapping)?.0)
+fn carried(
+    engine: &Engine,
+    saved: SavedRun,
+    messages: &[InboxMessage],
+    mapping: &Mapping,
+) -> Result<(Migrated, graphrun_core::state::State), RunError> {
+    if saved.position.frontier.is_empty() {
+        return Err(ReviseError::AtItsEnd.into());
     }
+    let run = saved.summary.info.id.clone();
+    let (graph, new) = (&engine.graph, &Outline::of(&engine.graph));
+    let unknown = Outline::default();
+    let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
+    let compared = Compared { old, new, graph, saved: &saved, messages };
+    if saved.summary.info.graph.is_none() {
+        // Without an outline, missing parts cannot be detected, so nothing may be missing.
+        fit_by(mapping, graph, &saved.position)
+            .map_err(|source| RunError::Changed { run: run.clone(), source })?;
+    }
+    let mut differences = compare(compared, Some(mapping));
+    let carried = carry(graph, mapping, (&saved.position, &saved.records), messages);
+    let is_settled = differences.iter().all(|it| it.breaks.is_none());
+    if is_settled && carried.position.frontier.is_empty() {
+        differences.insert(0, nothing_left(&carried.position));
+    }
+    if differences.iter().any(|it| it.breaks.is_some()) {
+        return Err(RunError::NoPlace { run, differences });
+    }
+    graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
+    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let values = values_by(engine, mapping, saved.values);
+    let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
+    state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
+    let (position, records) = (carried.position, carried.records);
+    let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
+    let again = (checkpoint, records.clone());
+    let terms = engine.terms();
+    let machine = Machine::restore_only(graph.clone(), terms, run.clone(), again, None);
+    let questions = machine.map_err(changed)?.0.open_questions();
+    Ok((Migrated { position, differences, records, questions }, state))
+}
 
-    fn carried(
-        &self,
-        saved: SavedRun,
-        messages: &[InboxMessage],
-        mapping: &Mapping,
-    ) -> Result<(Migrated, graphrun_core::state::State), RunError> {
-        if saved.position.frontier.is_empty() {
-            return Err(ReviseError::AtItsEnd.into());
+/// Returns the values of a run by the names of the graph. New fields get their defaults.
+pub(super) fn values_by(
+    engine: &Engine,
+    mapping: &Mapping,
+    saved: BTreeMap<ChannelName, Value>,
+) -> BTreeMap<ChannelName, Value> {
+    let schema = engine.graph.schema();
+    let named = saved.into_iter().filter_map(|(name, value)| {
+        let name = mapping.new_field_of(&name)?;
+        schema.channel(name.as_str()).is_some().then_some((name, value))
+    });
+    let mut values: BTreeMap<ChannelName, Value> = named.collect();
+    for channel in schema.channels() {
+        if let Some(default) = channel.default() {
+            values.entry(channel.name().clone()).or_insert_with(|| default.as_ref().clone());
         }
-        let run = saved.summary.info.id.clone();
-        let (graph, new) = (&self.graph, &Outline::of(&self.graph));
-        let unknown = Outline::default();
-        let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
-        let compared = Compared { old, new, graph, saved: &saved, messages };
-        if saved.summary.info.graph.is_none() {
-            // Without an outline, missing parts cannot be detected, so nothing may be missing.
-            fit_by(mapping, graph, &saved.position)
-                .map_err(|source| RunError::Changed { run: run.clone(), source })?;
-        }
-        let mut differences = compare(compared, Some(mapping));
-        let carried = carry(graph, mapping, (&saved.position, &saved.records), messages);
-        let is_settled = differences.iter().all(|it| it.breaks.is_none());
-        if is_settled && carried.position.frontier.is_empty() {
-            differences.insert(0, nothing_left(&carried.position));
-        }
-        if differences.iter().any(|it| it.breaks.is_some()) {
-            return Err(RunError::NoPlace { run, differences });
-        }
-        graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
-        let changed = |source| RunError::Changed { run: run.clone(), source };
-        let values = self.values_by(mapping, saved.values);
-        let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
-        state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
-        let (position, records) = (carried.position, carried.records);
-        let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
-        let again = (checkpoint, records.clone());
-        let terms = self.terms();
-        let machine = Machine::restore_only(graph.clone(), terms, run.clone(), again, None);
-        let questions = machine.map_err(changed)?.0.open_questions();
-        Ok((Migrated { position, differences, records, questions }, state))
     }
-
-    /// Returns the values of a run by the names of the graph. New fields get their defaults.
-    pub(super) fn values_by(
-        &self,
-        mapping: &Mapping,
-        saved: BTreeMap<ChannelName, Value>,
-    ) -> BTreeMap<ChannelName, Value> {
-        let schema = self.graph.schema();
-        let named = saved.into_iter().filter_map(|(name, value)| {
-            let name = mapping.new_field_of(&name)?;
-            schema.channel(name.as_str()).is_some().then_some((name, value))
-        });
-        let mut values: BTreeMap<ChannelName, Value> = named.collect();
-        for channel in schema.channels() {
-            if let Some(default) = channel.default() {
-                values.entry(channel.name().clone()).or_insert_with(|| default.as_ref().clone());
-            }
-        }
-        values.extend(mapping.set.clone());
-        values
-    }
+    values.extend(mapping.set.clone());
+    values
 }
 
 /// Checks that every node of the frontier has a counterpart or was dropped.

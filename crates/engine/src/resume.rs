@@ -1,23 +1,26 @@
 //! Continues a saved run from its position, or retries its failed tasks.
 
 use graphrun_core::{
-    event::{EventSink, Status},
+    event::{Event, EventSink, Status},
     fault::{self, Point},
     id::{NodeName, RunId},
 };
 
 use super::{
-    Answers, Engine, RunEnd, RunError, Stop, check_retry,
+    Answers, Engine, RunEnd, RunError, Stop,
+    answers::match_answers,
+    check_retry,
     compare::{Compared, compare, suggest},
     driver::Driver,
+    journal_writer::JournalWriter,
     lease::Lease,
-    log::Watched,
-    superstep::{Action, Event, Machine, Terms},
+    log::Log,
+    superstep::{self, Action, Machine, Terms},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, SavedRun};
+use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun};
 
 /// A saved run that is ready to continue.
-struct Prepared {
+pub(super) struct Resumption {
     machine: Machine,
     actions: Vec<Action>,
     last_seq: u64,
@@ -25,158 +28,125 @@ struct Prepared {
     changes: Vec<String>,
 }
 
-impl Engine {
-    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its
-    /// node as `timeout` at once.
-    ///
-    /// # Errors
-    ///
-    /// Fails when there is no such run, it has ended, another process owns it, an answer matches no open
-    /// question, or the run cannot be loaded or saved.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Engine::start`].
-    pub async fn resume(
-        &self,
+impl Resumption {
+    /// Prepares a run that continues with the answers to its questions.
+    pub(super) async fn with_answers(
+        engine: &Engine,
         run: &RunId,
-        answers: impl Into<Answers> + Send,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let prepared = self.prepare_to_resume(run, answers.into()).await;
-        let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.drive_prepared(lease, prepared, events, stop).await
-    }
-
-    async fn prepare_to_resume(&self, run: &RunId, answers: Answers) -> Result<Prepared, RunError> {
+        answers: Answers,
+    ) -> Result<Self, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
-        let saved = self.checkpointer.load(run).await?;
+        let saved = engine.checkpointer.load(run).await?;
         let last_seq = saved.last_seq;
         // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
-            self.matched(run, &[], answers).await?;
+            match_answers(engine, run, &[], answers).await?;
             return Err(RunError::NothingToDo(saved.summary.status));
         }
-        let messages = self.new_messages(&saved).await?;
-        let changes = self.changes_since(&saved, &messages)?;
-        let messages = if self.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
-        let (mut machine, mut actions) = self.restore(saved, messages, None)?;
+        let messages = new_messages(engine, &saved).await?;
+        let changes = changes_since(engine, &saved, &messages)?;
+        let messages = if engine.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
+        let (mut machine, mut actions) = restore(engine, saved, messages, None)?;
         let open = machine.open_questions();
-        let answered = self.matched(run, &open, answers).await?;
-        let late = machine.expired(self.clock.now()).into_iter();
-        for event in answered.into_iter().chain(late.map(|task| Event::Expired { task })) {
+        let answered = match_answers(engine, run, &open, answers).await?;
+        let late = machine.expired(engine.clock.now()).into_iter();
+        for event in answered.into_iter().chain(late.map(|task| superstep::Event::Expired { task }))
+        {
             // The machine wanted to stop because these answers were missing.
-            actions.retain(|it| !matches!(it, Action::Rest { .. }));
+            actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
         }
-        Ok(Prepared { machine, actions, last_seq, changes })
+        Ok(Self { machine, actions, last_seq, changes })
     }
 
-    async fn drive_prepared(
-        &self,
-        lease: Lease,
-        prepared: Prepared,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let Prepared { machine, actions, last_seq, changes } = prepared;
-        let watched = Watched { events, last_seq, changes };
-        let driver = Driver::resume(self, machine, lease, watched, stop).await?;
-        driver.drive(actions).await
-    }
-
-    /// Checks whether a saved run can continue with the current graph.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
-    pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
-        let saved = self.checkpointer.load(run).await?;
-        let messages = self.new_messages(&saved).await?;
-        self.changes_since(&saved, &messages).map(drop)
-    }
-
-    /// Retries the failed tasks of a failed run: all of them, or those of one node. Finished tasks are kept.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Engine::start`].
-    pub async fn retry(
-        &self,
+    /// Prepares a run that retries its failed tasks: all of them, or those of one node.
+    pub(super) async fn with_failed_tasks(
+        engine: &Engine,
         run: &RunId,
         node: Option<&NodeName>,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let prepared = self.prepare_to_retry(run, node).await;
-        let (lease, prepared) = lease.or_give_back(prepared).await?;
-        self.drive_prepared(lease, prepared, events, stop).await
-    }
-
-    async fn prepare_to_retry(
-        &self,
-        run: &RunId,
-        node: Option<&NodeName>,
-    ) -> Result<Prepared, RunError> {
-        let saved = self.checkpointer.load(run).await?;
+    ) -> Result<Self, RunError> {
+        let saved = engine.checkpointer.load(run).await?;
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
-        let changes = self.changes_since(&saved, &self.new_messages(&saved).await?)?;
-        let (machine, actions) = self.restore(saved, Vec::new(), node)?;
-        Ok(Prepared { machine, actions, last_seq, changes })
+        let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
+        let (machine, actions) = restore(engine, saved, Vec::new(), node)?;
+        Ok(Self { machine, actions, last_seq, changes })
     }
 
-    fn restore(
-        &self,
-        saved: SavedRun,
-        messages: Vec<InboxMessage>,
-        only: Option<&NodeName>,
-    ) -> Result<(Machine, Vec<Action>), RunError> {
-        let run = saved.summary.info.id;
-        let changed = |source| RunError::Changed { run: run.clone(), source };
-        let state = self.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
-        let checkpoint = Checkpoint { position: saved.position, state };
-        let (graph, terms) = (self.graph.clone(), Terms { messages, ..self.terms() });
-        let saved = (checkpoint, saved.records);
-        Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
+    /// Drives the run until it stops.
+    pub(super) async fn drive(
+        self,
+        engine: &Engine,
+        lease: Lease,
+        events: EventSink,
+        stop: &Stop,
+    ) -> Result<RunEnd, RunError> {
+        let Self { machine, actions, last_seq, changes } = self;
+        let log = Log::new(machine.run().clone(), (events, last_seq), engine.clock.clone());
+        let mut journal = JournalWriter::new(engine, lease, log);
+        let running = RunStatus { status: Status::Running, reason: None };
+        journal.add_status(running, Event::RunResumed { step: machine.position().step });
+        if !changes.is_empty() {
+            journal.add_event(Event::WorkflowChanged { changes });
+        }
+        journal.save().await?;
+        Driver::new(engine, machine, journal, stop).drive(actions).await
     }
+}
 
-    /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
-    pub(super) async fn new_messages(
-        &self,
-        saved: &SavedRun,
-    ) -> Result<Vec<InboxMessage>, RunError> {
-        let old = saved.summary.info.graph.as_deref();
-        if self.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
-            return Ok(Vec::new());
-        }
-        Ok(self.checkpointer.inbox(&saved.summary.info.id, saved.position.last_message).await?)
-    }
+/// Checks whether a saved run can continue with the current graph.
+pub(super) async fn check_changes(engine: &Engine, run: &RunId) -> Result<(), RunError> {
+    let saved = engine.checkpointer.load(run).await?;
+    let messages = new_messages(engine, &saved).await?;
+    changes_since(engine, &saved, &messages).map(drop)
+}
 
-    /// Describes the changes of the graph since the run was started.
-    fn changes_since(
-        &self,
-        saved: &SavedRun,
-        messages: &[InboxMessage],
-    ) -> Result<Vec<String>, RunError> {
-        let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
-        let new = &Outline::of(&self.graph);
-        if **old == *new {
-            return Ok(Vec::new());
-        }
-        let compared = Compared { old, new, graph: &self.graph, saved, messages };
-        let differences = compare(compared, None);
-        if differences.iter().any(|it| it.breaks.is_some()) {
-            let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
-            return Err(RunError::Broken { run, differences, remedies });
-        }
-        Ok(differences.into_iter().map(|it| it.what).collect())
+fn restore(
+    engine: &Engine,
+    saved: SavedRun,
+    messages: Vec<InboxMessage>,
+    only: Option<&NodeName>,
+) -> Result<(Machine, Vec<Action>), RunError> {
+    let run = saved.summary.info.id;
+    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
+    let checkpoint = Checkpoint { position: saved.position, state };
+    let (graph, terms) = (engine.graph.clone(), Terms { messages, ..engine.terms() });
+    let saved = (checkpoint, saved.records);
+    Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
+}
+
+/// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
+pub(super) async fn new_messages(
+    engine: &Engine,
+    saved: &SavedRun,
+) -> Result<Vec<InboxMessage>, RunError> {
+    let old = saved.summary.info.graph.as_deref();
+    if engine.graph.graph().inbox.is_empty() && old.is_none_or(|it| !it.accepts_messages()) {
+        return Ok(Vec::new());
     }
+    Ok(engine
+        .checkpointer
+        .inbox(&saved.summary.info.id, saved.position.people.last_message)
+        .await?)
+}
+
+/// Describes the changes of the graph since the run was started.
+fn changes_since(
+    engine: &Engine,
+    saved: &SavedRun,
+    messages: &[InboxMessage],
+) -> Result<Vec<String>, RunError> {
+    let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
+    let new = &Outline::of(&engine.graph);
+    if **old == *new {
+        return Ok(Vec::new());
+    }
+    let compared = Compared { old, new, graph: &engine.graph, saved, messages };
+    let differences = compare(compared, None);
+    if differences.iter().any(|it| it.breaks.is_some()) {
+        let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));
+        return Err(RunError::Broken { run, differences, remedies });
+    }
+    Ok(differences.into_iter().map(|it| it.what).collect())
 }

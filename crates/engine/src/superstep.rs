@@ -3,127 +3,88 @@
 //! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes each
 //! durable before the next, and feeds the resulting events back. The order in which the results of one step
 //! arrive makes no difference.
+//!
+//! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next.
 
+mod backoff;
 mod carry;
 mod fit;
 mod frontier;
-mod hear;
-mod pause;
+mod inbox;
+mod open_step;
+mod pauses;
 mod protocol;
-mod restore;
 mod revise;
-mod room;
-mod settle;
-mod time;
+mod routing;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{ErrorKind, Failure, Input, OriginalTask, Question, Trigger},
+    graph::{
+        Command, ErrorKind, Failure, Goto, Limits, OriginalTask, Policies, Question, Transition,
+        Trigger,
+    },
     id::{NodeName, RunId, TaskId},
-    state::{State, StateError, Update},
+    state::{Schema, State, StateError, Update},
 };
 use jiff::Timestamp;
-use serde_json::Value;
 
-pub(super) use self::carry::carry;
-use self::frontier::next_frontier;
-pub use self::hear::ProcessedMessage;
-pub use self::pause::{Pauses, Terms};
+pub use self::inbox::ProcessedMessage;
+pub use self::pauses::Pauses;
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
-pub use self::revise::{ReviseError, Revised};
-use super::budget::{self, Used};
+pub use self::revise::ReviseError;
+pub(super) use self::{
+    carry::carry,
+    revise::{Revised, revise},
+};
+use self::{
+    frontier::next_frontier,
+    inbox::{Inbox, Processed},
+    open_step::{OpenStep, Phase, check_question},
+    routing::Routing,
+};
+use super::budget::Used;
 use crate::checkpoint::{
-    Activation, Checkpoint, Commit, OpenQuestion, Outcome, Position, TaskRecord, named,
+    Activation, Checkpoint, Commit, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
+    named,
 };
 
-/// The usage of a task, summed over its attempts.
-#[derive(Clone, Copy, Debug, Default)]
-struct TaskUsage {
-    ms: u64,
-    usage: Usage,
+/// The settings of a run apart from its graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// The limits.
+    pub limits: Limits,
+    /// The breakpoints.
+    pub pauses: Pauses,
+    /// The inbox messages that are not processed yet, in the order of their numbers.
+    pub messages: Vec<InboxMessage>,
+}
+
+impl From<Limits> for Terms {
+    fn from(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
 }
 
 /// The state machine of one run.
 #[derive(Clone, Debug)]
 pub struct Machine {
     graph: CompiledGraph,
-    terms: Terms,
+    limits: Limits,
+    pauses: Pauses,
     run: RunId,
     position: Position,
     state: Arc<State>,
+    /// The visits of the position, shared with the tasks.
     visits: Arc<BTreeMap<NodeName, u32>>,
-    tasks: Vec<TaskState>,
-    /// The number of tasks whose records are not final.
-    open: usize,
-    /// The number of tasks that run, sleep or were aborted. It is counted, because a step may have ten
-    /// thousand tasks.
-    busy: usize,
-    /// The size in bytes of the updates and dispatches of this step.
-    written: u64,
-}
-
-/// The state of one task of the current step.
-#[derive(Clone, Debug, Default)]
-struct TaskState {
-    phase: Phase,
-    attempt: u32,
-    total: TaskUsage,
-    answers: BTreeMap<String, Value>,
-    /// The memos of the task: saved results of parts of its work.
-    memos: BTreeMap<String, Value>,
-    /// The keys of the questions it has asked.
-    question_keys: Vec<String>,
-    record: Option<Box<TaskRecord>>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-enum Phase {
-    /// The driver runs it, or will.
-    #[default]
-    Running,
-    /// It waits for its next attempt.
-    Sleeping { wake: Timestamp, wait_ms: u64 },
-    /// It waits for a person.
-    Waiting(Box<Question>),
-    /// It was aborted because a limit of the run is reached.
-    Aborted,
-    /// It failed, and no route caught the failure.
-    Failed(String),
-    /// Its record is final.
-    Settled,
-}
-
-impl Phase {
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
-    }
-}
-
-impl TaskState {
-    fn is_untouched(&self) -> bool {
-        self.phase == Phase::Running && self.answers.is_empty()
-    }
-
-    /// Returns the deadline of the open question, if the task has one with a deadline.
-    fn deadline(&self) -> Option<Timestamp> {
-        match &self.phase {
-            Phase::Waiting(question) => question.deadline,
-            _ => None,
-        }
-    }
-}
-
-impl TaskUsage {
-    fn add(&mut self, attempt: &Attempt) {
-        self.ms += attempt.ms;
-        self.usage.add(&attempt.usage);
-    }
+    step: OpenStep,
+    inbox: Inbox,
 }
 
 impl Machine {
@@ -145,9 +106,7 @@ impl Machine {
         let mut position = Position::default();
         for node in &graph.graph().entry {
             position.visits.insert(node.clone(), 1);
-            let activation =
-                Activation { node: node.clone(), input: Input::State, trigger: Trigger::Start };
-            position.frontier.push(activation);
+            position.frontier.push(Activation::by_edge(node.clone(), Trigger::Start));
         }
         position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
         // A node that is named twice is activated once, like one with two incoming edges.
@@ -162,58 +121,117 @@ impl Machine {
         Ok((machine, commit, actions))
     }
 
+    /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
+    /// if it has a breakpoint: the run has already stopped there, or was resumed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the saved run does not fit the graph.
+    pub fn restore(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        checkpoint: Checkpoint,
+        records: Vec<TaskRecord>,
+    ) -> Result<(Self, Vec<Action>), RestoreError> {
+        Self::restore_only(graph, terms, run, (checkpoint, records), None)
+    }
+
+    /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::restore`].
+    pub fn restore_only(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
+        only: Option<&NodeName>,
+    ) -> Result<(Self, Vec<Action>), RestoreError> {
+        let is_new = records.is_empty();
+        let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
+        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
+            let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
+            actions.extend(machine.begin_step());
+            return Ok((machine, actions));
+        }
+        let actions = if machine.step.is_idle() {
+            machine.advance()
+        } else {
+            // Each task counts as busy until it has begun, so the step cannot end before the last of these
+            // has begun.
+            machine.step.busy_tasks().into_iter().flat_map(|it| machine.continue_task(it)).collect()
+        };
+        Ok((machine, actions))
+    }
+
+    /// Returns the machine with the saved records, before any task starts.
+    fn recalled(
+        graph: CompiledGraph,
+        mut terms: Terms,
+        run: RunId,
+        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
+        only: Option<&NodeName>,
+    ) -> Result<Self, RestoreError> {
+        fit::check(&graph, &checkpoint.position, &records)?;
+        // Messages from before a migration to this graph come first.
+        terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
+        let mut machine = Self::at(graph, terms, run, checkpoint);
+        for record in records {
+            let index = machine.step.index(record.task);
+            machine.step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
+        }
+        Ok(machine)
+    }
+
+    fn at(graph: CompiledGraph, terms: Terms, run: RunId, checkpoint: Checkpoint) -> Self {
+        let Checkpoint { position, state } = checkpoint;
+        let Terms { limits, pauses, messages } = terms;
+        let step = OpenStep::after(&position);
+        let inbox = Inbox::new(position.people.last_message, messages);
+        let (visits, state) = (Arc::new(position.visits.clone()), Arc::new(state));
+        Self { graph, limits, pauses, run, position, state, visits, step, inbox }
+    }
+
     /// Applies an event and returns the next actions.
     ///
     /// An event about a task that is settled, or not of this step, changes nothing. So delivering an event
     /// twice does no harm.
     pub fn apply(&mut self, event: Event) -> Vec<Action> {
-        let Some(index) = self.index(event.task()) else { return Vec::new() };
-        let expected = match (&event, &self.tasks[index].phase) {
-            (Event::Woke { wake, .. }, phase) => {
-                matches!(phase, Phase::Sleeping { wake: until, .. } if until == wake)
-            }
-            (Event::Expired { .. }, _) => self.tasks[index].deadline().is_some(),
-            (Event::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
-            (Event::Answered { .. }, _) => false,
-            (
-                Event::Finished { attempt, .. }
-                | Event::Failed { attempt, .. }
-                | Event::Aborted { attempt, .. }
-                | Event::MemoSaved { attempt, .. }
-                | Event::Asked { attempt, .. },
-                phase,
-            ) => *phase == Phase::Running && attempt.number == self.tasks[index].attempt,
-        };
-        if !expected {
+        let Some(index) = self.step.index(event.task()) else { return Vec::new() };
+        if !self.step.expects(index, &event) {
             return Vec::new();
         }
         match event {
             Event::Finished { command, attempt, .. } => {
-                self.tasks[index].total.add(&attempt);
+                self.step.add_attempt(index, &attempt);
                 self.finish(index, command)
             }
             Event::Failed { failure, attempt, .. } => {
-                self.tasks[index].total.add(&attempt);
+                self.step.add_attempt(index, &attempt);
                 self.fail_attempt(index, failure, attempt.ended)
             }
             Event::Aborted { attempt, .. } => {
-                self.tasks[index].total.add(&attempt);
-                vec![Action::Record(Box::new(self.cut_off(index)))]
+                self.step.add_attempt(index, &attempt);
+                vec![self.step.abort(index).into()]
             }
             Event::MemoSaved { name, value, attempt, .. } => {
-                self.note(index, &attempt, name, value)
+                vec![self.step.save_memo(index, &attempt, name, value).into()]
             }
             Event::Asked { question, attempt, .. } => {
-                self.tasks[index].total.add(&attempt);
-                self.wait_for(index, question)
+                self.step.add_attempt(index, &attempt);
+                self.ask(index, question)
             }
-            Event::Answered { answer, by, question_hash, .. } => {
-                self.answer(index, answer, by, question_hash)
+            Event::Answered { key, answer, by, question_hash, .. } => {
+                let record = self.step.answer(index, key, answer, by, question_hash);
+                vec![record.into(), self.run_task(index)]
             }
             Event::Expired { .. } => self.expire(index),
             Event::Woke { .. } => {
-                self.set_phase(index, Phase::Running);
-                vec![Action::Run(Box::new(self.task(index)))]
+                self.step.run_again(index);
+                vec![self.run_task(index)]
             }
         }
     }
@@ -228,20 +246,6 @@ impl Machine {
         &self.position
     }
 
-    /// Returns the model usage so far, including tasks of the step that is not committed yet.
-    pub fn usage(&self) -> Usage {
-        self.used().usage
-    }
-
-    fn used(&self) -> Used {
-        let mut used = Used::by(&self.position);
-        for it in &self.tasks {
-            used.usage.add(&it.total.usage);
-        }
-        used.elapsed_ms += self.tasks.iter().map(|it| it.total.ms).max().unwrap_or(0);
-        used
-    }
-
     /// Returns the state of the run.
     pub fn state(&self) -> &Arc<State> {
         &self.state
@@ -254,53 +258,104 @@ impl Machine {
 
     /// Returns the node of a task of the current step.
     pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
-        self.index(task).map(|index| &self.position.frontier[index].node)
+        self.step.index(task).map(|index| &self.position.frontier[index].node)
+    }
+
+    /// Returns the model usage so far, including tasks of the step that is not committed yet.
+    pub fn usage(&self) -> Usage {
+        self.used().usage
+    }
+
+    fn used(&self) -> Used {
+        let (mut used, of_step) = (Used::by(&self.position), self.step.usage());
+        used.usage.add(&of_step.usage);
+        used.elapsed_ms += of_step.ms;
+        used
+    }
+
+    /// Returns how long a task of the step may still work before the run is out of time, if the time is
+    /// limited.
+    pub fn time_left(&self, task: TaskId) -> Option<Duration> {
+        let mut used = Used::by(&self.position);
+        used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
+        used.time_left(&self.limits)
+    }
+
+    /// Returns whether the run may spend more on models, given the usage of its running attempts.
+    pub fn may_spend(&self, running: &Usage) -> bool {
+        let mut used = self.used();
+        used.usage.add(running);
+        used.reached_by_models(&self.limits).is_none()
     }
 
     /// Returns the questions that wait for an answer, each with its own key.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
-        let asked = self.tasks.iter().enumerate().filter_map(|(index, it)| match &it.phase {
-            Phase::Waiting(question) => Some((index, question)),
-            _ => None,
-        });
+        let tasks = self.step.tasks();
         let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-        for (index, task) in self.tasks.iter().enumerate() {
+        for (index, task) in tasks.iter().enumerate() {
             for key in &task.question_keys {
                 askers.entry(key).or_default().insert(index);
             }
         }
+        let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
                 let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
-                let is_known = self.position.question_keys.contains(key) || askers[key].len() > 1;
+                let is_known =
+                    self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let first = self.original_task(index).map(|it| it.task);
-                named((self.id(index), first), node, question, is_known)
+                named((self.step.id(index), first), node, question, is_known)
             })
             .collect()
     }
 
     /// Returns the next deadline of an open question.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.tasks.iter().filter_map(TaskState::deadline).min()
+        self.step.next_deadline()
     }
 
     /// Returns the tasks whose deadline has passed without an answer.
     pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
-        let is_over = |it: &usize| self.tasks[*it].deadline().is_some_and(|it| it <= now);
-        (0..self.tasks.len()).filter(is_over).map(|it| self.id(it)).collect()
+        self.step.expired(now)
     }
 
-    fn at(graph: CompiledGraph, terms: Terms, run: RunId, checkpoint: Checkpoint) -> Self {
-        let Checkpoint { position, state } = checkpoint;
-        let tasks = vec![TaskState { attempt: 1, ..TaskState::default() }; position.frontier.len()];
-        let (open, busy) = (tasks.len(), tasks.len());
-        let (visits, state) = (Arc::new(position.visits.clone()), Arc::new(state));
-        Self { graph, terms, run, position, state, visits, tasks, open, busy, written: 0 }
+    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
+    /// before change nothing.
+    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
+        self.inbox.add(messages);
     }
 
-    fn id(&self, index: usize) -> TaskId {
-        let index = u32::try_from(index).expect("a frontier is far smaller than 2³²");
-        TaskId { step: self.position.step.next(), index }
+    /// Returns the number of the last known message.
+    pub fn last_message(&self) -> u64 {
+        self.inbox.last()
+    }
+
+    /// Returns whether the step ends with the next finished task.
+    pub fn is_at_last_task(&self) -> bool {
+        self.step.is_at_last_task()
+    }
+
+    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
+    ///
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
+    pub fn out_of_budget(&mut self) -> Vec<Action> {
+        if self.step.failure().is_some() {
+            return vec![self.stop_open()];
+        }
+        let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
+        if !is_routed {
+            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits))];
+        }
+        let mut actions = Vec::new();
+        for index in 0..self.step.tasks().len() {
+            if self.step.tasks()[index].record.is_none() {
+                // The task waits for its turn, its next attempt or a person.
+                actions.push(self.step.abort(index).into());
+            }
+        }
+        actions.extend(self.commit());
+        actions
     }
 
     /// Returns the original names of a task of the step if it began before a migration.
@@ -308,33 +363,30 @@ impl Machine {
         self.position.original_tasks.get(&u32::try_from(index).ok()?)
     }
 
-    fn index(&self, task: TaskId) -> Option<usize> {
-        let index = usize::try_from(task.index).ok()?;
-        (task.step == self.position.step.next() && index < self.tasks.len()).then_some(index)
-    }
-
-    fn task(&self, index: usize) -> Task {
+    fn run_task(&self, index: usize) -> Action {
         let Activation { node, input, trigger } = self.position.frontier[index].clone();
-        Task {
-            id: self.id(index),
+        let task = &self.step.tasks()[index];
+        Action::Run(Box::new(Task {
+            id: self.step.id(index),
             node,
             original: self.original_task(index).cloned(),
-            attempt: self.tasks[index].attempt,
+            attempt: task.attempt,
             input,
             trigger,
             visits: Arc::clone(&self.visits),
             state: Arc::clone(&self.state),
-            answers: self.tasks[index].answers.clone(),
-            memos: self.tasks[index].memos.clone(),
-        }
+            answers: task.answers.clone(),
+            memos: task.memos.clone(),
+        }))
     }
 
-    fn set_phase(&mut self, index: usize, phase: Phase) {
-        let is_settled = phase == Phase::Settled;
-        let is_busy = phase.is_busy();
-        let before = std::mem::replace(&mut self.tasks[index].phase, phase);
-        self.open = self.open + usize::from(before == Phase::Settled) - usize::from(is_settled);
-        self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
+    fn routing(&self) -> Routing<'_> {
+        Routing { graph: &self.graph, state: &self.state, visits: &self.visits }
+    }
+
+    fn policies(&self, index: usize) -> &Policies {
+        let spec = self.graph.node(&self.position.frontier[index].node);
+        &spec.expect("a frontier names only nodes of the graph").policies
     }
 
     /// Reports each node of the frontier that has a name for this and is not skipped.
@@ -344,100 +396,206 @@ impl Machine {
             let node = activation.node.clone();
             let name = self.graph.node(&node)?.policies.emits.clone()?;
             let from = activation.trigger.node().cloned();
-            self.is_to_run(activation).then(|| Action::Emit {
-                task: self.id(index),
-                node,
-                from,
-                name,
-            })
+            let task = self.step.id(index);
+            let is_to_run = self.routing().is_to_run(activation);
+            is_to_run.then(|| Action::Emit { task, node, from, name })
         };
         frontier.filter_map(emission).collect()
     }
 
+    /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
+    fn pause(&self, records: &[TaskRecord]) -> Option<Vec<Action>> {
+        if self.position.frontier.is_empty() {
+            return None;
+        }
+        let ran = records
+            .iter()
+            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
+        let (ran, next) = (ran.map(|it| &it.node), &self.position.frontier);
+        let reason = self.pauses.between(ran, next, |it| self.routing().is_to_run(it))?;
+        Some(vec![Action::stop(Status::Paused, Some(reason))])
+    }
+
     /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
     fn begin_step(&mut self) -> Vec<Action> {
-        if self.tasks.is_empty() {
+        if self.position.frontier.is_empty() {
             let failure = self.position.failure.clone();
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
-            return vec![Action::Rest { status, reason: failure }];
+            return vec![Action::stop(status, failure)];
         }
-        let exhausted_limits = self.position.exhausted_limits;
-        if let Some(reason) = budget::reached(&self.terms.limits, exhausted_limits, &self.used()) {
-            return vec![Action::Rest { status: Status::Limit, reason: Some(reason) }];
+        if let Some(reason) = self.used().reached(&self.limits) {
+            return vec![Action::stop(Status::Limit, Some(reason))];
         }
-        // Each task counts as busy until it has begun, so the step cannot end before its last task has begun.
-        (0..self.tasks.len()).flat_map(|it| self.begin(it)).collect()
+        (0..self.position.frontier.len()).flat_map(|it| self.begin(it)).collect()
+    }
+
+    /// Continues a task from its restored state.
+    fn continue_task(&mut self, index: usize) -> Vec<Action> {
+        match *self.step.tasks()[index].phase() {
+            Phase::Running => self.begin(index),
+            Phase::Sleeping { wake, wait_ms } => {
+                vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
+            }
+            Phase::Aborted | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
+        }
+    }
+
+    /// Runs a task of the step, or skips it if the condition of its node does not hold.
+    fn begin(&mut self, index: usize) -> Vec<Action> {
+        let (routing, activation) = (self.routing(), &self.position.frontier[index]);
+        let skipped = match routing.false_condition(activation) {
+            Ok(None) => return vec![self.run_task(index)],
+            Ok(Some(condition)) => routing
+                .transitions(activation, &Update::default(), Goto::Edges)
+                .map(|transitions| Outcome::Skipped { condition, transitions }),
+            Err(failure) => Err(failure),
+        };
+        match skipped {
+            Ok(outcome) => self.settle(index, outcome),
+            Err(failure) => self.fail(index, failure),
+        }
+    }
+
+    /// Handles the result of a node: checks its update, evaluates its routes and puts both into one record.
+    fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
+        let Command { mut update, goto } = command;
+        update.clears.extend(self.policies(index).clears.iter().cloned());
+        let (routing, activation) = (self.routing(), &self.position.frontier[index]);
+        let decided = routing
+            .check_update(&update)
+            .and_then(|()| routing.transitions(activation, &update, goto));
+        let recorded = decided.and_then(|transitions| {
+            self.step.add_result(&update, &transitions)?;
+            Ok(transitions)
+        });
+        match recorded {
+            Ok(transitions) => self.settle(index, Outcome::Finished { update, transitions }),
+            Err(failure) => self.fail(index, failure),
+        }
+    }
+
+    /// Handles a failed attempt: the node waits for its next attempt, or has failed.
+    ///
+    /// The end of the wait is saved, so that another process waits only for the rest of it.
+    fn fail_attempt(&mut self, index: usize, failure: Failure, ended: Timestamp) -> Vec<Action> {
+        let (task, attempt) = (self.step.id(index), self.step.tasks()[index].attempt);
+        let retry = &self.policies(index).retry;
+        if !failure.transient || attempt >= retry.attempts_max {
+            return self.fail(index, failure);
+        }
+        let seed = format!("{}/{task}/{attempt}", self.run);
+        let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
+        let wake = backoff::after(ended, wait_ms);
+        let record = self.step.retry(index, failure, wake, wait_ms);
+        vec![record.into(), Action::Sleep { task, wake, wait_ms }]
+    }
+
+    /// Handles a node that failed for good: a route catches the failure, or the task has failed.
+    fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+        let catch = self.policies(index).catch.iter().find(|it| it.takes(failure.kind));
+        if let Some(catch) = catch {
+            let transitions = vec![Transition::To(catch.to.clone())];
+            return self.settle(index, Outcome::Caught { failure, transitions });
+        }
+        let record = self.step.fail(index, failure);
+        self.record_and_advance(record)
+    }
+
+    /// Handles a question to a person: the task waits.
+    fn ask(&mut self, index: usize, question: Question) -> Vec<Action> {
+        if let Err(failure) = check_question(&question) {
+            return self.fail(index, failure);
+        }
+        let record = self.step.ask(index, question);
+        self.record_and_advance(record)
+    }
+
+    /// Fails a task whose question was not answered in time.
+    fn expire(&mut self, index: usize) -> Vec<Action> {
+        let Some(deadline) = self.step.tasks()[index].deadline() else { return Vec::new() };
+        let message = format!("no answer by {deadline:.0}");
+        self.fail(index, Failure::new(ErrorKind::Timeout, message))
+    }
+
+    fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
+        let record = self.step.settle(index, outcome);
+        self.record_and_advance(record)
+    }
+
+    fn record_and_advance(&mut self, record: TaskRecord) -> Vec<Action> {
+        let mut actions = vec![record.into()];
+        actions.extend(self.advance());
+        actions
     }
 
     /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
     /// tasks.
     fn advance(&mut self) -> Vec<Action> {
-        if self.open == 0 {
+        if self.step.is_complete() {
             return self.commit();
         }
-        if self.busy > 0 {
-            return Vec::new();
-        }
-        vec![self.rest_open()]
+        if self.step.is_idle() { vec![self.stop_open()] } else { Vec::new() }
     }
 
     /// Stops a run whose step is still open: a task failed, or a person has to answer.
-    fn rest_open(&self) -> Action {
-        let failed = self.tasks.iter().find_map(|it| match &it.phase {
-            Phase::Failed(reason) => Some(reason.clone()),
-            _ => None,
-        });
-        let (status, reason) = if let Some(reason) = failed {
-            (Status::Failed, reason)
-        } else {
-            let open = self.open_questions().into_iter().map(|it| it.question.key);
-            let keys: Vec<String> = open.collect();
-            (Status::Paused, format!("waiting for an answer to {}", keys.join(", ")))
-        };
-        Action::Rest { status, reason: Some(reason) }
+    fn stop_open(&self) -> Action {
+        if let Some(reason) = self.step.failure() {
+            return Action::stop(Status::Failed, Some(reason));
+        }
+        let open = self.open_questions().into_iter().map(|it| it.question.key);
+        let keys: Vec<String> = open.collect();
+        let reason = format!("waiting for an answer to {}", keys.join(", "));
+        Action::stop(Status::Paused, Some(reason))
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.
     fn commit(&mut self) -> Vec<Action> {
-        let tasks = std::mem::take(&mut self.tasks);
-        let question_keys: Vec<String> =
-            tasks.iter().flat_map(|it| it.question_keys.iter().cloned()).collect();
-        let mut records: Vec<TaskRecord> = Vec::with_capacity(tasks.len());
-        records.extend(tasks.into_iter().filter_map(|it| it.record).map(|it| *it));
-        assert_eq!(
-            records.len(),
-            self.position.frontier.len(),
-            "every task of the step is settled"
-        );
-
-        let updates = records.iter().filter_map(|it| match &it.outcome {
-            Outcome::Finished { update, .. } => Some(update),
-            _ => None,
-        });
-        // This is the last reference to the old state, so lists grow in place.
-        let schema = self.graph.schema().clone();
-        let state = std::mem::replace(&mut self.state, Arc::new(schema.empty()));
-        let (state, changes) = match schema.apply(Arc::unwrap_or_clone(state), updates) {
+        let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
+        let records = self.step.take_records();
+        let updates = records.iter().filter_map(|it| it.outcome.update());
+        let schema = self.graph.schema();
+        let (state, changes) = match schema.apply(take(schema, &mut self.state), updates) {
             Ok(next) => next,
             Err(refused) => {
                 self.state = Arc::new(refused.state);
                 let reason = Failure::of(ErrorKind::Other, &refused.error).message;
-                return vec![Action::Rest { status: Status::Failed, reason: Some(reason) }];
+                return vec![Action::stop(Status::Failed, Some(reason))];
             }
         };
-        self.position = next_frontier(&self.graph, &self.terms.limits, &self.position, &records);
-        self.position.question_keys.extend(question_keys);
+        self.position = next_frontier(&self.graph, &self.limits, &self.position, &records);
+        self.position.people.question_keys.extend(question_keys);
         self.state = Arc::new(state);
         self.visits = Arc::new(self.position.visits.clone());
-        self.tasks =
-            vec![TaskState { attempt: 1, ..TaskState::default() }; self.position.frontier.len()];
-        (self.open, self.busy, self.written) = (self.tasks.len(), self.tasks.len(), 0);
+        self.step = OpenStep::after(&self.position);
 
         let commit = Commit { position: self.position.clone(), changes };
         let mut actions = vec![Action::Commit(Box::new(commit))];
         actions.extend(self.emissions());
-        actions.extend(self.take_in());
+        actions.extend(self.process_inbox());
         actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
         actions
     }
+
+    /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
+    /// read them.
+    fn process_inbox(&mut self) -> Vec<Action> {
+        if self.inbox.is_empty() || self.position.frontier.is_empty() {
+            return Vec::new();
+        }
+        let (schema, state) = (self.graph.schema(), &mut self.state);
+        let processed = self.inbox.process(schema, take(schema, state));
+        let Processed { messages, state, changes } = processed;
+        self.state = Arc::new(state);
+        self.position.people.last_message = self.inbox.last();
+        self.position.people.pending_messages.clear();
+        self.position.step = self.position.step.next();
+        self.step = OpenStep::after(&self.position);
+        let commit = Commit { position: self.position.clone(), changes };
+        vec![Action::PublishMessages(messages), Action::Commit(Box::new(commit))]
+    }
+}
+
+/// Takes the state out of its place, so that lists grow in place if the machine holds the last reference.
+fn take(schema: &Schema, state: &mut Arc<State>) -> State {
+    Arc::unwrap_or_clone(std::mem::replace(state, Arc::new(schema.empty())))
 }

@@ -38,11 +38,11 @@ pub(super) struct AttemptContext {
     pub(super) run: RunId,
     pub(super) messages: mpsc::Sender<AttemptMessage>,
     /// Asks nodes to stop at once.
-    pub(super) now: CancellationToken,
+    pub(super) cancel: CancellationToken,
     /// Aborts the attempt because a limit of the run is reached.
-    pub(super) cut: CancellationToken,
+    pub(super) abort: CancellationToken,
     /// Ends all supervision; unfinished attempts leave no result.
-    pub(super) dropped: CancellationToken,
+    pub(super) discard: CancellationToken,
     pub(super) clock: Clock,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Watch {
     started: Instant,
     reporter: Reporter,
     cancel: CancellationToken,
-    cut: CancellationToken,
-    dropped: CancellationToken,
+    abort: CancellationToken,
+    discard: CancellationToken,
     clock: Clock,
 }
 
@@ -67,9 +67,9 @@ pub(super) fn attempt(
     task: Task,
     spec: NodeSpec,
 ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let AttemptContext { run, messages, now, cut, dropped, clock } = attempt_context;
+    let AttemptContext { run, messages, cancel, abort, discard, clock } = attempt_context;
     let reporter = Reporter::new(task.id, task.attempt, messages);
-    let cancel = now.child_token();
+    let cancel = cancel.child_token();
     let watch = Watch {
         task: task.id,
         number: task.attempt,
@@ -78,8 +78,8 @@ pub(super) fn attempt(
         started: Instant::now(),
         reporter: reporter.clone(),
         cancel: cancel.clone(),
-        cut,
-        dropped,
+        abort,
+        discard,
         clock,
     };
     let ctx = NodeContext {
@@ -107,7 +107,7 @@ pub(super) fn attempt(
 }
 
 impl Watch {
-    /// Waits for the end of the work and returns its event, or `None` if the attempt was dropped.
+    /// Waits for the end of the work and returns its event, or `None` if the attempt was discarded.
     ///
     /// # Cancel safety
     ///
@@ -121,11 +121,11 @@ impl Watch {
                 Ok(returned) => returned,
                 Err(error) => (Err(panicked(error)?.into()), Instant::now()),
             },
-            () = self.dropped.cancelled() => {
+            () = self.discard.cancelled() => {
                 self.give_up(work).await;
                 return None;
             }
-            () = self.cut.cancelled() => {
+            () = self.abort.cancelled() => {
                 self.give_up(work).await;
                 return Some(Event::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
             }

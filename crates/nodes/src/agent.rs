@@ -7,7 +7,10 @@ mod tools;
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError, SideEffects},
+    graph::{
+        Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError,
+        SideEffects,
+    },
     state::Update,
 };
 use graphrun_models::{
@@ -128,26 +131,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// The reason why one model gave no answer.
-enum Refusal {
-    /// The model did not answer.
-    Model(ModelError),
-    /// The model answered, but the answer cannot be read.
-    Unreadable(Failure),
-}
-
-#[async_trait]
-impl Node for Agent {
-    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
-        Ok(self.ask(&ctx, &answer).await?.into())
-    }
-
-    fn contract(&self) -> Contract {
-        Contract { reads: None, writes: Some(self.definition.writes.clone()) }
-    }
 
     /// The worst case: each model is asked, and its last repair fails, so that the next one is
     /// asked. All answers of a model share its rounds of calls.
@@ -158,10 +141,6 @@ impl Node for Agent {
         let calls = models.saturating_mul(1 + rounds + u64::from(*repairs_max));
         // A custom tool does not declare whether it asks a model.
         self.toolbox.is_built_in().then_some(calls)
-    }
-
-    fn kind(&self) -> &'static str {
-        "agent"
     }
 
     fn fingerprint(&self) -> Value {
@@ -180,13 +159,40 @@ impl Node for Agent {
         }
         fingerprint
     }
+}
+
+/// The reason why one model gave no answer.
+enum Refusal {
+    /// The model did not answer.
+    Model(ModelError),
+    /// The model answered, but the answer cannot be read.
+    Unreadable(Failure),
+}
+
+#[async_trait]
+impl Node for Agent {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        Ok(self.ask(&ctx, &answer).await?.into())
+    }
+
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: "agent",
+            contract: Contract { reads: None, writes: Some(self.definition.writes.clone()) },
+            calls_max: self.calls_max(),
+            side_effects: if self.toolbox.is_empty() {
+                SideEffects::Models
+            } else {
+                SideEffects::World
+            },
+            fingerprint: self.fingerprint(),
+            ..NodeDescription::default()
+        }
+    }
 
     /// The rendered prompts.
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         Ok(serde_json::to_value(self.messages(ctx)?)?)
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        if self.toolbox.is_empty() { SideEffects::Models } else { SideEffects::World }
     }
 }

@@ -4,7 +4,9 @@ mod read;
 
 use async_trait::async_trait;
 use graphrun_core::{
-    graph::{Command, Contract, Node, NodeContext, NodeError, Question, SideEffects},
+    graph::{
+        Command, Contract, Node, NodeContext, NodeDescription, NodeError, Question, SideEffects,
+    },
     state::Update,
 };
 use graphrun_workflow::PromptView;
@@ -54,24 +56,20 @@ impl Node for Ask {
         })
     }
 
-    fn contract(&self) -> Contract {
-        Contract { reads: None, writes: Some(self.0.writes.iter().cloned().collect()) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn fingerprint(&self) -> Value {
+    fn describe(&self) -> NodeDescription {
         let AskNode { prompt, show, choices, writes, .. } = &self.0;
-        json!({"prompt": prompt.text(), "show": show, "choices": choices, "writes": writes})
-    }
-
-    fn kind(&self) -> &'static str {
-        "ask"
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
+        NodeDescription {
+            kind: "ask",
+            contract: Contract { reads: None, writes: Some(writes.iter().cloned().collect()) },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            fingerprint: json!({
+                "prompt": prompt.text(),
+                "show": show,
+                "choices": choices,
+                "writes": writes,
+            }),
+            ..NodeDescription::default()
+        }
     }
 }

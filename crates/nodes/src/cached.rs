@@ -8,7 +8,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
-    graph::{Command, Contract, Goto, Node, NodeContext, NodeError, SideEffects},
+    graph::{Command, Goto, Node, NodeContext, NodeDescription, NodeError},
     id::ChannelName,
 };
 use graphrun_engine::{
@@ -109,18 +109,18 @@ impl Cached {
             }
             None => self.inner.cache_key(ctx)?,
         };
-        let writes = self.inner.contract().writes;
+        let NodeDescription { kind, contract, fingerprint, .. } = self.inner.describe();
         let is_written =
-            |it: &&ChannelName| writes.as_ref().is_none_or(|writes| writes.contains(it));
+            |it: &&ChannelName| contract.writes.as_ref().is_none_or(|writes| writes.contains(it));
         let channels = ctx.state.schema().channels().iter();
         let types = channels.filter(|it| is_written(&it.name()));
         let types: Vec<Value> = types.map(|it| json!([it.name(), it.schema()])).collect();
         Ok(ResultKey::of(&json!({
             "version": env!("CARGO_PKG_VERSION"),
             "node": ctx.node,
-            "kind": self.inner.kind(),
+            "kind": kind,
             "label": self.label,
-            "fingerprint": self.inner.fingerprint(),
+            "fingerprint": fingerprint,
             "inputs": inputs,
             "writes": types,
         })))
@@ -198,32 +198,12 @@ impl Node for Cached {
         Ok(command)
     }
 
-    fn contract(&self) -> Contract {
-        self.inner.contract()
-    }
-
-    fn writes_always(&self) -> Option<Vec<ChannelName>> {
-        self.inner.writes_always()
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        self.inner.calls_max()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
-
-    fn fingerprint(&self) -> Value {
-        self.inner.fingerprint()
+    fn describe(&self) -> NodeDescription {
+        self.inner.describe()
     }
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         self.inner.cache_key(ctx)
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        self.inner.side_effects()
     }
 }
 

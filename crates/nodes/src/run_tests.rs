@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
     state::Update,
 };
 use graphrun_sandbox::{
@@ -155,27 +155,21 @@ impl Node for RunTests {
         Ok(update.into())
     }
 
-    fn contract(&self) -> Contract {
-        let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
-        Contract { reads: None, writes: Some(writes) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn kind(&self) -> &'static str {
-        "run_tests"
-    }
-
-    fn fingerprint(&self) -> Value {
+    fn describe(&self) -> NodeDescription {
         let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
-        let writes = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
-        json!({
-            "runner": runner.fingerprint(),
-            "sandbox": sandbox.fingerprint(),
-            "writes": writes.collect::<Vec<Value>>(),
-        })
+        let outputs = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        let writes = writes.iter().map(|(channel, _)| channel.clone()).collect();
+        NodeDescription {
+            kind: "run_tests",
+            contract: Contract { reads: None, writes: Some(writes) },
+            calls_max: Some(0),
+            fingerprint: json!({
+                "runner": runner.fingerprint(),
+                "sandbox": sandbox.fingerprint(),
+                "writes": outputs.collect::<Vec<Value>>(),
+            }),
+            ..NodeDescription::default()
+        }
     }
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {

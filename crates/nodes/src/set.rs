@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
+    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
     id::ChannelName,
     state::Update,
 };
@@ -18,7 +18,7 @@ use graphrun_workflow::{
     },
 };
 use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The kind `set`.
 #[derive(Debug)]
@@ -99,25 +99,16 @@ impl Node for SetNode {
         Ok(update.into())
     }
 
-    fn contract(&self) -> Contract {
+    fn describe(&self) -> NodeDescription {
         let writes = self.sets.iter().map(|(channel, _)| channel.clone()).collect();
-        Contract { reads: None, writes: Some(writes) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn fingerprint(&self) -> Value {
         let sets = self.sets.iter().map(|(channel, it)| json!([channel, it.source()]));
-        sets.collect()
-    }
-
-    fn kind(&self) -> &'static str {
-        "set"
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
+        NodeDescription {
+            kind: "set",
+            contract: Contract { reads: None, writes: Some(writes) },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            fingerprint: sets.collect(),
+            ..NodeDescription::default()
+        }
     }
 }

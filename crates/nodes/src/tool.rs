@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use graphrun_core::{
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
     state::Update,
 };
 use graphrun_workflow::{
@@ -56,27 +56,21 @@ impl Node for Call {
         Ok(update.into())
     }
 
-    fn contract(&self) -> Contract {
+    fn describe(&self) -> NodeDescription {
         let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
-        Contract { reads: None, writes: Some(writes) }
-    }
-
-    /// A tool does not declare whether it asks a model.
-    fn calls_max(&self) -> Option<u64> {
-        BuiltIn::named(&self.definition.tool).map(|_| 0)
-    }
-
-    fn kind(&self) -> &'static str {
-        "tool"
-    }
-
-    fn fingerprint(&self) -> Value {
-        json!({
-            "tool": self.definition.tool,
-            "input": self.tool.tool.input_schema(),
-            "output": self.tool.tool.output_schema(),
-            "writes": self.definition.writes,
-        })
+        NodeDescription {
+            kind: "tool",
+            contract: Contract { reads: None, writes: Some(writes) },
+            // A tool does not declare whether it asks a model.
+            calls_max: BuiltIn::named(&self.definition.tool).map(|_| 0),
+            fingerprint: json!({
+                "tool": self.definition.tool,
+                "input": self.tool.tool.input_schema(),
+                "output": self.tool.tool.output_schema(),
+                "writes": self.definition.writes,
+            }),
+            ..NodeDescription::default()
+        }
     }
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {

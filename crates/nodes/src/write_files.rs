@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
-    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeError},
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
 };
 use graphrun_sandbox::{Replace, SourceFile, WriteError};
 use graphrun_workflow::{ExpressionView, PromptView};
@@ -74,16 +74,13 @@ impl Node for WriteFiles {
         Ok(Command::default())
     }
 
-    fn contract(&self) -> Contract {
-        Contract { reads: None, writes: Some(Vec::new()) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn kind(&self) -> &'static str {
-        "write_files"
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: "write_files",
+            contract: Contract { reads: None, writes: Some(Vec::new()) },
+            calls_max: Some(0),
+            ..NodeDescription::default()
+        }
     }
 }
 

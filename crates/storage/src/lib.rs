@@ -19,7 +19,11 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod head;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod lease;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migrations;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -27,6 +31,8 @@ mod open_steps;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod proof;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod result_row;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use graphrun_core::id::{RunId, Step, TaskId};
 use graphrun_engine::checkpoint::{
-    Basis, CheckpointError, Checkpointer, EntryHash, JournalEntry, SavedRun,
+    Basis, CheckpointError, Checkpointer, Detail, EntryHash, JournalEntry, SavedRun,
 };
 use thiserror::Error;
 
@@ -50,14 +50,14 @@ pub async fn prove(
     let mut reading = Reading { run, expected, head, finished: BTreeSet::new(), basis, proof };
     loop {
         let number = reading.number();
-        let entries = storage.journal(run, number, ENTRIES_AT_ONCE).await?;
+        let entries = storage.entries(run, number, ENTRIES_AT_ONCE, Detail::Whole).await?;
         if !entries.is_empty() {
             entries.iter().try_for_each(|it| reading.take(it))?;
             continue;
         }
         let saved = storage.load(run).await?;
         // A process may be writing the run.
-        if storage.journal(run, number, 1).await?.is_empty() {
+        if storage.entries(run, number, 1, Detail::Whole).await?.is_empty() {
             return reading.end(&saved);
         }
     }

@@ -14,7 +14,7 @@ use std::{
 
 use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, field_numbers};
 use graphrun_core::{
-    graph::{Edge, Limits, Policies, RouteChoice, Target},
+    graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target},
     id::{ChannelName, NodeName},
     state::Schema,
 };
@@ -159,8 +159,9 @@ impl<'a> Sources<'a> {
         let section = &node.section;
         if let Some(custom) = section.get("node").and_then(Yaml::text) {
             let custom = self.registry.custom(custom)?;
-            let maybe = custom.contract().writes?;
-            let surely = custom.writes_always().unwrap_or_else(|| maybe.clone());
+            let NodeDescription { contract, writes_always, .. } = custom.describe();
+            let maybe = contract.writes?;
+            let surely = writes_always.unwrap_or_else(|| maybe.clone());
             let known = |it: Vec<ChannelName>| self.known(it.iter().map(ChannelName::as_str));
             return known(maybe).zip(known(surely));
         }

@@ -20,7 +20,7 @@ use super::{EvaluateError, Expression, ExpressionView, draft::case_choices};
 #[derive(Debug)]
 pub(super) struct Cases {
     tried: Vec<RouteCase>,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
     reads: Vec<ChannelName>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct RouteCase {
 pub(super) struct Match {
     on: Expression,
     arms: BTreeMap<String, Vec<Target>>,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
 }
 
 /// A task for each item of a list.
@@ -45,16 +45,17 @@ pub(super) struct Each {
     over: Expression,
     node: NodeName,
     after: Vec<Target>,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
 }
 
 impl Each {
     /// Sends each item of `over` to `node`; without items the run continues at `after`.
     pub(super) fn new(over: Expression, node: NodeName, after: Vec<Target>) -> Self {
         let to = Target::Node(node.clone());
-        let mut ways = vec![RouteTarget { to, label: Some(format!("each of {}", over.source())) }];
-        ways.extend(self::ways(&after, "none"));
-        Self { over, node, after, ways }
+        let mut targets =
+            vec![RouteTarget { to, label: Some(format!("each of {}", over.source())) }];
+        targets.extend(self::targets(&after, "none"));
+        Self { over, node, after, targets }
     }
 }
 
@@ -64,10 +65,10 @@ impl Cases {
             Some(when) => when.source().to_owned(),
             None => "else".to_owned(),
         };
-        let ways = cases.iter().flat_map(|it| ways(&it.to, &label(it))).collect();
+        let targets = cases.iter().flat_map(|it| targets(&it.to, &label(it))).collect();
         let read = cases.iter().filter_map(|it| it.when.as_ref()).flat_map(Expression::reads);
         let reads: BTreeSet<ChannelName> = read.cloned().collect();
-        Self { ways, reads: reads.into_iter().collect(), tried: cases }
+        Self { targets, reads: reads.into_iter().collect(), tried: cases }
     }
 
     /// The first case that holds.
@@ -102,9 +103,9 @@ impl Match {
         arms: BTreeMap<String, Vec<Target>>,
         order: &[String],
     ) -> Self {
-        let arm = |value: &String| arms.get(value).map(|to| ways(to, value));
-        let ways = order.iter().filter_map(arm).flatten().collect();
-        Self { on, arms, ways }
+        let arm = |value: &String| arms.get(value).map(|to| targets(to, value));
+        let targets = order.iter().filter_map(arm).flatten().collect();
+        Self { on, arms, targets }
     }
 
     /// The arm of the value, with its targets.
@@ -120,8 +121,8 @@ impl Match {
 }
 
 impl Route for Cases {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
@@ -158,8 +159,8 @@ impl Route for Cases {
 }
 
 impl Route for Match {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
@@ -182,8 +183,8 @@ impl Route for Match {
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let (word, _) = self.arm(view)?;
-        let ways = self.ways.iter().enumerate();
-        Ok(ways.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
+        let targets = self.targets.iter().enumerate();
+        Ok(targets.filter(|(_, it)| it.label.as_deref() == Some(word)).map(|(at, _)| at).collect())
     }
 
     fn access_set(&self) -> Option<AccessSet> {
@@ -191,7 +192,7 @@ impl Route for Match {
     }
 }
 
-fn ways(to: &[Target], label: &str) -> Vec<RouteTarget> {
+fn targets(to: &[Target], label: &str) -> Vec<RouteTarget> {
     to.iter().map(|to| RouteTarget { to: to.clone(), label: Some(label.to_owned()) }).collect()
 }
 
@@ -224,8 +225,8 @@ impl Condition for Expression {
 }
 
 impl Route for Each {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
@@ -261,7 +262,7 @@ impl Route for Each {
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let is_empty = evaluated(&self.over, view)?.as_array().is_some_and(Vec::is_empty);
-        Ok(if is_empty { (1..self.ways.len()).collect() } else { vec![0] })
+        Ok(if is_empty { (1..self.targets.len()).collect() } else { vec![0] })
     }
 
     fn access_set(&self) -> Option<AccessSet> {

@@ -14,7 +14,7 @@ use super::super::{
     terminal::{print_message, print_result, print_while_read},
 };
 use crate::{
-    checkpoint::{Checkpointer, RunSummary},
+    checkpoint::{Checkpointer, Detail, RunSummary},
     event::{RunEvent, Status},
     id::RunId,
 };
@@ -127,7 +127,10 @@ impl EventReader<'_> {
 
     /// Returns the events of the next entries; none if there are no new entries.
     async fn next(&mut self) -> Result<Option<Vec<RunEvent>>, CliError> {
-        let entries = self.checkpointer.journal(&self.run, self.number, ENTRIES_AT_ONCE).await?;
+        let entries = self
+            .checkpointer
+            .entries(&self.run, self.number, ENTRIES_AT_ONCE, Detail::Whole)
+            .await?;
         let Some(last) = entries.last() else { return Ok(None) };
         self.number = last.number;
         let mut events: Vec<RunEvent> =

@@ -9,7 +9,7 @@ use super::super::{
     runtime::block_on,
     terminal::print_result,
 };
-use crate::checkpoint::{Entry, JournalEntry, RunInfo};
+use crate::checkpoint::{Detail, Entry, JournalEntry, RunInfo};
 
 /// The version of the lines.
 const VERSION: u32 = 1;
@@ -35,7 +35,8 @@ impl Args {
             print(&head(&info))?;
             let mut number = 0;
             loop {
-                let entries = checkpointer.journal(&info.id, number, ENTRIES_AT_ONCE).await?;
+                let entries =
+                    checkpointer.entries(&info.id, number, ENTRIES_AT_ONCE, Detail::Whole).await?;
                 let Some(last) = entries.last() else { return Ok(Exit::Done) };
                 number = last.number;
                 entries.iter().try_for_each(|it| print(&line(it)))?;

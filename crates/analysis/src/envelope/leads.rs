@@ -42,8 +42,8 @@ impl<'a> Leads<'a> {
         let mut leads = Self { graph, numbers, awaited, routed: BTreeSet::new() };
         for edge in &graph.edges {
             if let Edge::Route { from, route, .. } = edge {
-                let ways = route.ways().iter().filter_map(|it| it.to.node());
-                let pairs = ways.filter_map(|it| leads.awaited.get(&(from, it)).copied());
+                let targets = route.targets().iter().filter_map(|it| it.to.node());
+                let pairs = targets.filter_map(|it| leads.awaited.get(&(from, it)).copied());
                 let pairs: Vec<_> = pairs.collect();
                 leads.routed.extend(pairs);
             }
@@ -82,7 +82,7 @@ impl<'a> Leads<'a> {
     /// Returns the choices of a route; if it does not declare them, all combinations that its
     /// spread allows.
     fn choices(&self, from: &'a NodeName, route: &dyn Route) -> Choices {
-        let targets = || route.ways().iter().map(|it| &it.to);
+        let targets = || route.targets().iter().map(|it| &it.to);
         let by_route = |to: &Target| self.by_route(from, to);
         let sent = |to: &Target| self.sent(from, to);
         let all = || targets().filter_map(by_route);

@@ -72,7 +72,7 @@ fn together(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>, alone: &[Sh
 ///
 /// A node without side effects computes synchronously or waits for a person; neither counts.
 pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
-    if spec.node.side_effects() == SideEffects::Nothing {
+    if spec.node.describe().side_effects == SideEffects::Nothing {
         return Some(Duration::ZERO);
     }
     Some(times(spec.policies.timeout?, spec.policies.retry.attempts_max.max(1).into()))

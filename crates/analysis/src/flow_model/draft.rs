@@ -3,7 +3,9 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use graphrun_core::{
-    graph::{Edge, Graph, Policies, RouteChoice, RouteTarget, Spread, Target},
+    graph::{
+        Contract, Edge, Graph, NodeDescription, Policies, RouteChoice, RouteTarget, Spread, Target,
+    },
     id::{ChannelName, NodeName},
     state::Schema,
 };
@@ -90,13 +92,13 @@ impl<'a> Draft<'a> {
     /// Returns the draft of a graph.
     pub fn of(graph: &'a Graph) -> Self {
         let nodes = graph.nodes.iter().map(|(name, spec)| {
-            let writes = spec.node.contract().writes;
-            let surely = spec.node.writes_always().or_else(|| writes.clone());
+            let NodeDescription { contract: Contract { writes, .. }, writes_always, .. } =
+                spec.node.describe();
             let node = DraftNode {
                 policies: Cow::Borrowed(&spec.policies),
                 has_condition: spec.when.is_some(),
+                surely: writes_always.or_else(|| writes.clone()),
                 maybe: writes,
-                surely,
             };
             (name, node)
         });
@@ -120,7 +122,7 @@ impl<'a> DraftEdge<'a> {
             Edge::Join { from, to, .. } => Self::Join { from, to },
             Edge::Route { from, route, .. } => match route.choices() {
                 Some(choices) => Self::Choice { from, choices },
-                None => Self::Guess { from, targets: route.ways(), spread: route.spread() },
+                None => Self::Guess { from, targets: route.targets(), spread: route.spread() },
             },
             Edge::May { from, to } => Self::May { from, to },
         }

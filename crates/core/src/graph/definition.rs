@@ -95,7 +95,7 @@ impl Edge {
         match self {
             Self::Then { to, .. } => vec![to.clone()],
             Self::Join { to, .. } => vec![Target::Node(to.clone())],
-            Self::Route { route, .. } => route.ways().iter().map(|it| it.to.clone()).collect(),
+            Self::Route { route, .. } => route.targets().iter().map(|it| it.to.clone()).collect(),
             Self::May { to, .. } => to.clone(),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Start with [`GraphBuilder`] and [`Node`]; `compile` makes a [`Graph`] executable.
 
+mod access;
 mod builder;
 mod command;
 mod condition;
@@ -14,9 +15,9 @@ mod policy;
 mod question;
 mod route;
 mod scope;
-mod sight;
 
 pub use self::{
+    access::{Access, AccessSet},
     builder::GraphBuilder,
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
@@ -24,12 +25,11 @@ pub use self::{
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     memo::Memos,
-    node::{Contract, Node, Read, SideEffects, node_fn},
+    node::{Contract, Node, NodeDescription, Read, SideEffects, node_fn},
     policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
     question::Question,
     route::{Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, route_fn},
     scope::Scope,
-    sight::{Access, AccessSet},
 };
 pub use self::{
     context::{AttemptMessage, MessageContent},

@@ -1,6 +1,6 @@
 //! The trait of nodes.
 
-use std::{fmt, future::Future, marker::PhantomData};
+use std::{fmt, future::Future, marker::PhantomData, sync::OnceLock};
 
 use async_trait::async_trait;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Command, IntoCommand, NodeContext, NodeError};
 use crate::id::ChannelName;
 
-/// A unit of work in a graph.
+/// A unit of work in a graph. Only [`run`](Self::run) is needed.
 ///
 /// A node may run more than once with the same input: after a retry, after a crash, or on resume
 /// with an [answer](NodeContext::ask). External side effects should therefore be safe to repeat;
@@ -28,36 +28,9 @@ pub trait Node: Send + Sync {
     /// The engine drops the future at a timeout, and when the run is aborted.
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError>;
 
-    /// Returns the channels that the node reads and writes, so that `compile` can check the data
-    /// flow.
-    ///
-    /// By default a node may read and write all channels.
-    fn contract(&self) -> Contract {
-        Contract::default()
-    }
-
-    /// Returns the channels that it writes whenever it finishes (must-assign); `None` means all
-    /// channels that its contract names.
-    fn writes_always(&self) -> Option<Vec<ChannelName>> {
-        None
-    }
-
-    /// Returns the maximum number of model calls in one attempt, for the worst case.
-    ///
-    /// `None` means unknown, not zero.
-    fn calls_max(&self) -> Option<u64> {
-        None
-    }
-
-    /// Returns the word for this kind of node in drawings and messages.
-    fn kind(&self) -> &'static str {
-        "node"
-    }
-
-    /// Returns the settings that its result depends on besides its [input](Node::cache_key), such as a
-    /// model, a prompt or a version. They are part of the cache key.
-    fn fingerprint(&self) -> Value {
-        Value::Null
+    /// Describes the node for checks, the worst case, drawings, test cases and the cache.
+    fn describe(&self) -> NodeDescription {
+        NodeDescription::default()
     }
 
     /// Returns the parts of the context that its result depends on. They are part of the cache key.
@@ -69,7 +42,7 @@ pub trait Node: Send + Sync {
     ///
     /// Fails if they cannot be determined; the result is not cached then.
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
-        let reads = self.contract().reads;
+        let reads = self.describe().contract.reads;
         let is_read = |name: &str| match &reads {
             Some(reads) => reads.iter().any(|it| it.channel.as_str() == name),
             None => true,
@@ -84,12 +57,51 @@ pub trait Node: Send + Sync {
             "trigger": ctx.trigger,
         }))
     }
+}
 
-    /// Returns the side effects of the node, which decide whether a test can run it unchanged.
-    ///
-    /// The default is [`SideEffects::World`]; such a node never runs in a test.
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::World
+/// The description of a node. The default assumes the worst: any channel, any number of model calls, any side
+/// effects.
+///
+/// ```
+/// use graphrun_core::graph::{NodeDescription, SideEffects};
+///
+/// let counter = NodeDescription {
+///     kind: "counter",
+///     calls_max: Some(0),
+///     side_effects: SideEffects::Nothing,
+///     ..NodeDescription::default()
+/// };
+/// assert_eq!(counter.contract.reads, None);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDescription {
+    /// The word for this kind of node in drawings and messages; `node` by default.
+    pub kind: &'static str,
+    /// The channels that the node reads and writes, so that `compile` can check the data flow.
+    pub contract: Contract,
+    /// The channels that it writes whenever it finishes (must-assign); `None` means all channels
+    /// that its contract names.
+    pub writes_always: Option<Vec<ChannelName>>,
+    /// The maximum number of model calls in one attempt, for the worst case. `None` means unknown,
+    /// not zero.
+    pub calls_max: Option<u64>,
+    /// The side effects of the node, which decide whether a test can run it unchanged.
+    pub side_effects: SideEffects,
+    /// The settings that its result depends on besides its [input](Node::cache_key), such as a
+    /// model, a prompt or a version. They are part of the cache key.
+    pub fingerprint: Value,
+}
+
+impl Default for NodeDescription {
+    fn default() -> Self {
+        Self {
+            kind: "node",
+            contract: Contract::default(),
+            writes_always: None,
+            calls_max: None,
+            side_effects: SideEffects::World,
+            fingerprint: Value::Null,
+        }
     }
 }
 
@@ -100,7 +112,7 @@ pub enum SideEffects {
     Nothing,
     /// Only calls of models.
     Models,
-    /// Any: files, programs, services.
+    /// Any: files, programs, services. Such a node never runs in a test.
     World,
 }
 
@@ -148,7 +160,7 @@ pub struct Read {
 /// }
 ///
 /// let node = node_fn(greet);
-/// assert_eq!(node.contract().writes.unwrap()[0].as_str(), "greeting");
+/// assert_eq!(node.describe().contract.writes.unwrap()[0].as_str(), "greeting");
 /// ```
 pub fn node_fn<F, R, O, Fut>(function: F) -> NodeFn<F, R, O>
 where
@@ -158,12 +170,14 @@ where
     O: IntoCommand + Send,
     O::Writes: JsonSchema,
 {
-    NodeFn { function, types: PhantomData }
+    NodeFn { function, description: OnceLock::new(), types: PhantomData }
 }
 
 /// A node made by [`node_fn`].
 pub struct NodeFn<F, R, O> {
     function: F,
+    /// The description, once it was derived from the types.
+    description: OnceLock<NodeDescription>,
     types: PhantomData<fn(R) -> O>,
 }
 
@@ -181,20 +195,18 @@ where
         (self.function)(reads, ctx).await?.into_command()
     }
 
-    fn contract(&self) -> Contract {
-        Contract {
-            reads: fields_of::<R>(SchemaSettings::for_deserialize),
-            writes: fields_of::<O::Writes>(SchemaSettings::for_serialize)
-                .map(|fields| fields.into_iter().map(|it| it.channel).collect()),
-        }
-    }
-
-    fn writes_always(&self) -> Option<Vec<ChannelName>> {
-        never_null::<O::Writes>()
-    }
-
-    fn kind(&self) -> &'static str {
-        "function"
+    fn describe(&self) -> NodeDescription {
+        let describe = || NodeDescription {
+            kind: "function",
+            contract: Contract {
+                reads: fields_of::<R>(SchemaSettings::for_deserialize),
+                writes: fields_of::<O::Writes>(SchemaSettings::for_serialize)
+                    .map(|fields| fields.into_iter().map(|it| it.channel).collect()),
+            },
+            writes_always: never_null::<O::Writes>(),
+            ..NodeDescription::default()
+        };
+        self.description.get_or_init(describe).clone()
     }
 }
 
@@ -206,7 +218,7 @@ impl<F, R, O> fmt::Debug for NodeFn<F, R, O> {
 
 impl fmt::Debug for dyn Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Node({})", self.kind())
+        write!(f, "Node({})", self.describe().kind)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 /// and without those of its siblings. It must be pure.
 pub trait Route: fmt::Debug + Send + Sync {
     /// Returns all targets it may choose, so that checks and drawings are complete.
-    fn ways(&self) -> &[RouteTarget];
+    fn targets(&self) -> &[RouteTarget];
 
     /// Returns the channels it reads; `None` if it may read any.
     fn reads(&self) -> Option<&[ChannelName]>;
@@ -43,18 +43,18 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// Fails if the state does not have the form that the route expects.
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError>;
 
-    /// Returns the indexes of the [ways](Self::ways) that a decision takes.
+    /// Returns the indexes of the [targets](Self::targets) that a decision takes.
     ///
-    /// The default cannot distinguish several ways to one target, and returns all of them.
+    /// The default cannot distinguish cases that share a target, and returns all of them.
     ///
     /// # Errors
     ///
     /// Fails if the decision fails.
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let transitions = self.decide(view)?;
-        let is_taken = |way: &RouteTarget| transitions.iter().any(|it| it.target() == way.to);
-        let ways = self.ways().iter().enumerate().filter(|(_, way)| is_taken(way));
-        Ok(ways.map(|(at, _)| at).collect())
+        let is_taken = |target: &RouteTarget| transitions.iter().any(|it| it.target() == target.to);
+        let targets = self.targets().iter().enumerate().filter(|(_, it)| is_taken(it));
+        Ok(targets.map(|(at, _)| at).collect())
     }
 
     /// Returns the access set: which parts of its channels affect the decision, so that a test
@@ -145,16 +145,16 @@ where
     S: DeserializeOwned + JsonSchema,
     C: IntoChoice,
 {
-    let ways = targets.into_iter().map(|to| RouteTarget { to, label: None }).collect();
+    let targets = targets.into_iter().map(|to| RouteTarget { to, label: None }).collect();
     let reads = fields_of::<S>(SchemaSettings::for_deserialize)
         .map(|fields| fields.into_iter().map(|it| it.channel).collect());
-    RouteFn { choose, ways, reads, types: PhantomData }
+    RouteFn { choose, targets, reads, types: PhantomData }
 }
 
 /// A route made by [`route_fn`].
 pub struct RouteFn<F, S, C> {
     choose: F,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
     types: PhantomData<fn(&S) -> C>,
 }
@@ -165,8 +165,8 @@ where
     S: DeserializeOwned + JsonSchema,
     C: IntoChoice,
 {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {
@@ -178,20 +178,20 @@ where
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        // A single name is always one of the ways; a list of names may be empty.
+        // A single name is always one of the targets; a list of names may be empty.
         let choice =
             |it: &RouteTarget| RouteChoice { to: vec![it.to.clone()], ..RouteChoice::default() };
-        (C::SPREAD == Spread::One).then(|| self.ways.iter().map(choice).collect())
+        (C::SPREAD == Spread::One).then(|| self.targets.iter().map(choice).collect())
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        (self.choose)(&view.state.read::<S>()?).into_hops(&self.ways)
+        (self.choose)(&view.state.read::<S>()?).into_transitions(&self.targets)
     }
 }
 
 impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteFn").field("ways", &self.ways).finish_non_exhaustive()
+        f.debug_struct("RouteFn").field("targets", &self.targets).finish_non_exhaustive()
     }
 }
 
@@ -205,24 +205,24 @@ pub trait IntoChoice {
     /// # Errors
     ///
     /// Fails for a target that is not declared.
-    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError>;
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError>;
 }
 
 impl IntoChoice for &str {
     const SPREAD: Spread = Spread::One;
 
-    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
-        let declared = ways.iter().find(|it| it.to.to_string() == self);
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        let declared = targets.iter().find(|it| it.to.to_string() == self);
         match declared {
-            Some(way) => Ok(vec![Transition::To(way.to.clone())]),
+            Some(target) => Ok(vec![Transition::To(target.to.clone())]),
             None => Err(RouteError::Undeclared(self.to_owned())),
         }
     }
 }
 
 impl IntoChoice for Dispatch {
-    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
-        if ways.iter().any(|it| it.to.node() == Some(&self.node)) {
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        if targets.iter().any(|it| it.to.node() == Some(&self.node)) {
             Ok(vec![Transition::Dispatch(self)])
         } else {
             Err(RouteError::Undeclared(self.node.to_string()))
@@ -236,10 +236,10 @@ impl<C: IntoChoice> IntoChoice for Vec<C> {
         several => several,
     };
 
-    fn into_hops(self, ways: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
         let mut transitions = Vec::new();
         for choice in self {
-            transitions.extend(choice.into_hops(ways)?);
+            transitions.extend(choice.into_transitions(targets)?);
         }
         Ok(transitions)
     }

@@ -12,9 +12,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
-    Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext, NodeError,
-    Read, Route, RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Target,
-    Transition,
+    Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
+    NodeDescription, NodeError, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
+    Spread, Target, Transition,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -70,9 +70,9 @@ impl Scope {
     pub fn route(&self, inner: Arc<dyn Route>) -> Arc<dyn Route> {
         let outside =
             |it: &RouteTarget| RouteTarget { to: self.target(&it.to), label: it.label.clone() };
-        let ways = inner.ways().iter().map(outside).collect();
+        let targets = inner.targets().iter().map(outside).collect();
         let reads = inner.reads().map(|it| self.channel_names(it));
-        Arc::new(ScopedRoute { inner, scope: self.clone(), ways, reads })
+        Arc::new(ScopedRoute { inner, scope: self.clone(), targets, reads })
     }
 
     /// Wraps an inner condition for the outer graph.
@@ -153,34 +153,21 @@ impl Node for ScopedNode {
         Ok(self.scope.command(self.inner.run(inner).await?))
     }
 
-    fn contract(&self) -> Contract {
-        let Contract { reads, writes } = self.inner.contract();
+    fn describe(&self) -> NodeDescription {
+        let inner = self.inner.describe();
+        let Contract { reads, writes } = inner.contract;
         let all = || self.scope.schema.channels().iter().map(|it| it.name().clone()).collect();
         let read = |Read { channel, required }: Read| {
             let channel = self.scope.channel_name(&channel);
             Read { channel, required }
         };
-        Contract {
+        let contract = Contract {
             reads: reads.map(|it| it.into_iter().map(read).collect()),
             // A node without declared writes can still write only channels of the inner graph.
             writes: Some(self.scope.channel_names(&writes.unwrap_or_else(all))),
-        }
-    }
-
-    fn writes_always(&self) -> Option<Vec<ChannelName>> {
-        self.inner.writes_always().map(|it| self.scope.channel_names(&it))
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        self.inner.calls_max()
-    }
-
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        self.inner.side_effects()
+        };
+        let writes_always = inner.writes_always.map(|it| self.scope.channel_names(&it));
+        NodeDescription { contract, writes_always, ..inner }
     }
 }
 
@@ -188,13 +175,13 @@ impl Node for ScopedNode {
 struct ScopedRoute {
     inner: Arc<dyn Route>,
     scope: Scope,
-    ways: Vec<RouteTarget>,
+    targets: Vec<RouteTarget>,
     reads: Option<Vec<ChannelName>>,
 }
 
 impl Route for ScopedRoute {
-    fn ways(&self) -> &[RouteTarget] {
-        &self.ways
+    fn targets(&self) -> &[RouteTarget] {
+        &self.targets
     }
 
     fn reads(&self) -> Option<&[ChannelName]> {

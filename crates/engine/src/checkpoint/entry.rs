@@ -211,7 +211,7 @@ impl<'de> Deserialize<'de> for EntryHash {
 
 impl fmt::Debug for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({self})")
+        write!(f, "EntryHash({self})")
     }
 }
 

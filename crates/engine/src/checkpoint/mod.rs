@@ -1,9 +1,10 @@
-//! The saved data of runs, and the trait of storages for it.
+//! The saved data of runs, and the traits of storages for it.
 //!
 //! A run is a journal of [`Entry`] values, each saved as a whole. The [`Position`] of the last
 //! committed step contains the frontier. The records since then are the results of tasks that do
 //! not run again.
 
+mod checkpointer;
 mod entry;
 mod error;
 mod inbox;
@@ -15,184 +16,26 @@ mod questions;
 mod record;
 mod run;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
-
-use async_trait::async_trait;
-use serde_json::Value;
-
 pub use self::questions::AskedQuestions;
 pub use self::{
+    checkpointer::{
+        Checkpointer, Detail, ENTRIES_AT_ONCE, RunHistory, RunInbox, RunJournal, RunLeases,
+        RunList, RunMaintenance,
+    },
     entry::{Entry, EntryHash, InvalidHash, JournalEntry, RunStatus},
     error::CheckpointError,
     inbox::{InboxMessage, Message},
     lease::{Claim, Holder, LeaseToken, Owner, Presence},
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
-    position::{Activation, Checkpoint, Commit, ExhaustedLimits, NodeUsage, Position},
+    position::{
+        Activation, Checkpoint, Commit, Conversation, ExhaustedLimits, NodeUsage, Position,
+        UsedBudget,
+    },
     questions::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions},
     record::{Outcome, TaskRecord},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},
 };
 pub(crate) use self::{migration::Fate, questions::named};
-use graphrun_core::{
-    event::RunEvent,
-    id::{ChannelName, RunId, Step},
-};
 /// The version of the storage format of runs.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// The number of entries to read at once when they are kept without their values, which may be large.
-pub const ENTRIES_AT_ONCE: usize = 64;
-
-/// A storage for runs.
-///
-/// When a method returns `Ok`, its changes survive a crash of the process. Each method is one
-/// transaction.
-#[async_trait]
-pub trait Checkpointer: fmt::Debug + Send + Sync {
-    /// Accepts a run and gives its lease to the claimant. The first entry contains the commit of
-    /// step zero. Fails if the id or the name is already in use.
-    async fn create(
-        &self,
-        info: &RunInfo,
-        claim: &Claim,
-        first: &Entry,
-    ) -> Result<LeaseToken, CheckpointError>;
-
-    /// Gives the lease of a run to the claimant. Fails with [`CheckpointError::Owned`] if another
-    /// owner has it. Of several simultaneous claimants, one succeeds.
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError>;
-
-    /// Renews a lease: it lasts `ttl` from now. Fails with [`CheckpointError::Overtaken`] if it has
-    /// expired and another owner has the run, or if it was released.
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError>;
-
-    /// Releases a lease. Does nothing if the caller no longer has it.
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError>;
-
-    /// Adds an entry. An entry that stops the run also releases its lease. An entry that migrates
-    /// the run changes the results of [`find`](Self::find) and the other methods.
-    ///
-    /// Fails with [`CheckpointError::Overtaken`] if the entry does not follow from the last one, or
-    /// if the caller no longer has the lease.
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError>;
-
-    /// Loads a run.
-    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError>;
-
-    /// Returns the run with this id or name.
-    async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError>;
-
-    /// Returns runs, the newest first: at most `limit`, and only runs accepted before `before`, if
-    /// it is given.
-    ///
-    /// It reads only these runs, and a damaged run does not hide the others.
-    async fn page(
-        &self,
-        before: Option<&RunId>,
-        limit: usize,
-    ) -> Result<Vec<RunListItem>, CheckpointError>;
-
-    /// Returns all runs, the newest first. Fails if one of them is damaged.
-    async fn list(&self) -> Result<Vec<RunSummary>, CheckpointError> {
-        self.page(None, usize::MAX).await?.into_iter().collect()
-    }
-
-    /// Returns the entries of a run after a number, oldest first, at most `limit`.
-    async fn journal(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<JournalEntry>, CheckpointError>;
-
-    /// Adds a message to the inbox of a run with any owner, and returns its number.
-    ///
-    /// The owner of the run takes the message in with an entry whose position records its number
-    /// ([`Position::last_message`]), so no message is lost or taken in twice.
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
-
-    /// Returns the messages in the inbox of a run after a number, in the order of their numbers.
-    /// New messages have higher numbers than all returned ones.
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError>;
-
-    /// Removes a run. Fails if a process owns it.
-    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError>;
-
-    /// Returns the position and the values of the channels after a step; step zero is the input.
-    async fn checkpoint_at(
-        &self,
-        run: &RunId,
-        step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError>;
-
-    /// Returns the ids of all runs, the newest first. It reads no other data, so that a damaged run
-    /// does not hide the others.
-    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
-        Ok(self.list().await?.into_iter().map(|it| it.info.id).collect())
-    }
-
-    /// Checks the storage itself, beyond the check of each run in it.
-    async fn check(&self) -> Result<(), CheckpointError> {
-        Ok(())
-    }
-
-    /// Frees the space of removed runs, if the storage does not do so automatically. If the storage
-    /// is in use, this may do nothing; no data is lost.
-    async fn compact(&self) -> Result<(), CheckpointError> {
-        Ok(())
-    }
-
-    /// Returns the same as [`journal`](Self::journal), [without values](JournalEntry::without_values). A storage
-    /// that can skip the values needs less memory.
-    async fn outline(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let entries = self.journal(run, after, limit).await?;
-        Ok(entries.into_iter().map(JournalEntry::without_values).collect())
-    }
-
-    /// Returns all entries of a run [without values](JournalEntry::without_values).
-    async fn journal_without_values(
-        &self,
-        run: &RunId,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let mut journal: Vec<JournalEntry> = Vec::new();
-        loop {
-            let after = journal.last().map_or(0, |it| it.number);
-            let entries = self.outline(run, after, ENTRIES_AT_ONCE).await?;
-            if entries.is_empty() {
-                return Ok(journal);
-            }
-            journal.extend(entries);
-        }
-    }
-
-    /// Returns the events of a run after a number, oldest first.
-    async fn events(&self, run: &RunId, after: u64) -> Result<Vec<RunEvent>, CheckpointError> {
-        let mut found = Vec::new();
-        for logged in self.journal_without_values(run).await? {
-            found.extend(logged.entry.events.into_iter().filter(|it| it.seq > after));
-        }
-        Ok(found)
-    }
-
-    /// Returns all records of a run in the order of its steps, and within a step in the order they
-    /// were made.
-    async fn records(&self, run: &RunId) -> Result<Vec<TaskRecord>, CheckpointError> {
-        let journal = self.journal(run, 0, usize::MAX).await?;
-        Ok(journal.into_iter().flat_map(|it| it.entry.records).collect())
-    }
-
-    /// Returns the values of the channels after a step; step zero is the input.
-    async fn values_at(
-        &self,
-        run: &RunId,
-        step: Step,
-    ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        Ok(self.checkpoint_at(run, step).await?.1)
-    }
-}

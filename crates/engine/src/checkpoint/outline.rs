@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Edge, NodeSpec, Target},
+    graph::{Edge, NodeDescription, NodeSpec, Target},
     id::{ChannelName, NodeName},
     state::Channel,
 };
@@ -91,8 +91,8 @@ impl Outline {
 
 impl NodeOutline {
     fn of(compiled: &CompiledGraph, name: &NodeName, spec: &NodeSpec) -> Self {
-        let contract = spec.node.contract();
-        let behaviour = json!([spec.node.fingerprint(), format!("{contract:?}")]);
+        let NodeDescription { kind, contract, fingerprint, .. } = spec.node.describe();
+        let behaviour = json!([fingerprint, format!("{contract:?}")]);
         let condition = spec.when.as_ref().map(|it| it.text().to_owned());
         let policies = json!([format!("{:?}", spec.policies), condition]);
         let mut targets: Vec<String> = compiled.leaving(name).flat_map(targets).collect();
@@ -101,7 +101,7 @@ impl NodeOutline {
         let mut awaits = compiled.awaited_by(name).to_vec();
         awaits.sort();
         Self {
-            kind: spec.node.kind().to_owned(),
+            kind: kind.to_owned(),
             behaviour: digest(&behaviour),
             policies: digest(&policies),
             max_visits: spec.policies.max_visits,
@@ -133,12 +133,13 @@ fn targets(edge: &Edge) -> Vec<String> {
         Edge::Join { to, .. } => vec![format!("{to} (a join)")],
         Edge::May { to, .. } => to.iter().map(|it| format!("{it} (by choice)")).collect(),
         Edge::Route { route, .. } => {
-            let ways = route.ways().iter();
-            ways.map(|it| match &it.label {
-                Some(label) => format!("{} ({})", it.to, redact(label)),
-                None => told(&it.to),
-            })
-            .collect()
+            let targets = route.targets().iter();
+            targets
+                .map(|it| match &it.label {
+                    Some(label) => format!("{} ({})", it.to, redact(label)),
+                    None => told(&it.to),
+                })
+                .collect()
         }
     }
 }

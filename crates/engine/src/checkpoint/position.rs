@@ -28,6 +28,22 @@ pub struct Position {
     pub deferred: BTreeMap<NodeName, Trigger>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
+    /// The tasks of the next step that had begun before the run was migrated, by their index in the
+    /// frontier.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub original_tasks: BTreeMap<u32, OriginalTask>,
+    /// Why the run will fail, if a route led to failure.
+    pub failure: Option<String>,
+    /// The part of the budget that the run has used.
+    pub used: UsedBudget,
+    /// The questions and messages that the run has exchanged with people.
+    #[serde(default, skip_serializing_if = "Conversation::is_empty")]
+    pub people: Conversation,
+}
+
+/// The part of its budget that a run has used, and the limit that it has reached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsedBudget {
     /// The usage of models so far.
     pub usage: Usage,
     /// The elapsed time of work so far.
@@ -35,6 +51,18 @@ pub struct Position {
     /// The usage so far of each node that has limits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_usage: BTreeMap<NodeName, NodeUsage>,
+    /// The limit that was reached and routed, if there was one; a run routes a limit once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The limits at that time. They are used up: each has no effect until it is replaced by
+    /// another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhausted_limits: Option<ExhaustedLimits>,
+}
+
+/// The questions and messages that a run has exchanged with people.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
     /// The keys of the questions of all steps so far. If a key is used again, the task
     /// distinguishes the questions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -46,18 +74,12 @@ pub struct Position {
     /// names of their channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_messages: Vec<InboxMessage>,
-    /// The tasks of the next step that had begun before the run was migrated, by their index in the
-    /// frontier.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub original_tasks: BTreeMap<u32, OriginalTask>,
-    /// The limit that was reached and routed, if there was one; a run routes a limit once.
-    pub limit: Option<String>,
-    /// The limits at that time. They are used up: each has no effect until it is replaced by
-    /// another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exhausted_limits: Option<ExhaustedLimits>,
-    /// Why the run will fail, if a route led to failure.
-    pub failure: Option<String>,
+}
+
+impl Conversation {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The limits of a run that was routed because one of them was reached.
@@ -100,6 +122,13 @@ pub struct Activation {
     pub input: Input,
     /// Its trigger.
     pub trigger: Trigger,
+}
+
+impl Activation {
+    /// Returns the activation of a node by an edge: it works on the state.
+    pub fn by_edge(node: NodeName, trigger: Trigger) -> Self {
+        Self { node, input: Input::State, trigger }
+    }
 }
 
 /// A checkpoint: a position with its state.

@@ -99,7 +99,7 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
             (task, first),
             node,
             question,
-            position.question_keys.contains(key) || askers[key].len() > 1,
+            position.people.question_keys.contains(key) || askers[key].len() > 1,
         )
     });
     open.collect()
@@ -224,6 +224,7 @@ fn full_name(key: &str, task: TaskId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Conversation;
     use graphrun_core::{event::Usage, id::Step};
     fn record(index: u32, outcome: Outcome) -> TaskRecord {
         TaskRecord {
@@ -259,7 +260,13 @@ mod tests {
         // An answered question still reserves its name.
         let rest = [asks(0, "help"), asks(1, "help"), answered(0, "help")];
         assert_eq!(names(&new, &rest), ["help@1.1"]);
-        let later = Position { question_keys: ["help".to_owned()].into(), ..Position::default() };
+        let later = Position {
+            people: Conversation {
+                question_keys: ["help".to_owned()].into(),
+                ..Conversation::default()
+            },
+            ..Position::default()
+        };
         assert_eq!(names(&later, &[asks(0, "help"), asks(1, "why")]), ["help@1.0", "why"]);
     }
 

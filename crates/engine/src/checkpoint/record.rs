@@ -102,6 +102,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the update of a finished task.
+    pub fn update(&self) -> Option<&Update> {
+        let Self::Finished { update, .. } = self else { return None };
+        Some(update)
+    }
+
     /// Returns the transitions of a final outcome.
     pub fn transitions(&self) -> &[Transition] {
         match self {

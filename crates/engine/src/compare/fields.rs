@@ -1,45 +1,58 @@
 //! Changes of the fields.
 
-use std::sync::Arc;
-
 use graphrun_core::id::{ChannelName, NodeName};
-use serde_json::Value;
 
-use super::{Comparing, Remedy, list, shared};
-use crate::checkpoint::{ChannelOutline, Fate, Outcome};
+use super::{Differences, Names, Parts, Remedy, list, names::map_field, shared};
+use crate::checkpoint::{ChannelOutline, Fate};
 
-impl Comparing<'_> {
-    pub(super) fn fields(&mut self) {
-        let (old, new) = (self.compared.old, self.compared.new);
+/// Collects the changes of the fields.
+pub(super) struct FieldChanges<'a> {
+    names: Names<'a>,
+    parts: Parts<'a>,
+    /// Whether the comparison is for a migration rather than for a plain resume.
+    is_migration: bool,
+    found: Differences,
+}
+
+impl<'a> FieldChanges<'a> {
+    pub(super) fn find(names: Names<'a>, is_migration: bool) -> Differences {
+        let (parts, found) = (Parts { names }, Differences::default());
+        let mut changes = Self { names, parts, is_migration, found };
+        changes.compare();
+        changes.found
+    }
+
+    fn compare(&mut self) {
+        let (old, new) = (self.names.compared.old, self.names.compared.new);
         for (name, was) in &old.channels {
-            match self.field(name) {
+            match self.names.field(name) {
                 Some(now) => {
                     if *name != now {
-                        self.note(format!("the field `{name}` is `{now}`"));
+                        self.found.note(format!("the field `{name}` is `{now}`"));
                     }
                     self.merged(name, was, &now, &new.channels[&now]);
                     self.typed(name, was, &now, &new.channels[&now]);
                 }
-                None if self.is_dropped_field(name) => {
-                    if self.holds(name) {
-                        self.note(format!("the value of `{name}` is discarded"));
+                None if self.names.is_dropped_field(name) => {
+                    if self.parts.holds(name) {
+                        self.found.note(format!("the value of `{name}` is discarded"));
                     }
                 }
                 None => self.field_gone(name, was),
             }
         }
         for name in new.channels.keys() {
-            if !old.channels.keys().any(|it| self.field(it).as_ref() == Some(name)) {
+            if !old.channels.keys().any(|it| self.names.field(it).as_ref() == Some(name)) {
                 self.field_new(name, &new.channels[name]);
             }
         }
-        let pairs = old.channels.keys().filter_map(|it| Some((it.clone(), self.field(it)?)));
+        let pairs = old.channels.keys().filter_map(|it| Some((it.clone(), self.names.field(it)?)));
         for (now, names) in shared(pairs) {
-            if names.iter().filter(|it| self.holds(it)).count() < 2 {
+            if names.iter().filter(|it| self.parts.holds(it)).count() < 2 {
                 continue;
             }
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
-            self.broken(
+            self.found.broken(
                 format!("{} all map to `{now}`", list(&names)),
                 "several of them hold a value".to_owned(),
                 "`--drop` discards one of them".to_owned(),
@@ -48,19 +61,17 @@ impl Comparing<'_> {
         }
     }
 
-    pub(super) fn holds(&self, name: &ChannelName) -> bool {
-        self.compared.saved.values.contains_key(name) || self.writer_of(name).is_some()
-    }
-
     fn field_gone(&mut self, name: &ChannelName, was: &ChannelOutline) {
         let what = format!("the field `{name}` ({}) is gone", was.ty);
-        let breaks = match self.writer_of(name) {
-            _ if self.compared.saved.values.contains_key(name) => "it holds a value".to_owned(),
+        let breaks = match self.parts.writer_of(name) {
+            _ if self.names.compared.saved.values.contains_key(name) => {
+                "it holds a value".to_owned()
+            }
             Some(writer) => format!("`{writer}` has written it in an incomplete step"),
-            None => return self.note(what),
+            None => return self.found.note(what),
         };
-        let new = self.renamed_field(name, was);
-        let map = Self::map_field(name, new.clone());
+        let new = self.names.renamed_field(name, was);
+        let map = map_field(name, new.clone());
         let hint = match new {
             Some(new) => format!("if `{new}` is this field, `{map}`; else `--drop {name}`"),
             None => format!("`{map}` names the new field, `--drop {name}` discards the value"),
@@ -72,20 +83,20 @@ impl Comparing<'_> {
             Remedy::MapField(_, None) => vec![drop, map],
             map => vec![map, drop],
         };
-        self.broken(what, breaks, hint, remedies);
+        self.found.broken(what, breaks, hint, remedies);
     }
 
     fn field_new(&mut self, name: &ChannelName, is: &ChannelOutline) {
         let what = format!("the field `{name}` ({}) is new", is.ty);
-        let channel = self.compared.graph.schema().channel(name.as_str());
+        let channel = self.names.compared.graph.schema().channel(name.as_str());
         let default = channel.and_then(|it| it.default());
-        let Some(default) = default.filter(|_| !self.mapping.set.contains_key(name)) else {
-            return self.note(what);
+        let Some(default) = default.filter(|_| !self.names.mapping.set.contains_key(name)) else {
+            return self.found.note(what);
         };
         if self.is_migration {
-            return self.note(format!("{what}; it starts as {default}"));
+            return self.found.note(format!("{what}; it starts as {default}"));
         }
-        self.broken(
+        self.found.broken(
             what,
             "the run has no value for it".to_owned(),
             "a migration sets its default".to_owned(),
@@ -107,16 +118,16 @@ impl Comparing<'_> {
         let word = |it: &Option<String>| it.clone().unwrap_or_else(|| "replace".to_owned());
         let (before, after) = (word(&was.reducer), word(&is.reducer));
         let what = format!("the reducer of `{now}` was {before} and is {after}");
-        let is_said = matches!(self.mapping.fate_of_field(name), Fate::Named(_))
-            || self.mapping.set.contains_key(now);
-        if !self.compared.saved.values.contains_key(name) || is_said {
-            return self.note(what);
+        let is_said = matches!(self.names.mapping.fate_of_field(name), Fate::Named(_))
+            || self.names.mapping.set.contains_key(now);
+        if !self.names.compared.saved.values.contains_key(name) || is_said {
+            return self.found.note(what);
         }
         let keep = Remedy::MapField(name.clone(), Some(now.clone()));
         let set = Remedy::Set(now.clone());
         let hint = format!("`{keep}` keeps the value, `{set}` replaces it");
         let breaks = "the old reducer made its value".to_owned();
-        self.broken(what, breaks, hint, vec![keep, set]);
+        self.found.broken(what, breaks, hint, vec![keep, set]);
     }
 
     /// The value of a field, and the updates of finished tasks, must fit the new type.
@@ -133,44 +144,33 @@ impl Comparing<'_> {
             false => Some(format!("`{now}` was {} and is {}", was.ty, is.ty)),
         };
         let Some(what) = what else { return };
-        let Some(channel) = self.compared.graph.schema().channel(now.as_str()) else { return };
-        let held = self.compared.saved.values.get(name);
-        let held = held.filter(|_| !self.mapping.set.contains_key(now));
+        let Some(channel) = self.names.compared.graph.schema().channel(now.as_str()) else {
+            return;
+        };
+        let held = self.names.compared.saved.values.get(name);
+        let held = held.filter(|_| !self.names.mapping.set.contains_key(now));
         let misfit = held.and_then(|value| channel.validate(value).err());
         let written: Vec<(NodeName, Vec<String>)> = self
+            .parts
             .written(name)
             .into_iter()
             .filter_map(|(node, value)| Some((node, channel.check_saved(&value).err()?)))
             .collect();
         if misfit.is_none() && written.is_empty() {
-            return self.note(what);
+            return self.found.note(what);
         }
         if let Some(problems) = misfit {
             let breaks = format!("its value does not fit ({})", problems.join("; "));
             let (set, drop) = (Remedy::Set(now.clone()), Remedy::DropField(name.clone()));
             let hint = format!("`{set}` replaces it, `{drop}` discards it");
-            self.broken(what.clone(), breaks, hint, vec![set, drop]);
+            self.found.broken(what.clone(), breaks, hint, vec![set, drop]);
         }
         for (node, problems) in written {
             let problems = problems.join("; ");
             let breaks = format!("the update of `{node}` does not fit ({problems})");
             let (again, drop) = (Remedy::Again(node), Remedy::DropField(name.clone()));
             let hint = format!("`{again}` runs the node again, `{drop}` discards the value");
-            self.broken(what.clone(), breaks, hint, vec![again, drop]);
+            self.found.broken(what.clone(), breaks, hint, vec![again, drop]);
         }
-    }
-
-    /// Returns the updates to a field by tasks of the open step.
-    fn written(&self, name: &ChannelName) -> Vec<(NodeName, Arc<Value>)> {
-        let records = self.compared.saved.records.iter().filter(|it| self.is_kept(it));
-        let written = records.flat_map(|record| {
-            let writes = match &record.outcome {
-                Outcome::Finished { update, .. } => update.writes.as_slice(),
-                _ => &[],
-            };
-            let of_it = writes.iter().filter(|(it, _)| it == name);
-            of_it.map(|(_, value)| (record.node.clone(), Arc::clone(value)))
-        });
-        written.collect()
     }
 }

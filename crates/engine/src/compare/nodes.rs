@@ -4,27 +4,40 @@ use std::collections::BTreeSet;
 
 use graphrun_core::id::NodeName;
 
-use super::{Comparing, Remedy, article, list, shared};
+use super::{Differences, Names, Parts, Remedy, article, list, names::map_node, shared};
 use crate::checkpoint::{Fate, NodeOutline};
 
-impl Comparing<'_> {
-    pub(super) fn nodes(&mut self) {
-        let (old, new) = (self.compared.old, self.compared.new);
+/// Collects the changes of the nodes.
+pub(super) struct NodeChanges<'a> {
+    names: Names<'a>,
+    parts: Parts<'a>,
+    found: Differences,
+}
+
+impl<'a> NodeChanges<'a> {
+    pub(super) fn find(names: Names<'a>) -> Differences {
+        let mut changes = Self { names, parts: Parts { names }, found: Differences::default() };
+        changes.compare();
+        changes.found
+    }
+
+    fn compare(&mut self) {
+        let (old, new) = (self.names.compared.old, self.names.compared.new);
         for (name, was) in &old.nodes {
-            match self.node(name) {
+            match self.names.node(name) {
                 Some(now) => self.changed(name, was, &now, &new.nodes[&now]),
-                None if self.is_dropped(name) => self.dropped_node(name),
+                None if self.names.is_dropped(name) => self.dropped_node(name),
                 None => self.gone(name, was),
             }
         }
-        let added: Vec<NodeName> = self.added_nodes().map(|(it, _)| it.clone()).collect();
+        let added: Vec<NodeName> = self.names.added_nodes().map(|(it, _)| it.clone()).collect();
         for name in added {
-            self.note(format!("the node `{name}` is new"));
+            self.found.note(format!("the node `{name}` is new"));
         }
-        let pairs = old.nodes.keys().filter_map(|it| Some((it.clone(), self.node(it)?)));
+        let pairs = old.nodes.keys().filter_map(|it| Some((it.clone(), self.names.node(it)?)));
         for (now, names) in shared(pairs) {
             let own = names.iter().find(|it| **it == now).or(names.last()).cloned();
-            self.broken(
+            self.found.broken(
                 format!("{} all map to `{now}`", list(&names)),
                 "they have different parts in the run".to_owned(),
                 "`--drop` discards one of them".to_owned(),
@@ -35,27 +48,27 @@ impl Comparing<'_> {
 
     fn gone(&mut self, name: &NodeName, was: &NodeOutline) {
         let what = format!("the node `{name}` is gone");
-        let part = self.part_of(name).or_else(|| self.count_of(name, was));
-        let Some(breaks) = part else { return self.note(what) };
-        let new = self.renamed(name, was).or_else(|| self.only_new(was));
-        let map = Self::map_node(name, new.clone());
+        let part = self.parts.part_of(name).or_else(|| self.parts.count_of(name, was));
+        let Some(breaks) = part else { return self.found.note(what) };
+        let new = self.names.renamed(name, was).or_else(|| self.names.only_new(was));
+        let map = map_node(name, new.clone());
         let hint = match new {
             Some(new) => format!("if `{new}` is this node, `{map}`; else `--drop {name}`"),
             None => format!("`{map}` names the new node, `--drop {name}` continues without it"),
         };
-        self.broken(what, breaks, hint, vec![map, Remedy::DropNode(name.clone())]);
+        self.found.broken(what, breaks, hint, vec![map, Remedy::DropNode(name.clone())]);
     }
 
     /// A node that the mapping drops.
     fn dropped_node(&mut self, name: &NodeName) {
-        if let Some(part) = self.part_of(name) {
-            self.note(format!("`{name}` is dropped: {part}"));
+        if let Some(part) = self.parts.part_of(name) {
+            self.found.note(format!("`{name}` is dropped: {part}"));
         }
     }
 
     fn changed(&mut self, name: &NodeName, was: &NodeOutline, now: &NodeName, is: &NodeOutline) {
         if name != now {
-            self.note(format!("`{name}` is `{now}`"));
+            self.found.note(format!("`{name}` is `{now}`"));
         }
         self.awaits(name, was, now, is);
         if was.kind != is.kind || was.behaviour != is.behaviour {
@@ -67,13 +80,13 @@ impl Comparing<'_> {
             self.behaviour(name, now, what, was.kind == is.kind);
         }
         if was.policies != is.policies {
-            self.note(format!("the conditions under which `{now}` runs have changed"));
+            self.found.note(format!("the conditions under which `{now}` runs have changed"));
         }
         let before = self.targets(was);
         if before != is.targets {
             let told =
                 |it: &[String]| if it.is_empty() { "nowhere".to_owned() } else { it.join(", ") };
-            self.note(format!(
+            self.found.note(format!(
                 "`{now}` leads to {}, and led to {} before",
                 told(&is.targets),
                 told(&before)
@@ -85,7 +98,7 @@ impl Comparing<'_> {
     fn targets(&self, was: &NodeOutline) -> Vec<String> {
         let named = |lead: &String| {
             let (name, rest) = lead.split_at(lead.find(' ').unwrap_or(lead.len()));
-            let now = NodeName::parse_path(name).ok().and_then(|it| self.node(&it));
+            let now = NodeName::parse_path(name).ok().and_then(|it| self.names.node(&it));
             now.map_or_else(|| lead.clone(), |it| format!("{it}{rest}"))
         };
         let mut targets: Vec<String> = was.targets.iter().map(named).collect();
@@ -95,9 +108,10 @@ impl Comparing<'_> {
 
     /// A node with an open question must be the one that receives the answer, unless it asks again.
     fn behaviour(&mut self, name: &NodeName, now: &NodeName, what: String, is_same_kind: bool) {
-        let is_said = matches!(self.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
-        if !self.asks(name) || is_said || self.mapping.again.contains(name) {
-            return self.note(what);
+        let is_said =
+            matches!(self.names.mapping.fate_of_node(name), Fate::Named(_)) && is_same_kind;
+        if !self.parts.asks(name) || is_said || self.names.mapping.again.contains(name) {
+            return self.found.note(what);
         }
         let again = Remedy::Again(name.clone());
         let keep = Remedy::MapNode(name.clone(), Some(now.clone()));
@@ -107,17 +121,22 @@ impl Comparing<'_> {
         } else {
             (format!("`{again}` starts it again"), vec![again])
         };
-        self.broken(what, "it waits for the answer to its old question".to_owned(), hint, remedies);
+        self.found.broken(
+            what,
+            "it waits for the answer to its old question".to_owned(),
+            hint,
+            remedies,
+        );
     }
 
     /// The nodes that a join waits for, if some have arrived already.
     fn awaits(&mut self, name: &NodeName, was: &NodeOutline, now: &NodeName, is: &NodeOutline) {
         let awaited: BTreeSet<NodeName> = is.awaits.iter().cloned().collect();
         // An old node without a decided new name is most likely this one.
-        let likely = |it: &NodeName| self.renamed(it, self.compared.old.nodes.get(it)?);
-        let before = was.awaits.iter().filter(|it| !self.is_dropped(it));
+        let likely = |it: &NodeName| self.names.renamed(it, self.names.compared.old.nodes.get(it)?);
+        let before = was.awaits.iter().filter(|it| !self.names.is_dropped(it));
         let before: BTreeSet<NodeName> =
-            before.filter_map(|it| self.node(it).or_else(|| likely(it))).collect();
+            before.filter_map(|it| self.names.node(it).or_else(|| likely(it))).collect();
         if awaited == before {
             return;
         }
@@ -126,25 +145,26 @@ impl Comparing<'_> {
             list(&is.awaits),
             list(&was.awaits)
         );
-        let arrived = self.arrived_at(name);
+        let arrived = self.parts.arrived_at(name);
         if arrived.is_empty() {
-            return self.note(what);
+            return self.found.note(what);
         }
         let begun = format!("it is waiting: {} arrived there", list(&arrived));
-        let is_astray = |it: &&NodeName| self.node(it).is_some_and(|it| !awaited.contains(&it));
+        let is_astray =
+            |it: &&NodeName| self.names.node(it).is_some_and(|it| !awaited.contains(&it));
         let astray = arrived.iter().filter(is_astray);
-        let midway = self.midway();
+        let midway = self.parts.midway();
         let missing = awaited.iter().filter(|it| !before.contains(*it));
         let missing = missing.filter(|it| {
             let has_arrived = midway.arrived.get(now).is_some_and(|all| all.contains(*it));
-            !has_arrived && !self.compared.graph.comes_to(&midway, it, now)
+            !has_arrived && !self.names.compared.graph.comes_to(&midway, it, now)
         });
         let drops: Vec<Remedy> = astray.chain(missing).cloned().map(Remedy::DropNode).collect();
         if drops.is_empty() {
-            return self.note(what);
+            return self.found.note(what);
         }
         let flags: Vec<String> = drops.iter().map(|it| format!("`{it}`")).collect();
         let hint = format!("{} continues without", flags.join(" and "));
-        self.broken(what, begun, hint, drops);
+        self.found.broken(what, begun, hint, drops);
     }
 }

@@ -16,8 +16,9 @@ use super::rules::{
     misfit, stops_run,
 };
 use crate::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Commit, Entry, EntryHash, Holder, InboxMessage,
-    JournalEntry, LeaseToken, Message, Position, RunInfo, RunListItem, RunSummary, SavedRun,
+    CheckpointError, Claim, Commit, Detail, Entry, EntryHash, Holder, InboxMessage, JournalEntry,
+    LeaseToken, Message, Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList,
+    RunListItem, RunMaintenance, RunSummary, SavedRun,
 };
 
 /// Keeps runs in memory.
@@ -65,7 +66,7 @@ impl MemoryStorage {
 }
 
 #[async_trait]
-impl Checkpointer for MemoryStorage {
+impl RunJournal for MemoryStorage {
     async fn create(
         &self,
         info: &RunInfo,
@@ -95,6 +96,30 @@ impl Checkpointer for MemoryStorage {
         Ok(hold)
     }
 
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        self.with(&hold.run, |run| {
+            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
+        })
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        self.with(run, |run| {
+            let records = run.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
+            let open = records.filter(|it| it.task.step > run.head.step);
+            let (position, values) = run.checkpoint_at(run.head.step)?;
+            Ok(SavedRun {
+                summary: run.summary(),
+                position,
+                values,
+                records: open.cloned().collect(),
+                last_seq: run.head.seq,
+            })
+        })
+    }
+}
+
+#[async_trait]
+impl RunLeases for MemoryStorage {
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         self.with(run, |run| match run.holder() {
             Some(holder) if Some(holder.fence) != claim.over => {
@@ -122,28 +147,34 @@ impl Checkpointer for MemoryStorage {
             Ok(())
         })
     }
+}
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        self.with(&hold.run, |run| {
-            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
-        })
-    }
-
-    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+#[async_trait]
+impl RunInbox for MemoryStorage {
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
         self.with(run, |run| {
-            let records = run.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
-            let open = records.filter(|it| it.task.step > run.head.step);
-            let (position, values) = run.checkpoint_at(run.head.step)?;
-            Ok(SavedRun {
-                summary: run.summary(),
-                position,
-                values,
-                records: open.cloned().collect(),
-                last_seq: run.head.seq,
-            })
+            if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
+                return Ok(before.number);
+            }
+            // A forked run may start from the position of another run, which had read more
+            // messages.
+            let processed = run.entries.iter().filter_map(|it| it.commit.as_ref());
+            let processed = processed.map(|it| it.position.people.last_message).max().unwrap_or(0);
+            let last = run.inbox.last().map_or(0, |it| it.number);
+            let number = processed.max(last) + 1;
+            run.inbox.push(InboxMessage { number, message: message.clone() });
+            Ok(number)
         })
     }
 
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        self.with(run, |run| Ok(run.inbox.iter().filter(|it| it.number > after).cloned().collect()))
+    }
+}
+
+#[async_trait]
+impl RunList for MemoryStorage {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let runs = self.runs();
         let exact = runs
@@ -184,11 +215,19 @@ impl Checkpointer for MemoryStorage {
         Ok(runs[..end].iter().rev().take(limit).map(|it| Ok(it.summary())).collect())
     }
 
-    async fn journal(
+    async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
+        Ok(self.runs().iter().rev().map(|it| it.info.id.clone()).collect())
+    }
+}
+
+#[async_trait]
+impl RunHistory for MemoryStorage {
+    async fn entries(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
+        detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.with(run, |run| {
             let unwritable = |source| unwritable(&run.info.id, source);
@@ -197,34 +236,28 @@ impl Checkpointer for MemoryStorage {
             for (number, entry) in (1..).zip(&run.entries) {
                 hash = hash_after(hash, number, entry).map_err(unwritable)?;
                 if number > after && found.len() < limit {
-                    found.push(JournalEntry { number, hash, entry: entry.clone() });
+                    let logged = JournalEntry { number, hash, entry: entry.clone() };
+                    found.push(match detail {
+                        Detail::Whole => logged,
+                        Detail::Outline => logged.without_values(),
+                    });
                 }
             }
             Ok(found)
         })
     }
 
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
-        message.check(run)?;
-        self.with(run, |run| {
-            if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
-                return Ok(before.number);
-            }
-            // A forked run may start from the position of another run, which had read more
-            // messages.
-            let processed = run.entries.iter().filter_map(|it| it.commit.as_ref());
-            let processed = processed.map(|it| it.position.last_message).max().unwrap_or(0);
-            let last = run.inbox.last().map_or(0, |it| it.number);
-            let number = processed.max(last) + 1;
-            run.inbox.push(InboxMessage { number, message: message.clone() });
-            Ok(number)
-        })
+    async fn checkpoint_at(
+        &self,
+        run: &RunId,
+        step: Step,
+    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+        self.with(run, |run| run.checkpoint_at(step))
     }
+}
 
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
-        self.with(run, |run| Ok(run.inbox.iter().filter(|it| it.number > after).cloned().collect()))
-    }
-
+#[async_trait]
+impl RunMaintenance for MemoryStorage {
     async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
         let mut runs = self.runs();
         let at = runs.iter().position(|it| it.info.id == *run);
@@ -235,14 +268,6 @@ impl Checkpointer for MemoryStorage {
         }
         runs.remove(at);
         Ok(())
-    }
-
-    async fn checkpoint_at(
-        &self,
-        run: &RunId,
-        step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
-        self.with(run, |run| run.checkpoint_at(step))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Results of nodes in memory, and the bounds of every result store.
+//! Results of nodes in memory, and the limits of every result store.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +23,9 @@ struct Row {
     result: CachedResult,
 }
 
-/// The bounds of a result store.
+/// The limits of a result store.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct ResultLimits {
     /// The most results.
     pub results: usize,
     /// The most bytes of all results together, as JSON.
@@ -35,25 +35,26 @@ pub struct Bounds {
 }
 
 /// Enough for a year of one team's work, and far less than a disk has.
-pub const BOUNDS: Bounds = Bounds { results: 10_000, bytes: 256 << 20, bytes_each: 4 << 20 };
+pub const RESULT_LIMITS: ResultLimits =
+    ResultLimits { results: 10_000, bytes: 256 << 20, bytes_each: 4 << 20 };
 
-/// A result exceeds the size bound.
+/// A result exceeds the size limit.
 #[derive(Debug, Error)]
-#[error("it has {bytes} bytes, more than the limit of {bound}")]
+#[error("it has {bytes} bytes, more than the limit of {limit}")]
 struct TooLarge {
     bytes: usize,
-    bound: usize,
+    limit: usize,
 }
 
-impl Bounds {
-    /// Returns the size of a result if it is within the bound.
+impl ResultLimits {
+    /// Returns the size of a result if it is within the limit.
     pub fn check(&self, bytes: usize) -> Result<usize, CheckpointError> {
-        let bound = self.bytes_each;
-        if bytes <= bound {
+        let limit = self.bytes_each;
+        if bytes <= limit {
             return Ok(bytes);
         }
         let action = "cache a result".to_owned();
-        Err(CheckpointError::Storage { action, source: TooLarge { bytes, bound }.into() })
+        Err(CheckpointError::Storage { action, source: TooLarge { bytes, limit }.into() })
     }
 
     /// Returns the error for a result that cannot be serialised as JSON.
@@ -70,19 +71,19 @@ impl ResultStore for MemoryResults {
     }
 
     async fn keep(&self, key: &ResultKey, result: &CachedResult) -> Result<(), CheckpointError> {
-        let json = serde_json::to_string(&result.update).map_err(Bounds::unwritable)?;
-        let row = Row { bytes: BOUNDS.check(json.len())?, result: result.clone() };
+        let json = serde_json::to_string(&result.update).map_err(ResultLimits::unwritable)?;
+        let row = Row { bytes: RESULT_LIMITS.check(json.len())?, result: result.clone() };
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.insert(*key, row);
-        forget_oldest(&mut rows, &BOUNDS);
+        forget_oldest(&mut rows, &RESULT_LIMITS);
         Ok(())
     }
 }
 
-/// Removes the oldest results until the others are within bounds.
-fn forget_oldest(rows: &mut BTreeMap<ResultKey, Row>, bounds: &Bounds) {
+/// Removes the oldest results until the others are within limits.
+fn forget_oldest(rows: &mut BTreeMap<ResultKey, Row>, limits: &ResultLimits) {
     let mut bytes: usize = rows.values().map(|it| it.bytes).sum();
-    while rows.len() > bounds.results || bytes > bounds.bytes {
+    while rows.len() > limits.results || bytes > limits.bytes {
         let oldest = rows.iter().min_by_key(|(key, it)| (it.result.at, **key));
         let Some(gone) = oldest.map(|(key, _)| *key).and_then(|it| rows.remove(&it)) else { break };
         bytes -= gone.bytes;
@@ -106,7 +107,7 @@ mod tests {
             };
             let key = |second: i64| ResultKey::of(&json!(second));
             let mut rows = [3, 1, 4, 2, 5].map(|it| (key(it), row(it))).into();
-            forget_oldest(&mut rows, &Bounds { results, bytes, ..BOUNDS });
+            forget_oldest(&mut rows, &ResultLimits { results, bytes, ..RESULT_LIMITS });
             (1..=5).filter(|it| rows.contains_key(&key(*it))).collect::<Vec<i64>>()
         };
         assert_eq!(left(5, 50), [1, 2, 3, 4, 5]);

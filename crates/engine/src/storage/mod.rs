@@ -6,5 +6,5 @@ pub mod rules;
 
 pub use self::{
     memory::MemoryStorage,
-    memory_results::{BOUNDS, Bounds, MemoryResults},
+    memory_results::{MemoryResults, RESULT_LIMITS, ResultLimits},
 };

@@ -13,7 +13,9 @@ use graphrun_core::{
 };
 
 use super::frontier::resettled;
-use crate::checkpoint::{Activation, Fate, InboxMessage, Mapping, Outcome, Position, TaskRecord};
+use crate::checkpoint::{
+    Activation, Fate, InboxMessage, Mapping, Outcome, Position, TaskRecord, UsedBudget,
+};
 
 /// The position of a run in another graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,11 +51,8 @@ impl Carrying<'_> {
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
         let reached = resettled(self.graph, &mut position);
-        kept.extend(
-            reached
-                .into_iter()
-                .map(|(node, trigger)| (None, Activation { node, input: Input::State, trigger })),
-        );
+        let reached = reached.into_iter();
+        kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));
         // Sorts like a step sorts its tasks: by node name, then dispatches.
         kept.sort_by(|(_, a), (_, b)| {
             let is_dispatched = |it: &Activation| it.input != Input::State;
@@ -80,9 +79,9 @@ impl Carrying<'_> {
         });
         let records = records.collect();
         self.leave_behind(&mut position, &places);
-        position.pending_messages = self.messages(messages);
-        position.last_message =
-            messages.iter().map(|it| it.number).fold(position.last_message, u64::max);
+        position.people.pending_messages = self.messages(messages);
+        position.people.last_message =
+            messages.iter().map(|it| it.number).fold(position.people.last_message, u64::max);
         Carried { position, records }
     }
 
@@ -91,8 +90,8 @@ impl Carrying<'_> {
         let old = self.position;
         let named = |it: &NodeName| self.node(it);
         let visits = old.visits.iter().filter_map(|(it, count)| Some((named(it)?, *count)));
-        let node_usage =
-            old.node_usage.iter().filter_map(|(it, node_usage)| Some((named(it)?, *node_usage)));
+        let node_usage = old.used.node_usage.iter();
+        let node_usage = node_usage.filter_map(|(it, usage)| Some((named(it)?, *usage)));
         let deferred = old
             .deferred
             .iter()
@@ -101,7 +100,7 @@ impl Carrying<'_> {
             frontier: Vec::new(),
             original_tasks: BTreeMap::new(),
             visits: visits.collect(),
-            node_usage: node_usage.collect(),
+            used: UsedBudget { node_usage: node_usage.collect(), ..old.used.clone() },
             deferred: deferred.collect(),
             joins: self.joins(),
             ..old.clone()
@@ -252,7 +251,7 @@ impl Carrying<'_> {
     }
 
     fn messages(&self, messages: &[InboxMessage]) -> Vec<InboxMessage> {
-        let all = self.position.pending_messages.iter().chain(messages);
+        let all = self.position.people.pending_messages.iter().chain(messages);
         let named = all.filter_map(|it| {
             let mut posted = it.clone();
             posted.message.channel = self.field(&it.message.channel)?;
@@ -269,14 +268,17 @@ impl Carrying<'_> {
         let mut last: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
         for record in self.records.iter().filter(is_left) {
             if let Outcome::Asked { question } = &record.outcome {
-                position.question_keys.insert(question.key.clone());
-                position.question_keys.extend(self.node(&record.node).map(|it| it.to_string()));
+                position.people.question_keys.insert(question.key.clone());
+                position
+                    .people
+                    .question_keys
+                    .extend(self.node(&record.node).map(|it| it.to_string()));
             }
             last.insert(record.task, record);
         }
         for record in last.values() {
-            position.usage.add(&record.usage);
+            position.used.usage.add(&record.usage);
         }
-        position.elapsed_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
+        position.used.elapsed_ms += last.values().map(|it| it.ms).max().unwrap_or(0);
     }
 }

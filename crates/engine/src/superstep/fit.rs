@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 
 use super::RestoreError;
-use crate::checkpoint::{Outcome, Position, TaskRecord};
+use crate::checkpoint::{Position, TaskRecord};
 
 /// Checks the frontier and the records of the open step.
 pub(super) fn check(
@@ -41,20 +41,10 @@ fn check_record(
     if !is_of_the_step || activation.is_none_or(|it| it.node != record.node) {
         return Err(RestoreError::Record(record.task));
     }
-    let transitions = match &record.outcome {
-        Outcome::Finished { update, transitions } => {
-            graph.schema().check_saved(update)?;
-            transitions
-        }
-        Outcome::Caught { transitions, .. } | Outcome::Skipped { transitions, .. } => transitions,
-        Outcome::Failed { .. }
-        | Outcome::Retrying { .. }
-        | Outcome::Aborted
-        | Outcome::MemoSaved { .. }
-        | Outcome::Asked { .. }
-        | Outcome::Answered { .. } => return Ok(()),
-    };
-    transitions.iter().try_for_each(|transition| match transition {
+    if let Some(update) = record.outcome.update() {
+        graph.schema().check_saved(update)?;
+    }
+    record.outcome.transitions().iter().try_for_each(|transition| match transition {
         Transition::To(Target::End | Target::Fail) => Ok(()),
         Transition::To(Target::Node(name)) => check_node(graph, name),
         Transition::Dispatch(dispatch) => check_node(graph, &dispatch.node),

@@ -27,13 +27,13 @@ pub(super) fn next_frontier(
         step: before.step.next(),
         frontier: Vec::new(),
         original_tasks: BTreeMap::new(),
-        elapsed_ms: before.elapsed_ms + records.iter().map(|it| it.ms).max().unwrap_or(0),
         ..before.clone()
     };
+    position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
     for record in records {
-        position.usage.add(&record.usage);
+        position.used.usage.add(&record.usage);
         if graph.node(&record.node).is_some_and(|it| it.policies.limits.is_some()) {
-            let node_usage = position.node_usage.entry(record.node.clone()).or_default();
+            let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
             node_usage.usage.add(&record.usage);
             node_usage.elapsed_ms += record.ms;
         }
@@ -66,7 +66,7 @@ pub(super) fn next_frontier(
     if position.failure.is_some() {
         position.frontier.clear();
         position.deferred.clear();
-    } else if !position.frontier.is_empty() && position.limit.is_none() {
+    } else if !position.frontier.is_empty() && position.used.limit.is_none() {
         route_limit(graph, limits, &mut position);
     }
     position
@@ -290,7 +290,7 @@ impl Next<'_> {
             let policies = self.policies(&name);
             let visits = self.position.visits.get(&name).copied().unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
-            let node_usage = self.position.node_usage.get(&name);
+            let node_usage = self.position.used.node_usage.get(&name);
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
                 trigger = Trigger::Exhausted { node: name.clone(), max_visits };
             } else if let Some(error) = budget::reached_by_node(&name, policies, node_usage) {
@@ -367,7 +367,7 @@ fn fill(
     let mut counted: Vec<NodeName> = reached.keys().cloned().collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
-        position.frontier.push(Activation { node, input: Input::State, trigger });
+        position.frontier.push(Activation::by_edge(node, trigger));
     }
     position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
     position.frontier.extend(dispatched);
@@ -387,7 +387,7 @@ fn fill(
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
 fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
-    let reached = budget::reached(limits, position.exhausted_limits, &Used::by(position));
+    let reached = Used::by(position).reached(limits);
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
     budget::use_up(limits, position, error.clone());
     position.deferred.clear();
@@ -404,7 +404,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) 
             debug_assert!(graph.node(node).is_some(), "compile checked every target");
             *position.visits.entry(node.clone()).or_default() += 1;
             let trigger = Trigger::Limit { error };
-            position.frontier.push(Activation { node: node.clone(), input: Input::State, trigger });
+            position.frontier.push(Activation::by_edge(node.clone(), trigger));
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

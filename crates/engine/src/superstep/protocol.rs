@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hear::ProcessedMessage;
-use crate::checkpoint::{Commit, EntryHash, TaskRecord};
+use super::inbox::ProcessedMessage;
+use crate::checkpoint::{Commit, EntryHash, RunStatus, TaskRecord};
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,13 +134,8 @@ pub enum Action {
         /// The longest wait, independent of changes of the clock.
         wait_ms: u64,
     },
-    /// Stop the run.
-    Rest {
-        /// Done, failed, paused or limit.
-        status: Status,
-        /// The reason, unless the run is done.
-        reason: Option<String>,
-    },
+    /// Stop the run, as done, failed, paused or limit.
+    Stop(RunStatus),
 }
 
 /// A node to run, with everything it can read.
@@ -188,6 +183,18 @@ pub enum RestoreError {
     /// A record belongs to a task that is not in the step.
     #[error("the record of task {0} belongs to no task of the step")]
     Record(TaskId),
+}
+
+impl Action {
+    pub(super) fn stop(status: Status, reason: Option<String>) -> Self {
+        Self::Stop(RunStatus { status, reason })
+    }
+}
+
+impl From<TaskRecord> for Action {
+    fn from(record: TaskRecord) -> Self {
+        Self::Record(Box::new(record))
+    }
 }
 
 impl Event {

@@ -15,7 +15,8 @@ use graphrun_core::{
 };
 use graphrun_engine::{
     checkpoint::{
-        CheckpointError, Commit, Entry, EntryHash, JournalEntry, Outcome, Position, TaskRecord,
+        CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, Outcome, Position,
+        TaskRecord,
     },
     storage::rules::{apply, misfit},
 };
@@ -24,7 +25,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Changes, Codec, Detail, HashedRows, Meta, Place, Row, StoredChange,
+    Changes, Codec, HashedRows, Meta, Place, Row, StoredChange,
     encode::TaskValue,
     parts::in_parts,
     values::{Untaken, Values},

@@ -34,15 +34,6 @@ pub(super) use self::{
     encode::{encode, info},
     hashed_rows::HashedRows,
 };
-/// How much of an entry is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Detail {
-    /// All of it.
-    Whole,
-    /// It [without values](graphrun_engine::checkpoint::JournalEntry::without_values).
-    Outline,
-}
-
 /// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {

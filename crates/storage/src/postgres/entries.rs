@@ -49,7 +49,7 @@ impl Pages {
         let end = (last == head.number).then_some(found.stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
-        let rows = run.rows_between(session, base, to).await?;
+        let rows = Journal { session, run }.rows_between(base, to).await?;
         Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
     }
 
@@ -59,35 +59,34 @@ impl Pages {
     }
 }
 
-impl Run {
+/// The journal of a run in a transaction.
+#[derive(Clone, Copy)]
+pub(super) struct Journal<'a> {
+    pub(super) session: &'a Session,
+    pub(super) run: &'a Run,
+}
+
+impl Journal<'_> {
     /// Returns whether exactly this row is saved.
-    pub(super) async fn has(
-        &self,
-        session: &Session,
-        (number, hash): (u64, EntryHash),
-    ) -> Result<bool, Fault> {
+    pub(super) async fn has(&self, (number, hash): (u64, EntryHash)) -> Result<bool, Fault> {
         let sql = "SELECT hash FROM journal WHERE run = $1 AND number = $2";
-        let row = session.first(sql, &[&self.key, &signed(number)?]).await?;
+        let row = self.session.first(sql, &[&self.run.key, &signed(number)?]).await?;
         row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "hash")? == hash.0))
     }
 
-    pub(super) async fn rows_between(
-        &self,
-        session: &Session,
-        after: u64,
-        last: u64,
-    ) -> Result<Vec<Row>, Fault> {
+    pub(super) async fn rows_between(&self, after: u64, last: u64) -> Result<Vec<Row>, Fault> {
         let sql = "SELECT number, step, seq, changes, meta, data, hash FROM journal
                    WHERE run = $1 AND number > $2 AND number <= $3 ORDER BY number";
-        let rows = session.query(sql, &[&self.key, &signed(after)?, &signed(last)?]).await?;
-        rows.iter().map(|row| read(&self.id, row)).collect()
+        let rows =
+            self.session.query(sql, &[&self.run.key, &signed(after)?, &signed(last)?]).await?;
+        rows.iter().map(|row| read(&self.run.id, row)).collect()
     }
 
-    pub(super) async fn insert_row(&self, session: &Session, row: &Row) -> Result<(), Fault> {
+    pub(super) async fn insert(&self, row: &Row) -> Result<(), Fault> {
         let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         let values: [&(dyn ToSql + Sync); 8] = [
-            &self.key,
+            &self.run.key,
             &signed(row.number)?,
             &signed(row.step.0)?,
             &signed(row.seq)?,
@@ -96,7 +95,7 @@ impl Run {
             &row.body.data(),
             &row.hash.0.as_slice(),
         ];
-        session.execute(sql, &values).await?;
+        self.session.execute(sql, &values).await?;
         Ok(())
     }
 }

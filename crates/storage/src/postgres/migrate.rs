@@ -6,7 +6,7 @@
 
 use deadpool_postgres::Transaction;
 
-use super::{fault::Fault, lease::NOW, open::forbidden, session::Server};
+use super::{fault::Fault, open::forbidden, run::NOW, session::Server};
 use crate::migrations::{Migrations, still_owned};
 
 /// The migrations of this program: none, because its format is the first one.

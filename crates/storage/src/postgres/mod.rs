@@ -8,7 +8,6 @@
 mod entries;
 mod fault;
 mod inbox;
-mod lease;
 mod migrate;
 mod open;
 mod place;
@@ -23,8 +22,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use graphrun_core::id::{ChannelName, RunId, Step};
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
-    Position, RunInfo, RunListItem, RunSummary, SavedRun,
+    CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
+    RunMaintenance, RunSummary, SavedRun,
 };
 use graphrun_guard::redact;
 use serde_json::Value;
@@ -39,7 +39,7 @@ use self::{
         Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
     },
 };
-use super::journal::{self, Codec, Detail};
+use super::journal::{self, Codec};
 /// Keeps runs in a PostgreSQL database.
 ///
 /// Clones share their connections: a few, opened on demand, one of them reserved for leases.
@@ -132,25 +132,6 @@ impl PostgresStorage {
         self.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
     }
 
-    /// Reads entries after a number, at most `limit`.
-    async fn read_journal(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-        detail: Detail,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let action = format!("read the journal of run `{run}`");
-        let work = Entries { run: run.clone(), after, limit };
-        let (found, pages) = self.transact(action, work).await?;
-        self.compute(move |codec| {
-            let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
-    }
-
     /// Computes a value from rows. This may take long, so it does not block the runtime.
     async fn compute<T: Send + 'static>(
         &self,
@@ -182,7 +163,7 @@ fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>),
 }
 
 #[async_trait]
-impl Checkpointer for PostgresStorage {
+impl RunJournal for PostgresStorage {
     async fn create(
         &self,
         info: &RunInfo,
@@ -194,20 +175,6 @@ impl Checkpointer for PostgresStorage {
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.server);
         self.transact(action, Create { info, json, claim, first, server }).await
-    }
-
-    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
-        let work = Acquire { run: run.clone(), claim: claim.clone() };
-        self.transact(format!("acquire run `{run}`"), work).await
-    }
-
-    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
-        let work = Renew { hold: hold.clone(), ttl };
-        self.transact(format!("renew the lease of run `{}`", hold.run), work).await
-    }
-
-    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
-        self.transact(format!("release run `{}`", hold.run), Release(hold.clone())).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
@@ -228,7 +195,41 @@ impl Checkpointer for PostgresStorage {
         })
         .await
     }
+}
 
+#[async_trait]
+impl RunLeases for PostgresStorage {
+    async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
+        let work = Acquire { run: run.clone(), claim: claim.clone() };
+        self.transact(format!("acquire run `{run}`"), work).await
+    }
+
+    async fn renew(&self, hold: &LeaseToken, ttl: Duration) -> Result<(), CheckpointError> {
+        let work = Renew { hold: hold.clone(), ttl };
+        self.transact(format!("renew the lease of run `{}`", hold.run), work).await
+    }
+
+    async fn release(&self, hold: &LeaseToken) -> Result<(), CheckpointError> {
+        self.transact(format!("release run `{}`", hold.run), Release(hold.clone())).await
+    }
+}
+
+#[async_trait]
+impl RunInbox for PostgresStorage {
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        let work = Post { run: run.clone(), message: message.clone() };
+        self.transact(format!("send a message to run `{run}`"), work).await
+    }
+
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        let work = Inbox { run: run.clone(), after };
+        self.transact(format!("read the messages to run `{run}`"), work).await
+    }
+}
+
+#[async_trait]
+impl RunList for PostgresStorage {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let action = format!("find run `{id_or_name}`");
         self.transact(action, Search(id_or_name.to_owned())).await?.summary()
@@ -247,42 +248,26 @@ impl Checkpointer for PostgresStorage {
     async fn ids(&self) -> Result<Vec<RunId>, CheckpointError> {
         self.transact("list the runs".to_owned(), Ids).await
     }
+}
 
-    async fn check(&self) -> Result<(), CheckpointError> {
-        self.transact(format!("check {}", self.server.place), Check).await
-    }
-
-    async fn journal(
+#[async_trait]
+impl RunHistory for PostgresStorage {
+    async fn entries(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
+        detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Whole).await
-    }
-
-    async fn outline(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Outline).await
-    }
-
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
-        message.check(run)?;
-        let work = Post { run: run.clone(), message: message.clone() };
-        self.transact(format!("send a message to run `{run}`"), work).await
-    }
-
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
-        let work = Inbox { run: run.clone(), after };
-        self.transact(format!("read the messages to run `{run}`"), work).await
-    }
-
-    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
-        self.transact(format!("remove run `{run}`"), Remove(run.clone())).await
+        let action = format!("read the journal of run `{run}`");
+        let work = Entries { run: run.clone(), after, limit };
+        let (found, pages) = self.transact(action, work).await?;
+        self.compute(move |codec| {
+            let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
+        })
+        .await
     }
 
     async fn checkpoint_at(
@@ -292,6 +277,17 @@ impl Checkpointer for PostgresStorage {
     ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
         let action = format!("read step {step} of run `{run}`");
         self.read(action, run, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
+    }
+}
+
+#[async_trait]
+impl RunMaintenance for PostgresStorage {
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        self.transact(format!("remove run `{run}`"), Remove(run.clone())).await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.transact(format!("check {}", self.server.place), Check).await
     }
 }
 

@@ -1,18 +1,21 @@
 //! A run in the database: search, head and lease.
 
-use graphrun_core::id::{RunId, Step};
+use graphrun_core::id::RunId;
 use graphrun_engine::{
-    checkpoint::{CheckpointError, EntryHash, Migration, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, EntryHash, Migration, RunInfo, RunSummary},
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
 };
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{
-    fault::Fault,
-    lease::{Lease, NOW},
-    session::Session,
+use super::{fault::Fault, session::Session};
+use crate::{
+    head::{HeadColumns, StoredHead},
+    journal::{checksum, damaged, info_after},
+    lease::Lease,
 };
-use crate::journal::{checksum, damaged, info_after};
+
+/// The clock of the server; it advances while a transaction waits.
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 const SUMMARY: &str = "
     SELECT r.key, r.id, r.name, r.info, r.info_checksum, h.*
@@ -23,16 +26,6 @@ const SUMMARY: &str = "
 pub(super) struct Run {
     pub(super) key: i64,
     pub(super) id: RunId,
-}
-
-/// The head of a run and the end of its journal.
-#[derive(Clone, Debug)]
-pub(super) struct StoredHead {
-    pub(super) head: Head,
-    /// The number of the last entry that commits a step.
-    pub(super) committed: u64,
-    pub(super) hash: EntryHash,
-    pub(super) lease: Lease,
 }
 
 /// A run that is locked for writing until the end of the transaction.
@@ -124,7 +117,7 @@ impl Run {
             &sum.as_slice(),
             &signed(lease.fence)?,
             &lease.json,
-            &lease.until.as_millisecond(),
+            &lease.until_ms(),
             &lease_sum.as_slice(),
         ];
         session.execute(sql, &values).await?;
@@ -155,6 +148,19 @@ impl Run {
             session.execute(&sql, &[&self.key]).await?;
         }
         session.execute("DELETE FROM runs WHERE key = $1", &[&self.key]).await?;
+        Ok(())
+    }
+}
+
+impl Locked {
+    /// Saves the lease.
+    pub(super) async fn put_lease(&self, session: &Session, lease: &Lease) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET fence = $2, owner = $3, until = $4, lease_checksum = $5
+                   WHERE run = $1";
+        let sum = lease.checksum(&self.run.id);
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&self.run.key, &signed(lease.fence)?, &lease.json, &lease.until_ms(), &sum.as_slice()];
+        session.execute(sql, &values).await?;
         Ok(())
     }
 }
@@ -220,11 +226,7 @@ impl StoredRun {
     }
 
     pub(super) fn summary(&self) -> Result<RunSummary, CheckpointError> {
-        let info = serde_json::from_slice(&self.info)
-            .map_err(|error| damaged(self.run.id.as_str(), "the description", error))?;
-        let StoredHead { head, lease, .. } = self.stored.clone();
-        let (RunStatus { status, reason }, holder) = (head.run_status, lease.holder());
-        Ok(RunSummary { info, status, reason, step: head.step, holder })
+        self.stored.summary(&self.run.id, &self.info)
     }
 
     fn read(row: &Row) -> Result<Self, Fault> {
@@ -244,23 +246,18 @@ impl StoredRun {
 }
 
 fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
-    let damage = |how: &'static str| broken(id, "the status", how);
-    let run_status: &str = get(row, "run_status")?;
-    let head = Head {
+    let columns = HeadColumns {
         number: number(id, row, "number")?,
-        step: Step(number(id, row, "step")?),
+        committed: number(id, row, "committed")?,
+        step: number(id, row, "step")?,
         seq: number(id, row, "seq")?,
-        run_status: serde_json::from_str(run_status)
-            .map_err(|error| broken(id, "the status", error))?,
+        hash: get(row, "hash")?,
+        run_status: get(row, "run_status")?,
+        checksum: get(row, "checksum")?,
     };
-    let committed = number(id, row, "committed")?;
-    let hash: &[u8] = get(row, "hash")?;
-    let sum = checksum::of_head(id.as_str(), &head, committed, hash, run_status);
-    if sum != get::<&[u8]>(row, "checksum")? {
-        return Err(damage("its checksum does not match"));
-    }
-    let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
-    Ok(StoredHead { head, committed, hash, lease: Lease::read(id, row)? })
+    let lease = (number(id, row, "fence")?, get(row, "owner")?, get(row, "until")?);
+    let lease = Lease::read(id, lease, get(row, "lease_checksum")?)?;
+    Ok(StoredHead::read(id, &columns, lease)?)
 }
 
 /// Returns a column that must exist.

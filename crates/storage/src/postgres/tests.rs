@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{fault::Fault, results::Keep, *};
 use crate::migrations::Migrations;
-use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::BOUNDS};
+use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::RESULT_LIMITS};
 
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
@@ -86,8 +86,8 @@ async fn when_there_are_too_many_results_the_oldest_goes() {
         for second in [3, 1, 4, 2, 5] {
             let at = Timestamp::from_second(second).unwrap();
             let result = CachedResult { update: update.clone(), at };
-            let bounds = graphrun_engine::storage::Bounds { results, bytes, ..BOUNDS };
-            let work = Keep::new(&key(second), &result, bounds).unwrap();
+            let limits = graphrun_engine::storage::ResultLimits { results, bytes, ..RESULT_LIMITS };
+            let work = Keep::new(&key(second), &result, limits).unwrap();
             storage.transact("keep a result".to_owned(), work).await.unwrap();
         }
         let mut found = Vec::new();

@@ -1,7 +1,6 @@
 //! The transaction of each call of the trait.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,18 +12,21 @@ use graphrun_core::{
     id::RunId,
 };
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, Entry, EntryHash, LeaseToken, RunInfo},
+    checkpoint::{CheckpointError, Claim, Entry, EntryHash, Holder, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, check_fence, stops_run},
 };
 
 use super::{
-    entries::Pages,
+    entries::{Journal, Pages},
     fault::Fault,
-    lease::{Lease, NOW},
-    run::{Locked, Run, StoredHead, StoredRun, get, unknown},
+    run::{Locked, NOW, Run, StoredRun, get, unknown},
     session::{Mode, Server, Session, Work},
 };
-use crate::journal::{Reader, committed as committed_after, damaged, encode};
+use crate::{
+    head::{EncodedEntry, NextEntry},
+    journal::{Reader, damaged, encode},
+    lease::Lease,
+};
 
 /// Creates a run.
 pub(super) struct Create {
@@ -124,8 +126,8 @@ impl Work for Create {
             let (_, taken) = look().await?;
             return Err(self.exists(taken).into());
         };
-        let lease = Lease::next(0, claim, now)?;
-        run.insert_row(session, &row).await?;
+        let lease = Lease::next(0, claim, now).map_err(Fault::Unwritable)?;
+        Journal { session, run: &run }.insert(&row).await?;
         run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(LeaseToken { run: run.id, fence: lease.fence })
@@ -166,15 +168,14 @@ impl Work for Acquire {
 
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
         let locked = Run::lock(session, &self.run).await?;
-        if let Some(holder) = locked.present_holder()
-            && Some(holder.fence) != self.claim.over
-        {
-            if in_doubt && holder.owner == self.claim.owner {
-                return Ok(LeaseToken { run: locked.run.id, fence: holder.fence });
-            }
-            return Err(locked.owned(holder));
+        let last = &locked.stored.lease;
+        let is_own = |it: &Holder| in_doubt && it.owner == self.claim.owner;
+        if let Err(owned) = last.require_free(&self.run, locked.now, self.claim.over) {
+            let own = last.present_holder(locked.now).filter(is_own);
+            let own = own.map(|it| LeaseToken { run: self.run.clone(), fence: it.fence });
+            return own.ok_or_else(|| owned.into());
         }
-        let lease = Lease::next(locked.stored.lease.fence, &self.claim, locked.now)?;
+        let lease = Lease::next(last.fence, &self.claim, locked.now).map_err(Fault::Unwritable)?;
         locked.put_lease(session, &lease).await?;
         Ok(LeaseToken { run: locked.run.id, fence: lease.fence })
     }
@@ -228,40 +229,29 @@ impl Work for Append {
         let Self { hold, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
         let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
-        let StoredHead { head, committed, hash, lease } = stored;
+        let journal = Journal { session, run: &run };
         let before = *self.sent();
         if let Some(row) = before.filter(|_| in_doubt)
-            && run.has(session, row).await?
+            && journal.has(row).await?
         {
             return Ok(());
         }
-        check_fence(lease.holder().as_ref(), hold.fence)?;
-        let has_open = head.number > committed;
-        let known =
-            if has_open { server.open_steps().take(&run.id, hash) } else { Some(BTreeSet::new()) };
-        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
-            let rows = run.rows_between(session, committed.saturating_sub(1), head.number).await?;
-            Reader::check_open(&run.id, rows, committed, (head.number, hash))?
-        } else {
-            Reader::trusted(&run.id, Vec::new())
+        let writer = (entry, hold.fence);
+        let append = NextEntry::new(&run.id, &stored, writer, &mut server.open_steps())?;
+        let open = match append.needed_rows() {
+            Some((after, last)) => Some(journal.rows_between(after, last).await?),
+            None => None,
         };
-        let finished = match known {
-            Some(finished) => finished,
-            None => server.with_codec(|codec| open.finished(codec))?,
-        };
-        let next = head.after(entry, |task| finished.contains(&task))?;
-        let row = server.with_codec(|codec| encode(codec, &run.id, entry, (&next, hash), &open))?;
-        let committed = committed_after(entry, &next, committed);
+        let appended = server.with_codec(|codec| append.encode::<Fault>(open, codec))?;
+        let EncodedEntry { row, head, committed, finished } = appended;
         if let Some(migration) = &entry.migration {
             run.migrate(session, migration).await?;
         }
+        let lease = stored.lease.clone();
         let lease = if stops_run(entry) { lease.released() } else { lease };
         // Both are sent together.
-        try_join(
-            run.insert_row(session, &row),
-            run.put(session, &next, committed, row.hash, &lease),
-        )
-        .await?;
+        try_join(journal.insert(&row), run.put(session, &head, committed, row.hash, &lease))
+            .await?;
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         *self.sent() = Some((row.number, row.hash));
@@ -278,7 +268,7 @@ impl Work for Remove {
             Err(Fault::Known(CheckpointError::UnknownRun(_))) if in_doubt => return Ok(()),
             found => found?,
         };
-        locked.require_free()?;
+        locked.stored.lease.require_free(&locked.run.id, locked.now, None)?;
         locked.run.remove(session).await
     }
 }

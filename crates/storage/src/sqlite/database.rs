@@ -63,7 +63,7 @@ impl Database {
         let work = |database: &Connection, codec: &mut Codec| {
             let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
             let (run, stored) = Run::find_with_head(database, &hold.run)?;
-            run.append(database, stored, (codec, &mut open_steps), hold, entry)
+            run.journal(database).append(&stored, (codec, &mut open_steps), hold, entry)
         };
         if stops_run(entry) {
             self.write_at_need(action, work)?;

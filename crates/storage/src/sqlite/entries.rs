@@ -1,134 +1,125 @@
 //! The journal of a run in the database.
 
-use std::collections::BTreeSet;
-
 use graphrun_core::{
     fault::hit_each,
     id::{RunId, Step},
 };
 use graphrun_engine::{
     checkpoint::{Entry, EntryHash, LeaseToken},
-    storage::rules::{Head, beginning, check_fence, stops_run},
+    storage::rules::{Head, beginning, stops_run},
 };
 use rusqlite::{Connection, params, types::ValueRef};
 
 use super::{
     fault::Fault,
     payload::bytes,
-    run::{Run, StoredHead, collect, each},
+    run::{Run, collect, each},
 };
 use crate::{
+    head::{EncodedEntry, NextEntry, StoredHead},
     journal::{
-        Body, Codec, HashedRows, Reader, Row, Span, committed as committed_after, damaged, encode,
-        info_after, info_at_first,
+        Body, Codec, HashedRows, Reader, Row, Span, damaged, encode, info_after, info_at_first,
     },
     open_steps::OpenSteps,
 };
 
-impl Run {
+/// The journal of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Journal<'a> {
+    pub(super) database: &'a Connection,
+    pub(super) run: &'a Run,
+}
+
+impl<'a> Journal<'a> {
     /// Appends the first entry and returns the head after it.
     pub(super) fn append_first(
         &self,
-        database: &Connection,
         codec: &mut Codec,
         first: &Entry,
         info: &[u8],
     ) -> Result<(Head, EntryHash), Fault> {
         let head = Head::first(first)?;
-        let open = Reader::trusted(&self.id, Vec::new());
-        let row = encode(codec, &self.id, first, (&head, beginning(&self.id, info)), &open)?;
-        self.insert_row(database, &row)?;
+        let open = Reader::trusted(&self.run.id, Vec::new());
+        let row =
+            encode(codec, &self.run.id, first, (&head, beginning(&self.run.id, info)), &open)?;
+        self.insert(&row)?;
         Ok((head, row.hash))
     }
 
     /// Appends an entry after the current head.
     pub(super) fn append(
         &self,
-        database: &Connection,
-        stored: StoredHead,
+        stored: &StoredHead,
         (codec, open_steps): (&mut Codec, &mut OpenSteps),
         hold: &LeaseToken,
         entry: &Entry,
     ) -> Result<(), Fault> {
-        let StoredHead { head, committed, hash, lease } = stored;
-        check_fence(lease.holder().as_ref(), hold.fence)?;
-        let has_open = head.number > committed;
-        let known = if has_open { open_steps.take(&self.id, hash) } else { Some(BTreeSet::new()) };
-        let open = if has_open && (entry.commit.is_some() || known.is_none()) {
-            let (after, mut rows) = (committed.saturating_sub(1), Vec::new());
-            self.each_between(database, (after, head.number), |row| rows.push(row))?;
-            Reader::check_open(&self.id, rows, committed, (head.number, hash))?
-        } else {
-            Reader::trusted(&self.id, Vec::new())
-        };
-        let finished = known.map_or_else(|| open.finished(codec), Ok)?;
-        let next = head.after(entry, |task| finished.contains(&task))?;
-        let row = encode(codec, &self.id, entry, (&next, hash), &open)?;
-        self.insert_row(database, &row)?;
+        let append = NextEntry::new(&self.run.id, stored, (entry, hold.fence), open_steps)?;
+        let open = append.needed_rows().map(|span| {
+            let mut rows = Vec::new();
+            self.each_between(span, |row| rows.push(row)).map(|()| rows)
+        });
+        let EncodedEntry { row, head, committed, finished } =
+            append.encode::<Fault>(open.transpose()?, codec)?;
+        self.insert(&row)?;
         hit_each(entry.points_in_transaction())?;
         if let Some(migration) = &entry.migration {
-            let info = info_after(&self.info(database)?, migration).map_err(Fault::Unwritable)?;
-            self.put_info(database, &info)?;
+            let info =
+                info_after(&self.run.info(self.database)?, migration).map_err(Fault::Unwritable)?;
+            self.run.put_info(self.database, &info)?;
         }
-        let committed = committed_after(entry, &next, committed);
-        self.put(database, &next, committed, row.hash)?;
-        open_steps.note(&self.id, row.hash, entry, finished);
-        if stops_run(entry) { self.take_back(database, hold.fence) } else { Ok(()) }
+        self.run.put(self.database, &head, committed, row.hash)?;
+        open_steps.note(&self.run.id, row.hash, entry, finished);
+        if stops_run(entry) { self.run.take_back(self.database, hold.fence) } else { Ok(()) }
     }
 
     /// Returns the rows of the journal, checked from the first to the last.
-    pub(super) fn journal<'a>(&'a self, database: &Connection) -> Result<Reader<'a>, Fault> {
-        self.journal_after(database, 0, usize::MAX)
+    pub(super) fn all(self) -> Result<Reader<'a>, Fault> {
+        self.after(0, usize::MAX)
     }
 
     /// Returns at most `limit` rows after a number, and the earlier rows that they refer to;
     /// checked.
-    pub(super) fn journal_after<'a>(
-        &'a self,
-        database: &Connection,
-        after: u64,
-        limit: usize,
-    ) -> Result<Reader<'a>, Fault> {
-        let stored = self.stored_head(database)?;
+    pub(super) fn after(self, after: u64, limit: usize) -> Result<Reader<'a>, Fault> {
+        let stored = self.run.stored_head(self.database)?;
         let after = after.min(stored.head.number);
         let last = after.saturating_add(limit as u64).min(stored.head.number);
         let sql = "SELECT number, hash FROM journal
                    WHERE run = ? AND number <= ? AND changes IS NOT NULL
                    ORDER BY number DESC LIMIT 1";
         // Rows refer to nothing before the last commit before them.
-        let base = collect(database, sql, params![self.key, after], |row| {
-            Ok((row.get::<_, u64>(0)?, hash(&self.id, row)?))
+        let base = collect(self.database, sql, params![self.run.key, after], |row| {
+            Ok((row.get::<_, u64>(0)?, hash(&self.run.id, row)?))
         })?;
         let (base, before) = match base.into_iter().next() {
             Some(base) => base,
-            None => (0, beginning(&self.id, &info_at_first(&self.info(database)?))),
+            None => (0, beginning(&self.run.id, &info_at_first(&self.run.info(self.database)?))),
         };
         let end = (last == stored.head.number).then_some(stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
-        let read = HashedRows::read(before, |take| self.each_between(database, (base, to), take))?;
-        Ok(Reader::check(&self.id, read, Span { first: base + 1, last, end })?)
+        let read = HashedRows::read(before, |take| self.each_between((base, to), take))?;
+        Ok(Reader::check(&self.run.id, read, Span { first: base + 1, last, end })?)
     }
 
     fn each_between(
         &self,
-        database: &Connection,
         (after, last): (u64, u64),
         mut take: impl FnMut(Row),
     ) -> Result<(), Fault> {
         let sql = "SELECT number, hash, step, seq, changes, meta, data FROM journal
                    WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
-        each(database, sql, params![self.key, after, last], |row| {
-            take(read(&self.id, row)?);
+        each(self.database, sql, params![self.run.key, after, last], |row| {
+            take(read(&self.run.id, row)?);
             Ok(())
         })
     }
 
-    fn insert_row(&self, database: &Connection, row: &Row) -> Result<(), Fault> {
+    fn insert(&self, row: &Row) -> Result<(), Fault> {
         let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-        database.prepare_cached(sql)?.execute(params![
-            self.key,
+        self.database.prepare_cached(sql)?.execute(params![
+            self.run.key,
             row.number,
             row.step.0,
             row.seq,

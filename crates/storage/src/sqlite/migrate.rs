@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use super::{fault::Fault, lease::now};
+use super::{fault::Fault, run::now};
 use crate::migrations::{Migrations, still_owned};
 
 /// The migrations of this program: none, because its format is the first one.

@@ -9,8 +9,6 @@ mod database;
 mod entries;
 mod fault;
 mod identity;
-mod inbox;
-mod lease;
 mod migrate;
 mod open;
 mod payload;
@@ -26,8 +24,9 @@ use graphrun_core::{
     id::{ChannelName, RunId, Step},
 };
 use graphrun_engine::checkpoint::{
-    CheckpointError, Checkpointer, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
-    Position, RunInfo, RunListItem, RunSummary, SavedRun,
+    CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
+    Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
+    RunMaintenance, RunSummary, SavedRun,
 };
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
@@ -37,7 +36,7 @@ use self::{
     fault::Fault,
     run::Run,
 };
-use super::journal::{self, Codec, Detail};
+use super::journal::{self, Codec};
 /// Keeps runs in a SQLite database.
 ///
 /// Clones share one connection. Several processes may use one database at the same time; each run
@@ -149,25 +148,6 @@ impl SqliteStorage {
         self.transact(TransactionBehavior::Deferred, action, work).await
     }
 
-    /// Reads entries after a number, at most `limit`.
-    async fn read_journal(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-        detail: Detail,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        let run = run.clone();
-        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
-            let run = Run::find(database, &run)?;
-            let mut logged =
-                run.journal_after(database, after, limit)?.entries(codec, after, detail)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
-    }
-
     async fn transact<T: Send + 'static>(
         &self,
         behavior: TransactionBehavior,
@@ -197,7 +177,7 @@ impl SqliteStorage {
 }
 
 #[async_trait]
-impl Checkpointer for SqliteStorage {
+impl RunJournal for SqliteStorage {
     async fn create(
         &self,
         info: &RunInfo,
@@ -221,6 +201,35 @@ impl Checkpointer for SqliteStorage {
         accepted.inspect(|_| reserve::keep(self.database.path()))
     }
 
+    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        if self.threads == Threads::Same {
+            return self.database.append(hold, entry);
+        }
+        let (hold, entry) = (hold.clone(), entry.clone());
+        self.ask(move |database| database.append(&hold, &entry)).await
+    }
+
+    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("load run `{run}`"), move |database, codec| {
+            let run = Run::find(database, &run)?;
+            let stored = run.stored_head(database)?;
+            let journal = run.journal(database).all()?;
+            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
+            Ok(SavedRun {
+                summary: run.summary(database)?,
+                position,
+                values,
+                records: journal.open_records(codec)?,
+                last_seq: stored.head.seq,
+            })
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl RunLeases for SqliteStorage {
     async fn acquire(&self, run: &RunId, claim: &Claim) -> Result<LeaseToken, CheckpointError> {
         let (action, run, claim) = (format!("acquire run `{run}`"), run.clone(), claim.clone());
         self.write_at_need(action, move |database, _| {
@@ -245,33 +254,30 @@ impl Checkpointer for SqliteStorage {
         })
         .await
     }
+}
 
-    async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        if self.threads == Threads::Same {
-            return self.database.append(hold, entry);
-        }
-        let (hold, entry) = (hold.clone(), entry.clone());
-        self.ask(move |database| database.append(&hold, &entry)).await
-    }
-
-    async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
-        let run = run.clone();
-        self.read(format!("load run `{run}`"), move |database, codec| {
-            let run = Run::find(database, &run)?;
-            let stored = run.stored_head(database)?;
-            let journal = run.journal(database)?;
-            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
-            Ok(SavedRun {
-                summary: run.summary(database)?,
-                position,
-                values,
-                records: journal.open_records(codec)?,
-                last_seq: stored.head.seq,
-            })
+#[async_trait]
+impl RunInbox for SqliteStorage {
+    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
+        message.check(run)?;
+        let (run, message) = (run.clone(), message.clone());
+        self.write(format!("send a message to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.post(database, &message)
         })
         .await
     }
 
+    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
+        let run = run.clone();
+        self.read(format!("read the messages to run `{run}`"), move |database, _| {
+            Run::find(database, &run)?.inbox(database, after)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl RunList for SqliteStorage {
     async fn find(&self, id_or_name: &str) -> Result<RunSummary, CheckpointError> {
         let id_or_name = id_or_name.to_owned();
         self.read(format!("find run `{id_or_name}`"), move |database, _| {
@@ -309,62 +315,24 @@ impl Checkpointer for SqliteStorage {
         })
         .await
     }
+}
 
-    async fn compact(&self) -> Result<(), CheckpointError> {
-        let database = Arc::clone(&self.database);
-        let task = tokio::task::spawn_blocking(move || database.compact());
-        task.await.unwrap_or_else(|error| {
-            let action = "make the database smaller".to_owned();
-            Err(CheckpointError::Storage { action, source: error.into() })
-        })
-    }
-
-    async fn check(&self) -> Result<(), CheckpointError> {
-        self.verify().await
-    }
-
-    async fn journal(
+#[async_trait]
+impl RunHistory for SqliteStorage {
+    async fn entries(
         &self,
         run: &RunId,
         after: u64,
         limit: usize,
+        detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Whole).await
-    }
-
-    async fn outline(
-        &self,
-        run: &RunId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<JournalEntry>, CheckpointError> {
-        self.read_journal(run, after, limit, Detail::Outline).await
-    }
-
-    async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
-        message.check(run)?;
-        let (run, message) = (run.clone(), message.clone());
-        self.write(format!("send a message to run `{run}`"), move |database, _| {
-            Run::find(database, &run)?.post(database, &message)
-        })
-        .await
-    }
-
-    async fn inbox(&self, run: &RunId, after: u64) -> Result<Vec<InboxMessage>, CheckpointError> {
         let run = run.clone();
-        self.read(format!("read the messages to run `{run}`"), move |database, _| {
-            Run::find(database, &run)?.inbox(database, after)
-        })
-        .await
-    }
-
-    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
-        let run = run.clone();
-        self.write(format!("remove run `{run}`"), move |database, _| {
+        self.read(format!("read the journal of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            run.require_free(database)?;
-            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
-            Ok(())
+            let mut logged =
+                run.journal(database).after(after, limit)?.entries(codec, after, detail)?;
+            logged.truncate(limit);
+            Ok(logged)
         })
         .await
     }
@@ -377,9 +345,36 @@ impl Checkpointer for SqliteStorage {
         let run = run.clone();
         self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
-            Ok(run.journal(database)?.checkpoint_at(codec, step)?)
+            Ok(run.journal(database).all()?.checkpoint_at(codec, step)?)
         })
         .await
+    }
+}
+
+#[async_trait]
+impl RunMaintenance for SqliteStorage {
+    async fn remove(&self, run: &RunId) -> Result<(), CheckpointError> {
+        let run = run.clone();
+        self.write(format!("remove run `{run}`"), move |database, _| {
+            let run = Run::find(database, &run)?;
+            run.require_free(database)?;
+            database.execute("DELETE FROM runs WHERE key = ?", [run.key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn check(&self) -> Result<(), CheckpointError> {
+        self.verify().await
+    }
+
+    async fn compact(&self) -> Result<(), CheckpointError> {
+        let database = Arc::clone(&self.database);
+        let task = tokio::task::spawn_blocking(move || database.compact());
+        task.await.unwrap_or_else(|error| {
+            let action = "make the database smaller".to_owned();
+            Err(CheckpointError::Storage { action, source: error.into() })
+        })
     }
 }
 
@@ -392,7 +387,7 @@ fn accept(
     first: &Entry,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
-    let (head, hash) = run.append_first(database, codec, first, json)?;
+    let (head, hash) = run.journal(database).append_first(codec, first, json)?;
     let hold = run.begin(database, &head, hash, claim)?;
     faults::hit(Point::AcceptBeforeCommit)?;
     Ok(hold)

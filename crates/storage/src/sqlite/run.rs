@@ -1,16 +1,24 @@
-//! A run in the database: search and head.
+//! A run in the database: its search, head, lease and inbox.
 
-use graphrun_core::id::{NameError, RunId, Step};
+use std::time::Duration;
+
+use graphrun_core::id::{NameError, RunId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Claim, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
-    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous},
+    checkpoint::{
+        CheckpointError, Claim, EntryHash, InboxMessage, LeaseToken, Message, RunInfo, RunSummary,
+    },
+    storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence},
 };
-use rusqlite::{Connection, Params, Row, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
 
-use super::{fault::Fault, lease::Lease, payload::bytes};
-use crate::journal::{
-    checksum::{of_head, of_info},
-    damaged,
+use super::{entries::Journal, fault::Fault, payload::bytes};
+use crate::{
+    head::{HeadColumns, StoredHead},
+    journal::{
+        checksum::{of_head, of_info, of_message},
+        damaged,
+    },
+    lease::Lease,
 };
 
 /// The row id of a run in its database.
@@ -21,16 +29,6 @@ pub(super) type RunKey = i64;
 pub(super) struct Run {
     pub(super) key: RunKey,
     pub(super) id: RunId,
-}
-
-/// The head of a run and the end of its journal.
-#[derive(Debug)]
-pub(super) struct StoredHead {
-    pub(super) head: Head,
-    /// The number of the last entry that commits a step.
-    pub(super) committed: u64,
-    pub(super) hash: EntryHash,
-    pub(super) lease: Lease,
 }
 
 /// The columns of a head.
@@ -164,17 +162,8 @@ impl Run {
     }
 
     pub(super) fn summary(&self, database: &Connection) -> Result<RunSummary, Fault> {
-        let info = serde_json::from_slice(&self.info(database)?);
-        let info = info.map_err(|error| broken(self.id.as_str(), "the description", error))?;
-        let stored = self.stored_head(database)?;
-        let RunStatus { status, reason } = stored.head.run_status;
-        Ok(RunSummary {
-            info,
-            status,
-            reason,
-            step: stored.head.step,
-            holder: stored.lease.holder(),
-        })
+        let info = self.info(database)?;
+        Ok(self.stored_head(database)?.summary(&self.id, &info)?)
     }
 
     /// Returns the head.
@@ -185,24 +174,19 @@ impl Run {
 
     /// Reads the head from a row that begins with its columns.
     fn read_head(&self, row: &Row<'_>) -> Result<StoredHead, Fault> {
-        let id = self.id.as_str();
-        let damage = |how: &'static str| broken(id, "the status", how);
         let run_status: String = row.get(5)?;
-        let head = Head {
+        let columns = HeadColumns {
             number: row.get(0)?,
-            step: Step(row.get(2)?),
+            committed: row.get(1)?,
+            step: row.get(2)?,
             seq: row.get(3)?,
-            run_status: serde_json::from_str(&run_status)
-                .map_err(|error| broken(id, "the status", error))?,
+            hash: bytes(row, 4)?,
+            run_status: &run_status,
+            checksum: bytes(row, 6)?,
         };
-        let committed = row.get(1)?;
-        let hash = bytes(row, 4)?;
-        let sum = of_head(id, &head, committed, hash, &run_status);
-        if sum != bytes(row, 6)? {
-            return Err(damage("its checksum does not match"));
-        }
-        let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
-        Ok(StoredHead { head, committed, hash, lease: Lease::read(id, row)? })
+        let lease = (row.get(7)?, row.get(8)?, row.get(9)?);
+        let lease = Lease::read(&self.id, lease, bytes(row, 10)?)?;
+        Ok(StoredHead::read(&self.id, &columns, lease)?)
     }
 
     /// Inserts the first head.
@@ -248,6 +232,107 @@ impl Run {
         Ok(())
     }
 
+    /// Gives the run to this claim, unless it has an owner.
+    pub(super) fn acquire(
+        &self,
+        database: &Connection,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
+        let lease = self.stored_head(database)?.lease;
+        lease.require_free(&self.id, now(database)?, claim.over)?;
+        self.give(database, lease.fence, claim)
+    }
+
+    /// Fails if the run has an owner.
+    pub(super) fn require_free(&self, database: &Connection) -> Result<(), Fault> {
+        Ok(self.stored_head(database)?.lease.require_free(&self.id, now(database)?, None)?)
+    }
+
+    /// Gives the run to this claim, with the next fencing token.
+    pub(super) fn give(
+        &self,
+        database: &Connection,
+        last: u64,
+        claim: &Claim,
+    ) -> Result<LeaseToken, Fault> {
+        let lease = Lease::next(last, claim, now(database)?).map_err(Fault::Unwritable)?;
+        self.put_lease(database, &lease)?;
+        Ok(LeaseToken { run: self.id.clone(), fence: lease.fence })
+    }
+
+    /// Extends a lease from now.
+    pub(super) fn renew(
+        &self,
+        database: &Connection,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<(), Fault> {
+        let lease = self.stored_head(database)?.lease;
+        check_fence(lease.holder().as_ref(), fence)?;
+        self.put_lease(database, &lease.renewed(now(database)?, ttl))
+    }
+
+    /// Releases the lease with this fencing token.
+    pub(super) fn take_back(&self, database: &Connection, fence: u64) -> Result<(), Fault> {
+        let lease = self.stored_head(database)?.lease;
+        if lease.fence != fence {
+            return Ok(());
+        }
+        self.put_lease(database, &lease.released())
+    }
+
+    fn put_lease(&self, database: &Connection, lease: &Lease) -> Result<(), Fault> {
+        let sql = "UPDATE heads SET fence = ?, owner = ?, until = ?, lease_checksum = ?
+                   WHERE run = ?";
+        let (until, checksum) = (lease.until_ms(), lease.checksum(&self.id));
+        let values = params![lease.fence, lease.json, until, checksum, self.key];
+        database.prepare_cached(sql)?.execute(values)?;
+        Ok(())
+    }
+
+    /// Adds a message, unless it is there.
+    pub(super) fn post(&self, database: &Connection, message: &Message) -> Result<u64, Fault> {
+        let sql = "SELECT number FROM inbox WHERE run = ? AND id = ?";
+        let values = params![self.key, message.id];
+        let before =
+            database.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?;
+        if let Some(number) = before {
+            return Ok(number);
+        }
+        let json = serde_json::to_string(message).map_err(Fault::Unwritable)?;
+        let sql = "INSERT INTO inbox (run, id, message, checksum) VALUES (?, ?, ?, ?)
+                   RETURNING number";
+        let values = params![self.key, message.id, json, of_message(self.id.as_str(), &json)];
+        Ok(database.prepare_cached(sql)?.query_row(values, |row| row.get(0))?)
+    }
+
+    /// Returns the messages after a number.
+    pub(super) fn inbox(
+        &self,
+        database: &Connection,
+        after: u64,
+    ) -> Result<Vec<InboxMessage>, Fault> {
+        let sql = "SELECT number, message, checksum FROM inbox
+                   WHERE run = ? AND number > ? ORDER BY number";
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        collect(database, sql, params![self.key, after], |row| {
+            let number = row.get("number")?;
+            let json: String = row.get("message")?;
+            let what = format!("message {number}");
+            if of_message(self.id.as_str(), &json) != bytes(row, "checksum")? {
+                return Err(broken(self.id.as_str(), &what, "its checksum does not match"));
+            }
+            let message = serde_json::from_str(&json);
+            let message = message.map_err(|error| broken(self.id.as_str(), &what, error))?;
+            Ok(InboxMessage { number, message })
+        })
+    }
+
+    /// Returns the journal of the run.
+    pub(super) fn journal<'a>(&'a self, database: &'a Connection) -> Journal<'a> {
+        Journal { database, run: self }
+    }
+
     /// Returns the one row that must exist.
     fn one<T>(
         &self,
@@ -260,6 +345,12 @@ impl Run {
             .pop()
             .ok_or_else(|| broken(self.id.as_str(), what, "it is missing"))
     }
+}
+
+/// Returns the time of the database, in milliseconds since 1970.
+pub(super) fn now(database: &Connection) -> Result<i64, Fault> {
+    let sql = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    Ok(database.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn collect<T>(

@@ -93,7 +93,7 @@ impl<'a> Reading<'a> {
     /// The fields that a node may write; all fields, if its contract does not list them.
     fn written_by(&self, node: &NodeName) -> Vec<ChannelName> {
         let all = || self.graph.schema.channels().iter().map(|it| it.name().clone()).collect();
-        self.graph.nodes[node].node.contract().writes.unwrap_or_else(all)
+        self.graph.nodes[node].node.describe().contract.writes.unwrap_or_else(all)
     }
 
     fn failure(&mut self, what: &str, yaml: &Yaml) -> Option<Failure> {
@@ -178,7 +178,9 @@ impl<'a> Reading<'a> {
                 None => fits = false,
             }
         }
-        if self.may_write_less(node) || self.graph.nodes[node].node.contract().writes.is_none() {
+        if self.may_write_less(node)
+            || self.graph.nodes[node].node.describe().contract.writes.is_none()
+        {
             return fits.then_some(update);
         }
         for name in written {

@@ -4,10 +4,10 @@
 //! the workflow under test. With the graph of that workflow, [`Draft::check`] turns it into a
 //! [`CaseFile`], in which every name is known and every value fits. Other modules run it.
 
+mod access;
 mod answers;
 mod expect;
 mod read;
-mod sights;
 mod values;
 
 use std::{
@@ -29,7 +29,7 @@ use graphrun_guard::{
 };
 use serde_json::Value;
 
-pub use self::sights::{Computed, accesses, computed};
+pub use self::access::{Computed, accesses, computed};
 use super::{
     LoadError,
     reader::{self, Yaml},

@@ -4,6 +4,7 @@
 //! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
 //! unsigned numbers and conversions are left out; `visits("node")` is an addition.
 
+mod access;
 mod calls;
 mod checker;
 mod closed;
@@ -19,7 +20,6 @@ mod output_path;
 mod parser;
 mod print;
 mod satisfiability;
-mod sights;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -167,7 +167,7 @@ impl Expression {
 
     /// Its access set.
     pub(crate) fn access_set(&self) -> AccessSet {
-        sights::access_set(&self.root, &self.reads, self.item.as_deref())
+        access::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
     /// Whether it is a plain path into the state and not computed.

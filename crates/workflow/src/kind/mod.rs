@@ -57,7 +57,7 @@ pub use crate::{
 /// use async_trait::async_trait;
 /// use graphrun_core::{
 ///     diagnostic::Diagnostic,
-///     graph::{Command, Contract, Node, NodeContext, NodeError},
+///     graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
 ///     id::ChannelName,
 ///     state::Update,
 /// };
@@ -118,12 +118,12 @@ pub use crate::{
 ///         Ok(Update::default().write(self.writes.clone(), text).into())
 ///     }
 ///
-///     fn contract(&self) -> Contract {
-///         Contract { reads: None, writes: Some(vec![self.writes.clone()]) }
-///     }
-///
-///     fn kind(&self) -> &'static str {
-///         "shout"
+///     fn describe(&self) -> NodeDescription {
+///         NodeDescription {
+///             kind: "shout",
+///             contract: Contract { reads: None, writes: Some(vec![self.writes.clone()]) },
+///             ..NodeDescription::default()
+///         }
 ///     }
 /// }
 ///

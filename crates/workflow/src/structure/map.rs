@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeError, SideEffects},
+    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
     id::NodeName,
     state::Type,
 };
@@ -147,20 +147,14 @@ impl Node for Pass {
         Ok(Command::default())
     }
 
-    fn contract(&self) -> Contract {
-        Contract { reads: Some(Vec::new()), writes: Some(Vec::new()) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn kind(&self) -> &'static str {
-        MAP
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: MAP,
+            contract: Contract { reads: Some(Vec::new()), writes: Some(Vec::new()) },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            ..NodeDescription::default()
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{
-        Access, AccessSet, Command, Contract, Node, NodeContext, NodeError, Read, SideEffects,
+        Access, AccessSet, Command, Contract, Node, NodeContext, NodeDescription, NodeError, Read,
+        SideEffects,
     },
     id::ChannelName,
     state::{Channel, Type, Update},
@@ -158,21 +159,15 @@ impl Node for EnterNode {
         Ok(update.into())
     }
 
-    fn contract(&self) -> Contract {
+    fn describe(&self) -> NodeDescription {
         let set = self.sets.iter().map(|(channel, _)| channel.clone());
-        Contract { reads: None, writes: Some(set.collect()) }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn kind(&self) -> &'static str {
-        "use"
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
+        NodeDescription {
+            kind: "use",
+            contract: Contract { reads: None, writes: Some(set.collect()) },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            ..NodeDescription::default()
+        }
     }
 }
 
@@ -189,24 +184,18 @@ impl Node for LeaveNode {
         Ok(update.into())
     }
 
-    fn contract(&self) -> Contract {
+    fn describe(&self) -> NodeDescription {
         let read = |(_, from): &(_, ChannelName)| Read { channel: from.clone(), required: false };
-        Contract {
-            reads: Some(self.takes.iter().map(read).collect()),
-            writes: Some(self.takes.iter().map(|(to, _)| to.clone()).collect()),
+        NodeDescription {
+            kind: "end of use",
+            contract: Contract {
+                reads: Some(self.takes.iter().map(read).collect()),
+                writes: Some(self.takes.iter().map(|(to, _)| to.clone()).collect()),
+            },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            ..NodeDescription::default()
         }
-    }
-
-    fn calls_max(&self) -> Option<u64> {
-        Some(0)
-    }
-
-    fn kind(&self) -> &'static str {
-        "end of use"
-    }
-
-    fn side_effects(&self) -> SideEffects {
-        SideEffects::Nothing
     }
 }
 

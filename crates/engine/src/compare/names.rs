@@ -1,4 +1,4 @@
-//! Guesses which new name belongs to an old node or field.
+//! Which new name belongs to an old node or field: by the mapping, or by a guess.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,37 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::{Comparing, Remedy};
-use crate::checkpoint::{ChannelOutline, NodeOutline};
+use super::{Compared, Remedy};
+use crate::checkpoint::{ChannelOutline, Fate, Mapping, NodeOutline};
 
-impl Comparing<'_> {
+/// The names in the graph of a run and in the graph that it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names<'a> {
+    pub(super) compared: Compared<'a>,
+    pub(super) mapping: &'a Mapping,
+}
+
+impl Names<'_> {
+    /// Returns the name of a node in the new graph, if it exists there.
+    pub(super) fn node(&self, old: &NodeName) -> Option<NodeName> {
+        let new = self.mapping.new_name_of(old)?;
+        self.compared.new.nodes.contains_key(&new).then_some(new)
+    }
+
+    /// Returns the name of a field in the new graph, if it exists there.
+    pub(super) fn field(&self, old: &ChannelName) -> Option<ChannelName> {
+        let new = self.mapping.new_field_of(old)?;
+        self.compared.new.channels.contains_key(&new).then_some(new)
+    }
+
+    pub(super) fn is_dropped(&self, node: &NodeName) -> bool {
+        self.mapping.fate_of_node(node) == Fate::Dropped
+    }
+
+    pub(super) fn is_dropped_field(&self, field: &ChannelName) -> bool {
+        self.mapping.fate_of_field(field) == Fate::Dropped
+    }
+
     /// Returns the new node that is most likely this one, renamed.
     pub(super) fn renamed(&self, name: &NodeName, was: &NodeOutline) -> Option<NodeName> {
         let added: Vec<(&NodeName, &NodeOutline)> = self.added_nodes().collect();
@@ -64,26 +91,26 @@ impl Comparing<'_> {
             self.compared.old.nodes.keys().filter_map(|it| self.node(it)).collect();
         self.compared.new.nodes.iter().filter(move |(it, _)| !kept.contains(*it))
     }
+}
 
-    /// Returns the remedy that renames a node; for a node of a used workflow, the remedy renames the whole
-    /// workflow.
-    pub(super) fn map_node(old: &NodeName, new: Option<NodeName>) -> Remedy {
-        let Some(new) = new else { return Remedy::MapNode(old.clone(), None) };
-        let (from, to) = scopes(old.as_str(), new.as_str());
-        let scopes = NodeName::parse_path(from).ok().zip(NodeName::parse_path(to).ok());
-        let (old, new) = scopes.unwrap_or_else(|| (old.clone(), new));
-        Remedy::MapNode(old, Some(new))
-    }
+/// Returns the remedy that renames a node; for a node of a used workflow, the remedy renames the whole
+/// workflow.
+pub(super) fn map_node(old: &NodeName, new: Option<NodeName>) -> Remedy {
+    let Some(new) = new else { return Remedy::MapNode(old.clone(), None) };
+    let (from, to) = scopes(old.as_str(), new.as_str());
+    let scopes = NodeName::parse_path(from).ok().zip(NodeName::parse_path(to).ok());
+    let (old, new) = scopes.unwrap_or_else(|| (old.clone(), new));
+    Remedy::MapNode(old, Some(new))
+}
 
-    /// Returns the remedy that renames a field; for a field of a used workflow, the remedy renames the whole
-    /// workflow.
-    pub(super) fn map_field(old: &ChannelName, new: Option<ChannelName>) -> Remedy {
-        let Some(new) = new else { return Remedy::MapField(old.clone(), None) };
-        let (from, to) = scopes(old.as_str(), new.as_str());
-        let scopes = ChannelName::parse_path(from).ok().zip(ChannelName::parse_path(to).ok());
-        let (old, new) = scopes.unwrap_or_else(|| (old.clone(), new));
-        Remedy::MapField(old, Some(new))
-    }
+/// Returns the remedy that renames a field; for a field of a used workflow, the remedy renames the whole
+/// workflow.
+pub(super) fn map_field(old: &ChannelName, new: Option<ChannelName>) -> Remedy {
+    let Some(new) = new else { return Remedy::MapField(old.clone(), None) };
+    let (from, to) = scopes(old.as_str(), new.as_str());
+    let scopes = ChannelName::parse_path(from).ok().zip(ChannelName::parse_path(to).ok());
+    let (old, new) = scopes.unwrap_or_else(|| (old.clone(), new));
+    Remedy::MapField(old, Some(new))
 }
 
 /// Returns the only new name that has the same last part in another used workflow.

@@ -1,4 +1,4 @@
-//! The running tasks, and the waits between their attempts.
+//! The running attempts, and the waits between attempts, as futures.
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -17,20 +17,20 @@ use crate::{
 /// The first future never completes: if all futures of the set were polled in a row, the set would wake its
 /// poller once more, and the runtime would wake another thread for that.
 #[derive(Debug)]
-pub(super) struct Tasks(FuturesUnordered<BoxFuture<'static, Option<Event>>>);
+pub(super) struct EventFutures(FuturesUnordered<BoxFuture<'static, Option<Event>>>);
 
-impl Default for Tasks {
+impl Default for EventFutures {
     fn default() -> Self {
         Self([pending().boxed()].into_iter().collect())
     }
 }
 
-impl Tasks {
+impl EventFutures {
     /// Adds an attempt: its work starts in a separate task.
     ///
     /// The caller of `next` polls the supervision, which wakes no other thread. Supervision with a timeout
     /// must not depend on that, so it gets its own task.
-    pub(super) fn begin(
+    pub(super) fn start(
         &mut self,
         work: impl Future<Output = Returned> + Send + 'static,
         watch: Watch,

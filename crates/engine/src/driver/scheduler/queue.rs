@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// Frees the slots of all nodes: nothing runs, and the task from `next` does not start.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn free_all_slots(&mut self) {
         self.taken.clear();
     }
 }

@@ -1,0 +1,97 @@
+//! The budget of the running step: which attempts have time left, and which model calls may start.
+//!
+//! The limits themselves are rules. When one is reached, a model call in progress completes, and its result is
+//! kept. A task that requests another call is aborted. When no task runs any more, the run has reached its limit.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{event::Usage, id::TaskId};
+use tokio::{sync::oneshot, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::superstep::Machine;
+
+/// The usage and the time limits of the running attempts.
+#[derive(Debug, Default)]
+pub(super) struct BudgetGate {
+    attempts: BTreeMap<TaskId, RunningAttempt>,
+    /// When the time of the run ends, per running task; absent if the time is unlimited.
+    time_ends: BTreeMap<TaskId, Instant>,
+    /// Whether a model call was refused in this step.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct RunningAttempt {
+    usage: Usage,
+    abort: CancellationToken,
+}
+
+impl BudgetGate {
+    /// Returns whether the run has time for a task that is about to start. If it has none, the time of the run
+    /// ends now.
+    pub(super) fn has_time(&mut self, task: TaskId, machine: &Machine) -> bool {
+        let Some(left) = machine.time_left(task) else { return true };
+        if let Some(end) = Instant::now().checked_add(left) {
+            self.time_ends.insert(task, end);
+        }
+        !left.is_zero()
+    }
+
+    /// Adds an attempt; the token aborts it.
+    pub(super) fn add_attempt(&mut self, task: TaskId, abort: CancellationToken) {
+        self.attempts.insert(task, RunningAttempt { usage: Usage::default(), abort });
+    }
+
+    /// Removes an attempt that ended: the machine counts its usage from now on.
+    pub(super) fn remove_attempt(&mut self, task: TaskId) {
+        self.attempts.remove(&task);
+        self.time_ends.remove(&task);
+    }
+
+    /// Adds usage of a running attempt.
+    pub(super) fn add_usage(&mut self, task: TaskId, usage: &Usage) {
+        if let Some(attempt) = self.attempts.get_mut(&task) {
+            attempt.usage.add(usage);
+        }
+    }
+
+    /// Handles a request for a model call: permits it, or aborts the task and admits no further attempt.
+    pub(super) fn admit_call(
+        &mut self,
+        task: TaskId,
+        permit: oneshot::Sender<()>,
+        machine: &Machine,
+    ) {
+        let mut usage = Usage::default();
+        self.attempts.values().for_each(|it| usage.add(&it.usage));
+        if machine.may_spend(&usage) {
+            // A task that was dropped meanwhile no longer waits.
+            _ = permit.send(());
+        } else if let Some(attempt) = self.attempts.get(&task) {
+            attempt.abort.cancel();
+            self.is_closed = true;
+        }
+    }
+
+    /// Returns whether a model call was refused, so that no attempt may start.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Returns when the time of the run ends, if it is limited.
+    pub(super) fn time_end(&self) -> Option<Instant> {
+        self.time_ends.values().min().copied()
+    }
+
+    /// Allows calls again after the step with the aborted attempts has ended.
+    pub(super) fn reopen(&mut self) {
+        self.is_closed = false;
+    }
+
+    /// Forgets the times of a step that was ended early, and allows calls again.
+    pub(super) fn reset(&mut self) {
+        self.time_ends.clear();
+        self.reopen();
+    }
+}

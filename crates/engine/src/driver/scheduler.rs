@@ -1,0 +1,135 @@
+//! Which tasks run, and how many at once: waiting tasks, running attempts, and the waits between attempts.
+
+mod futures;
+mod queue;
+
+use std::time::Duration;
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::{
+    graph::NodeSpec,
+    id::{NodeName, TaskId},
+};
+use jiff::Timestamp;
+use tokio::time::{self, Instant};
+use tokio_util::sync::CancellationToken;
+
+use self::{futures::EventFutures, queue::Queue};
+use crate::{
+    superstep::{Event, Task},
+    task::{self, AttemptContext},
+};
+
+/// Starts the attempts of one run and collects their events.
+#[derive(Debug)]
+pub(super) struct Scheduler {
+    queue: Queue,
+    futures: EventFutures,
+    /// The largest number of attempts that run at once.
+    running_max: usize,
+    /// The context of every attempt.
+    context: AttemptContext,
+    /// When the grace period of running attempts ends, once a drain was requested. No task starts any more.
+    grace_end: Option<Instant>,
+}
+
+impl Scheduler {
+    pub(super) fn new(running_max: usize, context: AttemptContext) -> Self {
+        let (queue, futures) = (Queue::default(), EventFutures::default());
+        Self { queue, futures, running_max: running_max.max(1), context, grace_end: None }
+    }
+
+    /// Adds a task that waits for a slot.
+    pub(super) fn push(&mut self, task: Box<Task>) {
+        if self.grace_end.is_none() {
+            self.queue.push(task);
+        }
+    }
+
+    /// Waits until the next attempt of a task; an aborted wait produces no event.
+    pub(super) fn sleep(&mut self, task: TaskId, wake: Timestamp, wait_ms: u64) {
+        let left = Duration::try_from(wake.duration_since(self.context.clock.now()));
+        // A clock that was set back makes no wait longer.
+        let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
+        let abort = self.context.abort.clone();
+        self.futures.add(async move {
+            let woke = abort.run_until_cancelled_owned(time::sleep(left)).await;
+            woke.map(|()| Event::Woke { task, wake })
+        });
+    }
+
+    /// Removes and returns the first task for which the run and the node have a free slot, and takes the slot
+    /// of the node.
+    pub(super) fn next_task(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
+        if self.queue.running() < self.running_max { self.queue.next(graph) } else { None }
+    }
+
+    /// Starts an attempt of the task from `next_task`. Returns the token that aborts it.
+    pub(super) fn start(&mut self, task: Task, spec: NodeSpec) -> CancellationToken {
+        let abort = self.context.abort.child_token();
+        let context = AttemptContext { abort: abort.clone(), ..self.context.clone() };
+        let (work, watch) = task::attempt(context, task, spec);
+        self.futures.start(work, watch);
+        self.queue.began();
+        abort
+    }
+
+    /// Frees the slots of an attempt of this node that has ended.
+    pub(super) fn free_slot(&mut self, node: Option<&NodeName>) {
+        self.queue.ended(node);
+    }
+
+    /// Returns whether no attempt runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.running() == 0
+    }
+
+    /// Returns the next event of a task, or `None` when no more will come.
+    ///
+    /// # Cancel safety
+    ///
+    /// Loses nothing.
+    pub(super) async fn next_event(&mut self) -> Option<Event> {
+        self.futures.next().await
+    }
+
+    /// Returns the next event, if it is available now.
+    pub(super) fn next_event_now(&mut self) -> Option<Event> {
+        self.futures.next_now()
+    }
+
+    /// Starts no further task, and gives the running attempts a grace period.
+    pub(super) fn drain(&mut self, grace: Duration) {
+        self.grace_end = Some(Instant::now() + grace);
+        self.queue.clear();
+    }
+
+    /// Returns when the grace period ends, once a drain was requested.
+    pub(super) fn grace_end(&self) -> Option<Instant> {
+        self.grace_end
+    }
+
+    /// Aborts the running attempts; each produces an event. Waiting tasks and waits produce none.
+    pub(super) fn abort_all(&mut self) {
+        self.queue.clear();
+        self.context.abort.cancel();
+    }
+
+    /// Makes the scheduler usable again after `abort_all`, when all attempts have ended.
+    pub(super) fn reset(&mut self) {
+        self.context.abort = self.context.discard.child_token();
+        // A task that was about to start holds a slot of its node; no other task does.
+        self.queue.free_all_slots();
+    }
+
+    /// Aborts the running attempts. Only attempts that have finished produce an event.
+    pub(super) fn discard(&self) {
+        self.context.discard.cancel();
+    }
+
+    /// Aborts the running attempts, and discards their results.
+    pub(super) async fn discard_all(&mut self) {
+        self.discard();
+        while self.next_event().await.is_some() {}
+    }
+}

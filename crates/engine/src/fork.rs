@@ -1,0 +1,157 @@
+//! Forks: new runs from old checkpoints.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{
+    event::{Event, EventSink, Status},
+    id::{ChannelName, RunId, Step},
+    state::State,
+};
+use graphrun_guard::redact::redact_value;
+use serde_json::Value;
+
+use super::{
+    Engine, RunError,
+    compare::{Compared, compare},
+    lease::Lease,
+    log::Log,
+    migrate::values_by,
+    superstep::{Machine, ReviseError, carry},
+};
+use crate::checkpoint::{
+    Checkpoint, Commit, Conversation, Entry, ForkSource, Mapping, Migration, Outline, Position,
+    RunInfo, RunStatus, RunSummary, SavedRun, UsedBudget,
+};
+
+/// Creates a new run from a checkpoint of another one; see [`Engine::fork`].
+pub(super) async fn fork(
+    engine: &Engine,
+    info: RunInfo,
+    from: ForkSource,
+    mut changed: BTreeMap<ChannelName, Option<Value>>,
+) -> Result<(), RunError> {
+    for value in changed.values_mut().flatten() {
+        redact_value(value);
+    }
+    let (position, values) = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
+    if position.frontier.is_empty() {
+        return Err(ReviseError::AtItsEnd.into());
+    }
+    let summary = engine.checkpointer.find(from.run.as_str()).await?;
+    let (position, values, old) = as_of_now(engine, summary, (position, values), &changed).await?;
+    let position = from_zero(position);
+    let state = forked_state(engine, &from.run, values, old.as_deref(), &changed)?;
+    let changes = state.as_changes().collect();
+    let (graph, limits) = (engine.graph.clone(), engine.limits.clone());
+    let checkpoint = Checkpoint { position: position.clone(), state };
+    Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new())
+        .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
+
+    let mut log = Log::begin(&info, EventSink::default(), engine.clock.clone());
+    log.add(Event::RunForked {
+        from: from.run.clone(),
+        step: from.step,
+        set: changed.keys().map(ToString::to_string).collect(),
+    });
+    let reason = format!("forked from `{}` at step {}", from.name, from.step);
+    let run_status = RunStatus { status: Status::Interrupted, reason: Some(reason) };
+    let first = Entry {
+        run_status: Some(run_status),
+        events: log.unsaved(),
+        ..Entry::from(Commit { position, changes })
+    };
+    let graph = Some(Box::new(Outline::of(&engine.graph)));
+    let info = RunInfo { fork_source: Some(from), graph, ..info };
+    let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease).await?;
+    engine.checkpointer.release(lease.hold()).await?;
+    lease.forget();
+    Ok(())
+}
+
+/// Returns the initial state of a fork: the checkpoint's state plus new fields of the workflow and the
+/// changed values.
+fn forked_state(
+    engine: &Engine,
+    run: &RunId,
+    mut values: BTreeMap<ChannelName, Value>,
+    old: Option<&Outline>,
+    changed: &BTreeMap<ChannelName, Option<Value>>,
+) -> Result<State, RunError> {
+    for channel in engine.graph.schema().channels() {
+        if let (Some(old), Some(default)) = (old, channel.default())
+            && !old.channels.contains_key(channel.name())
+        {
+            let begins = || default.as_ref().clone();
+            values.entry(channel.name().clone()).or_insert_with(begins);
+        }
+    }
+    let schema = engine.graph.schema();
+    let set = changed.iter().filter_map(|(channel, value)| Some((channel, value.as_ref()?)));
+    schema.check_set(set.clone()).map_err(ReviseError::State)?;
+    for (channel, value) in changed {
+        match value {
+            Some(value) => drop(values.insert(channel.clone(), value.clone())),
+            None => drop(values.remove(channel)),
+        }
+    }
+    let state = schema.restore(values).map_err(|error| {
+        // An error in a given value is reported as an error of the caller.
+        if changed.contains_key(error.channel()) {
+            RunError::from(ReviseError::State(error))
+        } else {
+            RunError::Changed { run: run.clone(), source: error.into() }
+        }
+    })?;
+    state.check_size(set.map(|it| it.0)).map_err(ReviseError::State)?;
+    Ok(state)
+}
+
+/// Returns a checkpoint with the current names of the run, and the graph with these names. Later
+/// migrations of the run are applied to the checkpoint as well.
+async fn as_of_now(
+    engine: &Engine,
+    summary: RunSummary,
+    (position, values): (Position, BTreeMap<ChannelName, Value>),
+    changed: &BTreeMap<ChannelName, Option<Value>>,
+) -> Result<(Position, BTreeMap<ChannelName, Value>, Option<Box<Outline>>), RunError> {
+    let run = summary.info.id.clone();
+    let journal = engine.checkpointer.outline(&run).await?;
+    let is_later =
+        |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
+    let since = journal.into_iter().map(|it| it.entry).filter(is_later);
+    let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
+    let Some(old) = since.first().and_then(|it| it.from.graph.clone()) else {
+        return Ok((position, values, summary.info.graph));
+    };
+    let mappings: Vec<&Mapping> = since.iter().map(|it| &it.mapping).collect();
+    let mut mapping = Mapping::in_a_row(&old, &mappings);
+    for (field, value) in changed {
+        match value {
+            Some(value) => mapping = mapping.set(field.clone(), value.clone()),
+            None => drop(mapping.set.remove(field)),
+        }
+    }
+    let messages = &[];
+    let records = Vec::new();
+    let saved = SavedRun { summary, position, values, records, last_seq: 0 };
+    let new = Outline::of(&engine.graph);
+    let compared = Compared { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
+    let differences = compare(compared, Some(&mapping));
+    if differences.iter().any(|it| it.breaks.is_some()) {
+        return Err(RunError::NoPlace { run, differences });
+    }
+    let position = carry(&engine.graph, &mapping, (&saved.position, &[]), messages).position;
+    let values = values_by(engine, &mapping, saved.values);
+    Ok((position, values, Some(Box::new(new))))
+}
+
+/// Returns the position of a new run that starts from this one, without questions and messages.
+fn from_zero(position: Position) -> Position {
+    Position {
+        step: Step(0),
+        used: UsedBudget::default(),
+        people: Conversation::default(),
+        original_tasks: BTreeMap::new(),
+        ..position
+    }
+}

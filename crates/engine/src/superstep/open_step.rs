@@ -1,0 +1,430 @@
+//! The tasks of the step that is not committed yet: the phase, the record and the usage of each.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::{
+    event::Usage,
+    graph::{ErrorKind, Failure, Question, Transition},
+    id::{NodeName, Step, TaskId},
+    state::{Update, measure},
+};
+use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Attempt, Event};
+use crate::checkpoint::{EntryHash, Outcome, Position, TaskRecord};
+
+/// The tasks of a step, by their index in the frontier.
+#[derive(Clone, Debug)]
+pub(super) struct OpenStep {
+    number: Step,
+    tasks: Vec<TaskState>,
+    /// The number of tasks whose records are not final.
+    open: usize,
+    /// The number of tasks that run, sleep or were aborted. It is counted, because a step may have ten
+    /// thousand tasks.
+    busy: usize,
+    /// The size in bytes of the updates and dispatches of this step.
+    written: u64,
+}
+
+/// The state of one task of the step.
+#[derive(Clone, Debug)]
+pub(super) struct TaskState {
+    node: NodeName,
+    phase: Phase,
+    pub(super) attempt: u32,
+    total: TaskUsage,
+    pub(super) answers: BTreeMap<String, Value>,
+    /// The memos of the task: saved results of parts of its work.
+    pub(super) memos: BTreeMap<String, Value>,
+    /// The keys of the questions it has asked.
+    pub(super) question_keys: Vec<String>,
+    /// Its record, if the record is final or the task was aborted.
+    pub(super) record: Option<Box<TaskRecord>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Phase {
+    /// The driver runs it, or will.
+    Running,
+    /// It waits for its next attempt.
+    Sleeping { wake: Timestamp, wait_ms: u64 },
+    /// It waits for a person.
+    Waiting(Box<Question>),
+    /// It was aborted because a limit of the run is reached.
+    Aborted,
+    /// It failed, and no route caught the failure.
+    Failed(String),
+    /// Its record is final.
+    Settled,
+}
+
+/// The usage of a task, summed over its attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TaskUsage {
+    pub(super) ms: u64,
+    pub(super) usage: Usage,
+}
+
+impl OpenStep {
+    /// Returns the step after a position. Each task counts as busy until it has begun, so the step cannot end
+    /// before its last task has begun.
+    pub(super) fn after(position: &Position) -> Self {
+        let tasks: Vec<TaskState> =
+            position.frontier.iter().map(|it| TaskState::new(it.node.clone())).collect();
+        let (open, busy) = (tasks.len(), tasks.len());
+        Self { number: position.step.next(), tasks, open, busy, written: 0 }
+    }
+
+    pub(super) fn id(&self, index: usize) -> TaskId {
+        let index = u32::try_from(index).expect("a frontier is far smaller than 2³²");
+        TaskId { step: self.number, index }
+    }
+
+    pub(super) fn index(&self, task: TaskId) -> Option<usize> {
+        let index = usize::try_from(task.index).ok()?;
+        (task.step == self.number && index < self.tasks.len()).then_some(index)
+    }
+
+    pub(super) fn tasks(&self) -> &[TaskState] {
+        &self.tasks
+    }
+
+    /// Returns the indexes of the tasks that run, sleep or were aborted.
+    pub(super) fn busy_tasks(&self) -> Vec<usize> {
+        (0..self.tasks.len()).filter(|&it| self.tasks[it].phase.is_busy()).collect()
+    }
+
+    /// Returns whether every record is final.
+    pub(super) fn is_complete(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Returns whether no task is busy, so that the step waits for people or failed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Returns whether the step ends with the next finished task.
+    pub(super) fn is_at_last_task(&self) -> bool {
+        self.open == 1
+    }
+
+    /// Returns the usage of all tasks, and the elapsed time of the longest one.
+    pub(super) fn usage(&self) -> TaskUsage {
+        let mut all = TaskUsage::default();
+        for TaskState { total, .. } in &self.tasks {
+            all.usage.add(&total.usage);
+            all.ms = all.ms.max(total.ms);
+        }
+        all
+    }
+
+    /// Returns the elapsed time of a task before its running attempt.
+    pub(super) fn elapsed_ms(&self, task: TaskId) -> u64 {
+        self.index(task).map_or(0, |it| self.tasks[it].total.ms)
+    }
+
+    /// Returns the reason of the first task that failed for good.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.tasks.iter().find_map(|it| match &it.phase {
+            Phase::Failed(reason) => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    /// Returns the keys of all questions that the tasks have asked.
+    pub(super) fn question_keys(&self) -> impl Iterator<Item = &String> {
+        self.tasks.iter().flat_map(|it| &it.question_keys)
+    }
+
+    /// Returns the next deadline of an open question.
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.tasks.iter().filter_map(TaskState::deadline).min()
+    }
+
+    /// Returns the tasks whose deadline has passed without an answer.
+    pub(super) fn expired(&self, now: Timestamp) -> Vec<TaskId> {
+        let is_over = |it: &usize| self.tasks[*it].deadline().is_some_and(|it| it <= now);
+        (0..self.tasks.len()).filter(is_over).map(|it| self.id(it)).collect()
+    }
+
+    /// Returns whether a task waits for this event. Others are repeated or late.
+    pub(super) fn expects(&self, index: usize, event: &Event) -> bool {
+        let task = &self.tasks[index];
+        match (event, &task.phase) {
+            (Event::Woke { wake, .. }, phase) => {
+                matches!(phase, Phase::Sleeping { wake: until, .. } if until == wake)
+            }
+            (Event::Expired { .. }, _) => task.deadline().is_some(),
+            (Event::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
+            (Event::Answered { .. }, _) => false,
+            (
+                Event::Finished { attempt, .. }
+                | Event::Failed { attempt, .. }
+                | Event::Aborted { attempt, .. }
+                | Event::MemoSaved { attempt, .. }
+                | Event::Asked { attempt, .. },
+                phase,
+            ) => *phase == Phase::Running && attempt.number == task.attempt,
+        }
+    }
+
+    /// Adds the usage of an attempt that ended.
+    pub(super) fn add_attempt(&mut self, index: usize, attempt: &Attempt) {
+        self.tasks[index].total.add(attempt);
+    }
+
+    /// Checks the size of a task's updates and dispatches, and adds it to that of the step.
+    ///
+    /// Everything that a run keeps is checked before it is recorded. A refused value is a failure of its node,
+    /// which can be caught or retried; refused by the database, the run could not continue. The results of a
+    /// step are kept until its commit, so all of them together have a limit as well.
+    pub(super) fn add_result(
+        &mut self,
+        update: &Update,
+        transitions: &[Transition],
+    ) -> Result<(), Failure> {
+        let mut size: u64 = update.size();
+        let mut items: u64 = 0;
+        for transition in transitions {
+            let Transition::Dispatch(dispatch) = transition else { continue };
+            items += 1;
+            DataLimit::MapItems.check(items).map_err(|it| refused("the list of items", &it))?;
+            let what = || format!("item {items} for `{}`", dispatch.node);
+            size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
+        }
+        let of_step = self.written.saturating_add(size);
+        DataLimit::StateMemory
+            .check(of_step)
+            .map_err(|it| refused("the updates and dispatches of this step so far", &it))?;
+        self.written = of_step;
+        Ok(())
+    }
+
+    /// Settles a task with its final outcome.
+    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
+        self.set_phase(index, Phase::Settled);
+        self.keep_record(index, outcome)
+    }
+
+    /// Aborts a running task. The task counts as busy until the step is ended.
+    pub(super) fn abort(&mut self, index: usize) -> TaskRecord {
+        self.set_phase(index, Phase::Aborted);
+        self.keep_record(index, Outcome::Aborted)
+    }
+
+    /// Fails a task for good.
+    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> TaskRecord {
+        self.set_phase(index, Phase::failed(&self.tasks[index].node, &failure));
+        self.record(index, Outcome::Failed { failure })
+    }
+
+    /// Ends an attempt; the next one follows after a wait.
+    pub(super) fn retry(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        wake: Timestamp,
+        wait_ms: u64,
+    ) -> TaskRecord {
+        let record = self.record(index, Outcome::Retrying { failure, wait_ms, wake });
+        self.tasks[index].attempt += 1;
+        self.set_phase(index, Phase::Sleeping { wake, wait_ms });
+        record
+    }
+
+    /// Runs a task again, after its wait or with an answer.
+    pub(super) fn run_again(&mut self, index: usize) {
+        self.set_phase(index, Phase::Running);
+    }
+
+    /// Saves a memo: the result of a part of a node's work, which later attempts can read.
+    pub(super) fn save_memo(
+        &mut self,
+        index: usize,
+        until_now: &Attempt,
+        name: String,
+        value: Value,
+    ) -> TaskRecord {
+        let task = &mut self.tasks[index];
+        task.memos.insert(name.clone(), value.clone());
+        // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
+        let mut total = task.total;
+        total.add(until_now);
+        let TaskUsage { ms, usage } = total;
+        let record = self.record(index, Outcome::MemoSaved { name, value });
+        TaskRecord { ms, usage, ..record }
+    }
+
+    /// Lets a task wait for the answer to its question.
+    pub(super) fn ask(&mut self, index: usize, question: Question) -> TaskRecord {
+        self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
+        self.tasks[index].question_keys.push(question.key.clone());
+        self.record(index, Outcome::Asked { question })
+    }
+
+    /// Gives a task the answer to its question.
+    pub(super) fn answer(
+        &mut self,
+        index: usize,
+        key: String,
+        answer: Value,
+        by: Option<String>,
+        question_hash: Option<EntryHash>,
+    ) -> TaskRecord {
+        self.run_again(index);
+        self.tasks[index].answers.insert(key.clone(), answer.clone());
+        self.record(index, Outcome::Answered { key, answer, by, question_hash })
+    }
+
+    /// Restores the state of a task from its record. If a node is named, failed tasks of other nodes do not run
+    /// again.
+    pub(super) fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
+        let task = &mut self.tasks[index];
+        if !matches!(record.outcome, Outcome::Answered { .. }) {
+            task.total = TaskUsage { ms: record.ms, usage: record.usage };
+        }
+        task.attempt = record.attempt;
+        let phase = match &record.outcome {
+            Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
+                let size = record.outcome.update().map_or(0, Update::size);
+                self.written = self.written.saturating_add(size);
+                task.record = Some(Box::new(record));
+                Phase::Settled
+            }
+            Outcome::Failed { failure } if only.is_some_and(|it| *it != record.node) => {
+                Phase::failed(&record.node, failure)
+            }
+            Outcome::Failed { .. } => {
+                // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
+                // caused the failure.
+                task.attempt = 1;
+                task.memos.clear();
+                Phase::Running
+            }
+            Outcome::Retrying { wait_ms, wake, .. } => {
+                task.attempt = record.attempt.saturating_add(1);
+                Phase::Sleeping { wake: *wake, wait_ms: *wait_ms }
+            }
+            Outcome::Aborted => Phase::Running,
+            Outcome::MemoSaved { name, value } => {
+                task.memos.insert(name.clone(), value.clone());
+                Phase::Running
+            }
+            Outcome::Asked { question } => {
+                task.question_keys.push(question.key.clone());
+                Phase::Waiting(Box::new(question.clone()))
+            }
+            Outcome::Answered { key, answer, .. } => {
+                task.answers.insert(key.clone(), answer.clone());
+                Phase::Running
+            }
+        };
+        self.set_phase(index, phase);
+    }
+
+    /// Returns the records of the complete step, in task order.
+    pub(super) fn take_records(&mut self) -> Vec<TaskRecord> {
+        let tasks = std::mem::take(&mut self.tasks);
+        let count = tasks.len();
+        let mut records = Vec::with_capacity(count);
+        records.extend(tasks.into_iter().filter_map(|it| it.record).map(|it| *it));
+        assert_eq!(records.len(), count, "every task of the step is settled");
+        records
+    }
+
+    fn record(&self, index: usize, outcome: Outcome) -> TaskRecord {
+        self.tasks[index].record(self.id(index), outcome)
+    }
+
+    fn keep_record(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
+        let record = self.record(index, outcome);
+        self.tasks[index].record = Some(Box::new(record.clone()));
+        record
+    }
+
+    fn set_phase(&mut self, index: usize, phase: Phase) {
+        let is_settled = phase == Phase::Settled;
+        let is_busy = phase.is_busy();
+        let before = std::mem::replace(&mut self.tasks[index].phase, phase);
+        self.open = self.open + usize::from(before == Phase::Settled) - usize::from(is_settled);
+        self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
+    }
+}
+
+impl TaskState {
+    pub(super) fn new(node: NodeName) -> Self {
+        Self {
+            node,
+            phase: Phase::Running,
+            attempt: 1,
+            total: TaskUsage::default(),
+            answers: BTreeMap::new(),
+            memos: BTreeMap::new(),
+            question_keys: Vec::new(),
+            record: None,
+        }
+    }
+
+    pub(super) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Returns whether the task begins from its start: it has no record that it continues from.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.phase == Phase::Running && self.answers.is_empty()
+    }
+
+    /// Returns the open question.
+    pub(super) fn question(&self) -> Option<&Question> {
+        match &self.phase {
+            Phase::Waiting(question) => Some(question),
+            _ => None,
+        }
+    }
+
+    /// Returns the deadline of the open question, if the task has one with a deadline.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.question().and_then(|it| it.deadline)
+    }
+
+    pub(super) fn record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
+        let TaskUsage { ms, usage } = self.total;
+        TaskRecord { task, node: self.node.clone(), attempt: self.attempt, ms, usage, outcome }
+    }
+}
+
+impl Phase {
+    fn failed(node: &NodeName, failure: &Failure) -> Self {
+        Self::Failed(format!("`{node}` failed: {}", failure.message))
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
+    }
+}
+
+impl TaskUsage {
+    fn add(&mut self, attempt: &Attempt) {
+        self.ms += attempt.ms;
+        self.usage.add(&attempt.usage);
+    }
+}
+
+/// Checks the size of a question to a person.
+pub(super) fn check_question(question: &Question) -> Result<(), Failure> {
+    let Question { key, prompt, schema, show, .. } = question;
+    let parts =
+        [("the prompt", &Value::from(prompt.as_str())), ("`show`", show), ("the schema", schema)];
+    for (part, value) in parts {
+        measure(value).map_err(|it| refused(&format!("{part} of the question `{key}`"), &it))?;
+    }
+    Ok(())
+}
+
+fn refused(what: &str, reached: &DataLimitReached) -> Failure {
+    Failure::new(ErrorKind::Other, format!("{what} is {reached}"))
+}

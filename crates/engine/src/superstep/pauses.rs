@@ -1,0 +1,42 @@
+//! Breakpoints: places where a run stops on request.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::id::NodeName;
+
+use crate::checkpoint::Activation;
+
+/// Breakpoints between two steps, independent of the graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// Before a step in which one of these runs. No task of that step starts.
+    #[doc(alias = "interrupt_before")]
+    pub before: BTreeSet<NodeName>,
+    /// After a step in which one of these ran. The whole step is saved.
+    #[doc(alias = "interrupt_after")]
+    pub after: BTreeSet<NodeName>,
+}
+
+impl Pauses {
+    /// Describes the breakpoints between a step in which some nodes ran and the tasks that are next.
+    pub(super) fn between<'a>(
+        &self,
+        ran: impl Iterator<Item = &'a NodeName>,
+        next: &[Activation],
+        is_to_run: impl Fn(&Activation) -> bool,
+    ) -> Option<String> {
+        let ran: BTreeSet<&NodeName> = ran.filter(|&it| self.after.contains(it)).collect();
+        // A condition is evaluated only where a breakpoint depends on it.
+        let next = next.iter().filter(|it| self.before.contains(&it.node) && is_to_run(it));
+        let next: BTreeSet<&NodeName> = next.map(|it| &it.node).collect();
+        let places: Vec<String> = [("after", ran), ("before", next)]
+            .into_iter()
+            .filter(|(_, nodes)| !nodes.is_empty())
+            .map(|(when, nodes)| {
+                let names: Vec<String> = nodes.into_iter().map(|it| format!("`{it}`")).collect();
+                format!("{when} {}", names.join(", "))
+            })
+            .collect();
+        (!places.is_empty()).then(|| format!("breakpoint {}", places.join(" and ")))
+    }
+}

@@ -1,0 +1,188 @@
+//! Decides on the state of a step: which nodes run, which updates fit, and where a finished task leads.
+
+use std::collections::BTreeMap;
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::{
+    graph::{
+        Edge, ErrorKind, Failure, Goto, Input, Route, RouteError, RouteView, Spread, Target,
+        Transition,
+    },
+    id::{ChannelName, NodeName},
+    state::{ReduceError, State, StateError, Update, contained},
+};
+
+use crate::checkpoint::Activation;
+
+/// The state at the start of a step, on which all its conditions and routes are evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Routing<'a> {
+    pub(super) graph: &'a CompiledGraph,
+    pub(super) state: &'a State,
+    pub(super) visits: &'a BTreeMap<NodeName, u32>,
+}
+
+impl Routing<'_> {
+    /// Returns the condition of a node if it is false, so that the node is skipped.
+    pub(super) fn false_condition(
+        &self,
+        Activation { node, input, .. }: &Activation,
+    ) -> Result<Option<String>, Failure> {
+        let spec = self.graph.node(node).expect("a frontier names only nodes of the graph");
+        let Some(when) = &spec.when else { return Ok(None) };
+        let view = RouteView { state: self.state, visits: self.visits, input };
+        let holds = contained(|| when.holds(&view))
+            .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }));
+        Ok((!holds.map_err(|it| indecision(&it))?).then(|| when.text().to_owned()))
+    }
+
+    /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
+    /// as running.
+    pub(super) fn is_to_run(&self, activation: &Activation) -> bool {
+        !matches!(self.false_condition(activation), Ok(Some(_)))
+    }
+
+    /// Checks an update.
+    ///
+    /// This folds the updates that a reducer may refuse, and checks the size of the state for the rest. A
+    /// refusal here is a failure of this node, which can be caught or retried. A refusal at the commit of the
+    /// step would leave a run that can never continue.
+    pub(super) fn check_update(&self, update: &Update) -> Result<(), Failure> {
+        self.try_update(update).map_err(|error| refusal(&error))
+    }
+
+    fn try_update(&self, update: &Update) -> Result<(), StateError> {
+        let schema = self.graph.schema();
+        schema.check(update)?;
+        let may_refuse = |name: &ChannelName| {
+            schema.channel(name.as_str()).is_some_and(|it| it.reducer().may_refuse())
+        };
+        let own = update.limited_to(may_refuse);
+        let folded = schema.apply(self.state.clone(), [&own]);
+        let (state, _) = folded.map_err(|refused| refused.error)?;
+        schema.check_room(&state, update, |it| !may_refuse(it))
+    }
+
+    /// Returns where a finished task leads, by its edges and by its own choice.
+    pub(super) fn transitions(
+        &self,
+        Activation { node, input, .. }: &Activation,
+        update: &Update,
+        goto: Goto,
+    ) -> Result<Vec<Transition>, Failure> {
+        let (by_edges, chosen) = match goto {
+            Goto::Edges => (true, Vec::new()),
+            Goto::Also(chosen) => (true, chosen),
+            Goto::Instead(chosen) => (false, chosen),
+        };
+        let mut transitions = Vec::new();
+        let mut may: Vec<Target> = Vec::new();
+        for edge in self.graph.leaving(node) {
+            match edge {
+                Edge::May { to, .. } => may.extend(to.iter().cloned()),
+                _ if !by_edges => (),
+                Edge::Then { to, .. } => transitions.push(Transition::To(to.clone())),
+                Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
+                Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
+                Edge::Route { route, .. } => {
+                    let decided = self.evaluate(route.as_ref(), input, update);
+                    let decided = decided.map_err(|it| indecision(&it))?;
+                    transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
+                }
+            }
+        }
+        if !by_edges && chosen.is_empty() && !may.contains(&Target::End) {
+            let message = format!(
+                "`{node}` chose to end its branch, which is not declared with `may_go` to `end`"
+            );
+            return Err(Failure::new(ErrorKind::Other, message));
+        }
+        // Only edges lead to a join, so that it waits for each of its nodes.
+        let is_declared =
+            |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&it.target());
+        if let Some(transition) = chosen.iter().find(|it| !is_declared(it)) {
+            let message = format!(
+                "`{node}` chose to go to `{}`, which is not declared with `may_go`",
+                transition.target()
+            );
+            return Err(Failure::new(ErrorKind::Other, message));
+        }
+        transitions.extend(chosen);
+        Ok(transitions)
+    }
+
+    /// Turns a transition to a join that waits for this node into an arrival.
+    fn arriving(&self, node: &NodeName, transition: Transition) -> Transition {
+        match transition {
+            Transition::To(Target::Node(to)) if self.graph.arrives_by_route(node, &to) => {
+                Transition::Join(to)
+            }
+            other => other,
+        }
+    }
+
+    /// A route reads the state of the step with the update of the finished task, never with those of
+    /// siblings.
+    fn evaluate(
+        &self,
+        route: &dyn Route,
+        input: &Input,
+        update: &Update,
+    ) -> Result<Vec<Transition>, RouteError> {
+        let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
+        let visits = self.visits;
+        if own.is_empty() {
+            return decision(route, &RouteView { state: self.state, visits, input });
+        }
+        let (state, _) = self
+            .graph
+            .schema()
+            .apply(self.state.clone(), [&own])
+            .map_err(|refused| RouteError::State(refused.error))?;
+        decision(route, &RouteView { state: &state, visits, input })
+    }
+}
+
+fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
+    contained(|| as_declared(route, route.decide(view)?))
+        .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
+}
+
+/// Returns the failure of a node whose route or condition could not be evaluated.
+fn indecision(error: &RouteError) -> Failure {
+    let kind = match error {
+        RouteError::Panicked { .. } => ErrorKind::Panic,
+        RouteError::State(source) => refusal(source).kind,
+        _ => ErrorKind::Other,
+    };
+    Failure::of(kind, error)
+}
+
+/// Returns the failure of a node whose update the state refused.
+fn refusal(error: &StateError) -> Failure {
+    let kind = match error {
+        StateError::Reduce { source: ReduceError::Panicked { .. }, .. } => ErrorKind::Panic,
+        _ => ErrorKind::Other,
+    };
+    Failure::of(kind, error)
+}
+
+/// Checks that the targets are declared: checks, drawings and the worst case rely on the declaration.
+fn as_declared(
+    route: &dyn Route,
+    transitions: Vec<Transition>,
+) -> Result<Vec<Transition>, RouteError> {
+    let spread = route.spread();
+    let fits = |(at, transition): &(usize, &Transition)| {
+        let has_room = match transition {
+            Transition::To(_) => spread != Spread::One || *at == 0,
+            Transition::Dispatch(_) => spread == Spread::Items,
+            Transition::Join(_) => false,
+        };
+        has_room && route.targets().iter().any(|it| it.to == transition.target())
+    };
+    match transitions.iter().enumerate().find(|it| !fits(it)) {
+        Some((_, transition)) => Err(RouteError::Undeclared(transition.target().to_string())),
+        None => Ok(transitions),
+    }
+}

@@ -1,0 +1,131 @@
+//! The head of a run, as SQL databases store it, and the entry that follows it.
+
+use std::collections::BTreeSet;
+
+use graphrun_core::id::{RunId, Step, TaskId};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, Entry, EntryHash, RunInfo, RunStatus, RunSummary},
+    storage::rules::{Head, Refusal, check_fence},
+};
+
+use crate::{
+    journal::{Codec, Reader, Row, checksum::of_head, committed, damaged, encode},
+    lease::Lease,
+    open_steps::OpenSteps,
+};
+
+/// The head of a run, the end of its journal, and its lease.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredHead {
+    pub(crate) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(crate) committed: u64,
+    pub(crate) hash: EntryHash,
+    pub(crate) lease: Lease,
+}
+
+/// The columns of a head besides its lease.
+pub(crate) struct HeadColumns<'a> {
+    pub(crate) number: u64,
+    pub(crate) committed: u64,
+    pub(crate) step: u64,
+    pub(crate) seq: u64,
+    pub(crate) hash: &'a [u8],
+    pub(crate) run_status: &'a str,
+    pub(crate) checksum: &'a [u8],
+}
+
+impl StoredHead {
+    /// Reads the head of a run from its columns.
+    pub(crate) fn read(
+        run: &RunId,
+        columns: &HeadColumns<'_>,
+        lease: Lease,
+    ) -> Result<Self, CheckpointError> {
+        let HeadColumns { number, committed, step, seq, hash, run_status, checksum } = *columns;
+        let id = run.as_str();
+        let damage = |how: &'static str| damaged(id, "the status", how);
+        let status = serde_json::from_str(run_status);
+        let status = status.map_err(|error| damaged(id, "the status", error))?;
+        let head = Head { number, step: Step(step), seq, run_status: status };
+        if of_head(id, &head, committed, hash, run_status) != checksum {
+            return Err(damage("its checksum does not match"));
+        }
+        let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
+        Ok(Self { head, committed, hash, lease })
+    }
+
+    /// Returns the run for a list.
+    pub(crate) fn summary(&self, run: &RunId, info: &[u8]) -> Result<RunSummary, CheckpointError> {
+        let info: RunInfo = serde_json::from_slice(info)
+            .map_err(|error| damaged(run.as_str(), "the description", error))?;
+        let holder = self.lease.holder();
+        let Head { step, run_status: RunStatus { status, reason }, .. } = self.head.clone();
+        Ok(RunSummary { info, status, reason, step, holder })
+    }
+}
+
+/// An entry that follows the head of a locked run.
+pub(crate) struct NextEntry<'a> {
+    run: &'a RunId,
+    stored: &'a StoredHead,
+    entry: &'a Entry,
+    /// The tasks of the open step that have finished, if they are cached.
+    finished: Option<BTreeSet<TaskId>>,
+}
+
+/// An entry that is ready to be saved.
+pub(crate) struct EncodedEntry {
+    pub(crate) row: Row,
+    /// The head after the entry.
+    pub(crate) head: Head,
+    /// The number of the last entry that commits a step.
+    pub(crate) committed: u64,
+    /// The tasks that had finished before the entry.
+    pub(crate) finished: BTreeSet<TaskId>,
+}
+
+impl<'a> NextEntry<'a> {
+    /// Checks the fencing token of the writer.
+    pub(crate) fn new(
+        run: &'a RunId,
+        stored: &'a StoredHead,
+        (entry, fence): (&'a Entry, u64),
+        open_steps: &mut OpenSteps,
+    ) -> Result<Self, Refusal> {
+        check_fence(stored.lease.holder().as_ref(), fence)?;
+        let has_open = stored.head.number > stored.committed;
+        let finished =
+            if has_open { open_steps.take(run, stored.hash) } else { Some(BTreeSet::new()) };
+        Ok(Self { run, stored, entry, finished })
+    }
+
+    /// Returns which rows it needs: those after the first number, up to the second one.
+    pub(crate) fn needed_rows(&self) -> Option<(u64, u64)> {
+        let StoredHead { head, committed, .. } = self.stored;
+        let is_needed = self.entry.commit.is_some() || self.finished.is_none();
+        (head.number > *committed && is_needed).then(|| (committed.saturating_sub(1), head.number))
+    }
+
+    /// Checks the entry and encodes it. `open` are the needed rows.
+    pub(crate) fn encode<F>(
+        self,
+        open: Option<Vec<Row>>,
+        codec: &mut Codec,
+    ) -> Result<EncodedEntry, F>
+    where
+        F: From<Refusal> + From<CheckpointError>,
+    {
+        let Self { run, stored: StoredHead { head, committed: before, hash, .. }, entry, .. } =
+            self;
+        let open = match open {
+            Some(rows) => Reader::check_open(run, rows, *before, (head.number, *hash))?,
+            None => Reader::trusted(run, Vec::new()),
+        };
+        let finished = self.finished.map_or_else(|| open.finished(codec), Ok)?;
+        let head = head.after(entry, |task| finished.contains(&task))?;
+        let row = encode(codec, run, entry, (&head, *hash), &open)?;
+        let committed = committed(entry, &head, *before);
+        Ok(EncodedEntry { row, head, committed, finished })
+    }
+}

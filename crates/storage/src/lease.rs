@@ -1,0 +1,102 @@
+//! The lease of a run, as SQL databases store it.
+
+use std::time::Duration;
+
+use graphrun_core::id::RunId;
+use graphrun_engine::checkpoint::{CheckpointError, Claim, Holder, Owner};
+use jiff::Timestamp;
+
+use crate::journal::{
+    checksum::{Checksum, of_lease},
+    damaged,
+};
+
+/// A lease ends after a century at the latest: the year 9999 is the last that can be parsed again.
+const TTL_MAX_MS: i64 = 100 * 365 * 86_400_000;
+
+/// The last lease of a run; it may have expired.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    /// The fencing token; zero if there was no lease.
+    pub(crate) fence: u64,
+    /// The stored owner; none if the lease was released.
+    pub(crate) json: Option<String>,
+    owner: Option<Owner>,
+    until: Timestamp,
+}
+
+impl Lease {
+    /// Reads the lease from its columns.
+    pub(crate) fn read(
+        run: &RunId,
+        (fence, json, until_ms): (u64, Option<String>, i64),
+        checksum: &[u8],
+    ) -> Result<Self, CheckpointError> {
+        let run = run.as_str();
+        if of_lease(run, fence, json.as_deref(), until_ms) != checksum {
+            return Err(damaged(run, "the lease", "its checksum does not match"));
+        }
+        let owner = json.as_ref().map(|it| serde_json::from_str(it)).transpose();
+        let owner = owner.map_err(|error| damaged(run, "the lease", error))?;
+        let until = Timestamp::from_millisecond(until_ms);
+        let until = until.map_err(|error| damaged(run, "the lease", error))?;
+        Ok(Self { fence, json, owner, until })
+    }
+
+    /// Returns the next lease for this claim; `last` is the last fencing token.
+    pub(crate) fn next(last: u64, claim: &Claim, now_ms: i64) -> serde_json::Result<Self> {
+        let json = serde_json::to_string(&claim.owner)?;
+        let (json, owner) = (Some(json), Some(claim.owner.clone()));
+        Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, claim.ttl) })
+    }
+
+    /// Returns the owner; the lease may have expired.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let (fence, until) = (self.fence, self.until);
+        self.owner.clone().map(|owner| Holder { owner, fence, until })
+    }
+
+    /// Returns the owner, if the lease has not expired.
+    pub(crate) fn present_holder(&self, now_ms: i64) -> Option<Holder> {
+        let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
+        self.holder().filter(|it| it.has_it(now))
+    }
+
+    /// Fails if the run has an owner, unless the owner has the lease with the number `over`.
+    pub(crate) fn require_free(
+        &self,
+        run: &RunId,
+        now_ms: i64,
+        over: Option<u64>,
+    ) -> Result<(), CheckpointError> {
+        match self.present_holder(now_ms).filter(|it| Some(it.fence) != over) {
+            Some(holder) => {
+                Err(CheckpointError::Owned { run: run.clone(), holder: Box::new(holder) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the same lease, extended from now.
+    pub(crate) fn renewed(self, now_ms: i64, ttl: Duration) -> Self {
+        Self { until: end_of(now_ms, ttl), ..self }
+    }
+
+    /// Returns the same lease, released.
+    pub(crate) fn released(self) -> Self {
+        Self { json: None, owner: None, ..self }
+    }
+
+    pub(crate) fn until_ms(&self) -> i64 {
+        self.until.as_millisecond()
+    }
+
+    pub(crate) fn checksum(&self, run: &RunId) -> Checksum {
+        of_lease(run.as_str(), self.fence, self.json.as_deref(), self.until_ms())
+    }
+}
+
+fn end_of(now_ms: i64, ttl: Duration) -> Timestamp {
+    let ttl = i64::try_from(ttl.as_millis()).unwrap_or(TTL_MAX_MS).min(TTL_MAX_MS);
+    Timestamp::from_millisecond(now_ms.saturating_add(ttl)).unwrap_or(Timestamp::MAX)
+}
