@@ -17,7 +17,7 @@ pub(super) struct Folding(BTreeMap<usize, Touched>);
 struct Touched {
     /// The data to undo the effect.
     before: Before,
-    /// Whether a value was written after the last clear, if any.
+    /// Whether a value was written.
     written: bool,
 }
 
@@ -36,16 +36,11 @@ impl Folding {
         self.0.get(&at).is_some_and(|it| it.written)
     }
 
-    /// Restores the content of a channel from before its first write.
+    /// Gives a channel its content from before its first write. Clears come before all writes.
     pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
         let value = std::mem::replace(slot, channel.default().cloned());
-        let before = match self.0.remove(&at).map(|it| it.before) {
-            Some(Before::Value(before)) => before,
-            // Items were appended in this step; the old list is a prefix of the current one.
-            Some(Before::Length(length)) => value.map(|it| Arc::new(first(&it, length))),
-            None => value,
-        };
-        self.0.insert(at, Touched { before: Before::Value(before), written: false });
+        let touched = || Touched { before: Before::Value(value), written: false };
+        self.0.entry(at).or_insert_with(touched);
     }
 
     pub(super) fn fold(
@@ -292,6 +287,25 @@ mod tests {
                 state = next;
             }
         }
+    }
+
+    #[test]
+    fn a_clear_drops_no_write_of_the_same_step() {
+        let clear = Update { clears: vec![name()], writes: Vec::new() };
+        let write = |it: i32| Update::default().write(name(), json!([it]));
+        let both = |it: i32| Update { clears: vec![name()], ..write(it) };
+        let schema = schema("append");
+        let (before, _) = schema.apply(schema.empty(), [&write(0)]).unwrap();
+        for (updates, after) in [
+            ([write(1), clear.clone()], json!([1])),
+            ([clear.clone(), write(1)], json!([1])),
+            ([both(1), both(2)], json!([1, 2])),
+        ] {
+            let (state, _) = schema.apply(before.clone(), &updates).unwrap();
+            assert_eq!(state.get("list"), Some(&after), "{updates:?}");
+        }
+        let (state, _) = schema.apply(before, [&clear, &clear]).unwrap();
+        assert_eq!(state.get("list"), None);
     }
 
     #[test]

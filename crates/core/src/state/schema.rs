@@ -257,7 +257,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Folds the updates of a step, in the order of its tasks, into the next state.
+    /// Folds the updates of a step into the next state: first the clears of all tasks, then their
+    /// writes in the order of the tasks. So no clear drops the write of another task.
     ///
     /// Takes the old state by value, so that an unshared list grows in place.
     ///
@@ -268,14 +269,12 @@ impl Schema {
     pub fn apply<'a>(
         &self,
         mut state: State,
-        updates: impl IntoIterator<Item = &'a Update>,
+        updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
     ) -> Result<(State, Vec<Change>), Box<Refused>> {
         let mut folding = Folding::default();
-        for update in updates {
-            if let Err(error) = self.fold_update(&mut state, update, &mut folding) {
-                folding.undo(&mut state);
-                return Err(Box::new(Refused { state, error }));
-            }
+        if let Err(error) = self.fold(&mut state, updates.into_iter(), &mut folding) {
+            folding.undo(&mut state);
+            return Err(Box::new(Refused { state, error }));
         }
         let sizes = folding.sizes(self, &state);
         match sizes.and_then(|sizes| Ok((folding.changes(self, &state)?, sizes))) {
@@ -337,25 +336,28 @@ impl Schema {
         Ok(())
     }
 
-    fn fold_update(
+    fn fold<'a>(
         &self,
         state: &mut State,
-        update: &Update,
+        updates: impl Iterator<Item = &'a Update> + Clone,
         folding: &mut Folding,
     ) -> Result<(), StateError> {
-        for name in &update.clears {
+        for name in updates.clone().flat_map(|it| &it.clears) {
             let at = self.known(name)?;
             folding.clear(at, &self.channels()[at], &mut state.values[at]);
         }
-        let mut written_here = BTreeSet::new();
-        for (name, value) in &update.writes {
-            let at = self.known(name)?;
-            let channel = &self.channels()[at];
-            let is_first = written_here.insert(at);
-            if is_first && folding.is_written(at) && !channel.reducer().takes_several_writers() {
-                return Err(StateError::Conflict(name.clone()));
+        for update in updates {
+            let mut written_here = BTreeSet::new();
+            for (name, value) in &update.writes {
+                let at = self.known(name)?;
+                let channel = &self.channels()[at];
+                let is_first = written_here.insert(at);
+                if is_first && folding.is_written(at) && !channel.reducer().takes_several_writers()
+                {
+                    return Err(StateError::Conflict(name.clone()));
+                }
+                folding.fold(at, channel, &mut state.values[at], value)?;
             }
-            folding.fold(at, channel, &mut state.values[at], value)?;
         }
         Ok(())
     }
