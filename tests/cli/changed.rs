@@ -18,6 +18,7 @@ state:
   verdict: good | rework
 input: [brief]
 output: [draft]
+limits: { steps: 90 }
 start: plan
 nodes:
   plan:
@@ -128,7 +129,7 @@ const MUTATIONS: &[(&[Replaced], i32, &str)] = &[
         3,
         "the conditions under which `plan` runs have changed",
     ),
-    (&[("start: plan", "limits: { steps: 50 }\nstart: plan")], 3, "the limits have changed"),
+    (&[("steps: 90", "steps: 50")], 3, "the limits have changed"),
     (&[("name: board", "about: The same, with a comment.\nname: board")], 3, ""),
 ];
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Edge, NodeDescription, NodeSpec, Target},
+    graph::{Edge, Limits, NodeDescription, NodeSpec, Target},
     id::{ChannelName, NodeName},
     state::Channel,
 };
@@ -74,7 +74,8 @@ impl Outline {
             nodes: nodes.collect(),
             channels: channels.collect(),
             entry,
-            limits: digest(&json!(format!("{:?}", graph.limits))),
+            // Their place in the file is no part of them.
+            limits: digest(&json!(format!("{:?}", Limits { place: None, ..graph.limits.clone() }))),
         }
     }
 
