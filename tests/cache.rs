@@ -21,7 +21,9 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
-    graph::{Command, GraphBuilder, Node, NodeContext, NodeError, Question, Target, node_fn},
+    graph::{
+        Command, GraphBuilder, Node, NodeContext, NodeError, Policies, Question, Target, node_fn,
+    },
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory},
     registry,
@@ -654,6 +656,18 @@ async fn a_custom_node_is_cached_by_its_reads() {
         assert_eq!(ran.field("sum"), json!(base + 1));
         assert_eq!(runs.load(Ordering::SeqCst), expected, "{base} {other}");
     }
+}
+
+#[tokio::test]
+async fn a_custom_node_is_reused_in_a_loop() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let node = Cached::new(Arc::new(adding(&runs)), Cache::new(Arc::new(MemoryResults::default())));
+    let again =
+        Policies { max_visits: Some(4), exhausted: Some(Target::End), ..Policies::default() };
+    let builder = GraphBuilder::new::<Counts>("w").node_with("add", node, again).entry("add");
+    let graph = compile(builder.then("add", "add").build()).unwrap().0;
+    run(graph, json!({"base": 1, "other": 1})).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "four visits with the same input");
 }
 
 /// A node that does not declare its reads.

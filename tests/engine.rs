@@ -625,6 +625,41 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_asks_again_under_the_same_key_fails() {
+    let asks = node_fn(|_: (), ctx: NodeContext| async move {
+        let mut answer = String::new();
+        while answer != "good" {
+            answer = ctx.ask(Question::new("more", "what else?"))?;
+        }
+        noted(answer)
+    });
+    let graph = GraphBuilder::new::<Team>("loop").node("asks", asks).entry("asks");
+    let engine = engine(compiled(graph));
+    let info = RunInfo::new("loop");
+    let run = info.id.clone();
+    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    let answers = BTreeMap::from([("more".to_owned(), json!("bad"))]);
+    let end = resume(&engine, &run, answers).await.unwrap();
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("the question `more` has its answer already"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_node_and_a_route_may_read_nothing() {
+    let first = node_fn(|(): (), _| async { noted("first") });
+    let graph = GraphBuilder::new::<Team>("nothing")
+        .node("first", first)
+        .node("second", node_fn(|(): (), _| async { noted("second") }))
+        .entry("first")
+        .route("first", ["second"], |(): &()| "second")
+        .then("second", "end");
+    let info = RunInfo::new("nothing");
+    let (sink, stop) = (EventSink::default(), Stop::default());
+    let end = engine(compiled(graph)).start(info, Update::default(), sink, &stop).await.unwrap();
+    assert_eq!(notes(&end.state), ["first", "second"]);
+}
+
+#[tokio::test]
 async fn an_answer_to_a_finished_task_reaches_no_other_task() {
     let (hand_over, reporter) = tokio::sync::oneshot::channel();
     let hand_over = std::sync::Mutex::new(Some(hand_over));

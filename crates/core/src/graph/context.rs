@@ -1,7 +1,7 @@
 //! The context of a node: everything that it can read and do while it runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -115,6 +115,8 @@ pub struct Reporter {
     usage: Arc<Mutex<Usage>>,
     attempt: Option<AttemptSender>,
     last_report: Arc<Mutex<Option<Instant>>>,
+    /// The keys of the questions whose answers the attempt has read.
+    asked: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// An attempt at a task, with its connection to the driver of its run.
@@ -163,15 +165,22 @@ impl NodeContext {
     ///
     /// The first call ends the node; pass the error on with `?`. After the answer the node starts
     /// from its beginning, and this call returns the answer. Answers are found by key, so a node
-    /// may ask several questions in any order. `null` is an answer.
+    /// may ask several questions in any order, each key once in an attempt. `null` is an answer.
     ///
     /// # Errors
     ///
     /// Returns the question itself as an error while there is no answer. Fails if the answer does
-    /// not fit `T`.
+    /// not fit `T`, and if this attempt has used the key before: the answer would be the same.
     #[doc(alias = "interrupt")]
     pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
         match self.answers.get(&question.key) {
+            Some(_) if !self.reporter.asks_first(&question.key) => {
+                let key = &question.key;
+                Err(NodeError::permanent(format!(
+                    "the question `{key}` has its answer already; ask again under another key, \
+                     such as `{key}-2`"
+                )))
+            }
             Some(answer) => Ok(T::deserialize(answer)?),
             None => Err(NodeError::Ask(Box::new(question))),
         }
@@ -230,6 +239,11 @@ impl Reporter {
     pub fn new(task: TaskId, number: u32, to: mpsc::Sender<AttemptMessage>) -> Self {
         let attempt = Some(AttemptSender { task, number, started: Instant::now(), to });
         Self { attempt, ..Self::default() }
+    }
+
+    /// Returns whether the attempt has not read the answer to this question before.
+    fn asks_first(&self, key: &str) -> bool {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned())
     }
 
     /// Sends a report to watchers. It counts the usage of a model call even without watchers.

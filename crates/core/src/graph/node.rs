@@ -35,8 +35,8 @@ pub trait Node: Send + Sync {
 
     /// Returns the parts of the context that its result depends on. They are part of the cache key.
     ///
-    /// The default is the channels that its contract reads (all without a contract), the input, the
-    /// visits and the trigger, but not the run and the task.
+    /// The default is the channels that its contract reads (all without a contract) and the input. A
+    /// node whose result also depends on its visits or its trigger adds them.
     ///
     /// # Errors
     ///
@@ -53,8 +53,6 @@ pub trait Node: Send + Sync {
         Ok(serde_json::json!({
             "state": state,
             "input": ctx.input,
-            "visits": *ctx.visits,
-            "trigger": ctx.trigger,
         }))
     }
 }

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use graphrun_guard::data_limit::DataLimit;
-use serde::de::{DeserializeOwned, value::MapDeserializer};
+use serde::{
+    Deserializer,
+    de::{DeserializeOwned, Visitor, value::MapDeserializer},
+    forward_to_deserialize_any,
+};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -55,13 +59,13 @@ impl State {
         })
     }
 
-    /// Reads the state as a struct whose fields are channels.
+    /// Reads the state as a struct whose fields are channels; `()` reads nothing.
     ///
     /// # Errors
     ///
     /// Fails when a required field is not written yet, or has another type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ViewError> {
-        T::deserialize(MapDeserializer::new(self.iter())).map_err(|source| ViewError {
+        T::deserialize(Fields(MapDeserializer::new(self.iter()))).map_err(|source| ViewError {
             wanted: std::any::type_name::<T>().rsplit("::").next().unwrap_or_default(),
             source,
         })
@@ -108,6 +112,42 @@ impl State {
     /// Returns the schema that made it.
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+}
+
+/// The fields of a state. A unit reads none of them.
+struct Fields<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Fields<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        seq tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
