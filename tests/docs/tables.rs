@@ -33,7 +33,7 @@ fn the_tables_of_the_reference_are_those_of_the_program() {
 fn the_table_of_functions_is_that_of_the_program() {
     let page = Page::read("docs/expressions.md");
     let rows = Function::all().iter().map(|it| {
-        let (example, about) = (it.example().replace('|', "\\|"), it.about());
+        let (example, about) = (it.example.replace('|', "\\|"), it.about);
         format!("| `{it}` | `{example}` | {about} |")
     });
     let text = with_rows(&page.text, "| function | example | gives |", rows);
