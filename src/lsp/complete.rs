@@ -244,7 +244,7 @@ impl Offers<'_, '_> {
         for function in Function::all().iter().filter(|it| fits(it)) {
             let item = self.add(&function.opening(), ItemKind::Function);
             item.detail = Some(function.to_string());
-            item.documentation = Some(function.about().to_owned().into());
+            item.documentation = Some(function.about.to_owned().into());
         }
     }
 

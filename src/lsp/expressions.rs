@@ -88,7 +88,7 @@ pub(super) fn quoted_at(text: &str, at: usize) -> Option<(Range<usize>, Wanted<'
 
 /// Returns the function or method of a name.
 pub(super) fn function(name: &str) -> Option<&'static Function> {
-    Function::all().iter().find(|it| it.name() == name)
+    Function::all().iter().find(|it| it.name == name)
 }
 
 /// Returns the type of names such as `review.verdict`, after a text that may bind some of them.

@@ -110,7 +110,7 @@ fn within(
     let about_call = || {
         let name = chain.rsplit('.').next()?;
         let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;
-        Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about(), function.example()))
+        Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about, function.example))
     };
     let about_name = || {
         let (name, about) = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;

@@ -8,40 +8,36 @@ use serde_json::Value;
 use crate::{check_generated, page::Page};
 
 #[test]
-fn the_table_of_reducers_is_that_of_the_program() {
+fn the_tables_of_the_reference_are_those_of_the_program() {
+    let mut page = Page::read("docs/workflow.md");
     let rows = Reducer::BUILT_IN.iter().map(|it| {
         let (name, fields, about) = (it.name(), it.needs(), it.about());
         format!("| `{name}` | {fields} | {about} |")
     });
-    check_table("docs/workflow.md", "| reducer | fields | does |", rows);
-}
-
-#[test]
-fn the_table_of_functions_is_that_of_the_program() {
-    let rows = Function::all().iter().map(|it| {
-        let (example, about) = (it.example().replace('|', "\\|"), it.about());
-        format!("| `{it}` | `{example}` | {about} |")
+    page.text = with_rows(&page.text, "| reducer | fields | does |", rows);
+    let rows = ErrorKind::ALL.iter().map(|it| {
+        let class = serde_json::to_value(it.usual_class()).unwrap();
+        format!("| `{it}` | {} | `{}` |", it.about(), class.as_str().unwrap())
     });
-    check_table("docs/expressions.md", "| function | example | gives |", rows);
-}
-
-#[test]
-fn the_table_of_tools_is_that_of_the_program() {
+    page.text = with_rows(&page.text, "| kind | of failure | usual class |", rows);
     let rows = BUILT_IN.iter().map(|it| {
         let tool = it.make(Path::new("."));
         let [takes, gives] = [tool.input_schema(), tool.output_schema()].map(|it| listed(it, it));
         format!("| `{}` | {takes} | {gives} | {} |", it.name, it.about)
     });
-    check_table("docs/workflow.md", "| built in | takes | gives | does |", rows);
+    page.text = with_rows(&page.text, "| built in | takes | gives | does |", rows);
+    check_generated(&page.path, &page.text);
 }
 
 #[test]
-fn the_table_of_failures_is_that_of_the_program() {
-    let rows = ErrorKind::ALL.iter().map(|it| {
-        let class = serde_json::to_value(it.usual_class()).unwrap();
-        format!("| `{it}` | {} | `{}` |", it.about(), class.as_str().unwrap())
+fn the_table_of_functions_is_that_of_the_program() {
+    let page = Page::read("docs/expressions.md");
+    let rows = Function::all().iter().map(|it| {
+        let (example, about) = (it.example.replace('|', "\\|"), it.about);
+        format!("| `{it}` | `{example}` | {about} |")
     });
-    check_table("docs/workflow.md", "| kind | of failure | usual class |", rows);
+    let text = with_rows(&page.text, "| function | example | gives |", rows);
+    check_generated(&page.path, &text);
 }
 
 /// Returns the names of the fields of an object, with those of its lists of objects.
@@ -56,14 +52,12 @@ fn listed(object: &Value, root: &Value) -> String {
     object["properties"].as_object().unwrap().iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Compares the rows below the header of a table, or writes them with `UPDATE=1`.
-fn check_table(path: &str, header: &str, rows: impl Iterator<Item = String>) {
-    let page = Page::read(path);
-    let (before, rest) = page.text.split_once(&format!("{header}\n")).expect("the table exists");
+/// Returns a page with these rows below the header of a table.
+fn with_rows(page: &str, header: &str, rows: impl Iterator<Item = String>) -> String {
+    let (before, rest) = page.split_once(&format!("{header}\n")).expect("the table exists");
     let (line, rest) = rest.split_once('\n').expect("a line follows the header");
     let behind = rest.lines().skip_while(|it| it.starts_with('|'));
     let head = [before.to_owned() + header, line.to_owned()];
     let lines = head.into_iter().chain(rows).chain(behind.map(str::to_owned));
-    let wanted = lines.map(|it| it + "\n").collect::<String>();
-    check_generated(Path::new(path), &wanted);
+    lines.map(|it| it + "\n").collect()
 }

@@ -17,29 +17,13 @@ use crate::report::{Problem, suggestion};
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 impl Parser {
-    /// Parses a function call from `(` on.
-    pub(super) fn function(&mut self, name: &str, range: Range<usize>) -> Parsed<Node> {
-        let start = range.start;
-        self.call(name, range, start, None)
-    }
-
-    /// Parses a method call from `(` on; the value before the dot starts at `start`.
-    pub(super) fn method(
+    /// Parses a call from `(` on: of a method, if there is a value before the dot. The whole begins at `start`.
+    pub(super) fn call(
         &mut self,
-        of: Node,
-        name: &str,
-        range: Range<usize>,
-        start: usize,
-    ) -> Parsed<Node> {
-        self.call(name, range, start, Some(of))
-    }
-
-    fn call(
-        &mut self,
-        name: &str,
-        range: Range<usize>,
-        start: usize,
         of: Option<Node>,
+        name: &str,
+        range: Range<usize>,
+        start: usize,
     ) -> Parsed<Node> {
         let (what, other) =
             if of.is_some() { ("method", Style::Function) } else { ("function", Style::Method) };

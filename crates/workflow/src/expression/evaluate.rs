@@ -248,9 +248,9 @@ impl<'a> Evaluation<'a> {
                 let [list, Node { kind: Kind::Variable(variable), .. }, body] = arguments else {
                     unreachable!("the parameters are a list, a variable and a body")
                 };
-                let list = match self.value(list)? {
-                    Cow::Borrowed(Value::Array(items)) => ListItems::State(items.iter()),
-                    Cow::Owned(Value::Array(items)) => ListItems::Made(items.into_iter()),
+                let list: Box<dyn Iterator<Item = _>> = match self.value(list)? {
+                    Cow::Borrowed(Value::Array(items)) => Box::new(items.iter().map(Cow::Borrowed)),
+                    Cow::Owned(Value::Array(items)) => Box::new(items.into_iter().map(Cow::Owned)),
                     other => return Err(kind(function.name, "a list", &other)),
                 };
                 let function = function.name;
@@ -299,26 +299,9 @@ impl Arguments<'_, '_> {
 pub(super) struct Items<'e, 'a> {
     function: &'static str,
     evaluation: &'e mut Evaluation<'a>,
-    list: ListItems<'a>,
+    list: Box<dyn Iterator<Item = Cow<'a, Value>> + 'a>,
     variable: &'a str,
     body: &'a Node,
-}
-
-/// The items of a list: borrowed from the state, or owned.
-enum ListItems<'a> {
-    State(std::slice::Iter<'a, Value>),
-    Made(std::vec::IntoIter<Value>),
-}
-
-impl<'a> Iterator for ListItems<'a> {
-    type Item = Cow<'a, Value>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::State(items) => items.next().map(Cow::Borrowed),
-            Self::Made(items) => items.next().map(Cow::Owned),
-        }
-    }
 }
 
 impl<'a> Items<'_, 'a> {

@@ -14,11 +14,12 @@ use super::meter::Meter;
 
 /// A function or method of expressions.
 pub struct Function {
-    pub(super) name: &'static str,
+    /// The name.
+    pub name: &'static str,
     /// The effect, in one sentence.
-    about: &'static str,
-    /// A call, for help texts.
-    pub(super) example: &'static str,
+    pub about: &'static str,
+    /// A call, as an example in help texts.
+    pub example: &'static str,
     /// Its names in other languages.
     pub(super) aliases: &'static [&'static str],
     pub(super) style: Style,
@@ -275,21 +276,6 @@ impl Function {
     /// Returns all functions and methods, in the order of the documentation.
     pub fn all() -> &'static [Self] {
         FUNCTIONS
-    }
-
-    /// Returns its name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Returns the effect, in one sentence.
-    pub fn about(&self) -> &'static str {
-        self.about
-    }
-
-    /// Returns a call as an example.
-    pub fn example(&self) -> &'static str {
-        self.example
     }
 
     /// Returns the name as the start of a call behind a dot, or without one for a function.

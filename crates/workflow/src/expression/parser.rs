@@ -94,7 +94,7 @@ impl Parser {
             let (name, range) = self.name("the name of a field")?;
             let whole = start..range.end;
             node = if *self.peek() == Token::Symbol("(") {
-                self.method(node, &name, range, start)?
+                self.call(Some(node), &name, range, start)?
             } else {
                 self.node(Kind::Field(Box::new(node), name), whole)?
             };
@@ -143,7 +143,10 @@ impl Parser {
                 self.at -= 1;
                 return Err(self.unexpected("a value"));
             }
-            _ if *self.peek() == Token::Symbol("(") => return self.function(&name, range),
+            _ if *self.peek() == Token::Symbol("(") => {
+                let start = range.start;
+                return self.call(None, &name, range, start);
+            }
             _ => Kind::Name(name),
         };
         self.node(kind, range)

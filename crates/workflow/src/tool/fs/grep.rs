@@ -38,7 +38,7 @@ struct Grep {
 
 /// The output.
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct Matches {
     /// The lines, by path and number.
     matches: Vec<TextMatch>,
     /// Whether there may be more.
@@ -55,7 +55,7 @@ struct TextMatch {
     text: String,
 }
 
-fn grep(files: &ToolFolder, input: &Grep) -> Result<Found, ToolError> {
+fn grep(files: &ToolFolder, input: &Grep) -> Result<Matches, ToolError> {
     let pattern = RegexBuilder::new(&input.pattern).size_limit(PATTERN_BYTES_MAX).build();
     let pattern = pattern.map_err(|error| ToolError::permanent(format!("the pattern: {error}")))?;
     let is_folder = files.open_any(&input.path)?.metadata().is_ok_and(|it| it.is_dir());
@@ -128,10 +128,10 @@ impl TextSearch {
         Ok(())
     }
 
-    fn found(mut self, mut truncated: bool) -> Found {
+    fn found(mut self, mut truncated: bool) -> Matches {
         truncated |= self.is_partial || self.matches.len() > MATCHES_MAX;
         self.matches.truncate(MATCHES_MAX);
         self.matches.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
-        Found { matches: self.matches, truncated }
+        Matches { matches: self.matches, truncated }
     }
 }
