@@ -163,7 +163,7 @@ pub(super) fn revoke(path: &Path) -> Result<bool, CliError> {
     }
     let place = UserFolders::find().databases_file();
     state_file::change(place.as_deref(), |it: &mut DatabaseFile| {
-        it.databases.retain(|it| !is_it(it))
+        it.databases.retain(|it| !is_it(it));
     })?;
     Ok(true)
 }

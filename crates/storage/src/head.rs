@@ -10,7 +10,7 @@ use graphrun_engine::{
 
 use crate::{
     journal::{Codec, Reader, Row, checksum::of_head, committed, damaged, encode},
-    lease::Lease,
+    lease::{Lease, LeaseColumns},
     open_steps::OpenSteps,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct StoredHead {
     pub(crate) lease: Lease,
 }
 
-/// The columns of a head besides its lease.
+/// The columns of a head.
 pub(crate) struct HeadColumns<'a> {
     pub(crate) number: u64,
     pub(crate) committed: u64,
@@ -33,16 +33,14 @@ pub(crate) struct HeadColumns<'a> {
     pub(crate) hash: &'a [u8],
     pub(crate) run_status: &'a str,
     pub(crate) checksum: &'a [u8],
+    pub(crate) lease: LeaseColumns<'a>,
 }
 
 impl StoredHead {
     /// Reads the head of a run from its columns.
-    pub(crate) fn read(
-        run: &RunId,
-        columns: &HeadColumns<'_>,
-        lease: Lease,
-    ) -> Result<Self, CheckpointError> {
-        let HeadColumns { number, committed, step, seq, hash, run_status, checksum } = *columns;
+    pub(crate) fn read(run: &RunId, columns: HeadColumns<'_>) -> Result<Self, CheckpointError> {
+        let HeadColumns { number, committed, step, seq, hash, run_status, checksum, lease } =
+            columns;
         let id = run.as_str();
         let damage = |how: &'static str| damaged(id, "the status", how);
         let status = serde_json::from_str(run_status);
@@ -52,7 +50,7 @@ impl StoredHead {
             return Err(damage("its checksum does not match"));
         }
         let hash = EntryHash(hash.try_into().map_err(|_| damage("its hash is too short"))?);
-        Ok(Self { head, committed, hash, lease })
+        Ok(Self { head, committed, hash, lease: Lease::read(run, lease)? })
     }
 
     /// Returns the run for a list.

@@ -25,13 +25,18 @@ pub(crate) struct Lease {
     until: Timestamp,
 }
 
+/// The columns of a lease.
+pub(crate) struct LeaseColumns<'a> {
+    pub(crate) fence: u64,
+    pub(crate) owner: Option<String>,
+    pub(crate) until_ms: i64,
+    pub(crate) checksum: &'a [u8],
+}
+
 impl Lease {
     /// Reads the lease from its columns.
-    pub(crate) fn read(
-        run: &RunId,
-        (fence, json, until_ms): (u64, Option<String>, i64),
-        checksum: &[u8],
-    ) -> Result<Self, CheckpointError> {
+    pub(crate) fn read(run: &RunId, columns: LeaseColumns<'_>) -> Result<Self, CheckpointError> {
+        let LeaseColumns { fence, owner: json, until_ms, checksum } = columns;
         let run = run.as_str();
         if of_lease(run, fence, json.as_deref(), until_ms) != checksum {
             return Err(damaged(run, "the lease", "its checksum does not match"));

@@ -11,7 +11,7 @@ use super::{fault::Fault, session::Session};
 use crate::{
     head::{HeadColumns, StoredHead},
     journal::{checksum, damaged, info_after},
-    lease::Lease,
+    lease::{Lease, LeaseColumns},
 };
 
 /// The clock of the server; it advances while a transaction waits.
@@ -254,10 +254,14 @@ fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
         hash: get(row, "hash")?,
         run_status: get(row, "run_status")?,
         checksum: get(row, "checksum")?,
+        lease: LeaseColumns {
+            fence: number(id, row, "fence")?,
+            owner: get(row, "owner")?,
+            until_ms: get(row, "until")?,
+            checksum: get(row, "lease_checksum")?,
+        },
     };
-    let lease = (number(id, row, "fence")?, get(row, "owner")?, get(row, "until")?);
-    let lease = Lease::read(id, lease, get(row, "lease_checksum")?)?;
-    Ok(StoredHead::read(id, &columns, lease)?)
+    Ok(StoredHead::read(id, columns)?)
 }
 
 /// Returns a column that must exist.

@@ -18,7 +18,7 @@ use crate::{
         checksum::{of_head, of_info, of_message},
         damaged,
     },
-    lease::Lease,
+    lease::{Lease, LeaseColumns},
 };
 
 /// The row id of a run in its database.
@@ -183,10 +183,14 @@ impl Run {
             hash: bytes(row, 4)?,
             run_status: &run_status,
             checksum: bytes(row, 6)?,
+            lease: LeaseColumns {
+                fence: row.get(7)?,
+                owner: row.get(8)?,
+                until_ms: row.get(9)?,
+                checksum: bytes(row, 10)?,
+            },
         };
-        let lease = (row.get(7)?, row.get(8)?, row.get(9)?);
-        let lease = Lease::read(&self.id, lease, bytes(row, 10)?)?;
-        Ok(StoredHead::read(&self.id, &columns, lease)?)
+        Ok(StoredHead::read(&self.id, columns)?)
     }
 
     /// Inserts the first head.
