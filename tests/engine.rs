@@ -19,7 +19,7 @@ use graphrun::{
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
         Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
-        NodeError, Policies, Question, Target, node_fn,
+        NodeDescription, NodeError, Policies, Question, Target, node_fn,
     },
     llm::TokenUsage,
     state::{State, Update},
@@ -456,6 +456,57 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
     assert_eq!(end.status, Status::Limit);
     assert_eq!(end.reason.unwrap(), "the limit of 150 tokens is reached: 160 are used");
     assert_eq!((end.position.used.usage.tokens.calls, end.position.step.0), (4, 2));
+}
+
+/// A node that never asks a model.
+#[derive(Debug)]
+struct Publishes;
+
+#[async_trait::async_trait]
+impl Node for Publishes {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        let notes = vec!["published".to_owned()];
+        Ok(Update::of(&Noted { notes })?.into())
+    }
+
+    fn describe(&self) -> NodeDescription {
+        NodeDescription { calls_max: Some(0), ..NodeDescription::default() }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_tokens_stops_only_work_that_may_spend_some() {
+    let talks = || {
+        node_fn(|_: (), ctx: NodeContext| async move {
+            let tokens = TokenUsage { input_tokens: 200, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: None };
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+            noted("said")
+        })
+    };
+    for (exhausted, expected) in
+        [(None, Status::Limit), (Some(Target::Node(name("flush"))), Status::Done)]
+    {
+        let graph = GraphBuilder::new::<Team>("spend")
+            .node("talks", talks())
+            .node("publish", Publishes)
+            .node("again", talks())
+            .entry("talks")
+            .then("talks", "publish")
+            .then("publish", "again")
+            .then("again", "end");
+        let graph = match exhausted {
+            Some(_) => graph.node("flush", Publishes).then("flush", "end"),
+            None => graph,
+        };
+        let graph = graph.limits(Limits { tokens: Some(150), exhausted, ..Limits::default() });
+        let end = engine(compiled(graph)).run(&()).await.unwrap();
+        let is_flushed = expected == Status::Done;
+        let steps = ["said", "published", "published"];
+        assert_eq!(notes(&end.state), steps[..2 + usize::from(is_flushed)]);
+        let reason = "the limit of 150 tokens is reached: 200 are used";
+        assert_eq!((end.status, end.reason.as_deref()), (expected, Some(reason)));
+    }
 }
 
 #[tokio::test]

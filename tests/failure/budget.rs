@@ -133,7 +133,8 @@ async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
     let graph = graph.node("flush", spends(2, &calls)).then("flush", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph)).await;
-    assert_eq!((end.status, end.reason), (Status::Done, None));
+    let reason = "the limit of 300 tokens is reached: 300 are used";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Done, Some(reason)));
     assert_eq!(notes(&end.state), ["right", "slow", "flush"]);
     assert_eq!(made(&calls)[3..], ["flush 1", "flush 2"]);
 }

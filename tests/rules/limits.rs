@@ -150,7 +150,8 @@ fn g13_replaced_limits_apply_again() {
         hand.finish(&task, super::noting(&task));
     }
     // Neither the limit that led here nor the other limits stop the tasks after `flush`.
-    assert_eq!(go_on(&hand, |_| ()), (23, Status::Done, None));
+    let routed = Some("the limit of 3 steps is reached".to_owned());
+    assert_eq!(go_on(&hand, |_| ()), (23, Status::Done, routed));
     // A higher limit gives the run more, and then stops it: a limit is routed once.
     let steps = "the limit of 10 steps is reached".to_owned();
     assert_eq!(go_on(&hand, |it| it.steps = 10), (10, Status::Limit, Some(steps.clone())));

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Usage,
     graph::{Limits, Policies},
     id::NodeName,
 };
 
-use crate::checkpoint::{ExhaustedLimits, NodeUsage, Position, UsedBudget};
+use crate::checkpoint::{Activation, ExhaustedLimits, NodeUsage, Position, UsedBudget};
 
 /// The usage of a run so far, and the limits that no longer apply.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +28,21 @@ impl Used {
     }
 
     /// Describes the first limit that applies and is reached.
-    pub(super) fn reached(&self, limits: &Limits) -> Option<String> {
+    ///
+    /// A limit of tokens or money stops only work that may spend some: a node that publishes the
+    /// finished work of a run costs none, and stopping it would waste what is paid for.
+    pub(super) fn reached(
+        &self,
+        limits: &Limits,
+        may_spend: impl FnOnce() -> bool,
+    ) -> Option<String> {
         let steps_apply = self.exhausted_limits.is_none_or(|it| it.steps != limits.steps);
         if self.steps >= limits.steps && steps_apply {
             return Some(format!("the limit of {} steps is reached", limits.steps));
         }
-        if let Some(reached) = self.reached_by_models(limits) {
+        if let Some(reached) = self.reached_by_models(limits)
+            && may_spend()
+        {
             return Some(reached);
         }
         let time = limits.time.filter(|_| self.time_left(limits) == Some(Duration::ZERO));
@@ -71,6 +81,14 @@ impl Used {
         let time = limits.time.filter(|_| applies)?;
         Some(time.saturating_sub(Duration::from_millis(self.elapsed_ms)))
     }
+}
+
+/// Returns whether one of these tasks may ask a model.
+pub(super) fn may_spend(graph: &CompiledGraph, frontier: &[Activation]) -> bool {
+    let is_free = |it: &Activation| {
+        graph.node(&it.node).is_some_and(|spec| spec.node.describe().calls_max == Some(0))
+    };
+    !frontier.iter().all(is_free)
 }
 
 /// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the

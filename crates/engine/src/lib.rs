@@ -119,7 +119,7 @@ pub struct Engine {
 pub struct RunEnd {
     /// Done, failed, paused, limit or interrupted.
     pub status: Status,
-    /// The reason, unless the run is done.
+    /// The reason. A run that is done has one if a limit led it to `limits.exhausted`.
     pub reason: Option<String>,
     /// The position at which the run stopped.
     pub position: Position,

@@ -49,7 +49,7 @@ use self::{
     open_step::{OpenStep, Phase, check_question},
     routing::Routing,
 };
-use super::budget::Used;
+use super::budget::{self, Used};
 use crate::checkpoint::{
     Activation, Checkpoint, Commit, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
     named,
@@ -345,7 +345,7 @@ impl Machine {
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
         if !is_routed {
-            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits))];
+            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits, || true))];
         }
         let mut actions = Vec::new();
         for index in 0..self.step.tasks().len() {
@@ -421,9 +421,11 @@ impl Machine {
         if self.position.frontier.is_empty() {
             let failure = self.position.failure.clone();
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
-            return vec![Action::stop(status, failure)];
+            let limit = || self.position.used.limit.clone();
+            return vec![Action::stop(status, failure.or_else(limit))];
         }
-        if let Some(reason) = self.used().reached(&self.limits) {
+        let may_spend = || budget::may_spend(&self.graph, &self.position.frontier);
+        if let Some(reason) = self.used().reached(&self.limits, may_spend) {
             return vec![Action::stop(Status::Limit, Some(reason))];
         }
         (0..self.position.frontier.len()).flat_map(|it| self.begin(it)).collect()

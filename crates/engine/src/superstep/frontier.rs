@@ -387,7 +387,8 @@ fn fill(
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
 fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
-    let reached = Used::by(position).reached(limits);
+    let may_spend = || budget::may_spend(graph, &position.frontier);
+    let reached = Used::by(position).reached(limits, may_spend);
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
     budget::use_up(limits, position, error.clone());
     position.deferred.clear();
