@@ -477,7 +477,7 @@ impl Node for Publishes {
 #[tokio::test]
 async fn a_limit_of_tokens_stops_only_work_that_may_spend_some() {
     let talks = || {
-        node_fn(|_: (), ctx: NodeContext| async move {
+        node_fn(|(): (), ctx: NodeContext| async move {
             let tokens = TokenUsage { input_tokens: 200, calls: 1, ..TokenUsage::default() };
             let usage = Usage { tokens, cost_usd: None };
             ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
@@ -676,8 +676,22 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
 }
 
 #[tokio::test]
+async fn a_run_that_pauses_gives_its_id() {
+    let asks = node_fn(|(): (), ctx: NodeContext| async move {
+        let answer: String = ctx.ask(Question::new("more", "what else?"))?;
+        noted(answer)
+    });
+    let graph = GraphBuilder::new::<Team>("asks").node("asks", asks).entry("asks");
+    let engine = engine(compiled(graph.then("asks", "end")));
+    let paused = engine.run(&()).await.unwrap();
+    let answers = BTreeMap::from([("more".to_owned(), json!("this"))]);
+    let end = resume(&engine, &paused.run, answers).await.unwrap();
+    assert_eq!((paused.status, end.status, end.run), (Status::Paused, Status::Done, paused.run));
+}
+
+#[tokio::test]
 async fn an_attempt_that_asks_again_under_the_same_key_fails() {
-    let asks = node_fn(|_: (), ctx: NodeContext| async move {
+    let asks = node_fn(|(): (), ctx: NodeContext| async move {
         let mut answer = String::new();
         while answer != "good" {
             answer = ctx.ask(Question::new("more", "what else?"))?;

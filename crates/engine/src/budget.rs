@@ -29,8 +29,8 @@ impl Used {
 
     /// Describes the first limit that applies and is reached.
     ///
-    /// A limit of tokens or money stops only work that may spend some: a node that publishes the
-    /// finished work of a run costs none, and stopping it would waste what is paid for.
+    /// A limit of tokens or money stops only work that may spend some. A node that publishes the
+    /// finished work of a run costs none; stopping it would waste the work.
     pub(super) fn reached(
         &self,
         limits: &Limits,

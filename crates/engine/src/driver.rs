@@ -412,5 +412,6 @@ pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
 /// Returns the outcome of a run that stopped with this status.
 pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
     let (position, state) = (machine.position().clone(), machine.state().as_ref().clone());
-    RunEnd { status, reason, position, state, questions: machine.open_questions() }
+    let run = machine.run().clone();
+    RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
 }

@@ -117,6 +117,8 @@ pub struct Engine {
 /// The outcome of driving a run until it stopped.
 #[derive(Clone, Debug)]
 pub struct RunEnd {
+    /// The id of the run, to resume it or to read its journal.
+    pub run: RunId,
     /// Done, failed, paused, limit or interrupted.
     pub status: Status,
     /// The reason. A run that is done has one if a limit led it to `limits.exhausted`.
