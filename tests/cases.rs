@@ -102,6 +102,13 @@ fn a_question_without_a_deadline_is_never_answered_too_late() {
 }
 
 #[test]
+fn a_question_with_a_deadline_may_be_answered_too_late() {
+    let explored = explored("tests/cases/explore/deadline.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
+#[test]
 fn all_mistakes_are_found_before_a_case_runs() {
     for entry in fs::read_dir("tests/cases/wrong").unwrap() {
         let path = entry.unwrap().path();

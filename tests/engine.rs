@@ -676,6 +676,25 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
 }
 
 #[tokio::test]
+async fn a_run_without_its_declared_input_does_not_start() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Asked {
+        brief: String,
+        notes: Option<Vec<String>>,
+    }
+    let graph = GraphBuilder::new::<Asked>("asked")
+        .input("brief")
+        .node("it", node_fn(|(): (), _| async { Ok(()) }))
+        .entry("it")
+        .then("it", "end");
+    let engine = engine(compiled(graph));
+    let error = engine.run(&()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the input lacks `brief`");
+    let input = Asked { brief: "a shop".into(), notes: None };
+    assert_eq!(engine.run(&input).await.unwrap().status, Status::Done);
+}
+
+#[tokio::test]
 async fn a_run_that_pauses_gives_its_id() {
     let asks = node_fn(|(): (), ctx: NodeContext| async move {
         let answer: String = ctx.ask(Question::new("more", "what else?"))?;

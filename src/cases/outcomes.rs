@@ -43,8 +43,6 @@ pub(super) struct Outcome {
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
     accesses: Vec<Access>,
-    /// The nodes that ask a person.
-    asking: BTreeSet<NodeName>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -56,9 +54,7 @@ type Named = (String, Value);
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
         let accesses = accesses(definition, graph.graph());
-        let asks = |it: &&NodeName| definition.nodes[*it].settings.choices().is_some();
-        let asking = definition.nodes.keys().filter(asks).cloned().collect();
-        Self { graph, accesses, asking, made: BTreeMap::new(), gaps: BTreeSet::new() }
+        Self { graph, accesses, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
     /// Returns the possible inputs of a run.
@@ -79,9 +75,7 @@ impl<'a> Outcomes<'a> {
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
         if spec.node.describe().side_effects == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
-            let mut outcomes = self.computed(run, task);
-            outcomes.extend(self.failures(&task.node, self.asking.contains(&task.node)));
-            return outcomes;
+            return self.computed(run, task);
         }
         if let Some(made) = self.made.get(&task.node) {
             return made.clone();
@@ -100,26 +94,19 @@ impl<'a> Outcomes<'a> {
             Outcome { label, result, is_expected: false }
         };
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
-        outcomes.extend(self.failures(&task.node, true));
+        outcomes.extend(self.failures(&task.node));
         self.made.insert(task.node.clone(), outcomes.clone());
         outcomes
     }
 
     /// Returns each kind of failure that the node catches; one kind represents `any`.
-    fn failures(&self, node: &NodeName, may_fail: bool) -> Vec<Outcome> {
+    fn failures(&self, node: &NodeName) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
-        let computes = spec.node.describe().side_effects == SideEffects::Nothing;
-        let caught = spec.policies.catch.iter().filter(|_| may_fail);
-        // A question can only fail by its deadline, if it has one.
-        let may_be_late = spec.policies.timeout.is_some();
-        let is_late = |kind| may_be_late && kind == Some(ErrorKind::Timeout);
-        let caught = caught.filter(|it| !computes || is_late(it.kind));
-        let failure = |kind: ErrorKind| Outcome {
-            label: format!("fails: {kind}"),
-            result: Err(Failure::new(kind, format!("`{node}` fails: {kind}"))),
-            is_expected: true,
-        };
-        caught.map(|it| failure(it.kind.unwrap_or(ErrorKind::Other))).collect()
+        spec.policies
+            .catch
+            .iter()
+            .map(|it| failure(node, it.kind.unwrap_or(ErrorKind::Other)))
+            .collect()
     }
 
     /// Runs a node without side effects, and answers its question with each distinct valid answer.
@@ -145,6 +132,13 @@ impl<'a> Outcomes<'a> {
             let answers = BTreeMap::from([(question.key.clone(), value)]);
             let result = self.run(run, task, &answers);
             outcomes.extend(self.outcome(task, label, result));
+        }
+        // A question can only fail by its deadline, if it has one.
+        let catch = self.graph.node(&task.node).map(|it| it.policies.catch.as_slice());
+        let mut kinds = catch.unwrap_or_default().iter().map(|it| it.kind);
+        let is_caught = kinds.any(|it| it.is_none_or(|it| it == ErrorKind::Timeout));
+        if question.deadline.is_some() && is_caught {
+            outcomes.push(failure(&task.node, ErrorKind::Timeout));
         }
         outcomes
     }
@@ -400,6 +394,13 @@ fn lists(item: &Type, access: &Access) -> Vec<Value> {
         }
     }
     lists
+}
+
+/// A failure that the node catches.
+fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
+    let label = format!("fails: {kind}");
+    let result = Err(Failure::new(kind, format!("`{node}` fails: {kind}")));
+    Outcome { label, result, is_expected: true }
 }
 
 /// Returns a value with another one placed at a path; missing fields are completed later.

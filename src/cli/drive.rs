@@ -266,6 +266,7 @@ impl From<RunError> for CliError {
         match error {
             RunError::Checkpoint(error) => Self::from(error),
             RunError::Input(_)
+            | RunError::MissingInput { .. }
             | RunError::Fields(_)
             | RunError::WrongAnswer { .. }
             | RunError::UnknownQuestion { .. } => Self::usage(error.to_string()).because(error),

@@ -231,11 +231,9 @@ impl InputReader<'_> {
     }
 
     fn finish(mut self) -> Result<Update, CliError> {
-        let is_needed = |channel: &Channel| {
-            channel.default().is_none() && !matches!(channel.ty(), Type::Optional(_))
-        };
         for name in self.input {
-            let channel = self.schema.channel(name.as_str()).filter(|it| is_needed(it));
+            let channel = self.schema.channel(name.as_str());
+            let channel = channel.filter(|it| it.is_needed_as_input());
             if let Some(channel) = channel
                 && !self.values.contains_key(name)
             {

@@ -2,7 +2,7 @@
 
 use graphrun_core::{
     event::Status,
-    id::{NodeName, RunId},
+    id::{ChannelName, NodeName, RunId},
     state::{NotFields, StateError},
 };
 use thiserror::Error;
@@ -16,6 +16,12 @@ pub enum RunError {
     /// The input does not fit the state.
     #[error("the input does not fit the state")]
     Input(#[source] StateError),
+    /// The input lacks fields that the graph declares as its input.
+    #[error("the input lacks {}", listed(missing))]
+    MissingInput {
+        /// The fields.
+        missing: Vec<ChannelName>,
+    },
     /// The input does not serialise as a struct of channels.
     #[error("the input is not a struct of channels")]
     Fields(#[source] NotFields),
@@ -93,4 +99,8 @@ pub enum RunError {
     /// The run could not be saved or loaded.
     #[error("the run could not be saved or loaded")]
     Checkpoint(#[from] CheckpointError),
+}
+
+fn listed(names: &[ChannelName]) -> String {
+    names.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
 }

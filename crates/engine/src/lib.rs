@@ -69,7 +69,7 @@ use graphrun_core::{
     event::{EventSink, Status},
     graph::Limits,
     id::{ChannelName, NodeName, RunId},
-    state::{State, Update},
+    state::{Channel, State, Update},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -220,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails when the input does not fit the state or the run cannot be saved. A failing node is not an error
+    /// Fails when the input lacks a declared one or does not fit the state, and when the run cannot be saved. A failing node is not an error
     /// here: the run stops as failed.
     ///
     /// # Cancel safety
@@ -233,6 +233,7 @@ impl Engine {
         events: EventSink,
         stop: &Stop,
     ) -> Result<RunEnd, RunError> {
+        self.check_input(&input)?;
         entrance::redact_update(&mut input);
         let (machine, first, actions) =
             Machine::start(self.graph.clone(), self.terms(), info.id.clone(), input)
@@ -251,6 +252,18 @@ impl Engine {
         let mut journal = JournalWriter::create(self, &info, first.into(), log).await?;
         journal.publish().await?;
         Driver::new(self, machine, journal, stop).drive(actions).await
+    }
+
+    /// The checks of the data flow rely on every input that the graph declares.
+    fn check_input(&self, input: &Update) -> Result<(), RunError> {
+        let graph = self.graph.graph();
+        let is_missing = |name: &&ChannelName| {
+            let channel = graph.schema.channel(name.as_str());
+            channel.is_some_and(Channel::is_needed_as_input)
+                && !input.writes.iter().any(|(written, _)| written == *name)
+        };
+        let missing: Vec<ChannelName> = graph.input.iter().filter(is_missing).cloned().collect();
+        if missing.is_empty() { Ok(()) } else { Err(RunError::MissingInput { missing }) }
     }
 
     /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use graphrun_core::{
     graph::{Defer, RouteChoice, RouteTarget, Spread, Target},
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::Schema,
 };
 
 use super::{
@@ -32,8 +32,7 @@ impl FlowModel {
         for (at, channel) in schema.channels().iter().enumerate() {
             let is_input = input.contains(channel.name());
             let is_given = channel.default().is_some() || given.contains(channel.name());
-            // The caller of a run may omit an optional input.
-            if is_given || (is_input && !matches!(channel.ty(), Type::Optional(_))) {
+            if is_given || (is_input && channel.is_needed_as_input()) {
                 surely.insert(at);
             }
             if is_given || is_input {

@@ -105,6 +105,11 @@ impl Channel {
         &self.reducer
     }
 
+    /// Returns whether a run that receives this channel as input cannot start without it.
+    pub fn is_needed_as_input(&self) -> bool {
+        self.default.is_none() && !matches!(self.ty, Type::Optional(_))
+    }
+
     /// Returns the value before the first write.
     pub fn default(&self) -> Option<&Arc<Value>> {
         self.default.as_ref()

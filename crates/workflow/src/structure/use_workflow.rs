@@ -13,7 +13,7 @@ use graphrun_core::{
         SideEffects,
     },
     id::ChannelName,
-    state::{Channel, Type, Update},
+    state::{Channel, Update},
 };
 use schemars::JsonSchema;
 
@@ -222,11 +222,7 @@ impl NodeReader<'_> {
         let is_given =
             |it: &ChannelName| given.is_some_and(|given| given.get(it.as_str()).is_some());
         for input in used.input.iter().filter(|it| !is_given(it)) {
-            let needed = used
-                .schema
-                .channel(input.as_str())
-                .is_some_and(|it| it.default().is_none() && !matches!(it.ty(), Type::Optional(_)));
-            if needed {
+            if used.schema.channel(input.as_str()).is_some_and(Channel::is_needed_as_input) {
                 let message = format!("`{}` needs the input `{input}`", used.name);
                 let key = parts.key("in").unwrap_or(self.name_key);
                 let place = self.report().place(&key.range);

@@ -46,6 +46,7 @@ struct Matches {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Match")]
 struct TextMatch {
     /// The file, for `fs.read`.
     path: String,

@@ -22,6 +22,7 @@ const READ_BYTES_MAX: u64 = 256 << 10;
 const VISITED_MAX: usize = 20_000;
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Entry")]
 struct FolderEntry {
     /// Its path, for `fs.read`.
     path: String,
