@@ -30,7 +30,7 @@ pub struct Cache {
 /// A node that is not run when its cache holds a result for the same inputs.
 ///
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
-/// of the node, its [fingerprint](Node::fingerprint), its [input](Node::cache_key), and the types of the
+/// of the node, its [fingerprint](graphrun_core::graph::NodeDescription::fingerprint), its [input](Node::cache_key), and the types of the
 /// channels that it writes.
 ///
 /// ```

@@ -221,7 +221,7 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     }
 
     /// Returns a name that its cached results belong to, for nodes whose
-    /// [fingerprint](Node::fingerprint) is the same for several nodes.
+    /// [fingerprint](graphrun_core::graph::NodeDescription::fingerprint) is the same for several nodes.
     fn cache_label(&self) -> Option<&str> {
         None
     }
