@@ -14,6 +14,7 @@ mod verdict;
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "cli")]
 pub(crate) use self::run::Recorded;
 pub use self::{
     coverage::{Coverage, Part, PartKind},
