@@ -492,6 +492,6 @@ fn two_calls_of_a_used_workflow_never_meet() {
         later.contains("GR133: `sub` may start its workflow again while `sub.a` still runs"),
         "{later}"
     );
-    // Both arrive in one step, or after each other.
+    // A join makes one call of the two.
     assert_eq!(graph("set: { ys: '[2]' }, then: c", "join: [a, c], "), "");
 }

@@ -1,10 +1,10 @@
-//! Checks of concurrency: no two nodes in one super-step write a field that keeps one value, and no
-//! node waits forever.
+//! Checks of concurrency: no two nodes in one super-step write a field that keeps one value, no used
+//! workflow is called again while it runs, and no node waits forever.
 //!
-//! The first check works on pairs of nodes, which may overestimate concurrency. If it finds a
-//! conflict, it explores every situation of a run to confirm it. The second check always explores.
-//! If there are too many situations, the first check keeps its result and the second reports
-//! nothing; otherwise both are exact, except that they treat bounds and routes as independent.
+//! The first two checks work on pairs of nodes, which may overestimate concurrency. If they find a
+//! conflict, they explore every situation of a run to confirm it. The last check always explores.
+//! If there are too many situations, the first two keep their result and the last one reports
+//! nothing; otherwise all are exact, except that they treat bounds and routes as independent.
 
 use std::collections::BTreeSet;
 
@@ -21,17 +21,17 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
     let checked = Checked { graph, model, names, specs };
-    let mut beside = Concurrency::between(model).all(model);
-    let is_fine = |it: &[Bits]| checked.conflicts(it).is_empty() && checked.repeated(it).is_empty();
-    if !is_fine(&beside)
+    let found = |beside: &[Bits]| (checked.conflicts(beside), checked.repeated(beside));
+    let (mut conflicts, mut repeated) = found(&Concurrency::between(model).all(model));
+    if !(conflicts.is_empty() && repeated.is_empty())
         && let Some(together) = together(model)
     {
-        beside = together;
+        (conflicts, repeated) = found(&together);
     }
-    for (one, other, field) in checked.conflicts(&beside) {
+    for (one, other, field) in conflicts {
         findings.push(checked.conflict(one, other, field));
     }
-    for (user, inner) in checked.repeated(&beside) {
+    for (user, inner) in repeated {
         findings.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
