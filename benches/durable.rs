@@ -5,6 +5,9 @@
 //! compress. The floor inserts the same items with the same durability: one transaction per step in
 //! a database with a write-ahead log and `synchronous=FULL`. Both sides alternate, 500 steps each,
 //! so that a slow phase of the disk affects both. `GRAPHRUN_BENCH_STEPS` sets the steps.
+//!
+//! Then 1,000 runs of 8 steps of 1 KB share one database, 1, 10, 100 and 1,000 of them at once. Their floor inserts the same
+//! items, with one transaction for each batch of as many items as runs are active.
 
 use std::{
     fs,
@@ -18,10 +21,12 @@ use std::{
 
 use graphrun::{
     checkpoint::{Checkpoint, RunInfo, RunJournal as _},
-    compile::{CompiledGraph, compile},
-    engine::{Engine, Stop, superstep::Machine},
+    compile::CompiledGraph,
+    engine::{Engine, superstep::Machine},
     event::{EventSink, Status},
-    graph::{GraphBuilder, Limits, NodeContext, NodeError, Policies, Target, node_fn},
+    graph::{
+        GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target, node_fn,
+    },
     id::RunId,
     state::Update,
     storage::SqliteStorage,
@@ -30,9 +35,13 @@ use rusqlite::Connection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 const STEPS: usize = 10_000;
 const ITEM: usize = 1_000;
+/// The small runs that share a database, and the steps of each.
+const RUNS: usize = 1_000;
+const STEPS_OF_RUN: usize = 8;
 /// The steps of each side in its turn.
 const TURN: usize = 500;
 /// The number of steps that are compared at the beginning and the end.
@@ -60,6 +69,75 @@ fn main() {
     }
     let opened = (0..7).map(|_| reopen(folder.path(), steps)).collect::<Vec<_>>();
     println!("{:<44} {:>8.1} ms", "open it and be ready for the next step", median(&opened) / 1e3);
+    println!("{:<44} {:>12} {:>12} {:>8}", "", "graphrun", "by hand", "ratio");
+    for (active, at_least) in [(1, 2_000), (10, 6_000), (100, 15_000), (1_000, 15_000)] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let steps = (RUNS * STEPS_OF_RUN) as f64;
+        let ours = steps / many_runs(&folder.path().join("runs.db"), active).as_secs_f64();
+        let floor =
+            steps / many_runs_by_hand(&folder.path().join("floor.db"), active).as_secs_f64();
+        let what = format!("1,000 runs, {active} at once, steps a second");
+        let ratio = ours / floor;
+        println!("{what:<44} {ours:>12.0} {floor:>12.0} {ratio:>8.2}  at least {at_least}");
+    }
+}
+
+/// Runs small runs in one database, this many at once.
+fn many_runs(path: &Path, active: usize) -> Duration {
+    let append = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let seed = usize::try_from(ctx.task.step.0).unwrap();
+        Ok::<_, NodeError>(Items { items: vec![noise(seed)] })
+    });
+    let bound = Policies {
+        max_visits: Some(u32::try_from(STEPS_OF_RUN).unwrap()),
+        exhausted: Some(Target::End),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Items>("appender")
+        .node("append", append.with_policies(bound))
+        .edge(START, "append")
+        .edge("append", "append");
+    let graph = graph.compile().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let storage = Arc::new(SqliteStorage::open(path).unwrap());
+    let engine = Arc::new(Engine::new(graph).with_storage(storage));
+    let started = Instant::now();
+    runtime.block_on(async {
+        let mut workers = JoinSet::new();
+        for _ in 0..active {
+            let engine = Arc::clone(&engine);
+            workers.spawn(async move {
+                for _ in 0..RUNS / active {
+                    let end = engine.run(&()).await.unwrap();
+                    assert_eq!(
+                        (end.status, end.position.step.0),
+                        (Status::Done, STEPS_OF_RUN as u64)
+                    );
+                }
+            });
+        }
+        workers.join_all().await;
+    });
+    started.elapsed()
+}
+
+/// Inserts the items of the same runs, in a transaction for each batch.
+fn many_runs_by_hand(path: &Path, active: usize) -> Duration {
+    let mut floor = Floor::new(path);
+    let items: Vec<String> = (0..STEPS_OF_RUN).map(noise).collect();
+    let started = Instant::now();
+    for _ in 0..RUNS / active {
+        for item in &items {
+            let transaction = floor.0.transaction().unwrap();
+            for _ in 0..active {
+                let mut insert =
+                    transaction.prepare_cached("INSERT INTO items (item) VALUES (?)").unwrap();
+                insert.execute([item]).unwrap();
+            }
+            transaction.commit().unwrap();
+        }
+    }
+    started.elapsed()
 }
 
 /// Returns the duration of every step of both sides.
@@ -74,10 +152,11 @@ fn in_turns(folder: &Path, steps: usize) -> (Vec<Duration>, Vec<Duration>) {
         // Like the program: on a worker thread of the nodes.
         let run = runtime.spawn(async {
             let storage = Arc::new(SqliteStorage::open(path).unwrap().on_the_same_thread());
-            let engine = Engine::new(graph, storage);
+            let engine = Engine::new(graph).with_storage(storage);
             let info = RunInfo { id: id(), ..RunInfo::new("appender") };
             let sink = EventSink::default();
-            let end = engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
+            let end =
+                engine.run(Update::default()).with_info(info).with_events(sink).await.unwrap();
             assert_eq!(end.status, Status::Limit, "it can be resumed");
         });
         runtime.block_on(run).unwrap();
@@ -141,11 +220,11 @@ fn appender(steps: usize, pace: Pace) -> CompiledGraph {
     // One more than measured, so that the duration of the last one is known.
     let limits = Limits { steps: steps as u64 + 1, ..Limits::default() };
     let graph = GraphBuilder::new::<Items>("appender")
-        .node_with("append", append, bound)
-        .entry("append")
-        .then("append", "append")
+        .node("append", append.with_policies(bound))
+        .edge(START, "append")
+        .edge("append", "append")
         .limits(limits);
-    compile(graph.build()).unwrap().0
+    graph.compile().unwrap()
 }
 
 /// Returns a kilobyte that differs from every other and hardly compresses.

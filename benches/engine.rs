@@ -1,59 +1,95 @@
-//! The cost of the engine itself, beside a hand-written tokio loop that does the same work.
+//! The cost of the engine in memory, each workload beside a hand-written program that does the same work.
 //!
-//! `cargo bench --bench engine`. Each line is the median of several rounds; both sides alternate in
-//! one process, so that a slower machine slows both. `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
+//! `cargo bench --bench engine`. Each figure is the median of several rounds; both sides alternate in one process, so that
+//! a slower machine slows both, and both check the same result. The floors read and write the same state as JSON and call
+//! the same nodes as boxed futures, without a graph, rules or bounds. `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
 
 use std::{
+    fs,
+    future::Future,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use graphrun::{
-    compile::{CompiledGraph, compile},
-    engine::Engine,
+    compile::CompiledGraph,
+    engine::{Engine, RunEnd},
     event::Status,
     graph::{
-        Dispatch, GraphBuilder, Input, Limits, NodeContext, NodeError, Policies, Target, node_fn,
+        Dispatch, GraphBuilder, Input, IntoNode, Limits, NodeContext, NodeError, Policies, START,
+        Target, node_fn,
     },
-    id::NodeName,
-    storage::MemoryStorage,
+    id::{ChannelName, NodeName},
+    state::{Channel, Reducer, Schema},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use serde_json::{Map, Value, json};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 const STEPS: u64 = 10_000;
-const FAN_OUTS: [u64; 3] = [100, 1_000, 10_000];
-const ROUNDS: usize = 7;
+const WIDTH: u64 = 1_000;
+const CHANNELS: usize = 1_000;
+const RUNS: usize = 1_000;
+const WAIT: Duration = Duration::from_millis(10);
+const ROUNDS: usize = 15;
 
 fn main() {
     let rounds = std::env::var("GRAPHRUN_BENCH_ROUNDS").ok().and_then(|it| it.parse().ok());
     let rounds = rounds.unwrap_or(ROUNDS);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    println!("{:<28} {:>12} {:>12} {:>8}", "", "graphrun", "by hand", "ratio");
-    let counter = counter();
-    report("loop, µs a super-step", STEPS, rounds, || {
-        let ours = timed(|| runtime.block_on(count(&counter)));
-        let floor = timed(|| runtime.block_on(count_by_hand()));
-        (ours, floor)
+    println!("{:<44} {:>10} {:>10} {:>8} {:>10}", "", "graphrun", "by hand", "ratio", "at most");
+
+    let counter = counter(STEPS);
+    report("chain, µs a step", (STEPS, 1.5), rounds, || {
+        let ours = timed(|| runtime.block_on(count(&counter, STEPS)));
+        (ours, timed(|| runtime.block_on(count_by_hand())))
     });
-    for width in FAN_OUTS {
-        let fan_out = fan_out(width);
-        report(&format!("fan-out of {width}, µs a task"), width, rounds, || {
-            let ours = timed(|| runtime.block_on(spread(&fan_out, width)));
-            let floor = timed(|| runtime.block_on(spread_by_hand(width)));
-            (ours, floor)
-        });
-    }
+    let before = resident_mb();
+    let long = self::counter(10 * STEPS);
+    runtime.block_on(count(&long, 10 * STEPS));
+    println!("{:<44} {:>10.1}", "chain of 100,000, MB more", resident_mb() - before);
+
+    let by_edges = fan_out_by_edges();
+    report("fan-out of 1,000 by edges, µs a task", (WIDTH, 1.5), rounds, || {
+        let ours = timed(|| runtime.block_on(spread(&by_edges)));
+        (ours, timed(|| runtime.block_on(spread_by_hand())))
+    });
+    let by_dispatch = fan_out_by_dispatch();
+    report("fan-out of 1,000 by dispatch, µs a task", (WIDTH, 1.5), rounds, || {
+        let ours = timed(|| runtime.block_on(spread(&by_dispatch)));
+        (ours, timed(|| runtime.block_on(spread_by_hand())))
+    });
+
+    let wide = wide_state();
+    report("1,000 channels, one changes, µs a step", (STEPS, 3.0), rounds, || {
+        let ours = timed(|| runtime.block_on(count(&wide, STEPS)));
+        (ours, timed(|| runtime.block_on(count_in_a_wide_state_by_hand())))
+    });
+
+    let team = team();
+    report("dev-team shape, instant nodes, µs a run", (100, 30.0), rounds, || {
+        let ours = timed(|| (0..100).for_each(|_| runtime.block_on(run_team(&team))));
+        (ours, timed(|| (0..100).for_each(|_| runtime.block_on(run_team_by_hand()))))
+    });
+
+    many_runs(&runtime, rounds);
 }
 
-/// Prints the medians of both sides, by unit of work, and the ratio.
-fn report(what: &str, units: u64, rounds: usize, mut round: impl FnMut() -> (Duration, Duration)) {
+/// Prints the medians of both sides, by unit of work, their ratio, and the target.
+fn report(
+    what: &str,
+    (units, at_most): (u64, f64),
+    rounds: usize,
+    mut round: impl FnMut() -> (Duration, Duration),
+) {
+    // The first round finds the caches cold, on both sides.
+    round();
     let (mut ours, mut floor): (Vec<Duration>, Vec<Duration>) =
         (0..rounds).map(|_| round()).unzip();
     let (ours, floor) = (median(&mut ours, units), median(&mut floor, units));
-    println!("{what:<28} {ours:>12.2} {floor:>12.2} {:>8.1}", ours / floor);
+    println!("{what:<44} {ours:>10.2} {floor:>10.2} {:>8.1} {at_most:>10.1}", ours / floor);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are at most ten thousand")]
@@ -68,6 +104,29 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     started.elapsed()
 }
 
+/// Returns a figure of this process from the system, such as `VmRSS`.
+fn figure(name: &str) -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix(name)).unwrap_or_default();
+    line.split_whitespace().find_map(|it| it.parse().ok()).unwrap_or(f64::NAN)
+}
+
+fn resident_mb() -> f64 {
+    figure("VmRSS:") / 1024.0
+}
+
+/// Returns the CPU time of this process, of all threads together.
+fn cpu_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |it| it.1);
+    let ticks: u64 =
+        fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+    // A tick is a hundredth of a second: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
+    Duration::from_millis(ticks * 10)
+}
+
+// A chain.
+
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Counter {
     #[serde(default)]
@@ -78,38 +137,83 @@ async fn increment(reads: Counter, _: NodeContext) -> Result<Counter, NodeError>
     Ok(Counter { count: reads.count + 1 })
 }
 
-fn counter() -> CompiledGraph {
+/// A node that leads to itself.
+fn chain(graph: GraphBuilder, steps: u64) -> CompiledGraph {
     let bound = Policies {
-        max_visits: Some(u32::try_from(STEPS).unwrap()),
+        max_visits: Some(u32::try_from(steps).unwrap()),
         exhausted: Some(Target::End),
         ..Policies::default()
     };
-    let graph = GraphBuilder::new::<Counter>("counter")
-        .node_with("increment", node_fn(increment), bound)
-        .entry("increment")
-        .then("increment", "increment")
-        .limits(Limits { steps: STEPS + 1, ..Limits::default() });
-    compile(graph.build()).unwrap().0
+    let graph = graph
+        .node("increment", node_fn(increment).with_policies(bound))
+        .edge(START, "increment")
+        .edge("increment", "increment")
+        .limits(Limits { steps: steps + 1, ..Limits::default() });
+    graph.compile().unwrap()
 }
 
-async fn count(graph: &CompiledGraph) {
-    let engine = Engine::new(graph.clone(), Arc::new(MemoryStorage::default()));
-    let end = engine.run(&()).await.unwrap();
-    assert_eq!((end.status, end.position.step.0), (Status::Done, STEPS));
-    assert_eq!(end.state.get("count"), Some(&json!(STEPS)));
+fn counter(steps: u64) -> CompiledGraph {
+    chain(GraphBuilder::new::<Counter>("counter"), steps)
 }
 
-/// The same by hand: one task per step, which reads the state as a struct and writes it back as
-/// JSON.
+/// The same in a state with a thousand channels.
+fn wide_state() -> CompiledGraph {
+    let channel = |name: &str| {
+        let name = ChannelName::parse(name).unwrap();
+        let channel = Channel::new(name, json!({"type": "integer"}), Reducer::Replace).unwrap();
+        channel.with_default(json!(0))
+    };
+    let others = (1..CHANNELS).map(|it| channel(&format!("other_{it:03}")));
+    let schema = Schema::new(others.chain([channel("count")])).unwrap();
+    chain(GraphBuilder::with_schema("wide", Ok(schema)), STEPS)
+}
+
+async fn count(graph: &CompiledGraph, steps: u64) {
+    let end = run(graph).await;
+    assert_eq!((end.status, end.position.step.0), (Status::Done, steps));
+    assert_eq!(end.state.get("count"), Some(&json!(steps)));
+}
+
+async fn run(graph: &CompiledGraph) -> RunEnd {
+    Engine::new(graph.clone()).run(&()).await.unwrap()
+}
+
+type Work = Box<dyn Fn(&Map<String, Value>) -> Pin<Box<dyn Future<Output = Value> + Send>>>;
+
+/// Returns a node by hand: it reads its struct from the state, and writes one as JSON.
+fn counting() -> Work {
+    Box::new(|state| {
+        let read = Counter { count: state["count"].as_u64().unwrap_or_default() };
+        Box::pin(async move { serde_json::to_value(Counter { count: read.count + 1 }).unwrap() })
+    })
+}
+
 async fn count_by_hand() {
-    let mut state = json!({"count": 0});
+    count_in(Map::from_iter([("count".to_owned(), json!(0))])).await;
+}
+
+async fn count_in_a_wide_state_by_hand() {
+    let others = (1..CHANNELS).map(|it| (format!("other_{it:03}"), json!(0)));
+    count_in(others.chain([("count".to_owned(), json!(0))]).collect()).await;
+}
+
+async fn count_in(mut state: Map<String, Value>) {
+    let node = counting();
     for _ in 0..STEPS {
-        let read: Counter = Counter::deserialize(&state).unwrap();
-        let task = tokio::spawn(async move { Counter { count: read.count + 1 } });
-        state = serde_json::to_value(task.await.unwrap()).unwrap();
+        let update = node(&state).await;
+        write(&mut state, update);
     }
     assert_eq!(state["count"], json!(STEPS));
 }
+
+fn write(state: &mut Map<String, Value>, update: Value) {
+    let Value::Object(update) = update else { return };
+    for (name, value) in update {
+        state.insert(name, value);
+    }
+}
+
+// Fan-out and merge.
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Items {
@@ -118,46 +222,62 @@ struct Items {
     items: Vec<u64>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
-async fn start(_: Nothing, _: NodeContext) -> Result<(), NodeError> {
+async fn nothing((): (), _: NodeContext) -> Result<(), NodeError> {
     Ok(())
 }
 
-async fn square(_: Nothing, ctx: NodeContext) -> Result<Items, NodeError> {
+async fn square((): (), ctx: NodeContext) -> Result<Items, NodeError> {
     let Input::Value(item) = &ctx.input else { return Err(NodeError::permanent("dispatched")) };
     let item = item.as_u64().unwrap_or_default();
     Ok(Items { items: vec![item * item] })
 }
 
-fn fan_out(width: u64) -> CompiledGraph {
+fn fan_out_by_dispatch() -> CompiledGraph {
     let node = NodeName::parse("square").unwrap();
-    let graph = GraphBuilder::new::<Items>("fan_out")
-        .node("start", node_fn(start))
+    let graph = GraphBuilder::new::<Items>("dispatch")
+        .node("begin", node_fn(nothing))
         .node("square", node_fn(square))
-        .entry("start")
-        .route("start", ["square"], move |_: &Nothing| {
+        .edge(START, "begin")
+        .route("begin", ["square"], move |_: &Value| {
             let send = |item| Dispatch { node: node.clone(), input: json!(item) };
-            (0..width).map(send).collect::<Vec<_>>()
+            (0..WIDTH).map(send).collect::<Vec<_>>()
         })
-        .then("square", "end")
+        .edge("square", "end")
         .limits(Limits { concurrency: 64, ..Limits::default() });
-    compile(graph.build()).unwrap().0
+    graph.compile().unwrap()
 }
 
-async fn spread(graph: &CompiledGraph, width: u64) {
-    let engine = Engine::new(graph.clone(), Arc::new(MemoryStorage::default()));
-    let end = engine.run(&()).await.unwrap();
+fn fan_out_by_edges() -> CompiledGraph {
+    let mut graph = GraphBuilder::new::<Items>("edges")
+        .node("begin", node_fn(nothing))
+        .node("merge", node_fn(nothing))
+        .edge(START, "begin")
+        .limits(Limits { concurrency: 64, ..Limits::default() });
+    for item in 0..WIDTH {
+        let square = node_fn(move |(): (), _: NodeContext| async move {
+            Ok::<_, NodeError>(Items { items: vec![item * item] })
+        });
+        let name = format!("square_{item:03}");
+        graph = graph.node(&name, square).edge("begin", &name).edge(&name, "merge");
+    }
+    graph.edge("merge", "end").compile().unwrap()
+}
+
+async fn spread(graph: &CompiledGraph) {
+    let end = run(graph).await;
     assert_eq!(end.status, Status::Done);
-    let items = end.state.get("items").and_then(Value::as_array).map(Vec::len);
-    assert_eq!(items, Some(usize::try_from(width).unwrap()));
+    check_sum(end.state.get("items"));
 }
 
-/// The same by hand: one task per item, results as JSON, in the order of dispatch.
-async fn spread_by_hand(width: u64) {
+fn check_sum(items: Option<&Value>) {
+    let items = items.and_then(Value::as_array).unwrap();
+    let sum: u64 = items.iter().filter_map(Value::as_u64).sum();
+    assert_eq!(sum, (0..WIDTH).map(|it| it * it).sum::<u64>());
+}
+
+async fn spread_by_hand() {
     let mut tasks = JoinSet::new();
-    for item in 0..width {
+    for item in 0..WIDTH {
         let input = json!(item);
         tasks.spawn(async move {
             let item = input.as_u64().unwrap_or_default();
@@ -166,7 +286,184 @@ async fn spread_by_hand(width: u64) {
     }
     let mut results = tasks.join_all().await;
     results.sort_by_key(|(item, _)| *item);
-    let items: Vec<Value> =
+    let items: Value =
         results.into_iter().filter_map(|(_, it)| it["items"].get(0).cloned()).collect();
-    assert_eq!(items.len(), usize::try_from(width).unwrap());
+    check_sum(Some(&items));
+}
+
+// The shape of the example team: a story, a design, code, tests that fail twice, a review that asks for one more round.
+
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Team {
+    story: Option<String>,
+    design: Option<String>,
+    #[serde(default)]
+    code: u64,
+    #[serde(default)]
+    passed: bool,
+    #[serde(default)]
+    reviews: u64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Story {
+    story: String,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Design {
+    design: String,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Code {
+    code: u64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Passed {
+    passed: bool,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Reviews {
+    reviews: u64,
+}
+
+fn team() -> CompiledGraph {
+    let bound = |max_visits| Policies {
+        max_visits: Some(max_visits),
+        exhausted: Some(Target::Fail),
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("team")
+        .node("ba", node_fn(|(): (), _| async { Ok::<_, NodeError>(Story { story: story() }) }))
+        .node(
+            "architect",
+            node_fn(|it: Story, _| async move { Ok::<_, NodeError>(Design { design: it.story }) }),
+        )
+        .node(
+            "sse",
+            node_fn(|it: Code, _| async move { Ok::<_, NodeError>(Code { code: it.code + 1 }) })
+                .with_policies(bound(10)),
+        )
+        .node(
+            "tests",
+            node_fn(
+                |it: Code, _| async move { Ok::<_, NodeError>(Passed { passed: it.code > 2 }) },
+            ),
+        )
+        .node(
+            "qa",
+            node_fn(|it: Reviews, _| async move {
+                Ok::<_, NodeError>(Reviews { reviews: it.reviews + 1 })
+            }),
+        )
+        .node("deliver", node_fn(nothing))
+        .edge(START, "ba")
+        .edge("ba", "architect")
+        .edge("architect", "sse")
+        .edge("sse", "tests")
+        .route("tests", ["qa", "sse"], |it: &Passed| if it.passed { "qa" } else { "sse" })
+        .route(
+            "qa",
+            ["deliver", "sse"],
+            |it: &Reviews| {
+                if it.reviews > 1 { "deliver" } else { "sse" }
+            },
+        )
+        .edge("deliver", "end");
+    graph.compile().unwrap()
+}
+
+fn story() -> String {
+    "As a user, I want to add two numbers.".to_owned()
+}
+
+async fn run_team(graph: &CompiledGraph) {
+    let end = run(graph).await;
+    assert_eq!((end.status, end.position.step.0), (Status::Done, 13));
+    assert_eq!(end.state.get("code"), Some(&json!(4)));
+}
+
+async fn run_team_by_hand() {
+    type Done = Pin<Box<dyn Future<Output = Value> + Send>>;
+    let node = |value: Value| -> Done { Box::pin(async move { value }) };
+    let mut state: Map<String, Value> =
+        [("code", json!(0)), ("passed", json!(false)), ("reviews", json!(0))]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect();
+    let number = |state: &Map<String, Value>, name: &str| state[name].as_u64().unwrap_or_default();
+    write(&mut state, node(json!({ "story": story() })).await);
+    let design = state["story"].clone();
+    write(&mut state, node(json!({ "design": design })).await);
+    loop {
+        let code = number(&state, "code");
+        write(&mut state, node(json!({ "code": code + 1 })).await);
+        write(&mut state, node(json!({ "passed": code + 1 > 2 })).await);
+        if state["passed"] != json!(true) {
+            continue;
+        }
+        let reviews = number(&state, "reviews");
+        write(&mut state, node(json!({ "reviews": reviews + 1 })).await);
+        if number(&state, "reviews") > 1 {
+            break;
+        }
+    }
+    write(&mut state, node(json!({})).await);
+    assert_eq!(state["code"], json!(4));
+}
+
+// Many runs at once.
+
+fn many_runs(runtime: &Runtime, rounds: usize) {
+    let mut graph = GraphBuilder::new::<Counter>("waits").edge(START, "wait_0");
+    for index in 0..5 {
+        let wait = node_fn(|(): (), _: NodeContext| async {
+            tokio::time::sleep(WAIT).await;
+            Ok::<_, NodeError>(())
+        });
+        let next = if index < 4 { format!("wait_{}", index + 1) } else { "end".to_owned() };
+        let name = format!("wait_{index}");
+        graph = graph.node(&name, wait).edge(&name, &next);
+    }
+    let engine = Arc::new(Engine::new(graph.compile().unwrap()));
+    let cpu = cpu_time();
+    let (mut threads, mut peak) = (0.0_f64, 0.0_f64);
+    report("1,000 runs × 5 nodes × 10 ms, ms", (1_000, 80.0), rounds, || {
+        let ours = timed(|| {
+            runtime.block_on(async {
+                let mut runs = JoinSet::new();
+                for _ in 0..RUNS {
+                    let engine = Arc::clone(&engine);
+                    runs.spawn(async move { engine.run(&()).await.unwrap().status });
+                }
+                tokio::time::sleep(2 * WAIT).await;
+                threads = threads.max(figure("Threads:"));
+                peak = peak.max(resident_mb());
+                assert!(runs.join_all().await.into_iter().all(|it| it == Status::Done));
+            });
+        });
+        let floor = timed(|| {
+            runtime.block_on(async {
+                let mut runs = JoinSet::new();
+                for _ in 0..RUNS {
+                    runs.spawn(async {
+                        for _ in 0..5 {
+                            tokio::time::sleep(WAIT).await;
+                        }
+                    });
+                }
+                runs.join_all().await;
+            });
+        });
+        (ours, floor)
+    });
+    let cpu = cpu_time().saturating_sub(cpu) / u32::try_from(rounds + 1).unwrap_or(1);
+    println!(
+        "{:<44} {:>10.0} ms of CPU, {threads:.0} threads, {peak:.0} MB resident",
+        "  of both sides together",
+        cpu.as_secs_f64() * 1e3
+    );
 }

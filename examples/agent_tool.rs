@@ -11,7 +11,6 @@ use graphrun::{
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services, factory},
     registry,
-    storage::MemoryStorage,
     tool::{ToolContext, ToolError, tool_fn},
     workflow,
 };
@@ -59,8 +58,8 @@ pub async fn run(question: &str) -> Result<String, Box<dyn Error>> {
     let services = Services { models, ..Services::offline() };
 
     let (workflow, _) = workflow::load(&folder.join("agent_tool.yaml"), &registry)?;
-    let (graph, _) = compile(workflow.into_graph(&factory(services, registry)))?;
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let graph = compile(workflow.into_graph(&factory(services, registry)))?;
+    let engine = Engine::new(graph);
     let end = engine.run(&serde_json::json!({ "question": question })).await?;
     let answer = end.state.get("answer").and_then(|it| it.as_str());
     Ok(answer.unwrap_or_default().to_owned())

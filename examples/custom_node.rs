@@ -10,9 +10,7 @@ use graphrun::{
     engine::Engine,
     graph::{Command, Node, NodeContext, NodeDescription, NodeError, node_fn},
     nodes::{Services, factory},
-    registry,
-    storage::MemoryStorage,
-    workflow,
+    registry, workflow,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,9 +66,9 @@ pub async fn run(text: &str) -> Result<String, Box<dyn Error>> {
     let registry = registry().node("count_words", Arc::new(CountWords { inner: node_fn(count) }));
     let (workflow, _warnings) = workflow::load(Path::new("examples/custom_node.yaml"), &registry)?;
     let services = Services::offline();
-    let (graph, _warnings) = compile(workflow.into_graph(&factory(services, registry)))?;
+    let graph = compile(workflow.into_graph(&factory(services, registry)))?;
 
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph);
     let end = engine.run(&serde_json::json!({ "text": text })).await?;
     let verdict = end.state.get("verdict").and_then(|it| it.as_str());
     Ok(verdict.ok_or("the workflow ended without a verdict")?.to_owned())

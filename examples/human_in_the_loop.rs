@@ -2,17 +2,9 @@
 //!
 //! `cargo run --example human_in_the_loop`
 
-use std::{collections::BTreeMap, error::Error, sync::Arc};
+use std::error::Error;
 
-use graphrun::{
-    checkpoint::RunInfo,
-    compile::compile,
-    engine::{Engine, Stop},
-    event::{EventSink, Status},
-    graph::{GraphBuilder, NodeContext, NodeError, Question, node_fn},
-    state::Update,
-    storage::MemoryStorage,
-};
+use graphrun::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +15,7 @@ struct Release {
     shipped: Option<bool>,
 }
 
+/// What the node reads. A field that is not optional must be there before the node may run.
 #[derive(Deserialize, JsonSchema)]
 struct Notes {
     notes: String,
@@ -53,27 +46,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
 pub async fn run(answer: Value) -> Result<Vec<String>, Box<dyn Error>> {
     let graph = GraphBuilder::new::<Release>("release")
         .input("notes")
-        .node("ship", node_fn(ship))
-        .entry("ship")
-        .then("ship", "end");
-    let (graph, _warnings) = compile(graph.build())?;
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+        .node("ship", ship)
+        .edge(START, "ship")
+        .edge("ship", END)
+        .compile()?;
+    let engine = Engine::new(graph);
 
-    let info = RunInfo::new("release");
-    let run = info.id.clone();
-    let input = Update::of(&Release { notes: Some("two fixes".into()), ..Release::default() })?;
-    let paused = engine.start(info, input, EventSink::default(), &Stop::default()).await?;
+    let input = Release { notes: Some("two fixes".into()), ..Release::default() };
+    let paused = engine.run(&input).await?;
     assert_eq!(paused.status, Status::Paused);
     let mut told: Vec<String> =
         paused.questions.iter().map(|it| it.question.prompt.clone()).collect();
 
     // An invalid answer is refused, and the question stays open.
-    let wrong = BTreeMap::from([("ship".to_owned(), json!("perhaps"))]);
-    if let Err(refused) = engine.resume(&run, wrong, EventSink::default(), &Stop::default()).await {
+    if let Err(refused) = engine.resume(&paused.run).answer("ship", "perhaps").await {
         told.push(refused.to_string());
     }
-    let answers = BTreeMap::from([("ship".to_owned(), answer)]);
-    let end = engine.resume(&run, answers, EventSink::default(), &Stop::default()).await?;
-    told.push(format!("shipped: {:?}", end.state.read::<Release>()?.shipped));
+    let end = engine.resume(&paused.run).answer("ship", answer).await?;
+    told.push(format!("shipped: {:?}", end.output::<Release>()?.shipped));
     Ok(told)
 }

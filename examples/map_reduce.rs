@@ -2,18 +2,11 @@
 //!
 //! `cargo run --example map_reduce`
 
-use std::{error::Error, sync::Arc};
+use std::error::Error;
 
-use graphrun::{
-    compile::compile,
-    engine::Engine,
-    graph::{Dispatch, GraphBuilder, Input, NodeContext, NodeError, node_fn},
-    id::NodeName,
-    storage::MemoryStorage,
-};
+use graphrun::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// Counts words of texts.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -27,47 +20,27 @@ struct Count {
     total: Option<usize>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Nothing {}
-
-#[derive(Serialize, JsonSchema)]
-struct Counted {
-    counts: Vec<usize>,
-}
-
-/// Works on the dispatched text, not on the state.
-async fn count(_: Nothing, ctx: NodeContext) -> Result<Counted, NodeError> {
-    let Input::Value(text) = &ctx.input else {
-        return Err(NodeError::permanent("`count` is only dispatched to"));
-    };
-    let words = text.as_str().map_or(0, |it| it.split_whitespace().count());
-    Ok(Counted { counts: vec![words] })
-}
-
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct Counts {
     counts: Vec<usize>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Summed {
+struct Total {
     total: usize,
 }
 
-async fn sum(reads: Counts, _: NodeContext) -> Result<Summed, NodeError> {
-    Ok(Summed { total: reads.counts.iter().sum() })
+async fn split() -> Result<(), NodeError> {
+    Ok(())
 }
 
-#[derive(Serialize, JsonSchema)]
-struct Nothings {}
-
-async fn split(_: Nothing, _: NodeContext) -> Result<Nothings, NodeError> {
-    Ok(Nothings {})
+/// Works on the dispatched text, not on the state.
+async fn count(Item(text): Item<String>) -> Result<Counts, NodeError> {
+    Ok(Counts { counts: vec![text.split_whitespace().count()] })
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Texts {
-    texts: Vec<String>,
+async fn sum(reads: Counts) -> Result<Total, NodeError> {
+    Ok(Total { total: reads.counts.iter().sum() })
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -79,24 +52,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Counts the words of each text, and of all.
 pub async fn run(texts: &[&str]) -> Result<(Vec<usize>, usize), Box<dyn Error>> {
-    let count_node = NodeName::parse("count")?;
     let graph = GraphBuilder::new::<Count>("word_count")
-        .input("texts")
-        .node("split", node_fn(split))
-        .node("count", node_fn(count))
-        .node("sum", node_fn(sum))
-        .entry("split")
-        .route("split", ["count"], move |state: &Texts| {
-            let send = |text| Dispatch { node: count_node.clone(), input: json!(text) };
-            state.texts.iter().map(send).collect::<Vec<_>>()
+        .node("split", split)
+        .node("count", count)
+        .node("sum", sum)
+        .edge(START, "split")
+        .route("split", ["count"], |state: &Count| {
+            state.texts.iter().map(|text| dispatch("count", text)).collect::<Vec<_>>()
         })
-        .then("count", "sum")
-        .then("sum", "end");
-    let (graph, _warnings) = compile(graph.build())?;
-
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+        .edge("count", "sum")
+        .edge("sum", END)
+        .compile()?;
     let texts = texts.iter().map(ToString::to_string).collect();
-    let end = engine.run(&Count { texts, ..Count::default() }).await?;
-    let count: Count = end.state.read()?;
-    Ok((count.counts, count.total.unwrap_or_default()))
+    let end: Count = graph.invoke(&Count { texts, ..Count::default() }).await?;
+    Ok((end.counts, end.total.unwrap_or_default()))
 }

@@ -2,15 +2,9 @@
 //!
 //! `cargo run --example typed_routing`
 
-use std::{error::Error, sync::Arc};
+use std::error::Error;
 
-use graphrun::{
-    compile::compile,
-    engine::Engine,
-    graph::{GraphBuilder, NodeContext, NodeError, Policies, Target, node_fn},
-    id::NodeName,
-    storage::MemoryStorage,
-};
+use graphrun::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +40,7 @@ struct Guessed {
 }
 
 /// Newton's step for the square root of the target.
-async fn guess(reads: Before, _: NodeContext) -> Result<Guessed, NodeError> {
+async fn guess(reads: Before) -> Result<Guessed, NodeError> {
     let last = reads.guess.unwrap_or(reads.target);
     let guess = f64::midpoint(last, reads.target / last);
     Ok(Guessed { guess, history: vec![guess] })
@@ -63,7 +57,7 @@ struct Judged {
     verdict: Verdict,
 }
 
-async fn judge(reads: Attempt, _: NodeContext) -> Result<Judged, NodeError> {
+async fn judge(reads: Attempt) -> Result<Judged, NodeError> {
     let off = (reads.guess * reads.guess - reads.target).abs();
     Ok(Judged { verdict: if off < 1e-9 { Verdict::Near } else { Verdict::TooFar } })
 }
@@ -81,23 +75,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Returns the guesses that led to the square root of `target`.
 pub async fn run(target: f64) -> Result<Vec<f64>, Box<dyn Error>> {
-    // Without a bound on this loop the graph does not compile.
-    let bound =
-        Policies { max_visits: Some(20), exhausted: Some(Target::Fail), ..Policies::default() };
     let graph = GraphBuilder::new::<Search>("square_root")
         .input("target")
-        .node_with("guess", node_fn(guess), bound)
-        .node("judge", node_fn(judge))
-        .entry("guess")
-        .then("guess", "judge")
-        .route("judge", ["guess", "end"], |state: &Verdicts| match state.verdict {
+        .node("guess", guess)
+        .node("judge", judge)
+        .edge(START, "guess")
+        .edge("guess", "judge")
+        .route("judge", ["guess", END], |state: &Verdicts| match state.verdict {
             Verdict::TooFar => "guess",
-            Verdict::Near => "end",
-        });
-    let (graph, _warnings) = compile(graph.build())?;
-    assert!(graph.node(&NodeName::parse("guess")?).is_some(), "the compiled graph can be asked");
-
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+            Verdict::Near => END,
+        })
+        // Without a bound on this loop the graph does not compile.
+        .bound("guess", 20, FAIL)
+        .compile()?;
     let input = Search { target: Some(target), ..Search::default() };
-    Ok(engine.run(&input).await?.state.read::<Search>()?.history)
+    Ok(graph.invoke::<Search>(&input).await?.history)
 }

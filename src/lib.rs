@@ -5,14 +5,7 @@
 //! written in YAML (see [`workflow`]) or built in Rust:
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use graphrun::{
-//!     compile::compile,
-//!     engine::Engine,
-//!     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
-//!     storage::MemoryStorage,
-//! };
+//! use graphrun::prelude::*;
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //!
@@ -22,21 +15,19 @@
 //!     count: u32,
 //! }
 //!
-//! async fn increment(reads: Count, _: NodeContext) -> Result<Count, NodeError> {
+//! async fn increment(reads: Count) -> Result<Count, NodeError> {
 //!     Ok(Count { count: reads.count + 1 })
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let graph = GraphBuilder::new::<Count>("counter")
-//!     .node("increment", node_fn(increment))
-//!     .entry("increment")
-//!     .then("increment", "end");
-//! let (graph, _warnings) = compile(graph.build())?;
-//!
-//! let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
-//! let end = engine.run(&Count { count: 41 }).await?;
-//! assert_eq!(end.state.read::<Count>()?.count, 42);
+//!     .node("increment", increment)
+//!     .edge(START, "increment")
+//!     .edge("increment", END)
+//!     .compile()?;
+//! let end: Count = graph.invoke(&Count { count: 41 }).await?;
+//! assert_eq!(end.count, 42);
 //! # Ok(())
 //! # }
 //! ```
@@ -48,7 +39,7 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 pub use graphrun_analysis as compile;
-pub use graphrun_core::{diagnostic, event, fault, graph, id, state};
+pub use graphrun_core::{diagnostic, event, fault, graph::START, id, state};
 pub use graphrun_engine as engine;
 pub use graphrun_engine::{checkpoint, results};
 pub use graphrun_guard::{beneath, data_limit, redact};
@@ -60,8 +51,15 @@ pub use graphrun_team as team;
 pub use graphrun_workflow as workflow;
 pub use graphrun_workflow::tool;
 
+/// Graphs: their builder, their nodes, edges, routes and policies.
+pub mod graph {
+    pub use graphrun_analysis::{GraphBuilder, Names};
+    pub use graphrun_core::graph::*;
+}
+
 pub mod cases;
 pub mod draw;
+pub mod prelude;
 
 /// The kinds of nodes and the states that the program `graphrun` knows: the built-in kinds, and the
 /// state of the [software team](team).

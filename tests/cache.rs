@@ -22,7 +22,8 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
     graph::{
-        Command, GraphBuilder, Node, NodeContext, NodeError, Policies, Question, Target, node_fn,
+        Command, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies, Question, START,
+        Target, node_fn,
     },
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory},
@@ -141,7 +142,7 @@ impl Bench {
         };
         let graph = workflow
             .into_graph(&factory(services, self.registry.clone()).with_cache(self.cache.clone()));
-        compile(graph).unwrap_or_else(|it| panic!("{it}")).0
+        compile(graph).unwrap_or_else(|it| panic!("{it}"))
     }
 
     async fn run(&self, workflow: &str, input: Value) -> Ran {
@@ -172,7 +173,7 @@ impl Ran {
 }
 
 async fn run(graph: CompiledGraph, input: Value) -> Ran {
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph);
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let collect = async {
@@ -185,7 +186,8 @@ async fn run(graph: CompiledGraph, input: Value) -> Ran {
         reports
     };
     let (info, input, stop) = (RunInfo::new("w"), Update::of(&input).unwrap(), Stop::default());
-    let (end, reports) = tokio::join!(engine.start(info, input, sink, &stop), collect);
+    let (end, reports) =
+        tokio::join!(engine.run(input).with_info(info).with_events(sink).with_stop(&stop), collect);
     Ran { end: end.unwrap(), reports }
 }
 
@@ -353,17 +355,21 @@ async fn a_finished_node_is_cached_before_a_crash_can_lose_it() {
     let bench = Bench::new();
     let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
     // The run is accepted, and the record of the node is the write that fails.
-    let dying = Engine::new(
-        bench.graph(&writer("cache: true")),
-        Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))),
-    );
+    let dying = Engine::new(bench.graph(&writer("cache: true")))
+        .with_storage(Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))));
     let (info, input) = (RunInfo::new("w"), Update::of(&brief("cats")).unwrap());
     let (sink, stop) = (EventSink::default(), Stop::default());
-    dying.start(info.clone(), input, sink.clone(), &stop).await.unwrap_err();
+    dying
+        .run(input)
+        .with_info(info.clone())
+        .with_events(sink.clone())
+        .with_stop(&stop)
+        .await
+        .unwrap_err();
     assert_eq!(storage.records(&info.id).await.unwrap(), []);
 
-    let engine = Engine::new(bench.graph(&writer("cache: true")), storage);
-    let end = engine.resume(&info.id, BTreeMap::new(), sink, &stop).await.unwrap();
+    let engine = Engine::new(bench.graph(&writer("cache: true"))).with_storage(storage);
+    let end = engine.resume(&info.id).with_events(sink).with_stop(&stop).await.unwrap();
     assert_eq!((end.status, bench.model.calls()), (Status::Done, 1));
 }
 
@@ -413,7 +419,6 @@ async fn equal_tasks_of_one_step_both_run_and_later_ones_do_not() {
         let services = Services { models: Arc::new(listing.clone()), ..Services::offline() };
         compile(workflow.into_graph(&factory(services, registry()).with_cache(bench.cache.clone())))
             .unwrap()
-            .0
     };
     let first = run(graph(), json!({"words": ["cats", "cats", "dogs"]})).await;
     assert_eq!((first.end.status, first.reused(), bench.model.calls()), (Status::Done, 0, 3));
@@ -605,7 +610,6 @@ async fn a_used_workflow_has_separate_results_for_each_use() {
         let services = Services { models: Arc::new(bench.model.clone()), ..Services::offline() };
         compile(workflow.into_graph(&factory(services, registry()).with_cache(bench.cache.clone())))
             .unwrap()
-            .0
     };
     for reused in [0, 2] {
         let ran = run(graph(), json!({"topic": "cats"})).await;
@@ -648,8 +652,8 @@ async fn a_custom_node_is_cached_by_its_reads() {
     let cache = Cache::new(Arc::new(MemoryResults::default()));
     let graph = || {
         let node = Cached::new(Arc::new(adding(&runs)), cache.clone());
-        let builder = GraphBuilder::new::<Counts>("w").node("add", node).entry("add");
-        compile(builder.then("add", "end").build()).unwrap().0
+        let builder = GraphBuilder::new::<Counts>("w").node("add", node).edge(START, "add");
+        builder.edge("add", "end").compile().unwrap()
     };
     for (base, other, expected) in [(1, 1, 1), (1, 2, 1), (2, 2, 2), (1, 3, 2)] {
         let ran = run(graph(), json!({"base": base, "other": other})).await;
@@ -664,8 +668,9 @@ async fn a_custom_node_is_reused_in_a_loop() {
     let node = Cached::new(Arc::new(adding(&runs)), Cache::new(Arc::new(MemoryResults::default())));
     let again =
         Policies { max_visits: Some(4), exhausted: Some(Target::End), ..Policies::default() };
-    let builder = GraphBuilder::new::<Counts>("w").node_with("add", node, again).entry("add");
-    let graph = compile(builder.then("add", "add").build()).unwrap().0;
+    let builder =
+        GraphBuilder::new::<Counts>("w").node("add", node.with_policies(again)).edge(START, "add");
+    let graph = builder.edge("add", "add").compile().unwrap();
     run(graph, json!({"base": 1, "other": 1})).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1, "four visits with the same input");
 }
@@ -688,8 +693,8 @@ fn opaque(
     work: fn(&NodeContext) -> Result<Command, NodeError>,
 ) -> CompiledGraph {
     let node = Cached::new(Arc::new(Opaque(Arc::clone(ran), work)), cache.clone());
-    let builder = GraphBuilder::new::<Counts>("w").node("it", node).entry("it");
-    compile(builder.then("it", "end").may_go("it", ["end"]).build()).unwrap().0
+    let builder = GraphBuilder::new::<Counts>("w").node("it", node).edge(START, "it");
+    compile(builder.edge("it", "end").goto("it", ["end"]).build()).unwrap()
 }
 
 #[tokio::test]
@@ -710,13 +715,25 @@ async fn a_question_and_results_of_its_answer_are_not_cached() {
             let sum: u64 = ctx.ask(Question::new("sum", "How many?"))?;
             Ok(Update::of(&Sum { sum })?.into())
         });
-        let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+        let engine = Engine::new(graph);
         let (info, stop) = (RunInfo::new("w"), Stop::default());
         let sink = EventSink::default();
-        let end = engine.start(info.clone(), Update::default(), sink.clone(), &stop).await.unwrap();
+        let end = engine
+            .run(Update::default())
+            .with_info(info.clone())
+            .with_events(sink.clone())
+            .with_stop(&stop)
+            .await
+            .unwrap();
         assert_eq!(end.status, Status::Paused);
         let answers = BTreeMap::from([("sum".to_owned(), json!(runs))]);
-        let end = engine.resume(&info.id, answers, sink, &stop).await.unwrap();
+        let end = engine
+            .resume(&info.id)
+            .with_answers(answers)
+            .with_events(sink)
+            .with_stop(&stop)
+            .await
+            .unwrap();
         assert_eq!((end.status, end.state.get("sum")), (Status::Done, Some(&json!(runs))));
         assert_eq!(ran.lock().unwrap().len(), runs);
     }

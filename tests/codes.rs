@@ -48,7 +48,7 @@ fn findings(text: &str) -> Diagnostics {
     let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry()));
     warnings.extend(missing);
     match compile((graph, warnings)) {
-        Ok((_, warnings)) => warnings,
+        Ok(graph) => graph.warnings().clone(),
         Err(findings) => findings,
     }
 }

@@ -6,15 +6,15 @@
 #[path = "support/ran.rs"]
 mod ran;
 
-use std::{fs, sync::Arc};
+use std::fs;
 
 use graphrun::{
-    compile::compile,
     engine::Engine,
     event::Status,
-    graph::{Command, Goto, GraphBuilder, NodeContext, NodeError, Target, Transition, node_fn},
+    graph::{
+        Command, Goto, GraphBuilder, NodeContext, NodeError, START, Target, Transition, node_fn,
+    },
     id::NodeName,
-    storage::MemoryStorage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,11 +222,11 @@ async fn a_command_can_add_to_the_edges() {
         .node("goes", noting("goes", also))
         .node("here", noting("here", Goto::Edges))
         .node("there", noting("there", Goto::Edges))
-        .entry("goes")
-        .then("goes", "here")
-        .may_go("goes", ["there"]);
-    let (graph, _) = compile(graph.build()).unwrap();
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+        .edge(START, "goes")
+        .edge("goes", "here")
+        .goto("goes", ["there"]);
+    let graph = graph.compile().unwrap();
+    let engine = Engine::new(graph);
     let end = engine.run(&()).await.unwrap();
     assert_eq!(end.state.get("notes"), Some(&json!(["goes", "here", "there"])));
 }

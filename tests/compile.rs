@@ -7,8 +7,8 @@ use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
     graph::{
-        Catch, Command, Contract, GraphBuilder, Node, NodeContext, NodeDescription, NodeError,
-        Policies, Read, Target,
+        Catch, Command, Contract, GraphBuilder, IntoNode, Node, NodeContext, NodeDescription,
+        NodeError, Policies, Read, START, Target,
     },
     id::{ChannelName, NodeName},
     nodes::{Services, factory},
@@ -63,7 +63,7 @@ fn bounded(exhausted: Target) -> Policies {
 }
 
 fn findings(builder: GraphBuilder) -> String {
-    compile(builder.build()).map_or_else(|it| it.to_string(), |_| "nothing".to_owned())
+    builder.compile().map_or_else(|it| it.to_string(), |_| "nothing".to_owned())
 }
 
 fn graph() -> GraphBuilder {
@@ -75,11 +75,11 @@ fn a_sound_graph_has_no_findings() {
     let sound = graph()
         .input("brief")
         .node("ba", node(&["brief"], &["spec"]))
-        .node_with("code", node(&["spec"], &["notes"]), bounded(Target::Fail))
+        .node("code", node(&["spec"], &["notes"]).with_policies(bounded(Target::Fail)))
         .node("test", node(&["notes"], &["notes"]))
-        .entry("ba")
-        .then("ba", "code")
-        .then("code", "test")
+        .edge(START, "ba")
+        .edge("ba", "code")
+        .edge("code", "test")
         .route("test", ["code", "end"], |_: &serde_json::Value| "end");
     assert_eq!(findings(sound), "nothing");
 }
@@ -90,9 +90,9 @@ fn unknown_names_are_found_with_similar_ones() {
         .node("ba", node(&["breif"], &["zzz"]))
         .node("9", idle())
         .node("end", idle())
-        .entry("ba")
-        .then("ba", "qa")
-        .then("bq", "ba");
+        .edge(START, "ba")
+        .edge("ba", "qa")
+        .edge("bq", "ba");
     insta::assert_snapshot!(findings(wrong), @r"
     GR009: `9` is not allowed in the name `9`
     GR010: the edge from `ba` names `qa`, which is not a node
@@ -120,12 +120,12 @@ fn nodes_that_are_never_reached_or_never_end_are_found() {
     let wrong = graph()
         .node("a", idle())
         .node("lonely", idle())
-        .node_with("spin", idle(), bounded(target("spun")))
-        .node_with("spun", idle(), bounded(target("spin")))
-        .entry("a")
-        .then("a", "spin")
-        .then("spin", "spin")
-        .then("spun", "spin");
+        .node("spin", idle().with_policies(bounded(target("spun"))))
+        .node("spun", idle().with_policies(bounded(target("spin"))))
+        .edge(START, "a")
+        .edge("a", "spin")
+        .edge("spin", "spin")
+        .edge("spun", "spin");
     insta::assert_snapshot!(findings(wrong), @r"
     GR030: nothing leads to node `lonely`
       help: lead an edge to it, or remove it
@@ -146,8 +146,8 @@ fn a_loop_without_a_bound_is_found() {
         .node("code", idle())
         .node("test", idle())
         .node("done", idle())
-        .entry("code")
-        .then("code", "test")
+        .edge(START, "code")
+        .edge("code", "test")
         .route("test", ["code", "done"], |_: &serde_json::Value| "done");
     insta::assert_snapshot!(findings(wrong), @r"
     GR032: the loop `code`, `test` has no bound
@@ -158,11 +158,11 @@ fn a_loop_without_a_bound_is_found() {
 #[test]
 fn a_bound_that_leads_back_into_its_loop_is_found() {
     let wrong = graph()
-        .node_with("code", idle(), bounded(target("help")))
+        .node("code", idle().with_policies(bounded(target("help"))))
         .node("help", idle())
-        .entry("code")
-        .then("code", "end")
-        .then("help", "code");
+        .edge(START, "code")
+        .edge("code", "end")
+        .edge("help", "code");
     insta::assert_snapshot!(findings(wrong), @r"
     GR033: when the visits of `code` are used up, `exhausted` leads back to it by `code`, `help`
       help: lead `exhausted` out of the loop
@@ -177,14 +177,14 @@ fn resets_that_bound_nothing_are_found() {
     };
     let free = || Policies { resets: vec![NodeName::parse("c").unwrap()], ..Policies::default() };
     let wrong = graph()
-        .node_with("a", idle(), resets("b"))
-        .node_with("b", idle(), resets("a"))
-        .node_with("c", idle(), bounded(Target::Fail))
-        .node_with("d", idle(), free())
-        .entry("a")
-        .then("a", "b")
-        .then("b", "c")
-        .then("c", "d")
+        .node("a", idle().with_policies(resets("b")))
+        .node("b", idle().with_policies(resets("a")))
+        .node("c", idle().with_policies(bounded(Target::Fail)))
+        .node("d", idle().with_policies(free()))
+        .edge(START, "a")
+        .edge("a", "b")
+        .edge("b", "c")
+        .edge("c", "d")
         .route("d", ["c", "end"], |_: &serde_json::Value| "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR034: the bounds of `a`, `b` reset each other
@@ -194,25 +194,25 @@ fn resets_that_bound_nothing_are_found() {
     ");
     // The bound of the outer loop also bounds the reset node.
     let right = graph()
-        .node_with("plan", idle(), bounded(Target::End))
-        .node_with("c", idle(), bounded(target("plan")))
-        .node_with("d", idle(), free())
-        .entry("plan")
-        .then("plan", "d")
-        .then("d", "c")
+        .node("plan", idle().with_policies(bounded(Target::End)))
+        .node("c", idle().with_policies(bounded(target("plan"))))
+        .node("d", idle().with_policies(free()))
+        .edge(START, "plan")
+        .edge("plan", "d")
+        .edge("d", "c")
         .route("c", ["c", "plan"], |_: &serde_json::Value| "plan");
     assert_eq!(findings(right), "nothing");
     // Each of two loops is bounded by what the other one resets, so neither is.
     let one = || Policies { resets: vec![NodeName::parse("y").unwrap()], ..Policies::default() };
     let other = || Policies { resets: vec![NodeName::parse("x").unwrap()], ..Policies::default() };
     let wrong = graph()
-        .node_with("x", idle(), bounded(Target::End))
-        .node_with("y", idle(), bounded(Target::End))
-        .node_with("one", idle(), one())
-        .node_with("other", idle(), other())
-        .entry("x")
-        .then("x", "one")
-        .then("y", "other")
+        .node("x", idle().with_policies(bounded(Target::End)))
+        .node("y", idle().with_policies(bounded(Target::End)))
+        .node("one", idle().with_policies(one()))
+        .node("other", idle().with_policies(other()))
+        .edge(START, "x")
+        .edge("x", "one")
+        .edge("y", "other")
         .route("one", ["x", "y"], |_: &serde_json::Value| "x")
         .route("other", ["x", "y"], |_: &serde_json::Value| "y");
     assert_eq!(findings(wrong).matches("its own visits have none").count(), 2);
@@ -225,10 +225,10 @@ fn two_writers_of_one_value_in_one_step_are_found() {
         .node("qc", node(&[], &["spec", "notes"]))
         .node("ta", node(&[], &["spec", "notes"]))
         .node("sse", idle())
-        .entry("start")
-        .then("start", "qc")
-        .then("start", "ta")
-        .join(["qc", "ta"], "sse");
+        .edge(START, "start")
+        .edge("start", "qc")
+        .edge("start", "ta")
+        .edge(["qc", "ta"], "sse");
     insta::assert_snapshot!(findings(wrong), @r"
     GR036: `qc` and `ta` write `spec` in the same step
       help: give `spec` a reducer (`merge: append`), or let one write another field
@@ -241,9 +241,9 @@ fn an_unwritten_field_cannot_be_read() {
         .node("ba", node(&["brief"], &[]))
         .node("sse", node(&["spec"], &[]))
         .node("ta", node(&[], &["spec"]))
-        .entry("ba")
-        .then("ba", "sse")
-        .then("sse", "ta");
+        .edge(START, "ba")
+        .edge("ba", "sse")
+        .edge("sse", "ta");
     insta::assert_snapshot!(findings(wrong), @r"
     GR035: `ba` reads `brief`, which nothing writes before it
       help: make `brief` an input, give it a default, or let an earlier node write it
@@ -258,10 +258,10 @@ fn joins_that_are_not_clear_are_found() {
         .node("a", idle())
         .node("b", idle())
         .node("c", idle())
-        .entry("a")
-        .entry("b")
-        .join(["a", "a"], "c")
-        .join(["b"], "c");
+        .edge(START, "a")
+        .edge(START, "b")
+        .edge(["a", "a"], "c")
+        .edge(["b"], "c");
     insta::assert_snapshot!(findings(wrong), @r"
     GR037: the join at `c` names no node, or one twice
     GR038: node `c` waits for two sets of nodes
@@ -277,16 +277,16 @@ fn only_writers_that_meet_after_a_fork_conflict() {
             .node("ta", node(&[], &["spec"]))
             .node("check", node(&[], &["spec"]))
             .node("sse", idle())
-            .entry("qc")
-            .entry("ta")
-            .then("qc", "check")
-            .then(late, "sse")
-            .then("sse", "end")
+            .edge(START, "qc")
+            .edge(START, "ta")
+            .edge("qc", "check")
+            .edge(late, "sse")
+            .edge("sse", "end")
     };
     // `ta` has written before `check` does: one step lies between them.
-    let apart = branches("check").join(["ta", "check"], "sse");
+    let apart = branches("check").edge(["ta", "check"], "sse");
     assert_eq!(findings(apart), "nothing");
-    let wait = branches("check").node("wait", node(&[], &["spec"])).then("ta", "wait");
+    let wait = branches("check").node("wait", node(&[], &["spec"])).edge("ta", "wait");
     insta::assert_snapshot!(findings(wait), @r"
     GR036: `check` and `wait` write `spec` in the same step
       help: give `spec` a reducer (`merge: append`), or let one write another field
@@ -300,12 +300,12 @@ fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
         ..Policies::default()
     };
     let wrong = graph()
-        .node_with("ba", node(&[], &["brief"]), catch("sse"))
+        .node("ba", node(&[], &["brief"]).with_policies(catch("sse")))
         .node("ta", node(&[], &["spec"]))
         .node("sse", node(&["spec", "brief"], &[]))
-        .entry("ba")
+        .edge(START, "ba")
         .route("ba", ["ta", "sse"], |_: &serde_json::Value| "ta")
-        .then("ta", "sse");
+        .edge("ta", "sse");
     insta::assert_snapshot!(findings(wrong), @r"
     GR130: `sse` reads `spec`, which is not written when `sse` comes after `ba`
       help: make `spec` an input, give it a default, or let an earlier node write it
@@ -413,8 +413,7 @@ nodes:
         policies.exhausted,
         Some(Target::Node(NodeName::parse_path("ask.give_up").unwrap()))
     );
-    let (graph, _) =
-        compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();
+    let graph = compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();
     let envelope = Envelope::of(&graph);
     let give_up = &envelope.nodes[&NodeName::parse_path("ask.give_up").unwrap()];
     assert_eq!(give_up.visits_max, 1, "it is reached when the tokens are used up");
@@ -428,7 +427,7 @@ fn findings_of(text: &str) -> String {
         Err(findings) => return findings.to_string(),
     };
     match compile(workflow.into_graph(&factory(Services::offline(), registry()))) {
-        Ok((_, more)) => format!("{warnings}{more}"),
+        Ok(graph) => format!("{warnings}{}", graph.warnings()),
         Err(findings) => findings.to_string(),
     }
 }
@@ -522,7 +521,7 @@ nodes:
         std::fs::write(&path, text).unwrap();
         let (workflow, warnings) = load(&path, &registry()).unwrap();
         let graph = workflow.into_graph(&factory(Services::offline(), registry()));
-        format!("{warnings}{}", compile(graph).unwrap().1)
+        format!("{warnings}{}", compile(graph).unwrap().warnings())
     };
     assert_eq!(findings(8 * steps_of_one), "");
     let told = findings(8 * steps_of_one - 1);

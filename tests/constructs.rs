@@ -75,7 +75,9 @@ nodes:
     let ran = run(workflow, json!({ "all": vec![0; many] })).await;
     assert_eq!((ran.end.status, ran.field("done")), (Status::Failed, json!(0)));
     let reason = ran.end.reason.unwrap();
-    for part in ["`each` failed", "300001 items", "GRAPHRUN_LIMIT_MAP_ITEMS"] {
+    for part in
+        ["`each` finished, but its route failed", "300001 items", "GRAPHRUN_LIMIT_MAP_ITEMS"]
+    {
         assert!(reason.contains(part), "{reason}");
     }
 }
@@ -84,6 +86,101 @@ nodes:
 async fn a_map_over_an_empty_list_continues() {
     let ran = run(MAP, json!({"words": []})).await;
     assert_eq!((ran.steps.as_str(), ran.field("total")), ("each | sum", json!(0)));
+}
+
+/// A map whose items divide by themselves, so that an item of zero fails. `state` and `nodes` are more lines of
+/// these sections.
+fn dividing(map: &str, more: &str, state: &str, nodes: &str) -> String {
+    format!(
+        r"
+state:
+  numbers: [int]
+  parts: {{ type: [int], merge: append, default: [] }}
+  ended: {{ type: int, merge: sum, default: 0 }}
+{state}
+input: numbers
+start: each
+nodes:
+  each: {{ map: {{ over: numbers, as: number, do: divide{map} }}, then: count{more} }}
+  divide: {{ set: {{ parts: '[12 / number]' }} }}
+  count: {{ set: {{ ended: 1 }}, then: end }}
+{nodes}
+"
+    )
+}
+
+fn collecting(fields: &str) -> String {
+    let state = format!(
+        "  lost: {{ type: [Lost], merge: append, default: [] }}\ntypes: {{ Lost: {{ {fields} }} }}"
+    );
+    dividing(", failed: lost", "", &state, "")
+}
+
+fn catching(catch: &str) -> String {
+    let (more, state) =
+        (format!(", catch: {catch}"), "  saved: { type: int, merge: sum, default: 0 }");
+    dividing("", &more, state, "  save: { set: { saved: 1 }, then: end }")
+}
+
+#[tokio::test]
+async fn a_map_collects_failed_items_and_ends_once() {
+    let workflow = collecting("index: int, item: int, node: string, kind: string, message: string");
+    for (numbers, parts, lost) in [
+        (json!([3, 0, 4, 0]), json!([4, 3]), json!([1, 3])),
+        (json!([0, 0]), json!([]), json!([0, 1])),
+        (json!([1]), json!([12]), json!([])),
+        (json!([]), json!([]), json!([])),
+    ] {
+        let ran = run(&workflow, json!({ "numbers": numbers })).await;
+        assert_eq!((ran.end.status, ran.field("ended")), (Status::Done, json!(1)), "{numbers}");
+        assert_eq!(ran.field("parts"), parts);
+        let records = ran.field("lost");
+        let records = records.as_array().unwrap();
+        let index = |it: &Value| it["index"].clone();
+        assert_eq!(records.iter().map(index).collect::<Value>(), lost);
+        for record in records {
+            assert_eq!((&record["item"], &record["node"]), (&json!(0), &json!("divide")));
+            assert_eq!(record["kind"], "other");
+            assert!(record["message"].as_str().unwrap().contains("divi"), "{record}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_a_failed_item_has_the_declared_fields() {
+    let ran = run(&collecting("kind: string, message: string"), json!({ "numbers": [0] })).await;
+    assert_eq!(ran.end.status, Status::Done);
+    let lost = ran.field("lost");
+    assert_eq!(lost[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["kind", "message"]);
+}
+
+#[tokio::test]
+async fn a_caught_failure_of_an_item_leads_on_once_instead_of_then() {
+    let workflow = catching("{ any: save }");
+    for (numbers, saved) in [(json!([3, 0, 4, 0]), 1), (json!([0, 0]), 1), (json!([2, 3]), 0)] {
+        let ran = run(&workflow, json!({ "numbers": numbers })).await;
+        let ended = (ran.field("saved"), ran.field("ended"));
+        assert_eq!(ended, (json!(saved), json!(1 - saved)), "{numbers}");
+        assert_eq!(ran.end.status, Status::Done);
+    }
+    let ran = run(&workflow, json!({ "numbers": [3, 0] })).await;
+    let expected = ("each | divide divide | save", json!([4]));
+    assert_eq!((ran.steps.as_str(), ran.field("parts")), expected);
+}
+
+#[tokio::test]
+async fn a_default_catch_applies_to_the_items_of_a_map() {
+    let workflow = catching("{ timeout: save }");
+    let workflow = format!("defaults: {{ catch: {{ any: save }} }}\n{workflow}");
+    let ran = run(&workflow, json!({ "numbers": [3, 0] })).await;
+    assert_eq!((ran.field("saved"), ran.field("ended")), (json!(1), json!(0)));
+}
+
+#[tokio::test]
+async fn an_item_whose_failure_nothing_takes_fails_the_run() {
+    let ran = run(&dividing("", "", "", ""), json!({ "numbers": [3, 0] })).await;
+    assert_eq!((ran.end.status, ran.field("ended")), (Status::Failed, json!(0)));
+    assert!(ran.end.reason.unwrap().starts_with("`divide` failed: "));
 }
 
 #[tokio::test]

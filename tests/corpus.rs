@@ -34,10 +34,9 @@ fn nodes_of(path: &Path) -> Result<usize, String> {
         Err(error) => return Err(error.to_string()),
     };
     let factory = factory(Services::offline(), registry());
-    let (graph, more) =
-        compile(workflow.into_graph(&factory)).map_err(|findings| findings.to_string())?;
-    if !warnings.is_empty() || !more.is_empty() {
-        return Err(format!("{warnings}{more}"));
+    let graph = compile(workflow.into_graph(&factory)).map_err(|findings| findings.to_string())?;
+    if !warnings.is_empty() || !graph.warnings().is_empty() {
+        return Err(format!("{warnings}{}", graph.warnings()));
     }
     let envelope = Envelope::of(&graph);
     let unbounded = envelope.nodes.iter().find(|(_, it)| it.visits_max == u64::MAX);

@@ -18,8 +18,8 @@ use graphrun::{
     engine::{Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
-        Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, Limits, Node, NodeContext,
-        NodeDescription, NodeError, Policies, Question, Target, node_fn,
+        Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, IntoNode, Limits, Node,
+        NodeContext, NodeDescription, NodeError, Policies, Question, START, Target, node_fn,
     },
     llm::TokenUsage,
     state::{State, Update},
@@ -52,7 +52,7 @@ fn waits(ms: u64) -> impl Node {
 }
 
 fn engine(graph: CompiledGraph) -> Engine {
-    Engine::new(graph, Arc::new(MemoryStorage::default()))
+    Engine::new(graph)
 }
 
 fn notes(state: &State) -> Vec<String> {
@@ -67,11 +67,11 @@ fn team(qc_ms: u64, ta_ms: u64) -> CompiledGraph {
             .node("qc", waits(qc_ms))
             .node("ta", waits(ta_ms))
             .node("sse", waits(0))
-            .entry("ba")
-            .then("ba", "ta")
-            .then("ba", "qc")
-            .join(["qc", "ta"], "sse")
-            .then("sse", "end"),
+            .edge(START, "ba")
+            .edge("ba", "ta")
+            .edge("ba", "qc")
+            .edge(["qc", "ta"], "sse")
+            .edge("sse", "end"),
     )
 }
 
@@ -102,17 +102,24 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
         let graph = GraphBuilder::new::<Team>("fan")
             .node("plan", node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(json!({})) }))
             .node("late", late)
-            .entry("plan")
+            .edge(START, "plan")
             .route("plan", ["late"], move |_: &Nothing| {
                 let to = |it: u64| Dispatch { node: name("late"), input: json!(it) };
                 items.clone().map(to).collect::<Vec<_>>()
             })
-            .then("late", "end")
+            .edge("late", "end")
             .limits(Limits { concurrency: 64, ..Limits::default() });
         let storage = Arc::new(MemoryStorage::default());
-        let (info, engine) = (RunInfo::new("fan"), Engine::new(compiled(graph), storage.clone()));
+        let (info, engine) =
+            (RunInfo::new("fan"), Engine::new(compiled(graph)).with_storage(storage.clone()));
         let (run, events, stop) = (info.id.clone(), EventSink::default(), Stop::default());
-        let end = engine.start(info, Update::default(), events, &stop).await.unwrap();
+        let end = engine
+            .run(Update::default())
+            .with_info(info)
+            .with_events(events)
+            .with_stop(&stop)
+            .await
+            .unwrap();
         assert_eq!(notes(&end.state), expected, "seed {seed}");
         let records = storage.records(&run).await.unwrap();
         orders.insert(records.iter().map(|it| it.task).collect::<Vec<_>>());
@@ -123,7 +130,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
 #[tokio::test(start_paused = true)]
 async fn g18_a_returning_watcher_gets_every_event_once() {
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(team(40, 5), storage.clone());
+    let engine = Engine::new(team(40, 5)).with_storage(storage.clone());
     let (mut sink, stop, info) = (EventSink::default(), Stop::default(), RunInfo::new("team"));
     let (mut told, run) = (sink.subscribe(), info.id.clone());
     let watch = async {
@@ -135,7 +142,7 @@ async fn g18_a_returning_watcher_gets_every_event_once() {
         }
         (heard, meanwhile)
     };
-    let work = engine.start(info, Update::default(), sink, &stop);
+    let work = engine.run(Update::default()).with_info(info).with_events(sink).with_stop(&stop);
     let (end, (heard, meanwhile)) = tokio::join!(work, watch);
     assert_eq!(end.unwrap().status, Status::Done);
     assert!(heard.iter().map(|it| it.seq).eq(1..=heard.len() as u64), "{heard:?}");
@@ -150,11 +157,12 @@ async fn g18_a_returning_watcher_gets_every_event_once() {
 #[tokio::test(start_paused = true)]
 async fn parallel_nodes_with_any_latency_share_a_step() {
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(team(5_000, 1), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine =
+        Engine::new(team(5_000, 1)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("team");
     let run = info.id.clone();
     let begun = tokio::time::Instant::now();
-    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    engine.run(Update::default()).with_info(info).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::from_secs(5), "they run at the same time");
     let records = storage.records(&run).await.unwrap();
     let mut steps: Vec<(u64, &str)> =
@@ -173,9 +181,9 @@ async fn a_step_wakes_no_other_thread() {
     };
     let at_once = node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(json!({})) });
     let graph = GraphBuilder::new::<Team>("loop")
-        .node_with("again", at_once, again)
-        .entry("again")
-        .then("again", "again")
+        .node("again", at_once.with_policies(again))
+        .edge(START, "again")
+        .edge("again", "again")
         .limits(Limits { steps: STEPS, ..Limits::default() });
     let engine = engine(compiled(graph));
     // Every woken task goes to sleep again.
@@ -212,8 +220,8 @@ async fn a_run_does_not_block_other_futures_of_its_task() {
     let engine = engine(compiled(
         GraphBuilder::new::<Team>("waits")
             .node("waits", until_said)
-            .entry("waits")
-            .then("waits", "end"),
+            .edge(START, "waits")
+            .edge("waits", "end"),
     ));
     tokio::spawn(async move {
         for word in 0..WORDS {
@@ -229,7 +237,7 @@ async fn a_run_does_not_block_other_futures_of_its_task() {
         heard
     };
     // The run comes first whenever this task is polled.
-    let both = futures_util::future::join(engine.run(&()), others);
+    let both = futures_util::future::join(engine.run(&()).into_future(), others);
     let (end, heard) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!((end.unwrap().status, heard), (Status::Done, WORDS));
 }
@@ -249,10 +257,10 @@ async fn g12_a_node_that_is_never_ready_times_out_and_is_caught() {
         ..Policies::default()
     };
     let graph = GraphBuilder::new::<Team>("hang")
-        .node_with("hangs", hangs, policies)
+        .node("hangs", hangs.with_policies(policies))
         .node("late", waits(0))
-        .entry("hangs")
-        .then("hangs", "end");
+        .edge(START, "hangs")
+        .edge("hangs", "end");
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["late".to_owned()]));
     assert_eq!(calls.load(Ordering::Relaxed), 2);
@@ -273,7 +281,7 @@ impl Node for PanicsAtOnce {
 
 #[tokio::test]
 async fn a_panic_before_the_first_await_fails_its_node() {
-    let graph = GraphBuilder::new::<Team>("eager").node("eager", PanicsAtOnce).entry("eager");
+    let graph = GraphBuilder::new::<Team>("eager").node("eager", PanicsAtOnce).edge(START, "eager");
     let end = engine(compiled(graph)).run(&()).await.unwrap();
     let reason = "`eager` failed: the node panicked: not even a future";
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(reason)));
@@ -288,16 +296,14 @@ async fn a_panic_is_the_failure_of_its_node_and_siblings_are_kept() {
     let graph = GraphBuilder::new::<Team>("panic")
         .node("panics", panics)
         .node("works", waits(1))
-        .entry("panics")
-        .entry("works");
+        .edge(START, "panics")
+        .edge(START, "works");
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(compiled(graph), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine =
+        Engine::new(compiled(graph)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("panic");
     let run = info.id.clone();
-    let end = engine
-        .start(info, Update::default(), EventSink::default(), &Stop::default())
-        .await
-        .unwrap();
+    let end = engine.run(Update::default()).with_info(info).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     let reason = end.reason.unwrap();
     assert_eq!(reason, "`panics` failed: the node panicked: index 7 out of bounds");
@@ -333,8 +339,8 @@ async fn busy_at_once(policies: Policies, limits: Limits) -> usize {
     });
     let graph = GraphBuilder::new::<Team>("cap")
         .node("start", waits(0))
-        .node_with("busy", busy, policies)
-        .entry("start")
+        .node("busy", busy.with_policies(policies))
+        .edge(START, "start")
         .route("start", ["busy"], |_: &Nothing| {
             (0..50).map(|it| Dispatch { node: name("busy"), input: json!(it) }).collect::<Vec<_>>()
         })
@@ -360,13 +366,13 @@ async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
         GraphBuilder::new::<Team>("drain")
             .node("stops", stops)
             .node("after", waits(0))
-            .entry("stops")
-            .then("stops", "after"),
+            .edge(START, "stops")
+            .edge("stops", "after"),
     );
     let engine = engine(graph);
     let info = RunInfo::new("drain");
     let run = info.id.clone();
-    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
     assert_eq!(end.status, Status::Interrupted);
     assert_eq!(notes(&end.state), ["finished all the same"]);
 
@@ -380,7 +386,7 @@ async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
     let stop = Stop::default();
     stop.drain();
     let info = RunInfo::new("team");
-    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
     assert_eq!((end.status, notes(&end.state).len()), (Status::Interrupted, 0));
 }
 
@@ -396,12 +402,12 @@ async fn finished_tasks_of_an_aborted_run_are_kept() {
     let graph = GraphBuilder::new::<Team>("now")
         .node("stops", stops)
         .node("waits", waits(60_000))
-        .entry("stops")
-        .entry("waits");
+        .edge(START, "stops")
+        .edge(START, "waits");
     let engine = engine(compiled(graph));
     let info = RunInfo::new("now");
     let run = info.id.clone();
-    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
     assert_eq!(end.status, Status::Interrupted);
     let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
     assert_eq!(notes(&end.state), ["finished", "waits"]);
@@ -420,12 +426,12 @@ async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
             noted("slow")
         }
     });
-    let graph = compiled(GraphBuilder::new::<Team>("slow").node("slow", slow).entry("slow"));
+    let graph = compiled(GraphBuilder::new::<Team>("slow").node("slow", slow).edge(START, "slow"));
     let engine = engine(graph).with_grace(Duration::from_secs(10));
     let info = RunInfo::new("slow");
     let run = info.id.clone();
     let begun = tokio::time::Instant::now();
-    let end = engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
     assert_eq!((end.status, begun.elapsed().as_secs()), (Status::Interrupted, 10));
     let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["slow".to_owned()]));
@@ -446,10 +452,10 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
         ..Policies::default()
     };
     let graph = GraphBuilder::new::<Team>("talk")
-        .node_with("talks", talks, policies)
-        .entry("talks")
-        .then("talks", "talks")
-        .may_go("talks", [])
+        .node("talks", talks.with_policies(policies))
+        .edge(START, "talks")
+        .edge("talks", "talks")
+        .goto("talks", [])
         .route("talks", ["end"], |_: &Nothing| "end")
         .limits(Limits { tokens: Some(150), ..Limits::default() });
     let end = engine(compiled(graph)).run(&()).await.unwrap();
@@ -491,12 +497,12 @@ async fn a_limit_of_tokens_stops_only_work_that_may_spend_some() {
             .node("talks", talks())
             .node("publish", Publishes)
             .node("again", talks())
-            .entry("talks")
-            .then("talks", "publish")
-            .then("publish", "again")
-            .then("again", "end");
+            .edge(START, "talks")
+            .edge("talks", "publish")
+            .edge("publish", "again")
+            .edge("again", "end");
         let graph = match exhausted {
-            Some(_) => graph.node("flush", Publishes).then("flush", "end"),
+            Some(_) => graph.node("flush", Publishes).edge("flush", "end"),
             None => graph,
         };
         let graph = graph.limits(Limits { tokens: Some(150), exhausted, ..Limits::default() });
@@ -514,10 +520,11 @@ async fn events_are_numbered_without_gaps_and_saved_as_emitted() {
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(team(2, 1), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine =
+        Engine::new(team(2, 1)).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("team");
     let run = info.id.clone();
-    engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
+    engine.run(Update::default()).with_info(info).with_events(sink).await.unwrap();
     let mut seen = Vec::new();
     while let Some(event) = told.recv().await {
         seen.push(event);
@@ -535,7 +542,7 @@ async fn resume(
     run: &graphrun::id::RunId,
     answers: BTreeMap<String, serde_json::Value>,
 ) -> Result<RunEnd, RunError> {
-    engine.resume(run, answers, EventSink::default(), &Stop::default()).await
+    engine.resume(run).with_answers(answers).await
 }
 
 /// plan fans out to three writers beside a lint; a person reviews; it loops once.
@@ -566,20 +573,20 @@ fn workshop(ledger: &Ledger) -> CompiledGraph {
         Policies { max_visits: Some(2), exhausted: Some(Target::End), ..Policies::default() };
     compiled(
         GraphBuilder::new::<Team>("workshop")
-            .node_with("plan", work(ledger), bound)
+            .node("plan", work(ledger).with_policies(bound))
             .node("write", work(ledger))
             .node("lint", work(ledger))
             .node("gather", work(ledger))
             .node("review", review)
-            .entry("plan")
-            .then("plan", "lint")
+            .edge(START, "plan")
+            .edge("plan", "lint")
             .route("plan", ["write"], |_: &Nothing| {
                 let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
                 (0..3).map(send).collect::<Vec<_>>()
             })
-            .join(["lint", "write"], "gather")
-            .then("gather", "review")
-            .then("review", "plan"),
+            .edge(["lint", "write"], "gather")
+            .edge("gather", "review")
+            .edge("review", "plan"),
     )
 }
 
@@ -589,11 +596,11 @@ async fn see_through(
     storage: Arc<dyn Checkpointer>,
     info: &RunInfo,
 ) -> Result<State, RunError> {
-    let engine = Engine::new(graph.clone(), storage);
+    let engine = Engine::new(graph.clone()).with_storage(storage);
     let mut end = match resume(&engine, &info.id, BTreeMap::new()).await {
         Err(RunError::Checkpoint(CheckpointError::UnknownRun(_))) => {
             let (input, sink) = (Update::default(), EventSink::default());
-            engine.start(info.clone(), input, sink, &Stop::default()).await?
+            engine.run(input).with_info(info.clone()).with_events(sink).await?
         }
         end => end?,
     };
@@ -664,12 +671,12 @@ async fn defaults_are_saved_with_the_input_and_survive_a_resume() {
         noted(answer)
     });
     let graph =
-        GraphBuilder::new::<Seeded>("seeded").input("notes").node("asks", asks).entry("asks");
+        GraphBuilder::new::<Seeded>("seeded").input("notes").node("asks", asks).edge(START, "asks");
     let engine = engine(compiled(graph));
     let info = RunInfo::new("seeded");
     let run = info.id.clone();
     let input = Update::of(&Seeded { notes: vec!["given".into()] }).unwrap();
-    engine.start(info, input, EventSink::default(), &Stop::default()).await.unwrap();
+    engine.run(input).with_info(info).await.unwrap();
     let answers = BTreeMap::from([("more".to_owned(), json!("answered"))]);
     let end = resume(&engine, &run, answers).await.unwrap();
     assert_eq!(notes(&end.state), ["seed", "given", "answered"]);
@@ -685,8 +692,8 @@ async fn a_run_without_its_declared_input_does_not_start() {
     let graph = GraphBuilder::new::<Asked>("asked")
         .input("brief")
         .node("it", node_fn(|(): (), _| async { Ok(()) }))
-        .entry("it")
-        .then("it", "end");
+        .edge(START, "it")
+        .edge("it", "end");
     let engine = engine(compiled(graph));
     let error = engine.run(&()).await.unwrap_err();
     assert_eq!(error.to_string(), "the input lacks `brief`");
@@ -700,8 +707,8 @@ async fn a_run_that_pauses_gives_its_id() {
         let answer: String = ctx.ask(Question::new("more", "what else?"))?;
         noted(answer)
     });
-    let graph = GraphBuilder::new::<Team>("asks").node("asks", asks).entry("asks");
-    let engine = engine(compiled(graph.then("asks", "end")));
+    let graph = GraphBuilder::new::<Team>("asks").node("asks", asks).edge(START, "asks");
+    let engine = engine(compiled(graph.edge("asks", "end")));
     let paused = engine.run(&()).await.unwrap();
     let answers = BTreeMap::from([("more".to_owned(), json!("this"))]);
     let end = resume(&engine, &paused.run, answers).await.unwrap();
@@ -717,11 +724,11 @@ async fn an_attempt_that_asks_again_under_the_same_key_fails() {
         }
         noted(answer)
     });
-    let graph = GraphBuilder::new::<Team>("loop").node("asks", asks).entry("asks");
+    let graph = GraphBuilder::new::<Team>("loop").node("asks", asks).edge(START, "asks");
     let engine = engine(compiled(graph));
     let info = RunInfo::new("loop");
     let run = info.id.clone();
-    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    engine.run(Update::default()).with_info(info).await.unwrap();
     let answers = BTreeMap::from([("more".to_owned(), json!("bad"))]);
     let end = resume(&engine, &run, answers).await.unwrap();
     let reason = end.reason.unwrap();
@@ -734,12 +741,18 @@ async fn a_node_and_a_route_may_read_nothing() {
     let graph = GraphBuilder::new::<Team>("nothing")
         .node("first", first)
         .node("second", node_fn(|(): (), _| async { noted("second") }))
-        .entry("first")
+        .edge(START, "first")
         .route("first", ["second"], |(): &()| "second")
-        .then("second", "end");
+        .edge("second", "end");
     let info = RunInfo::new("nothing");
     let (sink, stop) = (EventSink::default(), Stop::default());
-    let end = engine(compiled(graph)).start(info, Update::default(), sink, &stop).await.unwrap();
+    let end = engine(compiled(graph))
+        .run(Update::default())
+        .with_info(info)
+        .with_events(sink)
+        .with_stop(&stop)
+        .await
+        .unwrap();
     assert_eq!(notes(&end.state), ["first", "second"]);
 }
 
@@ -765,13 +778,19 @@ async fn an_answer_to_a_finished_task_reaches_no_other_task() {
     let graph = GraphBuilder::new::<Team>("late")
         .node("first", first)
         .node("second", second)
-        .entry("first")
-        .then("first", "second");
+        .edge(START, "first")
+        .edge("first", "second");
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let info = RunInfo::new("late");
     let stop = Stop::default();
-    engine(compiled(graph)).start(info, Update::default(), sink, &stop).await.unwrap();
+    engine(compiled(graph))
+        .run(Update::default())
+        .with_info(info)
+        .with_events(sink)
+        .with_stop(&stop)
+        .await
+        .unwrap();
     while let Some(stamped) = told.recv().await {
         let is_report = matches!(stamped.event, Event::TaskReported { .. });
         assert!(!is_report, "{stamped:?}");
@@ -780,10 +799,10 @@ async fn an_answer_to_a_finished_task_reaches_no_other_task() {
 
 #[tokio::test]
 async fn a_run_that_is_done_cannot_be_resumed() {
-    let engine = engine(team(0, 0));
+    let engine = engine(team(0, 0)).with_storage(Arc::new(MemoryStorage::default()));
     let info = RunInfo::new("team");
     let run = info.id.clone();
-    engine.start(info, Update::default(), EventSink::default(), &Stop::default()).await.unwrap();
+    engine.run(Update::default()).with_info(info).await.unwrap();
     let error = resume(&engine, &run, BTreeMap::new()).await.unwrap_err();
     assert_eq!(error.to_string(), "the run is done already");
 }
@@ -797,13 +816,16 @@ async fn a_command_ends_its_branch_only_where_it_was_declared_to() {
         })
     };
     let graph = || {
-        GraphBuilder::new::<Team>("goto").node("ends", ends()).entry("ends").then("ends", "fail")
+        GraphBuilder::new::<Team>("goto")
+            .node("ends", ends())
+            .edge(START, "ends")
+            .edge("ends", "fail")
     };
-    let end = engine(compiled(graph().may_go("ends", ["end"]))).run(&()).await.unwrap();
+    let end = engine(compiled(graph().goto("ends", ["end"]))).run(&()).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["ends".to_owned()]));
     let end = engine(compiled(graph())).run(&()).await.unwrap();
     let reason = end.reason.unwrap();
-    assert!(reason.contains("which is not declared with `may_go` to `end`"), "{reason}");
+    assert!(reason.contains("which is not declared with `goto` to `end`"), "{reason}");
 }
 
 #[tokio::test]
@@ -820,13 +842,13 @@ async fn a_command_may_go_only_where_it_was_declared_to() {
             .node("goes", goes(to))
             .node("here", waits(0))
             .node("there", waits(0))
-            .entry("goes")
-            .then("goes", "here")
-            .may_go("goes", ["there"])
+            .edge(START, "goes")
+            .edge("goes", "here")
+            .goto("goes", ["there"])
     };
     let end = engine(compiled(graph("there"))).run(&()).await.unwrap();
     assert_eq!(notes(&end.state), ["goes", "there"]);
     let end = engine(compiled(graph("here"))).run(&()).await.unwrap();
     let reason = end.reason.unwrap();
-    assert!(reason.contains("`here`, which is not declared with `may_go`"), "{reason}");
+    assert!(reason.contains("`here`, which is not declared with `goto`"), "{reason}");
 }

@@ -12,13 +12,13 @@ mod used;
 use std::collections::BTreeMap;
 
 use graphrun::{
-    compile::{CompiledGraph, Envelope, NodeEnvelope, Why, compile},
+    compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
     draw::{Charset, Drawing},
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::Usage,
     graph::{
-        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Limits, Node, NodeContext,
-        NodeDescription, NodeError, Policies, Target, Transition,
+        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits, Node,
+        NodeContext, NodeDescription, NodeError, Policies, START, Target, Transition,
     },
     id::{NodeName, RunId},
     state::{Schema, Update},
@@ -72,7 +72,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                         next.extend(machine.apply(Event::Woke { task, wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Emit { .. } | Action::PublishMessages(_) => (),
+                    Action::Emit { .. } | Action::PublishMessages(_) | Action::StepEnded => (),
                     Action::Record(_) | Action::Stop(_) => (),
                 }
             }
@@ -120,7 +120,8 @@ impl Taken {
     fn count(&mut self, machine: &Machine) {
         self.steps = machine.position().step.0;
         let mut tasks: BTreeMap<&NodeName, u64> = BTreeMap::new();
-        for activation in &machine.position().frontier {
+        let position = machine.position();
+        for activation in &position.frontier {
             *tasks.entry(&activation.node).or_default() += 1;
         }
         for (node, many) in tasks {
@@ -248,7 +249,7 @@ fn bounded(max_visits: u32, exhausted: &str, resets: &[&str]) -> Policies {
 
 /// A line for each node, and the super-steps.
 fn worst_case(builder: GraphBuilder) -> String {
-    let envelope = Envelope::of(&compile(builder.build()).unwrap().0);
+    let envelope = Envelope::of(&builder.compile().unwrap());
     let node = |(name, it): (&NodeName, &NodeEnvelope)| {
         let items = if it.is_dispatched { " × items" } else { "" };
         format!("{name}: {}{items}, {}\n", it.visits_max, it.why)
@@ -260,10 +261,10 @@ fn worst_case(builder: GraphBuilder) -> String {
 #[test]
 fn alternative_routes_arrive_once_at_a_common_node() {
     let diamond = nodes(["a", "b", "c", "d"])
-        .entry("a")
+        .edge(START, "a")
         .route("a", ["b", "c"], |_: &Value| "b")
-        .then("b", "d")
-        .then("c", "d");
+        .edge("b", "d")
+        .edge("c", "d");
     insta::assert_snapshot!(worst_case(diamond), @r"
     a: 1, the start leads to it once
     b: 1, after `a` (1)
@@ -275,15 +276,15 @@ fn alternative_routes_arrive_once_at_a_common_node() {
 
 #[test]
 fn parallel_edges_arrive_once_each_unless_joined() {
-    let both = || nodes(["a", "b", "c", "d"]).entry("a").then("a", "b").then("a", "c");
-    insta::assert_snapshot!(worst_case(both().then("b", "d").then("c", "d")), @r"
+    let both = || nodes(["a", "b", "c", "d"]).edge(START, "a").edge("a", "b").edge("a", "c");
+    insta::assert_snapshot!(worst_case(both().edge("b", "d").edge("c", "d")), @r"
     a: 1, the start leads to it once
     b: 1, after `a` (1)
     c: 1, after `a` (1)
     d: 2, after `b` (1), `c` (1)
     4 steps
     ");
-    insta::assert_snapshot!(worst_case(both().join(["b", "c"], "d")), @r"
+    insta::assert_snapshot!(worst_case(both().edge(["b", "c"], "d")), @r"
     a: 1, the start leads to it once
     b: 1, after `a` (1)
     c: 1, after `a` (1)
@@ -295,11 +296,11 @@ fn parallel_edges_arrive_once_each_unless_joined() {
 #[test]
 fn a_join_and_an_edge_from_the_same_node_are_two_arrivals() {
     let late = nodes(["a", "b", "c", "d"])
-        .entry("a")
-        .then("a", "d")
-        .then("a", "b")
-        .then("b", "c")
-        .join(["a", "c"], "d");
+        .edge(START, "a")
+        .edge("a", "d")
+        .edge("a", "b")
+        .edge("b", "c")
+        .edge(["a", "c"], "d");
     insta::assert_snapshot!(worst_case(late), @r"
     a: 1, the start leads to it once
     b: 1, after `a` (1)
@@ -312,18 +313,18 @@ fn a_join_and_an_edge_from_the_same_node_are_two_arrivals() {
 #[test]
 fn rounds_are_bought_by_the_visits_of_those_that_reset() {
     let team = graph()
-        .node_with("code", Decided, bounded(3, "lead", &[]))
+        .node("code", Decided.with_policies(bounded(3, "lead", &[])))
         .node("test", Decided)
-        .node_with("lead", Decided, bounded(2, "help", &["code"]))
-        .node_with("help", Decided, bounded(4, "flush", &["lead", "code"]))
+        .node("lead", Decided.with_policies(bounded(2, "help", &["code"])))
+        .node("help", Decided.with_policies(bounded(4, "flush", &["lead", "code"])))
         .node("flush", Decided)
         .node("ship", Decided)
-        .entry("code")
-        .then("code", "test")
+        .edge(START, "code")
+        .edge("code", "test")
         .route("test", ["code", "ship"], |_: &Value| "ship")
-        .then("lead", "code")
-        .then("help", "code")
-        .then("flush", "fail");
+        .edge("lead", "code")
+        .edge("help", "code")
+        .edge("flush", "fail");
     insta::assert_snapshot!(worst_case(team), @r"
     code: 45, 3 visits × 15 rounds: the first, and bought by `help` (4), `lead` (10)
     flush: 1, the run ends with it
@@ -339,10 +340,10 @@ fn rounds_are_bought_by_the_visits_of_those_that_reset() {
 fn a_limit_leads_to_its_target_once() {
     let exhausted = Some(Target::Node(name("flush")));
     let limited = graph()
-        .node_with("work", Decided, bounded(3, "flush", &[]))
-        .node_with("flush", Decided, bounded(1, "stop", &[]))
+        .node("work", Decided.with_policies(bounded(3, "flush", &[])))
+        .node("flush", Decided.with_policies(bounded(1, "stop", &[])))
         .node("stop", Decided)
-        .entry("work")
+        .edge(START, "work")
         .route("work", ["work", "end"], |_: &Value| "end")
         .limits(Limits { exhausted, ..Limits::default() });
     insta::assert_snapshot!(worst_case(limited), @r"
@@ -356,11 +357,11 @@ fn a_limit_leads_to_its_target_once() {
 #[test]
 fn dispatched_tasks_are_counted_for_each_item() {
     let map = nodes(["plan", "write", "sum"])
-        .entry("plan")
+        .edge(START, "plan")
         .route("plan", ["write"], |_: &Value| {
             vec![Dispatch { node: name("write"), input: json!(1) }]
         })
-        .join(["write"], "sum");
+        .edge(["write"], "sum");
     insta::assert_snapshot!(worst_case(map), @r"
     plan: 1, the start leads to it once
     sum: 1, after `write` (1)
@@ -373,14 +374,14 @@ fn dispatched_tasks_are_counted_for_each_item() {
 fn numbers_beyond_counting_stay_at_the_largest() {
     let vast = |resets| bounded(u32::MAX, "stop", resets);
     let graph = graph()
-        .node_with("a", Decided, vast(&["b"]))
-        .node_with("b", Decided, vast(&["c"]))
-        .node_with("c", Decided, vast(&[]))
+        .node("a", Decided.with_policies(vast(&["b"])))
+        .node("b", Decided.with_policies(vast(&["c"])))
+        .node("c", Decided.with_policies(vast(&[])))
         .node("stop", Decided)
-        .entry("a")
+        .edge(START, "a")
         .route("a", ["a", "b"], |_: &Value| "a")
         .route("b", ["a", "b", "c"], |_: &Value| "a")
         .route("c", ["a", "b", "c"], |_: &Value| "a");
-    let envelope = Envelope::of(&compile(graph.build()).unwrap().0);
+    let envelope = Envelope::of(&graph.compile().unwrap());
     assert_eq!((envelope.nodes[&name("c")].visits_max, envelope.steps_max), (u64::MAX, u64::MAX));
 }

@@ -9,8 +9,8 @@ use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _, RunInfo, TaskRecord},
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    engine::{Engine, RunEnd, Stop},
-    event::{Event, EventSink, RunEvent, Status},
+    engine::{Engine, RunEnd},
+    event::{Event, RunEvent, Status},
     llm::Replay,
     nodes::TestStatus,
     nodes::{Services, factory},
@@ -42,9 +42,9 @@ fn compiled(replay: &Arc<Replay>, output_dir: &Path) -> CompiledGraph {
         output_dir: output_dir.to_owned(),
         ..Services::offline()
     };
-    let (graph, warnings) = compile(workflow.into_graph(&factory(services, registry())))
+    let graph = compile(workflow.into_graph(&factory(services, registry())))
         .unwrap_or_else(|it| panic!("{it}"));
-    assert_eq!(warnings, Diagnostics::default(), "the flagship has no warnings");
+    assert_eq!(*graph.warnings(), Diagnostics::default(), "the flagship has no warnings");
     graph
 }
 
@@ -54,12 +54,12 @@ async fn run(recording: &str) -> Ran {
     let replay = Arc::new(Replay::load(path).unwrap());
     let storage = Arc::new(MemoryStorage::default());
     let graph = compiled(&replay, folder.path());
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let brief = std::fs::read_to_string("tests/recordings/dev_team/brief.md").unwrap();
     let input = Update::of(&TeamState { brief: Some(brief), ..TeamState::default() }).unwrap();
     let info = RunInfo::new("dev_team");
     let id = info.id.clone();
-    let end = engine.start(info, input, EventSink::default(), &Stop::default()).await.unwrap();
+    let end = engine.run(input).with_info(info).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let events = storage.events(&id, 0).await.unwrap();
     let state = end.state.read().unwrap();

@@ -13,10 +13,12 @@ use std::{
 
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Presence, RunInfo},
-    compile::{CompiledGraph, compile},
+    compile::CompiledGraph,
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{Event, EventSink, Status},
-    graph::{GraphBuilder, NodeContext, NodeError, Policies, Question, Target, node_fn},
+    graph::{
+        GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START, Target, node_fn,
+    },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
     storage::{MemoryStorage, prove},
@@ -85,14 +87,13 @@ impl Bench {
             Ok::<_, NodeError>(noted(ctx.node.as_str()))
         };
         let graph = GraphBuilder::new::<Board>("board")
-            .node_with(
+            .node(
                 "plan",
-                node_fn(note),
-                Policies {
+                node_fn(note).with_policies(Policies {
                     max_visits: Some(2),
                     exhausted: Some(Target::End),
                     ..Policies::default()
-                },
+                }),
             )
             .node(
                 "qc",
@@ -118,20 +119,20 @@ impl Bench {
                     Ok::<_, NodeError>(Judged { verdict: ctx.ask(question)? })
                 }),
             )
-            .entry("plan")
-            .then("plan", "qc")
-            .then("plan", "ta")
-            .join(["qc", "ta"], "sse")
-            .then("sse", "judge")
+            .edge(START, "plan")
+            .edge("plan", "qc")
+            .edge("plan", "ta")
+            .edge(["qc", "ta"], "sse")
+            .edge("sse", "judge")
             .route("judge", ["plan", "end"], |state: &Verdict| {
                 if state.verdict.as_deref() == Some("rework") { "plan" } else { "end" }
             });
-        let graph = compile(graph.build()).unwrap().0;
+        let graph = graph.compile().unwrap();
         Self { storage: Arc::new(MemoryStorage::default()), graph, checked }
     }
 
     fn engine(&self) -> Engine {
-        Engine::new(self.graph.clone(), Arc::clone(&self.storage))
+        Engine::new(self.graph.clone()).with_storage(Arc::clone(&self.storage))
     }
 
     /// Starts a run, which fails without a brief and asks with one.
@@ -139,13 +140,13 @@ impl Bench {
         let info = RunInfo::new("board");
         let id = info.id.clone();
         let input = brief.map_or_else(Update::default, |it| write("brief", json!(it)));
-        self.engine().start(info, input, EventSink::default(), &Stop::default()).await.unwrap();
+        self.engine().run(input).with_info(info).await.unwrap();
         id
     }
 
     async fn resume(&self, run: &RunId) -> RunEnd {
         let (events, stop) = (EventSink::default(), Stop::default());
-        self.engine().resume(run, Answers::default(), events, &stop).await.unwrap()
+        self.engine().resume(run).with_events(events).with_stop(&stop).await.unwrap()
     }
 
     async fn fork(&self, run: &RunId, step: u64, set: &[(&str, Value)]) -> Result<RunId, RunError> {
@@ -262,7 +263,7 @@ async fn g16_an_answer_from_before_an_update_is_not_reused() {
     let open = bench.resume(&run).await.questions;
     let stale = Answers { by_name: [("verdict".to_owned(), json!("good"))].into(), by: None };
     let (engine, events) = (bench.engine(), EventSink::default());
-    let refused = engine.resume(&run, stale, events, &Stop::default()).await.unwrap_err();
+    let refused = engine.resume(&run).with_answers(stale).with_events(events).await.unwrap_err();
     let is_refused = matches!(refused, RunError::Closed { .. } | RunError::UnknownQuestion { .. });
     assert!(is_refused, "{refused}");
     let end = bench.resume(&run).await;
@@ -316,9 +317,9 @@ async fn a_refused_call_releases_the_run() {
     let nowhere = Mapping::default().node(name("judge"), name("nowhere"));
     // A process that ends right then leaves nothing that others would wait for.
     let is_free = async || bench.storage.find(run.as_str()).await.unwrap().holder.is_none();
-    engine.resume(&run, answers, EventSink::default(), &stop).await.unwrap_err();
+    engine.resume(&run).with_answers(answers).with_stop(&stop).await.unwrap_err();
     assert!(is_free().await, "after `resume`");
-    engine.retry(&run, None, EventSink::default(), &stop).await.unwrap_err();
+    engine.retry(&run).with_stop(&stop).await.unwrap_err();
     assert!(is_free().await, "after `retry`");
     engine.update(&run, write("nobody", json!("x")), None).await.unwrap_err();
     assert!(is_free().await, "after `update`");

@@ -14,7 +14,6 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::{Type, Update},
-    storage::MemoryStorage,
     workflow::{
         Expression, ExpressionView, Registry, Workflow, json_schema,
         kind::{
@@ -137,8 +136,8 @@ const RIGHT: &str = "{ echo: { text: brief }, writes: answer, then: end }";
 async fn a_kind_of_a_program_runs() {
     let (workflow, warnings) = parsed(RIGHT).unwrap();
     assert!(warnings.is_empty(), "{warnings}");
-    let (graph, _) = compile((graph(workflow), Diagnostics::default())).unwrap();
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let graph = compile((graph(workflow), Diagnostics::default())).unwrap();
+    let engine = Engine::new(graph);
     let end = engine.run(&json!({"brief": "hello", "number": 1})).await.unwrap();
     assert_eq!(end.status, Status::Done);
     assert_eq!(end.state.get("answer"), Some(&json!("hello")));

@@ -9,7 +9,7 @@ use std::{
 const LAYERS: &[(&str, &[&[&str]])] = &[
     ("crates/guard", &[&["data_limit", "redact"], &["beneath"]]),
     ("crates/core", &[&["id", "diagnostic", "fault", "usage"], &["state"], &["event"], &["graph"]]),
-    ("", &[&["cases", "draw"], &["lsp"], &["cli"]]),
+    ("", &[&["cases", "draw", "prelude"], &["lsp"], &["cli"]]),
 ];
 
 /// Words with the only places that may have them.
@@ -21,6 +21,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         "spawn(",
         &[
             "crates/engine/src/driver/scheduler/futures.rs",
+            "crates/engine/src/launch.rs",
             "crates/engine/src/lease.rs",
             "crates/sandbox",
             "crates/storage",

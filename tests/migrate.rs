@@ -14,10 +14,13 @@ use graphrun::{
         QuestionOutcome, RunHistory as _, RunInbox as _, RunInfo, RunJournal as _, RunLeases as _,
         asked_questions,
     },
-    compile::{CompiledGraph, compile},
+    compile::CompiledGraph,
     engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
-    graph::{Dispatch, GraphBuilder, NodeContext, NodeError, Policies, Question, Target, node_fn},
+    graph::{
+        Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START,
+        Target, node_fn,
+    },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
     storage::{MemoryStorage, prove},
@@ -76,7 +79,7 @@ fn mapped(pairs: &[(&str, &str)]) -> Mapping {
 }
 
 fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).unwrap().0
+    builder.compile().unwrap()
 }
 
 /// The keys of tasks, each time they began; kept outside the database.
@@ -107,13 +110,14 @@ impl Place {
     }
 
     fn engine(&self, graph: GraphBuilder) -> Engine {
-        Engine::new(compiled(graph), Arc::clone(&self.storage) as Arc<dyn Checkpointer>)
+        Engine::new(compiled(graph))
+            .with_storage(Arc::clone(&self.storage) as Arc<dyn Checkpointer>)
     }
 
     async fn start(&self, engine: &Engine) -> RunEnd {
         let info = RunInfo { id: self.run.clone(), ..RunInfo::new("board") };
         let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
-        engine.start(info, input, events, &stop).await.unwrap()
+        engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.unwrap()
     }
 
     async fn migrate(&self, graph: GraphBuilder, mapping: &Mapping) -> Result<Migrated, RunError> {
@@ -130,7 +134,8 @@ impl Place {
         let answers = Answers { by_name: answers.collect(), by: None };
         let mut sink = EventSink::default();
         let mut told = sink.subscribe();
-        let end = self.engine(graph).resume(&self.run, answers, sink, &Stop::default()).await;
+        let end =
+            self.engine(graph).resume(&self.run).with_answers(answers).with_events(sink).await;
         let mut events = Vec::new();
         while let Some(it) = told.recv().await {
             events.push(it.event);
@@ -174,10 +179,10 @@ fn beside(ledger: &Ledger, [plan, quick, slow, both]: [&str; 4], waits: bool) ->
         .node(quick, note(ledger, false))
         .node(slow, note(ledger, waits))
         .node(both, note(ledger, false))
-        .entry(plan)
-        .then(plan, quick)
-        .then(plan, slow)
-        .join([quick, slow], both)
+        .edge(START, plan)
+        .edge(plan, quick)
+        .edge(plan, slow)
+        .edge([quick, slow], both)
 }
 
 #[tokio::test]
@@ -190,7 +195,8 @@ async fn g17_an_interrupted_task_keeps_its_key_after_migration() {
     let info = RunInfo { id: place.run.clone(), ..RunInfo::new("board") };
     let stop = Stop::default();
     {
-        let run = engine.start(info, Update::default(), sink, &stop);
+        let run = engine.run(Update::default()).with_info(info).with_events(sink).with_stop(&stop);
+        let run = run.into_future();
         tokio::pin!(run);
         // Runs until `quick` has finished, which is saved then; `slow` never finishes.
         loop {
@@ -235,15 +241,15 @@ fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
         let notes = node_fn(move |_: Nothing, ctx: NodeContext| async move {
             Ok::<_, NodeError>(Logged { log: said(&ctx) })
         });
-        GraphBuilder::new::<Other>("board").node_with(draft, notes, bound)
+        GraphBuilder::new::<Other>("board").node(draft, notes.with_policies(bound))
     } else {
         let notes = node_fn(move |_: Nothing, ctx: NodeContext| async move {
             Ok::<_, NodeError>(Noted { notes: said(&ctx) })
         });
-        GraphBuilder::new::<Board>("board").node_with(draft, notes, bound)
+        GraphBuilder::new::<Board>("board").node(draft, notes.with_policies(bound))
     };
     let graph = graph.node(check, asks);
-    graph.entry(draft).then(draft, check).then(check, draft).inbox(list)
+    graph.edge(START, draft).edge(draft, check).edge(check, draft).inbox(list)
 }
 
 #[tokio::test]
@@ -305,7 +311,7 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
         GraphBuilder::new::<Board>("map")
             .node("plan", node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(()) }))
             .node(node, asks)
-            .entry("plan")
+            .edge(START, "plan")
             .route("plan", [node], move |_: &Nothing| {
                 (0..2).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
             })
@@ -363,11 +369,11 @@ fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool
         .node("plan", nothing())
         .node(node, work)
         .node(sum, nothing())
-        .entry("plan")
+        .edge(START, "plan")
         .route("plan", [node], move |_: &Nothing| {
             (0..3).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
         })
-        .join([node], sum)
+        .edge([node], sum)
 }
 
 #[tokio::test]
@@ -383,7 +389,7 @@ async fn g17_migration_keeps_the_results_of_a_partial_map() {
     assert_eq!(saved.summary.reason.as_deref(), Some("`do` failed: it is broken"));
     let engine = place.engine(graph());
     let stop = Stop::default();
-    let end = engine.retry(&place.run, None, EventSink::default(), &stop).await.unwrap();
+    let end = engine.retry(&place.run).with_stop(&stop).await.unwrap();
     assert_eq!(end.status, Status::Done);
     assert_eq!(list(&end, "notes"), ["work 0", "do 1", "work 2"]);
     assert_eq!(place.ledger.keys().len(), 4, "only what failed ran again");
@@ -403,11 +409,11 @@ fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
         .node(long, note())
         .node(last, note())
         .node(both, note())
-        .entry("plan")
-        .then("plan", short)
-        .then("plan", long)
-        .then(long, last)
-        .join([short, last], both)
+        .edge(START, "plan")
+        .edge("plan", short)
+        .edge("plan", long)
+        .edge(long, last)
+        .edge([short, last], both)
 }
 
 #[tokio::test]
@@ -446,10 +452,10 @@ async fn g17_dropped_tasks_still_count_their_usage() {
             .node(work, note())
             .node("help", asks)
             .node(both, note())
-            .entry(plan)
-            .then(plan, work)
-            .then(plan, "help")
-            .join([work, "help"], both)
+            .edge(START, plan)
+            .edge(plan, work)
+            .edge(plan, "help")
+            .edge([work, "help"], both)
     };
     place.start(&place.engine(graph(old))).await;
     let mapping = Mapping::default().drop_node(name("help"));
@@ -516,7 +522,7 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
         place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
         let run = RunId::parse(id).unwrap();
         let (events, stop) = (EventSink::default(), Stop::default());
-        let end = place.engine(graph()).resume(&run, Answers::default(), events, &stop).await;
+        let end = place.engine(graph()).resume(&run).with_events(events).with_stop(&stop).await;
         let end = end.unwrap();
         assert_eq!(
             (end.status, list(&end, "log")),
@@ -547,14 +553,14 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
         })
     };
     let old = GraphBuilder::new::<Board>("board").node("first", note()).node("last", note());
-    let old = old.entry("first").then("first", "last");
+    let old = old.edge(START, "first").edge("first", "last");
     place.start(&place.engine(old).with_pauses(pauses)).await;
     let graph = || {
         let reads = node_fn(|it: Audience, _| async move {
             Ok::<_, NodeError>(Noted { notes: vec![it.audience] })
         });
         let graph = GraphBuilder::new::<Needs>("board").node("first", note()).node("last", reads);
-        graph.input("audience").entry("first").then("first", "last")
+        graph.input("audience").edge(START, "first").edge("first", "last")
     };
     let Err(RunError::Broken { differences, remedies, .. }) = place.resume(graph(), &[]).await.0
     else {

@@ -156,7 +156,7 @@ fn findings(path: &Path) -> Diagnostics {
     };
     let factory = factory(Services::offline(), registry());
     match compile(workflow.into_graph(&factory)) {
-        Ok((_, more)) => warnings.extend(more.in_order().into_iter().cloned()),
+        Ok(graph) => warnings.extend(graph.warnings().in_order().into_iter().cloned()),
         Err(more) => warnings.extend(more.in_order().into_iter().cloned()),
     }
     warnings

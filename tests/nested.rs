@@ -16,7 +16,7 @@ use graphrun::{
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
-    event::{EventSink, Status},
+    event::Status,
     graph::{NodeContext, NodeError, node_fn},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     nodes::{Services, factory},
@@ -87,19 +87,19 @@ impl Process {
         assert!(warnings.is_empty(), "{warnings}");
         let factory = factory(Services::offline(), registry);
         let compiled = compile(workflow.into_graph(&factory));
-        let (graph, warnings) = compiled.unwrap_or_else(|it| panic!("{it}"));
-        assert!(warnings.is_empty(), "{warnings}");
+        let graph = compiled.unwrap_or_else(|it| panic!("{it}"));
+        assert!(graph.warnings().is_empty(), "{}", graph.warnings());
         Self { graph, done, hangs }
     }
 
     fn engine(&self, storage: &Arc<dyn Checkpointer>) -> Engine {
-        Engine::new(self.graph.clone(), Arc::clone(storage))
+        Engine::new(self.graph.clone()).with_storage(Arc::clone(storage))
     }
 
     async fn start(&self, storage: &Arc<dyn Checkpointer>) -> Result<RunEnd, RunError> {
         let info = RunInfo { id: run(), ..RunInfo::new("top") };
         let input = Update::of(&json!({"topic": "a poem"})).unwrap();
-        self.engine(storage).start(info, input, EventSink::default(), &Stop::default()).await
+        self.engine(storage).run(input).with_info(info).await
     }
 
     async fn resume(
@@ -112,7 +112,7 @@ impl Process {
             answer.map(|it| (ASK.to_owned(), json!(it))).into_iter().collect();
         let answers = Answers { by_name, by: Some("ann".to_owned()) };
         let engine = self.engine(storage);
-        engine.resume(run, answers, EventSink::default(), &Stop::default()).await
+        engine.resume(run).with_answers(answers).await
     }
 
     /// The nodes that did their work, in the order of their tasks.
@@ -258,11 +258,11 @@ async fn a_nested_failure_keeps_its_siblings_at_every_level() {
         let again = Process::new("top.yaml", Fragile::Works);
         let (engine, stop) = (again.engine(&storage), Stop::default());
         let sound = NodeName::parse_path("middle.inner.deepest.sound").unwrap();
-        let refused = engine.retry(&run(), Some(&sound), EventSink::default(), &stop).await;
+        let refused = engine.retry(&run()).only(sound.clone()).with_stop(&stop).await;
         let refused = refused.unwrap_err();
         assert!(matches!(refused, RunError::NothingFailed { .. }), "{refused}");
         let fragile = NodeName::parse_path(FRAGILE).unwrap();
-        let end = engine.retry(&run(), Some(&fragile), EventSink::default(), &stop).await.unwrap();
+        let end = engine.retry(&run()).only(fragile.clone()).with_stop(&stop).await.unwrap();
         assert_eq!(end.status, Status::Paused);
         assert_eq!(again.did(), [FRAGILE], "nothing but what failed");
         let before = first.did();

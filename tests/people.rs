@@ -14,13 +14,13 @@ use std::{
 use graphrun::{
     checkpoint::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
-        RunInbox as _, RunInfo, asked_questions,
+        RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
     graph::{
-        Catch, Dispatch, ErrorKind, GraphBuilder, Node, NodeContext, NodeError, Policies, Question,
-        Target, node_fn,
+        Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,
+        Question, START, Target, node_fn,
     },
     id::{ChannelName, RunId},
     state::Update,
@@ -75,27 +75,29 @@ impl Place {
 
     fn with_pauses(builder: GraphBuilder, pauses: Pauses) -> Self {
         let storage = Arc::new(MemoryStorage::default());
-        let engine = Engine::new(compiled(builder), Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        let engine = Engine::new(compiled(builder))
+            .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
         Self { storage, engine: engine.with_pauses(pauses), run: RunId::parse("r").unwrap() }
     }
 
     async fn start(&self) -> RunEnd {
         let info = RunInfo { id: self.run.clone(), ..RunInfo::new("people") };
         let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
-        self.engine.start(info, input, events, &stop).await.unwrap()
+        self.engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.unwrap()
     }
 
     async fn answer(&self, answers: &[(&str, Value)]) -> Result<RunEnd, RunError> {
         let answers = answers.iter().map(|(key, answer)| ((*key).to_owned(), answer.clone()));
         let by_name: BTreeMap<String, Value> = answers.collect();
         let answers = Answers { by_name, by: Some("ann".to_owned()) };
-        self.engine.resume(&self.run, answers, EventSink::default(), &Stop::default()).await
+        self.engine.resume(&self.run).with_answers(answers).await
     }
 
     async fn records(&self) -> Vec<(String, &'static str)> {
         let records = self.storage.records(&self.run).await.unwrap();
         let word = |outcome: &Outcome| match outcome {
             Outcome::Finished { .. } => "finished",
+            Outcome::Undecided { .. } => "undecided",
             Outcome::Caught { .. } => "caught",
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
@@ -118,12 +120,12 @@ fn three_reviewers() -> GraphBuilder {
         .node("plan", notes_its_name())
         .node("review", asks(None))
         .node("sum", notes_its_name())
-        .entry("plan")
+        .edge(START, "plan")
         .route("plan", ["review"], |_: &Nothing| {
             let send = |it: u32| Dispatch { node: name("review"), input: json!(it) };
             (0..3).map(send).collect::<Vec<_>>()
         })
-        .join(["review"], "sum")
+        .edge(["review"], "sum")
 }
 
 #[tokio::test]
@@ -192,8 +194,9 @@ async fn g16_an_answer_belongs_to_the_entry_that_asked() {
 #[tokio::test]
 async fn a_deadline_is_set_once_and_outlives_processes() {
     let hour = Duration::from_secs(3600);
-    let place =
-        Place::new(GraphBuilder::new::<Team>("ask").node("help", asks(Some(hour))).entry("help"));
+    let place = Place::new(
+        GraphBuilder::new::<Team>("ask").node("help", asks(Some(hour))).edge(START, "help"),
+    );
     let deadline = place.start().await.questions[0].question.deadline.unwrap();
     for _ in 0..2 {
         let end = place.answer(&[]).await.unwrap();
@@ -208,12 +211,12 @@ async fn an_expired_question_refuses_answers_and_can_be_caught() {
     let asks_briefly = || asks(Some(Duration::from_millis(1)));
     let place = Place::new(
         GraphBuilder::new::<Team>("late")
-            .node_with("help", asks_briefly(), late_to("flush"))
+            .node("help", asks_briefly().with_policies(late_to("flush")))
             .node("other", asks(None))
             .node("flush", notes_its_name())
-            .entry("help")
-            .entry("other")
-            .then("help", "end"),
+            .edge(START, "help")
+            .edge(START, "other")
+            .edge("help", "end"),
     );
     let end = place.start().await;
     assert_eq!(keys(&end), ["go@1.0", "go@1.1"]);
@@ -246,7 +249,8 @@ async fn an_uncaught_deadline_fails_the_run_and_resume_asks_again() {
             Ok::<_, NodeError>(Noted { notes: vec!["helped".into()] })
         }
     });
-    let place = Place::new(GraphBuilder::new::<Team>("late").node("help", help).entry("help"));
+    let place =
+        Place::new(GraphBuilder::new::<Team>("late").node("help", help).edge(START, "help"));
     place.start().await;
     sleep(Duration::from_millis(5)).await;
     let end = place.answer(&[]).await.unwrap();
@@ -263,17 +267,17 @@ async fn an_uncaught_deadline_fails_the_run_and_resume_asks_again() {
 async fn a_running_process_handles_an_expired_question() {
     let place = Place::new(
         GraphBuilder::new::<Team>("late")
-            .node_with("help", asks(Some(Duration::from_secs(60))), late_to("flush"))
+            .node("help", asks(Some(Duration::from_secs(60))).with_policies(late_to("flush")))
             .node("slow", works(Duration::from_secs(3600)))
             .node("flush", notes_its_name())
-            .entry("help")
-            .entry("slow")
-            .then("help", "end"),
+            .edge(START, "help")
+            .edge(START, "slow")
+            .edge("help", "end"),
     );
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let info = RunInfo { id: place.run.clone(), ..RunInfo::new("late") };
-    let end = place.engine.start(info, Update::default(), sink, &Stop::default()).await.unwrap();
+    let end = place.engine.run(Update::default()).with_info(info).with_events(sink).await.unwrap();
     assert_eq!(
         (end.status, notes(&end.state)),
         (Status::Done, vec!["slow".into(), "flush".into()])
@@ -296,12 +300,12 @@ fn diamond() -> GraphBuilder {
         .node("right", notes_its_name())
         .node("never", notes_its_name())
         .node("sum", notes_its_name())
-        .entry("plan")
+        .edge(START, "plan")
         .when("never", "false", |_: &Team| false)
-        .then("plan", "left")
-        .then("plan", "right")
-        .then("plan", "never")
-        .join(["left", "right", "never"], "sum")
+        .edge("plan", "left")
+        .edge("plan", "right")
+        .edge("plan", "never")
+        .edge(["left", "right", "never"], "sum")
 }
 
 fn before(nodes: &[&str]) -> Pauses {
@@ -358,9 +362,9 @@ fn patient() -> GraphBuilder {
         .node("one", works(Duration::from_secs(1)))
         .node("two", works(Duration::from_secs(1)))
         .node("three", works(Duration::from_secs(1)))
-        .entry("one")
-        .then("one", "two")
-        .then("two", "three")
+        .edge(START, "one")
+        .edge("one", "two")
+        .edge("two", "three")
 }
 
 fn message(text: &str) -> Message {
@@ -410,20 +414,26 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
         let info = RunInfo::new("patient");
         let run = info.id.clone();
         let (events, stop) = (EventSink::default(), Stop::default());
-        let engine = Engine::new(compiled(patient()), dying);
+        let engine = Engine::new(compiled(patient())).with_storage(dying);
         let say = async {
             sleep(Duration::from_millis(500)).await;
             storage.post(&run, &message("faster")).await.unwrap();
         };
-        let (end, ()) =
-            tokio::join!(engine.start(info, Update::default(), events.clone(), &stop), say);
+        let (end, ()) = tokio::join!(
+            engine
+                .run(Update::default())
+                .with_info(info)
+                .with_events(events.clone())
+                .with_stop(&stop),
+            say
+        );
         let end = match end {
             Ok(end) => end,
             Err(error) => {
                 assert!(matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. })));
                 crashes += 1;
-                let engine = Engine::new(compiled(patient()), Arc::clone(&storage));
-                engine.resume(&run, Answers::default(), events, &stop).await.unwrap()
+                let engine = Engine::new(compiled(patient())).with_storage(Arc::clone(&storage));
+                engine.resume(&run).with_events(events).with_stop(&stop).await.unwrap()
             }
         };
         // The step that processes the message depends on where the process died; the number of times does
@@ -445,4 +455,69 @@ async fn a_stopped_run_processes_messages_before_its_next_step() {
     assert_eq!(notes(&end.state), ["plan", "wait", "left", "right"]);
     let end = place.answer(&[]).await.unwrap();
     assert_eq!(notes(&end.state), ["plan", "wait", "left", "right", "sum"]);
+}
+
+/// Asks for a number that is not zero, under a schema that the type gives.
+fn asks_for_a_divisor() -> impl Node {
+    node_fn(|_: Nothing, ctx: NodeContext| async move {
+        let divisor: u32 = ctx.ask(Question::new("by", "Divide by what?"))?;
+        let part = 12u32.checked_div(divisor);
+        let part = part.ok_or_else(|| NodeError::permanent("it divides by zero"))?;
+        Ok::<_, NodeError>(Noted { notes: vec![part.to_string()] })
+    })
+}
+
+#[tokio::test]
+async fn an_answer_of_another_type_is_refused() {
+    let graph = GraphBuilder::new::<Team>("divides").node("part", asks_for_a_divisor());
+    let place = Place::new(graph.edge(START, "part"));
+    place.start().await;
+    for wrong in [json!("many"), json!(-1), json!(null)] {
+        let refused = place.answer(&[("by", wrong)]).await;
+        assert!(matches!(refused, Err(RunError::WrongAnswer { .. })), "{refused:?}");
+    }
+    let end = place.answer(&[("by", json!(4))]).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["3".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_new_answer_replaces_one_that_the_node_rejected() {
+    let graph = GraphBuilder::new::<Team>("divides").node("part", asks_for_a_divisor());
+    let place = Place::new(graph.edge(START, "part"));
+    place.start().await;
+    let end = place.answer(&[("by", json!(0))]).await.unwrap();
+    assert_eq!(end.reason.as_deref(), Some("`part` failed: it divides by zero"));
+    let wrong = place.answer(&[("by", json!("many"))]).await;
+    assert!(matches!(wrong, Err(RunError::WrongAnswer { .. })), "{wrong:?}");
+    // Without a new answer, the old one is used again.
+    let end = place.answer(&[]).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+
+    let end = place.answer(&[("by", json!(6))]).await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["2".to_owned()]));
+    let asked = asked_questions(&place.storage.outline(&place.run).await.unwrap());
+    assert_eq!(asked.len(), 1, "the question was asked once");
+    let closed = place.answer(&[("by", json!(3))]).await;
+    assert!(matches!(closed, Err(RunError::Closed { .. })), "{closed:?}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_has_no_private_field() {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    struct Drafted {
+        #[schemars(extend("x-private" = true))]
+        draft: Option<String>,
+        text: Option<String>,
+    }
+    let writes = node_fn(|_: Nothing, _: NodeContext| async {
+        let (draft, text) = (Some("raw".to_owned()), Some("fine".to_owned()));
+        Ok::<_, NodeError>(Drafted { draft, text })
+    });
+    let place = Place::new(
+        GraphBuilder::new::<Drafted>("draft").node("write", writes).edge(START, "write"),
+    );
+    let end = place.start().await;
+    assert_eq!((end.state.get("draft"), end.state.get("text")), (None, Some(&json!("fine"))));
+    let saved = place.storage.load(&place.run).await.unwrap();
+    assert_eq!(saved.values.len(), 2, "nodes can use it when the run continues");
 }

@@ -2,6 +2,8 @@
 
 #[path = "rules/limits.rs"]
 mod limits;
+#[path = "rules/undecided.rs"]
+mod undecided;
 #[path = "rules/waiting.rs"]
 mod waiting;
 
@@ -17,8 +19,8 @@ use graphrun::{
     event::{Status, Usage},
     graph::{
         Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Input,
-        Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError, RouteTarget,
-        RouteView, Spread, Target, Transition, Trigger,
+        IntoNode, Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError,
+        RouteTarget, RouteView, START, Spread, Target, Transition, Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -65,7 +67,7 @@ fn bounded(max_visits: u32, exhausted: &str) -> Policies {
 }
 
 fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).unwrap().0
+    builder.compile().unwrap()
 }
 
 fn attempt(number: u32) -> Attempt {
@@ -108,8 +110,8 @@ impl Hand {
     fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Record(record) => self.records.push(*record),
-                Action::Emit { .. } | Action::PublishMessages(_) => (),
+                Action::Record(record) => self.records.push(Arc::unwrap_or_clone(record)),
+                Action::Emit { .. } | Action::PublishMessages(_) | Action::StepEnded => (),
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = *commit;
@@ -168,12 +170,12 @@ fn diamond() -> CompiledGraph {
             .node("ta", Decided)
             .node("ux", Decided)
             .node("sse", Decided)
-            .entry("plan")
-            .then("plan", "ta")
-            .then("plan", "ux")
-            .then("plan", "qc")
-            .join(["ta", "qc", "ux"], "sse")
-            .then("sse", "end"),
+            .edge(START, "plan")
+            .edge("plan", "ta")
+            .edge("plan", "ux")
+            .edge("plan", "qc")
+            .edge(["ta", "qc", "ux"], "sse")
+            .edge("sse", "end"),
     )
 }
 
@@ -194,8 +196,8 @@ fn dispatches_run_in_order_after_nodes_reached_by_edges() {
             .node("plan", Decided)
             .node("write", Decided)
             .node("zoo", Decided)
-            .entry("plan")
-            .then("plan", "zoo")
+            .edge(START, "plan")
+            .edge("plan", "zoo")
             .route("plan", ["write"], |_: &Team| {
                 let send = |topic: &str| Dispatch { node: name("write"), input: json!(topic) };
                 vec![send("bees"), send("ants")]
@@ -210,13 +212,13 @@ fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
     let lead = Policies { resets: vec![name("code")], ..bounded(2, "fail") };
     let graph = compiled(
         GraphBuilder::new::<Team>("retry")
-            .node_with("code", Decided, bounded(3, "lead"))
+            .node("code", Decided.with_policies(bounded(3, "lead")))
             .node("test", Decided)
-            .node_with("lead", Decided, lead)
-            .entry("code")
-            .then("code", "test")
-            .then("test", "code")
-            .then("lead", "code"),
+            .node("lead", Decided.with_policies(lead))
+            .edge(START, "code")
+            .edge("code", "test")
+            .edge("test", "code")
+            .edge("lead", "code"),
     );
     let mut vias = Vec::new();
     let mut hand = Hand::start(&graph);
@@ -244,11 +246,11 @@ fn flaky() -> CompiledGraph {
     ];
     compiled(
         GraphBuilder::new::<Team>("flaky")
-            .node_with("call", Decided, Policies { retry, catch, ..Policies::default() })
+            .node("call", Decided.with_policies(Policies { retry, catch, ..Policies::default() }))
             .node("late", Decided)
             .node("help", Decided)
-            .entry("call")
-            .then("call", "end"),
+            .edge(START, "call")
+            .edge("call", "end"),
     )
 }
 
@@ -309,7 +311,8 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
 
 #[test]
 fn a_question_suspends_the_run_until_its_answer() {
-    let graph = compiled(GraphBuilder::new::<Team>("ask").node("review", Decided).entry("review"));
+    let graph =
+        compiled(GraphBuilder::new::<Team>("ask").node("review", Decided).edge(START, "review"));
     let mut hand = Hand::start(&graph);
     let task = hand.open.pop_front().unwrap();
     let question = Question::new("ship", "ship it?");
@@ -351,10 +354,10 @@ fn saved_decisions_for_removed_nodes_are_refused() {
                 .node("a", Decided)
                 .node("b", Decided)
                 .node(last, Decided)
-                .entry("a")
-                .entry("b")
-                .then("a", last)
-                .then("b", "end"),
+                .edge(START, "a")
+                .edge(START, "b")
+                .edge("a", last)
+                .edge("b", "end"),
         )
     };
     let mut hand = Hand::start(&graph("report"));
@@ -373,10 +376,10 @@ fn an_arrival_at_a_removed_join_is_refused() {
                 .node("b", Decided)
                 .node("slow", Decided)
                 .node(joins, Decided)
-                .entry("a")
-                .entry("b")
-                .then("b", "slow")
-                .join(["a", "slow"], joins),
+                .edge(START, "a")
+                .edge(START, "b")
+                .edge("b", "slow")
+                .edge(["a", "slow"], joins),
         )
     };
     // In the open step the arrival is in a record, later in the position.
@@ -394,12 +397,12 @@ fn a_limit_is_routed_once_or_stops_the_run() {
     let counting = |limits: Limits| {
         compiled(
             GraphBuilder::new::<Team>("count")
-                .node_with("count", Decided, bounded(50, "fail"))
+                .node("count", Decided.with_policies(bounded(50, "fail")))
                 .node("flush", Decided)
-                .entry("count")
-                .then("count", "count")
-                .then("flush", "fail")
-                .may_go("count", ["flush"])
+                .edge(START, "count")
+                .edge("count", "count")
+                .edge("flush", "fail")
+                .goto("count", ["flush"])
                 .limits(limits),
         )
     };
@@ -422,19 +425,19 @@ fn a_limit_takes_back_one_visit_per_dropped_node() {
         Limits { steps: 3, exhausted: Some(Target::Node(name("flush"))), ..Limits::default() };
     let graph = compiled(
         GraphBuilder::new::<Team>("map")
-            .node_with("split", Decided, bounded(9, "fail"))
+            .node("split", Decided.with_policies(bounded(9, "fail")))
             .node("work", Decided)
             .node("flush", Decided)
-            .entry("split")
+            .edge(START, "split")
             .route("split", ["work"], |_: &Team| {
                 let to = |input: u32| Dispatch { node: name("work"), input: json!(input) };
                 vec![to(1), to(2), to(3)]
             })
-            .then("work", "split")
-            .then("flush", "end")
+            .edge("work", "split")
+            .edge("flush", "end")
             .limits(limits),
     );
-    let visits = std::cell::RefCell::new(BTreeMap::new());
+    let visits = std::cell::RefCell::new(Visits::default());
     Hand::start(&graph).run(
         |_| 0,
         |task| {
@@ -443,7 +446,7 @@ fn a_limit_takes_back_one_visit_per_dropped_node() {
         },
     );
     // The second round of `work` was due when the limit was reached.
-    assert_eq!(visits.into_inner()[&name("work")], 1);
+    assert_eq!(visits.into_inner().get("work"), Some(1));
 }
 
 #[test]
@@ -460,9 +463,9 @@ fn a_reducer_refusal_fails_the_node_and_can_be_caught() {
     let catch = vec![Catch { kind: None, to: Target::Node(name("repair")) }];
     let graph = compiled(
         GraphBuilder::new::<Book>("book")
-            .node_with("write", Decided, Policies { catch, ..Policies::default() })
+            .node("write", Decided.with_policies(Policies { catch, ..Policies::default() }))
             .node("repair", Decided)
-            .entry("write"),
+            .edge(START, "write"),
     );
     for (field, value) in
         [("facts", json!([1])), ("facts", json!({"a": "b"})), ("total", json!(200))]
@@ -499,8 +502,8 @@ fn a_route_reads_only_the_writes_of_its_own_task() {
             .node("sibling", Decided)
             .node("yes", Decided)
             .node("no", Decided)
-            .entry("writer")
-            .entry("sibling")
+            .edge(START, "writer")
+            .edge(START, "sibling")
             .route("writer", ["yes", "no"], choose)
             .route("sibling", ["yes", "no"], choose),
     );
@@ -520,7 +523,10 @@ fn a_route_reads_only_the_writes_of_its_own_task() {
 #[test]
 fn an_entry_node_named_twice_runs_once() {
     let graph = compiled(
-        GraphBuilder::new::<Team>("twice").node("start", Decided).entry("start").entry("start"),
+        GraphBuilder::new::<Team>("twice")
+            .node("start", Decided)
+            .edge(START, "start")
+            .edge(START, "start"),
     );
     let (state, _) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!(notes(&state), ["start"]);
@@ -537,10 +543,10 @@ fn a_limit_drops_waiting_joins_as_well() {
             .node("check", Decided)
             .node("sse", Decided)
             .node("flush", Decided)
-            .entry("qc")
-            .entry("ta")
-            .then("ta", "check")
-            .join(["qc", "check"], "sse")
+            .edge(START, "qc")
+            .edge(START, "ta")
+            .edge("ta", "check")
+            .edge(["qc", "check"], "sse")
             .limits(limits),
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
@@ -553,22 +559,22 @@ fn a_limit_drops_waiting_joins_as_well() {
 fn several_dispatches_of_a_node_arrive_at_a_join_once() {
     let graph = compiled(
         GraphBuilder::new::<Team>("rounds")
-            .node_with(
+            .node(
                 "plan",
-                Decided,
-                Policies { exhausted: Some(Target::End), ..bounded(2, "fail") },
+                Decided
+                    .with_policies(Policies { exhausted: Some(Target::End), ..bounded(2, "fail") }),
             )
             .node("lint", Decided)
             .node("write", Decided)
             .node("gather", Decided)
-            .entry("plan")
-            .then("plan", "lint")
+            .edge(START, "plan")
+            .edge("plan", "lint")
             .route("plan", ["write"], |_: &Team| {
                 let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
                 (0..3).map(send).collect::<Vec<_>>()
             })
-            .join(["lint", "write"], "gather")
-            .then("gather", "plan"),
+            .edge(["lint", "write"], "gather")
+            .edge("gather", "plan"),
     );
     let mut hand = Hand::start(&graph);
     while hand.rest.is_none() {
@@ -590,10 +596,10 @@ fn a_join_that_can_never_complete_fails_the_run() {
             .node("qc", Decided)
             .node("ta", Decided)
             .node("sse", Decided)
-            .entry("qc")
-            .entry("ta")
-            .may_go("ta", ["end"])
-            .join(["qc", "ta"], "sse"),
+            .edge(START, "qc")
+            .edge(START, "ta")
+            .goto("ta", ["end"])
+            .edge(["qc", "ta"], "sse"),
     );
     let (state, (status, reason)) = Hand::start(&graph).run(
         |_| 0,
@@ -608,7 +614,7 @@ fn a_join_that_can_never_complete_fails_the_run() {
 
 #[test]
 fn an_invalid_write_fails_its_node() {
-    let graph = compiled(GraphBuilder::new::<Team>("bad").node("bad", Decided).entry("bad"));
+    let graph = compiled(GraphBuilder::new::<Team>("bad").node("bad", Decided).edge(START, "bad"));
     let (_, (status, reason)) = Hand::start(&graph)
         .run(|_| 0, |_| Ok(Update::default().write(channel("round"), "three").into()));
     assert_eq!(status, Status::Failed);
@@ -621,13 +627,13 @@ fn tasks_dropped_by_a_limit_do_not_count_as_visits() {
     let exhausted = Some(Target::Node(name("flush")));
     let graph = compiled(
         GraphBuilder::new::<Team>("spread")
-            .node_with("work", Decided, bounded(9, "fail"))
+            .node("work", Decided.with_policies(bounded(9, "fail")))
             .node("flush", Decided)
-            .entry("work")
+            .edge(START, "work")
             .route("work", ["work", "end"], |_: &Team| {
                 vec![Dispatch { node: name("work"), input: json!(1) }; 2]
             })
-            .then("flush", "fail")
+            .edge("flush", "fail")
             .limits(Limits { steps: 3, exhausted, ..Limits::default() }),
     );
     let mut hand = Hand::start(&graph);
@@ -644,17 +650,17 @@ fn only_edges_arrive_at_a_join() {
             .node("a", Decided)
             .node("b", Decided)
             .node("both", Decided)
-            .entry("a")
-            .entry("b")
-            .join(["a", "b"], "both")
-            .may_go("a", ["both"]),
+            .edge(START, "a")
+            .edge(START, "b")
+            .edge(["a", "b"], "both")
+            .goto("a", ["both"]),
     );
     let twice = Command {
         update: Update::default(),
         goto: Goto::Also(vec![Transition::Join(name("both"))]),
     };
     let (_, (status, reason)) = Hand::start(&graph).run(|_| 0, |_| Ok(twice.clone()));
-    let expected = "`a` failed: `a` chose to go to `both`, which is not declared with `may_go`";
+    let expected = "`a` failed: `a` chose to go to `both`, which is not declared with `goto`";
     assert_eq!((status, reason.as_deref()), (Status::Failed, Some(expected)));
 }
 
@@ -695,14 +701,14 @@ fn a_route_cannot_choose_undeclared_targets() {
             .node("a", Decided)
             .node("b", Decided)
             .node("c", Decided)
-            .entry("start")
-            .entry("c")
+            .edge(START, "start")
+            .edge(START, "c")
             .build();
         let way = |to: &str| RouteTarget { to: Target::Node(name(to)), label: None };
         let route = Sly { spread, ways: vec![way("a"), way("b")], takes: takes.to_vec() };
         let from = name("start");
         graph.edges.push(Edge::Route { from, route: Arc::new(route), place: None });
-        let graph = compile((graph, findings)).unwrap().0;
+        let graph = compile((graph, findings)).unwrap();
         Hand::start(&graph).run(|_| 0, |task| Ok(noting(task))).1
     };
     let done = (Status::Done, None);
@@ -718,8 +724,9 @@ fn a_route_cannot_choose_undeclared_targets() {
         (Spread::Items, vec![Transition::Join(name("b"))], "b"),
     ] {
         let (status, reason) = ends(spread, &takes);
-        let expected =
-            format!("`start` failed: the route chose `{chose}`, which it does not declare");
+        let expected = format!(
+            "`start` finished, but its route failed: the route chose `{chose}`, which it does not declare"
+        );
         assert_eq!((status, reason), (Status::Failed, Some(expected)));
     }
 }
@@ -731,17 +738,17 @@ proptest! {
         let retry = Backoff { attempts_max: 3, ..Backoff::default() };
         let graph = compiled(
             GraphBuilder::new::<Team>("mesh")
-                .node_with("start", Decided, bounded(3, "done"))
-                .node_with("a", Decided, Policies { retry, ..Policies::default() })
+                .node("start", Decided.with_policies(bounded(3, "done")))
+                .node("a", Decided.with_policies(Policies { retry, ..Policies::default() }))
                 .node("b", Decided)
                 .node("c", Decided)
                 .node("done", Decided)
-                .entry("start")
-                .then("start", "a")
-                .then("start", "b")
-                .then("start", "c")
-                .join(["a", "b", "c"], "start")
-                .then("done", "end"),
+                .edge(START, "start")
+                .edge("start", "a")
+                .edge("start", "b")
+                .edge("start", "c")
+                .edge(["a", "b", "c"], "start")
+                .edge("done", "end"),
         );
         let node = |task: &Task| {
             if task.node == name("a") && task.attempt == 1 {

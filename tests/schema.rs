@@ -288,7 +288,35 @@ fn the_schema_of_a_state_is_complete() {
     assert!(!validator.is_valid(&wrong), "definitions are followed");
 }
 
-/// One of each kind. A kind that is added is added here, or this does not compile.
+/// Does not compile if a kind of event is missing in it.
+fn is_listed(event: &Event) {
+    match event {
+        Event::RunStarted { .. }
+        | Event::RunResumed { .. }
+        | Event::TurnStarted { .. }
+        | Event::WorkflowChanged { .. }
+        | Event::WorkflowMigrated { .. }
+        | Event::RunForked { .. }
+        | Event::StateUpdated { .. }
+        | Event::TaskStarted { .. }
+        | Event::TaskReported { .. }
+        | Event::TaskRetrying { .. }
+        | Event::MemoSaved { .. }
+        | Event::TaskAborted { .. }
+        | Event::TaskFinished { .. }
+        | Event::TaskSkipped { .. }
+        | Event::TaskUndecided { .. }
+        | Event::TaskFailed { .. }
+        | Event::QuestionAsked { .. }
+        | Event::QuestionAnswered { .. }
+        | Event::MessageReceived { .. }
+        | Event::TaskEmitted { .. }
+        | Event::StepCommitted { .. }
+        | Event::RunFinished { .. } => (),
+    }
+}
+
+/// One of each kind in [`is_listed`].
 fn events() -> Vec<Event> {
     let (task, node) = (TaskId { step: Step(1), index: 0 }, NodeName::parse("a").unwrap());
     let text = || "x".to_owned();
@@ -302,6 +330,7 @@ fn events() -> Vec<Event> {
         Report::Note { message: text() },
         Report::CacheHit { computed_at: text() },
         Report::Artifact { path: text() },
+        Report::Custom { value: json!({"half": [1, null]}) },
     ];
     let reported = reports.into_iter().map(|it| {
         let (Report::ModelCall { .. }
@@ -309,7 +338,8 @@ fn events() -> Vec<Event> {
         | Report::Warning { .. }
         | Report::Note { .. }
         | Report::CacheHit { .. }
-        | Report::Artifact { .. }) = it;
+        | Report::Artifact { .. }
+        | Report::Custom { .. }) = it;
         Event::TaskReported { task, node: node.clone(), report: it }
     });
     let mut events: Vec<Event> = reported.collect();
@@ -317,6 +347,7 @@ fn events() -> Vec<Event> {
     events.extend([
         Event::RunStarted { name: text(), workflow: text() },
         Event::RunResumed { step: Step(3) },
+        Event::TurnStarted { turn: 2, step: Step(3) },
         Event::WorkflowChanged { changes: vec![text()] },
         Event::WorkflowMigrated {
             step: Step(4),
@@ -344,6 +375,16 @@ fn events() -> Vec<Event> {
             usage,
         },
         Event::TaskSkipped { task, node: node(), condition: text(), to: vec![text()] },
+        Event::TaskUndecided {
+            task,
+            node: node(),
+            attempt: 1,
+            ms: 1,
+            writes: vec![text()],
+            kind: text(),
+            error: text(),
+            usage,
+        },
         Event::TaskFailed {
             task,
             node: node(),
@@ -361,30 +402,7 @@ fn events() -> Vec<Event> {
         Event::StepCommitted { step: Step(1), next: vec![node()] },
         Event::RunFinished { status: Status::Done, reason: None, steps: 1, usage },
     ]);
-    for event in &events {
-        match event {
-            Event::RunStarted { .. }
-            | Event::RunResumed { .. }
-            | Event::WorkflowChanged { .. }
-            | Event::WorkflowMigrated { .. }
-            | Event::RunForked { .. }
-            | Event::StateUpdated { .. }
-            | Event::TaskStarted { .. }
-            | Event::TaskReported { .. }
-            | Event::TaskRetrying { .. }
-            | Event::MemoSaved { .. }
-            | Event::TaskAborted { .. }
-            | Event::TaskFinished { .. }
-            | Event::TaskSkipped { .. }
-            | Event::TaskFailed { .. }
-            | Event::QuestionAsked { .. }
-            | Event::QuestionAnswered { .. }
-            | Event::MessageReceived { .. }
-            | Event::TaskEmitted { .. }
-            | Event::StepCommitted { .. }
-            | Event::RunFinished { .. } => (),
-        }
-    }
+    events.iter().for_each(is_listed);
     events
 }
 

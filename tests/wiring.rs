@@ -259,6 +259,7 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
             Action::Stop(_) => return None,
             Action::Record(_)
             | Action::Commit(_)
+            | Action::StepEnded
             | Action::Emit { .. }
             | Action::PublishMessages(_)
             | Action::Sleep { .. } => (),
@@ -290,7 +291,7 @@ proptest! {
     #[test]
     fn a_compiled_graph_never_fails_on_its_wiring(recipe in recipe(), seed in any::<u64>()) {
         let dice = Arc::new(std::sync::Mutex::new(seed));
-        if let Ok((graph, _)) = compile(recipe.graph(&dice)) {
+        if let Ok(graph) = compile(recipe.graph(&dice)) {
             for _ in 0..40 {
                 let wrong = run(&graph, &dice);
                 prop_assert_eq!(wrong, None);
@@ -309,7 +310,7 @@ fn the_random_graphs_are_of_all_kinds() {
         let dice = Arc::new(std::sync::Mutex::new(1));
         let recipe = proptest::strategy::ValueTree::current(&tree);
         match compile(recipe.graph(&dice)) {
-            Ok((graph, _)) => {
+            Ok(graph) => {
                 *found.entry("fine").or_default() += 1;
                 let joins = graph.graph().edges.iter().any(|it| matches!(it, Edge::Join { .. }));
                 *found.entry("fine, with joins").or_default() += usize::from(joins);

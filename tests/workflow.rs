@@ -436,7 +436,7 @@ fn state_with(workflow: &Workflow, fields: &[(&str, Value)]) -> State {
 #[test]
 fn routes_are_labelled_and_decide_by_the_state() {
     let workflow = dev_team();
-    let visits = std::collections::BTreeMap::new();
+    let visits = graphrun::graph::Visits::default();
     let decide = |node: &str, field: &str, value: Value| {
         let state = state_with(&workflow, &[(field, value)]);
         let view = RouteView { state: &state, visits: &visits, input: &Input::State };

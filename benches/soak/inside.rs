@@ -8,10 +8,9 @@ use std::{
 
 use graphrun::{
     checkpoint::{RunInfo, RunMaintenance as _},
-    compile::compile,
     engine::{Engine, Stop},
     event::EventSink,
-    graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     state::Update,
     storage::SqliteStorage,
 };
@@ -60,17 +59,17 @@ async fn one(soak: &Soak, nth: usize) {
     let late = Policies { timeout: Some(Duration::from_millis(30)), ..Policies::default() };
     let graph = GraphBuilder::new::<Channels>("inside")
         .node("notes", notes)
-        .node_with("hangs", hangs, late)
-        .entry("notes")
-        .entry("hangs")
-        .then("notes", "end")
-        .then("hangs", "end");
-    let graph = compile(graph.build()).unwrap().0;
+        .node("hangs", hangs.with_policies(late))
+        .edge(START, "notes")
+        .edge(START, "hangs")
+        .edge("notes", "end")
+        .edge("hangs", "end");
+    let graph = graph.compile().unwrap();
     let storage = Arc::new(SqliteStorage::open(soak.folder.join("inside.db")).unwrap());
-    let engine = Engine::new(graph, storage.clone());
+    let engine = Engine::new(graph).with_storage(storage.clone());
     let (info, events, stop) = (RunInfo::new("inside"), EventSink::default(), Stop::default());
     let id = info.id.clone();
-    let run = engine.start(info, Update::default(), events, &stop);
+    let run = engine.run(Update::default()).with_info(info).with_events(events).with_stop(&stop);
     let patience =
         if nth.is_multiple_of(3) { Duration::from_millis(15) } else { Duration::from_secs(60) };
     // Dropping the run simulates the death of this process.

@@ -4,7 +4,6 @@
 //! The targets in `fuzz_targets` hand inputs to these functions, and so does `tests/fuzz.rs`.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{Arc, OnceLock},
 };
@@ -12,7 +11,7 @@ use std::{
 use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
-    graph::{Edge, Input, RouteView},
+    graph::{Edge, Input, RouteView, Visits},
     nodes::{Services, factory},
     registry,
     workflow::{NodeFactory, Registry, Workflow, parse},
@@ -106,7 +105,7 @@ pub fn load(text: &str) {
         Ok((workflow, warnings)) => {
             ask_routes(&workflow);
             match compile(workflow.into_graph(factory.as_ref())) {
-                Ok((graph, _)) => {
+                Ok(graph) => {
                     Envelope::of(&graph);
                     warnings
                 }
@@ -129,7 +128,7 @@ fn built_in() -> &'static (Registry, Box<dyn NodeFactory + Send + Sync>) {
 
 /// Asks every route where it leads; on a state with nothing in it most of them cannot say.
 fn ask_routes(workflow: &Workflow) {
-    let (state, visits) = (workflow.schema.empty(), BTreeMap::new());
+    let (state, visits) = (workflow.schema.empty(), Visits::default());
     for edge in &workflow.edges {
         if let Edge::Route { route, .. } = edge {
             let view = RouteView { state: &state, visits: &visits, input: &Input::State };

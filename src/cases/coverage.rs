@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    checkpoint::{Outcome, Position, TaskRecord},
+    checkpoint::{Outcome, Position, TaskRecord, is_followed},
     diagnostic::Place,
     graph::{Catch, Edge, Graph, Target, Transition},
-    id::{NodeName, TaskId},
+    id::{NodeName, Step, TaskId},
 };
 
 /// The parts of a graph, and those that the runs have taken.
@@ -177,8 +177,15 @@ impl Coverage {
         for record in &trail.records {
             tasks.insert(record.task, record);
         }
+        let mut steps: BTreeMap<Step, Vec<&TaskRecord>> = BTreeMap::new();
         for record in tasks.values() {
-            self.follow_task(graph, record, &mut finished);
+            steps.entry(record.task.step).or_default().push(record);
+        }
+        for records in steps.values() {
+            let is_followed = is_followed(records.iter().copied());
+            for record in records.iter().filter(|it| is_followed(it)) {
+                self.follow_task(graph, record, &mut finished);
+            }
         }
         for (at, edge) in graph.edges.iter().enumerate() {
             if let Edge::Join { from, to, .. } = edge {
@@ -223,6 +230,7 @@ impl Coverage {
                     }
                 }
             }
+            Outcome::Caught { .. } if record.outcome.is_collected() => _ = finished.insert(node),
             Outcome::Caught { failure, .. } => {
                 let Some(spec) = graph.nodes.get(node) else { return };
                 let catch = spec.policies.catch.iter().position(|it| it.takes(failure.kind));
@@ -233,7 +241,8 @@ impl Coverage {
                     None => self.take(&PartKey::Catch(node.clone(), at)),
                 }
             }
-            Outcome::Failed { .. }
+            Outcome::Undecided { .. }
+            | Outcome::Failed { .. }
             | Outcome::Retrying { .. }
             | Outcome::Aborted
             | Outcome::MemoSaved { .. }
@@ -279,7 +288,8 @@ pub(super) fn used_up(
     let mut visits = before.visits.clone();
     let mut reached: Vec<NodeName> = Vec::new();
     let mut joins = before.joins.clone();
-    for record in records {
+    let is_followed = is_followed(records.iter().copied());
+    for record in records.iter().filter(|it| is_followed(it)) {
         let Some(spec) = graph.nodes.get(&record.node) else { continue };
         if let Outcome::Finished { .. } = record.outcome {
             for reset in &spec.policies.resets {

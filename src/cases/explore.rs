@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -229,7 +230,7 @@ impl Search<'_> {
     fn go(&mut self, open: &Open, choices: &[Vec<Outcome>], chosen: &[usize]) {
         self.explored.steps += 1;
         let mut machine = open.machine.clone();
-        let before = machine.position().clone();
+        let before = machine.position();
         let mut actions = Vec::new();
         let mut step = Vec::new();
         for (task, (outcomes, &at)) in open.tasks.iter().zip(choices.iter().zip(chosen)) {
@@ -291,9 +292,10 @@ impl Search<'_> {
         for action in actions {
             match action {
                 Action::Run(task) => tasks.push(*task),
-                Action::Record(record) => records.push(*record),
+                Action::Record(record) => records.push(Arc::unwrap_or_clone(record)),
                 Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
                 Action::Commit(_)
+                | Action::StepEnded
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)
                 | Action::Sleep { .. } => (),
@@ -338,7 +340,7 @@ impl Search<'_> {
     /// that.
     fn at_limit(&self, machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
         let Some(Target::Node(node)) = &self.limits.exhausted else { return None };
-        let mut position = machine.position().clone();
+        let mut position = machine.position();
         if !has_begun || position.used.limit.is_some() {
             return None;
         }
@@ -411,7 +413,8 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         | Recorded::Caught { transitions, .. } => {
             transitions.contains(&Transition::To(Target::Fail))
         }
-        Recorded::Failed { .. }
+        Recorded::Undecided { .. }
+        | Recorded::Failed { .. }
         | Recorded::Retrying { .. }
         | Recorded::Aborted
         | Recorded::MemoSaved { .. }

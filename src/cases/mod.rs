@@ -84,7 +84,7 @@ impl Suite {
         let (mut graph, findings) = made(&self.definition, &self.registry, services);
         change(&mut graph);
         let compiled = compile((graph, findings));
-        compiled.expect("it was compiled when the suite was loaded").0
+        compiled.expect("it was compiled when the suite was loaded")
     }
 }
 
@@ -96,7 +96,7 @@ impl Suite {
 pub fn load(path: &Path, registry: &Registry) -> Result<(Workflow, CompiledGraph), LoadError> {
     let (definition, _) = workflow::load(path, registry)?;
     let made = made(&definition, registry, Services::offline());
-    let (compiled, _) = compile(made).map_err(LoadError::Invalid)?;
+    let compiled = compile(made).map_err(LoadError::Invalid)?;
     Ok((definition, compiled))
 }
 

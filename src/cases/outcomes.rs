@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
     graph::{
-        Access, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Question, Reporter,
-        SideEffects,
+        Access, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Provided, Question,
+        Reporter, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -102,11 +101,10 @@ impl<'a> Outcomes<'a> {
     /// Returns each kind of failure that the node catches; one kind represents `any`.
     fn failures(&self, node: &NodeName) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
-        spec.policies
-            .catch
-            .iter()
-            .map(|it| failure(node, it.kind.unwrap_or(ErrorKind::Other)))
-            .collect()
+        let caught = spec.policies.catch.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other));
+        let collects = spec.policies.items.as_ref().is_some_and(|it| it.failed.is_some());
+        let kinds = caught.chain(collects.then_some(ErrorKind::Other));
+        kinds.map(|it| failure(node, it)).collect()
     }
 
     /// Runs a node without side effects, and answers its question with each distinct valid answer.
@@ -172,7 +170,9 @@ impl<'a> Outcomes<'a> {
         answers: &BTreeMap<String, Value>,
     ) -> Option<Result<Command, NodeError>> {
         let spec = self.graph.node(&task.node).expect("the rules run only nodes of the graph");
+        let reporter = Reporter::default();
         let ctx = NodeContext {
+            provided: Provided::default(),
             run: run.clone(),
             task: task.id,
             node: task.node.clone(),
@@ -183,10 +183,10 @@ impl<'a> Outcomes<'a> {
             state: task.state.clone(),
             input: task.input.clone(),
             trigger: task.trigger.clone(),
-            cancel: CancellationToken::new(),
+            cancel: reporter.cancel(),
             answers: answers.clone(),
             memos: Memos::default(),
-            reporter: Reporter::default(),
+            reporter,
         };
         spec.node.run(ctx).now_or_never()
     }

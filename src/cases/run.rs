@@ -15,14 +15,13 @@ use super::{
     verdict::{self, Problem},
 };
 use crate::{
-    checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, TaskRecord},
+    checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
     engine::{Engine, OpenQuestion, RunEnd, RunError},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Backoff, Graph},
-    id::{NodeName, RunId, TaskId},
+    id::{ChannelName, NodeName, RunId, TaskId},
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services},
-    state::State,
     storage::MemoryStorage,
     workflow::case_file::Case,
 };
@@ -51,7 +50,7 @@ pub struct CaseRun {
 pub(super) struct Traces {
     pub(super) status: Status,
     pub(super) reason: Option<String>,
-    pub(super) state: State,
+    pub(super) values: BTreeMap<ChannelName, Value>,
     /// The nodes of each step, in the order of their names.
     pub(super) route: Vec<Vec<NodeName>>,
     /// The names of the events from `emits`.
@@ -102,7 +101,7 @@ impl Suite {
             stop_the_clock(graph);
         });
         let storage = Arc::new(MemoryStorage::default());
-        let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
         let run = RunId::parse(RUN).expect("it is a word");
         let info = RunInfo {
             id: run.clone(),
@@ -111,10 +110,21 @@ impl Suite {
             ..RunInfo::new(self.definition.name.clone())
         };
         let events = EventSink::default();
-        let mut end = engine.start(info, case.input.clone(), events.clone(), &script.stop).await?;
+        let mut end = engine
+            .run(case.input.clone())
+            .with_info(info)
+            .with_events(events.clone())
+            .with_stop(&script.stop)
+            .await?;
         let mut refused = None;
         while let Some(answers) = said(&script, &end) {
-            match engine.resume(&run, answers, events.clone(), &script.stop).await {
+            match engine
+                .resume(&run)
+                .with_answers(answers)
+                .with_events(events.clone())
+                .with_stop(&script.stop)
+                .await
+            {
                 Ok(next) => end = next,
                 Err(error @ RunError::WrongAnswer { .. }) => {
                     refused = Some(error);
@@ -124,6 +134,8 @@ impl Suite {
             }
         }
         let records = storage.records(&run).await?;
+        // A case may expect the value of a private field, which the end of a run leaves out.
+        let values = storage.load(&run).await?.values;
         let route = route_of(&records);
         let journal = storage.journal(&run).await?;
         let commits = journal.into_iter().filter_map(|it| it.entry.commit);
@@ -132,7 +144,7 @@ impl Suite {
         let traces = Traces {
             status: end.status,
             reason: end.reason,
-            state: end.state,
+            values,
             route,
             trail,
             events: emitted(storage.events(&run, 0).await?),

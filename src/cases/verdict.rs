@@ -69,7 +69,7 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     }
     problems.extend(expect.state.iter().filter_map(|it| compare_value(it, traces)));
     for unset in &expect.unset {
-        if let Some(value) = traces.state.get(unset.value.as_str()) {
+        if let Some(value) = traces.values.get(unset.value.as_str()) {
             let problem = Problem::new(&unset.place, format!("`{}` holds a value", unset.value));
             problems.push(problem.differs("nothing", shown(value)));
         }
@@ -192,7 +192,7 @@ fn excerpt(steps: &[String], at: usize) -> String {
 
 fn compare_value(expected: &Expected<(Vec<String>, Value)>, traces: &Traces) -> Option<Problem> {
     let (path, wanted) = &expected.value;
-    let held = traces.state.get(&path[0]).unwrap_or(&Value::Null);
+    let held = traces.values.get(path[0].as_str()).unwrap_or(&Value::Null);
     let actual = path[1..].iter().try_fold(held, |value, name| value.get(name));
     let actual = actual.unwrap_or(&Value::Null);
     if includes(actual, wanted) {

@@ -297,6 +297,7 @@ impl From<CheckpointError> for CliError {
         let exit = match &error {
             CheckpointError::UnknownRun(_)
             | CheckpointError::Damaged { .. }
+            | CheckpointError::Ended { .. }
             | CheckpointError::Owned { .. }
             | CheckpointError::Overtaken { .. } => Exit::NotResumable,
             CheckpointError::Exists(_) | CheckpointError::UnknownStep { .. } => Exit::Usage,
@@ -321,6 +322,7 @@ impl From<CheckpointError> for CliError {
             }
             // The errors below already contain this.
             CheckpointError::Damaged { .. }
+            | CheckpointError::Ended { .. }
             | CheckpointError::Unusable { .. }
             | CheckpointError::Storage { .. } => "",
         };

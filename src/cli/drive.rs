@@ -51,10 +51,22 @@ pub(super) struct Run<'a> {
 pub(super) enum Begin {
     /// A new run, with its input.
     Start(Box<RunInfo>, Update),
+    /// A turn of the thread that has the name of this run, with its input.
+    Turn(Box<RunInfo>, Update),
     /// From its last checkpoint, with answers.
     Resume(Answers),
     /// With the failed tasks; with those of one node only, if one is named.
     Retry(Option<NodeName>),
+}
+
+/// Listens to the signals that stop a run.
+///
+/// # Errors
+///
+/// Fails when the system refuses.
+pub(super) fn listen() -> Result<Signals, CliError> {
+    Signals::listen()
+        .map_err(|error| CliError::new(Exit::Unusable, "cannot listen to signals").because(error))
 }
 
 /// Resumes the panic of a task; tasks that are awaited are never cancelled.
@@ -68,24 +80,31 @@ fn unwind<T>(error: JoinError) -> T {
 impl Run<'_> {
     /// Drives the run until it stops or suspends without a question to ask here, and reports the
     /// result.
-    pub(super) async fn drive(&self, mut begin: Begin) -> Result<Exit, CliError> {
-        let mut signals = Signals::listen().map_err(|error| {
-            CliError::new(Exit::Unusable, "cannot listen to signals").because(error)
-        })?;
+    pub(super) async fn drive(&self, begin: Begin) -> Result<Exit, CliError> {
+        let (_, stopped) = self.drive_to_stop(begin, &mut listen()?).await?;
+        self.finish(stopped).await
+    }
+
+    /// Drives the run until it stops or suspends without a question to ask here.
+    pub(super) async fn drive_to_stop(
+        &self,
+        mut begin: Begin,
+        signals: &mut Signals,
+    ) -> Result<(Option<RunEnd>, Option<Signal>), CliError> {
         let mut stopped = None;
         loop {
-            let (end, signal) = self.drive_once(begin, &mut signals).await?;
+            let (end, signal) = self.drive_once(begin, signals).await?;
             stopped = stopped.or(signal);
-            let waits = end.is_some_and(|it| !it.questions.is_empty());
+            let waits = end.as_ref().is_some_and(|it| !it.questions.is_empty());
             if !waits || stopped.is_some() || !self.globals.can_ask() {
-                return self.finish(stopped).await;
+                return Ok((end, stopped));
             }
-            match self.ask(&mut signals).await? {
+            match self.ask(signals).await? {
                 AskOutcome::Answers(by_name) => {
                     begin = Begin::Resume(Answers { by_name, by: Some(who()) });
                 }
-                AskOutcome::Closed => return self.finish(None).await,
-                AskOutcome::Stopped(signal) => return self.finish(Some(signal)).await,
+                AskOutcome::Closed => return Ok((end, None)),
+                AskOutcome::Stopped(signal) => return Ok((end, Some(signal))),
             }
         }
     }
@@ -111,9 +130,28 @@ impl Run<'_> {
         // On a worker thread of its nodes, so that a step mostly wakes no other thread.
         let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
-                Begin::Start(info, input) => engine.start(*info, input, sink, &stopping).await,
-                Begin::Resume(answers) => engine.resume(&id, answers, sink, &stopping).await,
-                Begin::Retry(node) => engine.retry(&id, node.as_ref(), sink, &stopping).await,
+                Begin::Start(info, input) => {
+                    engine.run(input).with_info(*info).with_events(sink).with_stop(&stopping).await
+                }
+                Begin::Turn(info, input) => {
+                    engine
+                        .turn(info.name.clone(), input)
+                        .with_info(*info)
+                        .with_events(sink)
+                        .with_stop(&stopping)
+                        .await
+                }
+                Begin::Resume(answers) => {
+                    engine
+                        .resume(&id)
+                        .with_answers(answers)
+                        .with_events(sink)
+                        .with_stop(&stopping)
+                        .await
+                }
+                Begin::Retry(node) => {
+                    engine.retry(&id).only(node).with_events(sink).with_stop(&stopping).await
+                }
             }
         }));
         let mut ticks = interval(TICK);
@@ -167,7 +205,7 @@ impl Run<'_> {
     }
 
     /// Prints the result, and the command to resume the run if it can continue.
-    async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
+    pub(super) async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
         let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
@@ -288,6 +326,18 @@ impl From<RunError> for CliError {
                 "nothing was changed; `graphrun runs show` prints the status of the \
                             run",
             ),
+            RunError::NotDone { .. } | RunError::Output(_) | RunError::Dropped { .. } => {
+                Self::new(Exit::Failed, error.to_string()).because(error)
+            }
+            RunError::TurnOpen { ref thread, status } => {
+                let help = match status {
+                    Status::Failed => {
+                        format!("`graphrun retry {thread}` runs its failed tasks again")
+                    }
+                    _ => format!("continue it with `graphrun resume {thread}`"),
+                };
+                Self::new(Exit::NotResumable, error.to_string()).with_help(help)
+            }
             RunError::Revise(error) => Self::from(error),
             RunError::NothingToDo(_) => Self::new(Exit::NotResumable, error.to_string()),
             RunError::NotFailed(status) => {

@@ -9,7 +9,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::NewRunArgs,
+    new_run::{NewRunArgs, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -25,6 +25,10 @@ pub(super) struct Args {
     /// the file `-` is stdin
     #[arg(short, long, value_name = "KEY=VALUE")]
     input: Vec<InputFlag>,
+    /// Add a turn to this thread: the input goes to the state that its earlier turns have left; the
+    /// first turn starts a run with this name
+    #[arg(long, value_name = "ID", value_parser = parse_thread, conflicts_with = "run_id")]
+    thread: Option<String>,
     #[command(flatten)]
     new: NewRunArgs,
     #[command(flatten)]
@@ -43,17 +47,23 @@ impl Args {
         block_on(async {
             let checkpointer = database.create()?;
             let workflow = (&*self.workflow, &loaded.workflow);
+            let thread = self.thread.as_deref();
             let (origin, info) =
-                self.new.begin(workflow, self.options, checkpointer.as_ref()).await?;
+                self.new.begin(workflow, self.options, checkpointer.as_ref(), thread).await?;
             loaded.check_out(&origin.out)?;
             let results = loaded.cache(&database)?;
-            let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-            print_warnings(&warnings, globals.stderr);
+            let graph = loaded.compile(models, &origin.out, results)?;
+            print_warnings(graph.warnings(), globals.stderr);
             let pauses = origin.options.pauses(&graph)?;
             let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
             let (id, name) = (info.id.clone(), info.name.clone());
             let run = Run { globals, database: &database, checkpointer, engine, id, name };
-            run.drive(Begin::Start(Box::new(info), input)).await
+            let info = Box::new(info);
+            run.drive(match self.thread {
+                Some(_) => Begin::Turn(info, input),
+                None => Begin::Start(info, input),
+            })
+            .await
         })
     }
 }

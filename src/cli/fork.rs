@@ -56,18 +56,17 @@ impl Args {
             let set = self.set.read(&workflow.schema, SetKind::Whole)?;
             let (origin, info) = self
                 .new
-                .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref())
+                .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref(), None)
                 .await?;
             let graph = if self.no_run {
                 prepare::check(&origin.workflow)
                     .map_err(|it| prepare::refuse(&origin.workflow, it))?
-                    .0
             } else {
                 let models = loaded.connect()?;
                 loaded.check_out(&origin.out)?;
                 let results = loaded.cache(&database)?;
-                let (graph, warnings) = loaded.compile(models, &origin.out, results)?;
-                print_warnings(&warnings, globals.stderr);
+                let graph = loaded.compile(models, &origin.out, results)?;
+                print_warnings(graph.warnings(), globals.stderr);
                 graph
             };
             let (id, name) = (info.id.clone(), info.name.clone());

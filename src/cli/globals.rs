@@ -247,7 +247,7 @@ impl Globals {
         graph: CompiledGraph,
         checkpointer: Arc<dyn Checkpointer>,
     ) -> Result<Engine, CliError> {
-        let engine = Engine::new(graph, checkpointer);
+        let engine = Engine::new(graph).with_storage(checkpointer);
         Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease))
     }
 

@@ -9,6 +9,7 @@ use std::{
 use clap::ValueEnum;
 use serde_json::json;
 
+use super::registry;
 use super::{
     error::CliError,
     exit::Exit,
@@ -16,7 +17,7 @@ use super::{
     json::to_json,
     terminal::print_result,
 };
-use crate::{registry, workflow};
+use crate::workflow;
 
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";

@@ -20,7 +20,7 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         let Self { stdio: _ } = self;
         globals.expect_output("lsp", &[Output::Text])?;
-        match lsp::serve(crate::registry()) {
+        match lsp::serve(super::registry()) {
             Ok(true) => Ok(Exit::Done),
             // The protocol requires 1 from a server without a shutdown request.
             Ok(false) => Ok(Exit::Failed),

@@ -83,9 +83,9 @@ impl Args {
             let info = checkpointer.find(&self.run).await?.info;
             let origin = Origin::of(&info)?;
             let loaded = prepare::load(&self.workflow)?;
-            let (graph, warnings) = prepare::check(&self.workflow)
+            let graph = prepare::check(&self.workflow)
                 .map_err(|error| prepare::refuse(&self.workflow, error))?;
-            print_warnings(&warnings, globals.stderr);
+            print_warnings(graph.warnings(), globals.stderr);
             let set = SetArgs::of(self.set.clone()).read(graph.schema(), SetKind::Whole)?;
             let old = info.graph.as_deref().cloned().unwrap_or_default();
             let names = Names::new(&old, &Outline::of(&graph));

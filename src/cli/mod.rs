@@ -23,6 +23,7 @@ macro_rules! commands {
 }
 
 mod approve;
+mod chat;
 mod completions;
 mod doctor;
 mod execute;
@@ -89,9 +90,10 @@ mod who;
 mod words;
 mod yes_no;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::OnceLock};
 
 use clap::{CommandFactory, Parser};
+use graphrun_workflow::Registry;
 
 use self::{
     error::CliError,
@@ -113,6 +115,7 @@ struct Cli {
 
 commands! {
     Execute(execute::Args),
+    Chat(chat::Args),
     Resume(resume::Args),
     Approve(approve::ApproveArgs),
     Reject(approve::RejectArgs),
@@ -144,8 +147,32 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the command line.
+/// Runs the command line with the [built-in](crate::registry) nodes, tools, reducers and states.
 pub fn main() -> ExitCode {
+    main_with(crate::registry())
+}
+
+/// Runs the command line of a program of your own: every command, with the nodes, tools, reducers and states that you
+/// registered.
+///
+/// ```no_run
+/// use std::{process::ExitCode, sync::Arc};
+///
+/// use graphrun::{graph::node_fn, prelude::*};
+///
+/// async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+///     Ok(())
+/// }
+///
+/// fn main() -> ExitCode {
+///     graphrun::cli::main_with(graphrun::registry().node("nothing", Arc::new(node_fn(nothing))))
+/// }
+/// ```
+pub fn main_with(registry: Registry) -> ExitCode {
+    if REGISTRY.set(registry).is_err() {
+        print_message("the command line runs already in this process");
+        return Exit::Usage.into();
+    }
     if let Err(error) = resources::check_limits() {
         return report(&error, Paint::new(false)).into();
     }
@@ -161,6 +188,14 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
     }
+}
+
+/// The nodes, tools, reducers and states of this program.
+static REGISTRY: OnceLock<Registry> = OnceLock::new();
+
+/// Returns the nodes, tools, reducers and states of this program.
+fn registry() -> Registry {
+    REGISTRY.get_or_init(crate::registry).clone()
 }
 
 /// Prints help, or an error of the command line, which may contain a key.

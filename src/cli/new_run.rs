@@ -25,14 +25,22 @@ pub(super) struct NewRunArgs {
 }
 
 impl NewRunArgs {
-    /// Gives the run a name and an id, and saves how it was started.
+    /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps these.
     pub(super) async fn begin(
         self,
         (path, workflow): (&Path, &Workflow),
         options: RunOptions,
         checkpointer: &dyn Checkpointer,
+        thread: Option<&str>,
     ) -> Result<(Origin, RunInfo), CliError> {
-        let name = free_name(checkpointer).await?;
+        let name = match thread {
+            Some(thread) => match checkpointer.find(thread).await {
+                Ok(found) => return known(found.info, workflow, options),
+                Err(CheckpointError::UnknownRun(_)) => thread.to_owned(),
+                Err(error) => return Err(error.into()),
+            },
+            None => free_name(checkpointer).await?,
+        };
         let out = match self.out {
             Some(out) => out,
             None => default_out(&name)?,
@@ -47,6 +55,22 @@ impl NewRunArgs {
         };
         Ok((origin, info))
     }
+}
+
+/// Returns how a thread was started, for its next turn.
+fn known(
+    info: RunInfo,
+    workflow: &Workflow,
+    options: RunOptions,
+) -> Result<(Origin, RunInfo), CliError> {
+    if info.workflow != workflow.name {
+        return Err(CliError::usage(format!(
+            "`{}` is a run of the workflow `{}`, not of `{}`",
+            info.name, info.workflow, workflow.name
+        ))
+        .with_help("name another thread"));
+    }
+    Ok((Origin::of(&info)?.with_options(options), info))
 }
 
 /// Returns the default output folder of a run. A symbolic link of this name may have come with the
@@ -74,6 +98,11 @@ async fn free_name(checkpointer: &dyn Checkpointer) -> Result<String, CliError> 
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Reads the id of a thread, which is the name of its run.
+pub(super) fn parse_thread(text: &str) -> Result<String, String> {
+    parse_id(text).map(|it| it.to_string())
 }
 
 fn parse_id(text: &str) -> Result<RunId, String> {

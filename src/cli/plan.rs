@@ -118,7 +118,7 @@ impl Args {
 impl Plan {
     fn of(loaded: LoadedWorkflow, config: &Config) -> Result<Self, CliError> {
         let rates = Rates::of(&loaded.workflow, config);
-        let (compiled, _) = loaded.compile(models::unconnected(), Path::new(""), None)?;
+        let compiled = loaded.compile(models::unconnected(), Path::new(""), None)?;
         Ok(Self::planned(&compiled, &rates))
     }
 

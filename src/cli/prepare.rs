@@ -32,8 +32,8 @@ pub(super) struct LoadedWorkflow {
 /// # Errors
 ///
 /// Fails when the workflow cannot be read, or with all diagnostics if one of them is an error.
-pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadError> {
-    let (workflow, warnings) = workflow::load(path, &crate::registry())?;
+pub(super) fn check(path: &Path) -> Result<CompiledGraph, LoadError> {
+    let (workflow, warnings) = workflow::load(path, &super::registry())?;
     let services = services(models::unconnected(), PathBuf::new());
     assemble((workflow, warnings), services, None).map_err(LoadError::Invalid)
 }
@@ -45,7 +45,7 @@ pub(super) fn check(path: &Path) -> Result<(CompiledGraph, Diagnostics), LoadErr
 /// Fails when it cannot be read, or with all diagnostics if one of them is an error.
 pub(super) fn load(path: &Path) -> Result<LoadedWorkflow, CliError> {
     let (workflow, warnings) =
-        workflow::load(path, &crate::registry()).map_err(|it| refuse(path, it))?;
+        workflow::load(path, &super::registry()).map_err(|it| refuse(path, it))?;
     let settings = Settings::default();
     Ok(LoadedWorkflow { path: path.to_owned(), workflow, warnings, settings })
 }
@@ -153,7 +153,7 @@ impl LoadedWorkflow {
         models: Arc<dyn ModelSource>,
         out: &Path,
         results: Option<Cache>,
-    ) -> Result<(CompiledGraph, Diagnostics), CliError> {
+    ) -> Result<CompiledGraph, CliError> {
         let prices = self.settings.prices;
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
@@ -167,8 +167,8 @@ fn assemble(
     (workflow, warnings): (Workflow, Diagnostics),
     services: Services,
     results: Option<Cache>,
-) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
-    let factory = nodes::factory(services, crate::registry()).with_cache(results);
+) -> Result<CompiledGraph, Diagnostics> {
+    let factory = nodes::factory(services, super::registry()).with_cache(results);
     let (graph, mut findings) = workflow.into_graph(&factory);
     findings.extend(warnings);
     compile((graph, findings))

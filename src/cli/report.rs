@@ -151,6 +151,7 @@ impl TraceLine {
     fn new(record: &TaskRecord) -> Option<(TaskId, Self)> {
         let outcome = match &record.outcome {
             Outcome::Finished { .. } => "finished",
+            Outcome::Undecided { .. } => "undecided",
             Outcome::Caught { .. } => "caught",
             Outcome::Skipped { .. } => "skipped",
             Outcome::Failed { .. } => "failed",
@@ -195,7 +196,7 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
 /// Returns the usage of models, including the tasks of the open step.
 fn total_usage(position: &Position, open: &[TaskRecord]) -> Usage {
     let last: BTreeMap<TaskId, &Usage> = open.iter().map(|it| (it.task, &it.usage)).collect();
-    let mut usage = position.used.usage;
+    let mut usage = position.total_usage();
     for it in last.into_values() {
         usage.add(it);
     }
@@ -221,9 +222,9 @@ fn state(
 fn is_reported(stamped: &RunEvent) -> bool {
     match &stamped.event {
         Event::TaskReported { report, .. } => matches!(report, TaskReport::Artifact { .. }),
-        Event::TaskFinished { usage, .. } | Event::TaskFailed { usage, .. } => {
-            usage.tokens.calls > 0
-        }
+        Event::TaskFinished { usage, .. }
+        | Event::TaskUndecided { usage, .. }
+        | Event::TaskFailed { usage, .. } => usage.tokens.calls > 0,
         _ => false,
     }
 }
@@ -241,24 +242,34 @@ fn artifacts(events: &[RunEvent]) -> Vec<String> {
     paths
 }
 
-/// Returns the usage of each node that called models, in the order of their first completion.
+/// Returns the usage of each node that called models, in the order of their first completion. The last event
+/// of a task counts the usage of all its attempts.
 fn usage_by_node(events: &[RunEvent]) -> Vec<(NodeName, Usage)> {
-    let mut nodes: Vec<(NodeName, Usage)> = Vec::new();
+    let mut tasks: BTreeMap<TaskId, Usage> = BTreeMap::new();
+    let mut nodes: Vec<(NodeName, Vec<TaskId>)> = Vec::new();
     for stamped in events {
-        let (Event::TaskFinished { node, usage, .. } | Event::TaskFailed { node, usage, .. }) =
-            &stamped.event
+        let (Event::TaskFinished { task, node, usage, .. }
+        | Event::TaskUndecided { task, node, usage, .. }
+        | Event::TaskFailed { task, node, usage, .. }) = &stamped.event
         else {
             continue;
         };
-        if usage.tokens.calls == 0 {
+        if usage.tokens.calls == 0 || tasks.insert(*task, *usage).is_some() {
             continue;
         }
         match nodes.iter_mut().find(|(name, _)| name == node) {
-            Some((_, sum)) => sum.add(usage),
-            None => nodes.push((node.clone(), *usage)),
+            Some((_, of_node)) => of_node.push(*task),
+            None => nodes.push((node.clone(), vec![*task])),
         }
     }
-    nodes
+    let sum = |of_node: Vec<TaskId>| {
+        let mut sum = Usage::default();
+        for task in of_node {
+            sum.add(&tasks[&task]);
+        }
+        sum
+    };
+    nodes.into_iter().map(|(node, of_node)| (node, sum(of_node))).collect()
 }
 
 /// A saved run for the tests of its views.
@@ -312,7 +323,7 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
     let done = |seq: u64, node: &str| {
         event(
             seq,
-            json!({"type": "task.finished", "task": task(1, 0), "node": node, "attempt": 1,
+            json!({"type": "task.finished", "task": task(seq, 0), "node": node, "attempt": 1,
             "ms": 1, "writes": [], "to": [], "usage": usage}),
         )
     };

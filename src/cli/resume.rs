@@ -20,6 +20,7 @@ use super::{
 use crate::{
     checkpoint::{
         AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
+        replaceable_questions,
     },
     engine::Answers,
 };
@@ -64,8 +65,10 @@ pub(super) fn resume_run(
     answers: impl FnOnce(&[OpenQuestion], &[AskedQuestion]) -> Result<BTreeMap<String, Value>, CliError>,
 ) -> Result<Exit, CliError> {
     drive_saved(run, globals, wanted, |saved, journal| {
-        let open = open_questions(&saved.position, &saved.records);
-        let by_name = answers(&open, &asked_questions(journal))?;
+        let asked = asked_questions(journal);
+        let mut open = open_questions(&saved.position, &saved.records);
+        open.extend(replaceable_questions(&saved.position, &saved.records, &asked));
+        let by_name = answers(&open, &asked)?;
         Ok(Begin::Resume(Answers { by_name, by: Some(who()) }))
     })
 }
@@ -96,8 +99,8 @@ pub(super) fn drive_saved(
         let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(&database)?;
-        let (graph, warnings) = loaded.compile(models, &origin.out, results).map_err(broken)?;
-        print_warnings(&warnings, globals.stderr);
+        let graph = loaded.compile(models, &origin.out, results).map_err(broken)?;
+        print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;
         let (id, name) = (info.id, info.name);

@@ -45,9 +45,9 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("schema", &[Output::Text, Output::Json])?;
         let schema = match &self.of {
-            Of::Workflow => workflow::json_schema(&crate::registry()),
+            Of::Workflow => workflow::json_schema(&super::registry()),
             Of::Events => event::json_schema(),
-            Of::State { of } => state(of, &crate::registry())?,
+            Of::State { of } => state(of, &super::registry())?,
         };
         print_result(&to_json(&schema)?).map_err(CliError::write)?;
         Ok(Exit::Done)

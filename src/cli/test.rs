@@ -28,7 +28,6 @@ use super::{
 use crate::{
     cases::{self, Effort, Explored, Suite, explore},
     compile::CompiledGraph,
-    registry,
     workflow::{LoadError, Workflow},
 };
 
@@ -135,7 +134,7 @@ struct TestPlan {
 
 impl TestPlan {
     fn take(&mut self, found: &TestFiles, args: &Args) -> Result<(), (PathBuf, LoadError)> {
-        let registry = registry();
+        let registry = super::registry();
         let mut workflow = found.workflow.clone();
         if let Some(path) = &found.cases {
             let suite = Suite::load(path, &registry).map_err(|error| (path.clone(), error))?;

@@ -33,7 +33,7 @@ impl Args {
         let mut checked = Vec::new();
         for path in &self.workflows {
             let findings = match check(path) {
-                Ok((_, warnings)) => warnings,
+                Ok(compiled) => compiled.warnings().clone(),
                 Err(LoadError::Invalid(findings)) => findings,
                 Err(unreadable) => {
                     super::report(&refuse(path, unreadable), globals.stderr);

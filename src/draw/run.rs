@@ -190,7 +190,17 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
     for record in records {
         let visits = nodes.entry(record.node.clone()).or_default();
         let (attempts, failed) = match &record.outcome {
-            Outcome::Finished { .. } => (record.attempt, record.attempt - 1),
+            // The node had finished before; only its route was tried again.
+            Outcome::Finished { .. } | Outcome::Undecided { .. }
+                if tasks
+                    .get(&record.task)
+                    .is_some_and(|it| matches!(it.outcome, Outcome::Undecided { .. })) =>
+            {
+                (0, 0)
+            }
+            Outcome::Finished { .. } | Outcome::Undecided { .. } => {
+                (record.attempt, record.attempt - 1)
+            }
             Outcome::Caught { .. } | Outcome::Failed { .. } => (record.attempt, record.attempt),
             Outcome::Skipped { .. } => {
                 visits.skipped += 1;
@@ -223,7 +233,7 @@ fn visits(saved: &SavedRun, records: &[TaskRecord]) -> BTreeMap<NodeName, Visits
                 None
             }
             Some(Outcome::Asked { .. }) => Some(NodeStatus::Waiting),
-            Some(Outcome::Failed { .. }) => Some(NodeStatus::Failed),
+            Some(Outcome::Failed { .. } | Outcome::Undecided { .. }) => Some(NodeStatus::Failed),
             Some(
                 Outcome::Retrying { .. }
                 | Outcome::Aborted

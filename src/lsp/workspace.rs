@@ -168,7 +168,8 @@ impl Workspace {
         let (graph, mut more) = workflow.into_graph(&factory);
         more.extend(findings);
         match compile((graph, more)) {
-            Ok((_, findings)) | Err(findings) => findings,
+            Ok(compiled) => compiled.warnings().clone(),
+            Err(findings) => findings,
         }
     }
 

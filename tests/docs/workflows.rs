@@ -49,7 +49,7 @@ fn diagnostics(text: &str, folder: &Path) -> Diagnostics {
     let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry()));
     warnings.extend(missing);
     match compile((graph, warnings)) {
-        Ok((_, warnings)) => warnings,
+        Ok(graph) => graph.warnings().clone(),
         Err(errors) => errors,
     }
 }

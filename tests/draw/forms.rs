@@ -35,7 +35,7 @@ pub(super) fn load(path: &str) -> Drawing {
         output_dir: "unused".into(),
         ..Services::offline()
     };
-    let (graph, _) = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
+    let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
     Drawing::of(graph.graph()).with_details(&details)
 }
 

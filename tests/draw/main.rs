@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use graphrun::{
     draw::{Charset, Drawing},
     graph::{
-        Catch, Command, Edge, ErrorKind, GraphBuilder, Limits, Node, NodeContext, NodeDescription,
-        NodeError, Policies, Route, RouteError, RouteTarget, RouteView, Target,
+        Catch, Command, Edge, ErrorKind, GraphBuilder, IntoNode, Limits, Node, NodeContext,
+        NodeDescription, NodeError, Policies, Route, RouteError, RouteTarget, RouteView, START,
+        Target,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -87,9 +88,9 @@ fn line() -> Drawing {
     let graph = builder("line")
         .node("write", Kind("agent"))
         .node("check", Kind("run"))
-        .entry("write")
-        .then("write", "check")
-        .then("check", "end");
+        .edge(START, "write")
+        .edge("write", "check")
+        .edge("check", "end");
     drawing(graph, [])
 }
 
@@ -97,37 +98,39 @@ fn fork_and_join() -> Drawing {
     let graph = builder("fork and join")
         .node("plan", Kind("agent"))
         .node("qc", Kind("agent"))
-        .node_with(
+        .node(
             "ta",
-            Kind("agent"),
-            Policies {
+            Kind("agent").with_policies(Policies {
                 catch: vec![Catch { kind: Some(ErrorKind::Timeout), to: target("fail") }],
                 ..Policies::default()
-            },
+            }),
         )
         .node("late", Kind("set"))
         .node("sse", Kind("agent"))
-        .entry("plan")
-        .then("plan", "qc")
-        .then("plan", "ta")
-        .then("qc", "late")
-        .join(["qc", "ta"], "sse")
-        .join(["sse", "late"], "done")
+        .edge(START, "plan")
+        .edge("plan", "qc")
+        .edge("plan", "ta")
+        .edge("qc", "late")
+        .edge(["qc", "ta"], "sse")
+        .edge(["sse", "late"], "done")
         .node("done", Kind("set"))
-        .then("done", "end");
+        .edge("done", "end");
     drawing(graph, [])
 }
 
 fn loop_with_bound() -> Drawing {
     let graph = builder("loop")
-        .node_with("write", Kind("agent"), bounded(3, "give_up"))
+        .node("write", Kind("agent").with_policies(bounded(3, "give_up")))
         .node("review", Kind("agent"))
         .node("give_up", Kind("set"))
-        .node_with("poll", Kind("tool"), Policies { max_visits: Some(9), ..Policies::default() })
-        .entry("write")
-        .then("write", "review")
-        .then("give_up", "fail")
-        .may_go("poll", ["poll", "end"]);
+        .node(
+            "poll",
+            Kind("tool").with_policies(Policies { max_visits: Some(9), ..Policies::default() }),
+        )
+        .edge(START, "write")
+        .edge("write", "review")
+        .edge("give_up", "fail")
+        .goto("poll", ["poll", "end"]);
     drawing(graph, [("review", &[("approved", "poll"), ("rework", "write")])])
 }
 
@@ -140,25 +143,28 @@ fn dev_team() -> Drawing {
     let limits = Limits { exhausted: Some(target("flush")), ..Limits::default() };
     let graph = builder("dev_team")
         .limits(limits)
-        .node_with("ba", Kind("agent"), plain())
-        .node_with("qc", Kind("agent"), plain())
-        .node_with("ta", Kind("agent"), plain())
-        .node_with("sse", Kind("agent"), bounded(3, "tl"))
-        .node_with("unit_tests", Kind("run_tests"), plain())
-        .node_with("tl", Kind("agent"), bounded(2, "help"))
-        .node_with("help", Kind("ask"), Policies { catch: vec![timeout], ..bounded(1, "flush") })
-        .node_with("qa", Kind("agent"), bounded(4, "flush"))
-        .node_with("architect", Kind("agent"), bounded(2, "flush"))
+        .node("ba", Kind("agent").with_policies(plain()))
+        .node("qc", Kind("agent").with_policies(plain()))
+        .node("ta", Kind("agent").with_policies(plain()))
+        .node("sse", Kind("agent").with_policies(bounded(3, "tl")))
+        .node("unit_tests", Kind("run_tests").with_policies(plain()))
+        .node("tl", Kind("agent").with_policies(bounded(2, "help")))
+        .node(
+            "help",
+            Kind("ask").with_policies(Policies { catch: vec![timeout], ..bounded(1, "flush") }),
+        )
+        .node("qa", Kind("agent").with_policies(bounded(4, "flush")))
+        .node("architect", Kind("agent").with_policies(bounded(2, "flush")))
         .node("publish", Kind("write_files"))
         .node("flush", Kind("remember"))
-        .entry("ba")
-        .then("ba", "qc")
-        .then("ba", "ta")
-        .join(["qc", "ta"], "sse")
-        .then("sse", "unit_tests")
-        .then("architect", "sse")
-        .then("publish", "end")
-        .then("flush", "fail");
+        .edge(START, "ba")
+        .edge("ba", "qc")
+        .edge("ba", "ta")
+        .edge(["qc", "ta"], "sse")
+        .edge("sse", "unit_tests")
+        .edge("architect", "sse")
+        .edge("publish", "end")
+        .edge("flush", "fail");
     drawing(
         graph,
         [
@@ -181,13 +187,13 @@ fn odd_names() -> Drawing {
         .node("o--o", Kind("agent"))
         .node("alone", Kind("agent"))
         .node(&long, Kind("agent"))
-        .entry("graph")
-        .then("graph", "end-")
-        .then("graph", "subgraph")
-        .then("graph", "o--o")
-        .then("graph", &long)
-        .then("graph", "click")
-        .then("end-", "end-");
+        .edge(START, "graph")
+        .edge("graph", "end-")
+        .edge("graph", "subgraph")
+        .edge("graph", "o--o")
+        .edge("graph", &long)
+        .edge("graph", "click")
+        .edge("end-", "end-");
     drawing(
         graph,
         [(
@@ -433,9 +439,9 @@ fn every_line_fits_a_terminal_and_ascii_is_ascii() {
 #[test]
 fn a_wide_fork_takes_several_lines() {
     let names: Vec<String> = (0..12).map(|it| format!("reviewer_{it}")).collect();
-    let mut graph = builder("wide").node("plan", Kind("agent")).entry("plan");
+    let mut graph = builder("wide").node("plan", Kind("agent")).edge(START, "plan");
     for name in &names {
-        graph = graph.node(name, Kind("agent")).then("plan", name).then(name, "end");
+        graph = graph.node(name, Kind("agent")).edge("plan", name).edge(name, "end");
     }
     insta::assert_snapshot!(drawing(graph, []).to_listing(Charset::Unicode), @r"
     wide
@@ -562,14 +568,14 @@ fn a_common_failure_route_is_drawn_once() {
     };
     let drawn = |last: Policies| {
         let (graph, _) = builder("caught")
-            .node_with("a", Kind("agent"), caught("flush"))
-            .node_with("b", Kind("agent"), caught("flush"))
-            .node_with("c", Kind("agent"), caught("flush"))
-            .node_with("flush", Kind("set"), last)
-            .entry("a")
-            .then("a", "b")
-            .then("b", "c")
-            .then("c", "end")
+            .node("a", Kind("agent").with_policies(caught("flush")))
+            .node("b", Kind("agent").with_policies(caught("flush")))
+            .node("c", Kind("agent").with_policies(caught("flush")))
+            .node("flush", Kind("set").with_policies(last))
+            .edge(START, "a")
+            .edge("a", "b")
+            .edge("b", "c")
+            .edge("c", "end")
             .build();
         Drawing::of(&graph).to_listing(Charset::Unicode)
     };

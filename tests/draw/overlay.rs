@@ -11,10 +11,9 @@ use graphrun::{
     compile::compile,
     draw::{Charset, Drawing, NodeStatus, Reason},
     engine::{Engine, Stop},
-    event::EventSink,
     graph::{
-        Backoff, Command, Dispatch, Goto, GraphBuilder, Limits, Node, NodeContext, NodeError,
-        Policies, Transition, Trigger,
+        Backoff, Command, Dispatch, Goto, GraphBuilder, IntoNode, Limits, Node, NodeContext,
+        NodeError, Policies, START, Transition, Trigger,
     },
     id::NodeName,
     state::Update,
@@ -77,14 +76,14 @@ async fn ran(
     let told = Told::default();
     let node = |work| Noting { told: Arc::clone(&told), runs: Mutex::default(), work };
     let parts = make(builder("ran"), &node).build();
-    let (graph, _) = compile(parts).unwrap_or_else(|it| panic!("{it}"));
+    let graph = compile(parts).unwrap_or_else(|it| panic!("{it}"));
     let drawing = Drawing::of(graph.graph());
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo { name: "calm-otter".into(), ..RunInfo::new("ran") };
     let id = info.id.clone();
     let stop = Stop::default();
-    engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
     let saved = storage.load(&id).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let told = told.lock().unwrap().clone();
@@ -114,22 +113,21 @@ const ROUND: fn(u32) -> Result<Command, NodeError> = |run| match run {
 async fn used_up_bounds_are_drawn_as_taken_in_each_round() {
     let (drawing, told) = ran(|graph, node| {
         graph
-            .node_with("write", node(goes_on), bounded(2, "boss"))
+            .node("write", node(goes_on).with_policies(bounded(2, "boss")))
             .node("test", node(ROUND))
-            .node_with(
+            .node(
                 "boss",
-                node(goes_on),
-                Policies {
+                node(goes_on).with_policies(Policies {
                     resets: vec![NodeName::parse("write").unwrap()],
                     ..bounded(2, "give_up")
-                },
+                }),
             )
             .node("give_up", node(goes_on))
-            .entry("write")
-            .then("write", "test")
-            .may_go("test", ["write", "end"])
-            .then("boss", "write")
-            .then("give_up", "end")
+            .edge(START, "write")
+            .edge("write", "test")
+            .goto("test", ["write", "end"])
+            .edge("boss", "write")
+            .edge("give_up", "end")
     })
     .await;
     // write test write test (boss) write test write test (boss) write test write, test ends.
@@ -156,17 +154,17 @@ async fn used_up_joins_and_limits_are_drawn_as_taken() {
         graph
             .node("a", node(goes_on))
             .node("b", node(goes_on))
-            .node_with("both", node(goes_on), bounded(1, "more"))
-            .node_with("more", node(goes_on), bounded(9, "end"))
+            .node("both", node(goes_on).with_policies(bounded(1, "more")))
+            .node("more", node(goes_on).with_policies(bounded(9, "end")))
             .node("flush", node(goes_on))
-            .entry("a")
-            .entry("b")
-            .join(["a", "b"], "both")
-            .then("both", "a")
-            .then("both", "b")
-            .then("more", "a")
-            .then("more", "b")
-            .then("flush", "end")
+            .edge(START, "a")
+            .edge(START, "b")
+            .edge(["a", "b"], "both")
+            .edge("both", "a")
+            .edge("both", "b")
+            .edge("more", "a")
+            .edge("more", "b")
+            .edge("flush", "end")
             .limits(Limits { steps: 6, exhausted: Some(target("flush")), ..Limits::default() })
     })
     .await;
@@ -202,13 +200,13 @@ async fn attempts_dispatches_and_failures_are_counted() {
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph
-            .node_with("flaky", node(flaky), Policies { retry, ..Policies::default() })
-            .node_with("item", node(fails), Policies { catch, ..Policies::default() })
+            .node("flaky", node(flaky).with_policies(Policies { retry, ..Policies::default() }))
+            .node("item", node(fails).with_policies(Policies { catch, ..Policies::default() }))
             .node("mend", node(goes_on))
-            .entry("flaky")
-            .may_go("flaky", ["item"])
-            .then("item", "end")
-            .then("mend", "end")
+            .edge(START, "flaky")
+            .goto("flaky", ["item"])
+            .edge("item", "end")
+            .edge("mend", "end")
     })
     .await;
     let flaky = visits(&drawing, "flaky").unwrap();
@@ -228,10 +226,10 @@ async fn a_skipped_node_did_not_run_and_the_run_continued() {
             .node("a", node(goes_on))
             .node("b", node(goes_on))
             .node("c", node(goes_on))
-            .entry("a")
-            .then("a", "b")
-            .then("b", "c")
-            .then("c", "end")
+            .edge(START, "a")
+            .edge("a", "b")
+            .edge("b", "c")
+            .edge("c", "end")
             .when("b", "it matters", |_: &Value| false)
     })
     .await;
@@ -264,10 +262,10 @@ async fn where_a_run_failed_is_where_it_stands() {
             .node("a", node(goes_on))
             .node("b", node(fails))
             .node("c", node(goes_on))
-            .entry("a")
-            .then("a", "b")
-            .then("b", "c")
-            .then("c", "end")
+            .edge(START, "a")
+            .edge("a", "b")
+            .edge("b", "c")
+            .edge("c", "end")
     })
     .await;
     assert_eq!(visits(&drawing, "b").unwrap().status, Some(NodeStatus::Failed));
@@ -303,17 +301,17 @@ async fn parts_missing_in_a_changed_workflow_become_notes() {
     let old = builder("ran")
         .node("a", node())
         .node("gone", node())
-        .entry("a")
-        .then("a", "gone")
-        .then("gone", "end");
-    let (graph, _) = compile(old.build()).unwrap();
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        .edge(START, "a")
+        .edge("a", "gone")
+        .edge("gone", "end");
+    let graph = old.compile().unwrap();
+    let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("ran");
     let id = info.id.clone();
     let stop = Stop::default();
-    engine.start(info, Update::default(), EventSink::default(), &stop).await.unwrap();
+    engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
 
-    let (new, _) = builder("ran").node("a", node()).entry("a").then("a", "end").build();
+    let (new, _) = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build();
     let saved = storage.load(&id).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let drawing = Drawing::of(&new).with_run(&saved, &records);

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use graphrun::{draw::Drawing, graph::Policies};
+use graphrun::{
+    draw::Drawing,
+    graph::{IntoNode, Policies, START},
+};
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
 
@@ -239,22 +242,22 @@ fn random(nodes: usize, seed: u64, edges: usize) -> Drawing {
         usize::try_from(state >> 33).unwrap() % below
     };
     let name = |it: usize| format!("node_{it}");
-    let mut graph = builder("random").entry("node_0");
+    let mut graph = builder("random").edge(START, "node_0");
     for at in 0..nodes {
         let policies = match next(4) {
             0 => bounded(3, &name(next(nodes))),
             _ => Policies::default(),
         };
-        graph = graph.node_with(&name(at), Kind("agent"), policies);
+        graph = graph.node(&name(at), Kind("agent").with_policies(policies));
         if at > 0 {
-            graph = graph.then(&name(at - 1 - next(at.min(4))), &name(at));
+            graph = graph.edge(&name(at - 1 - next(at.min(4))), &name(at));
         }
     }
     for _ in 0..edges {
         let (from, to) = (next(nodes), next(nodes));
-        graph = graph.may_go(&name(from), [name(to).as_str()]);
+        graph = graph.goto(&name(from), [name(to).as_str()]);
     }
-    drawing(graph.then(&name(nodes - 1), "end"), [])
+    drawing(graph.edge(&name(nodes - 1), "end"), [])
 }
 
 proptest! {

@@ -116,12 +116,17 @@ pub(crate) fn info(shape: &str) -> RunInfo {
 async fn obey(order: &Order) -> Result<Status, RunError> {
     let storage = order.database.create()?;
     let graph = shapes::graph(&order.shape, &order.ledger, order.takes);
-    let engine = Engine::new(graph, storage.clone()).with_lease(order.lease);
+    let engine = Engine::new(graph).with_storage(storage.clone()).with_lease(order.lease);
     let run = RunId::parse(RUN).unwrap();
     let mut end = match storage.find(RUN).await {
         Err(CheckpointError::UnknownRun(_)) => {
             let (stop, sink) = watched(order.stop_after);
-            engine.start(info(&order.shape), Update::default(), sink, &stop).await?
+            engine
+                .run(Update::default())
+                .with_info(info(&order.shape))
+                .with_events(sink)
+                .with_stop(&stop)
+                .await?
         }
         found => {
             found?;
@@ -151,7 +156,7 @@ async fn resume(
     run: &RunId,
     answers: BTreeMap<String, Value>,
 ) -> Result<RunEnd, RunError> {
-    engine.resume(run, answers, EventSink::default(), &Stop::default()).await
+    engine.resume(run).with_answers(answers).await
 }
 
 /// Requests a stop after this many tasks have begun.

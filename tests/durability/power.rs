@@ -150,9 +150,15 @@ async fn record(folder: &Path, shape: &str) -> (Vec<JournalEntry>, Vec<Write>) {
 async fn run(folder: &Path, shape: &str) -> Vec<JournalEntry> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
-    let engine = Engine::new(graph, storage.clone());
+    let engine = Engine::new(graph).with_storage(storage.clone());
     let (events, stop) = (EventSink::default(), Stop::default());
-    engine.start(info(shape), Update::default(), events, &stop).await.unwrap();
+    engine
+        .run(Update::default())
+        .with_info(info(shape))
+        .with_events(events)
+        .with_stop(&stop)
+        .await
+        .unwrap();
     storage.journal(&RunId::parse(RUN).unwrap()).await.unwrap()
 }
 
@@ -264,9 +270,15 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
         storage.release(&hold).await.map_err(|it| format!("{it:?}"))?;
     }
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
-    let engine = Engine::new(graph, Arc::new(storage));
+    let engine = Engine::new(graph).with_storage(Arc::new(storage));
     let (events, stop) = (EventSink::default(), Stop::default());
-    match engine.resume(&run, std::collections::BTreeMap::new(), events, &stop).await {
+    match engine
+        .resume(&run)
+        .with_answers(std::collections::BTreeMap::new())
+        .with_events(events)
+        .with_stop(&stop)
+        .await
+    {
         Ok(_) | Err(graphrun::engine::RunError::NothingToDo(_)) => Ok(()),
         Err(error) => Err(format!("{error:?}")),
     }

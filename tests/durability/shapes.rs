@@ -45,7 +45,7 @@ pub(crate) fn graph(shape: &str, ledger: &Path, takes: Duration) -> CompiledGrap
     let (workflow, _) = load(&path, &registry).unwrap_or_else(|it| panic!("{shape}: {it:?}"));
     let factory = factory(Services::offline(), registry);
     let compiled = compile(workflow.into_graph(&factory));
-    compiled.unwrap_or_else(|it| panic!("{shape}: {it:?}")).0
+    compiled.unwrap_or_else(|it| panic!("{shape}: {it:?}"))
 }
 
 /// A node that notes its task and its item.

@@ -16,9 +16,7 @@ use graphrun::{
     id::NodeName,
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, ToolCall},
     nodes::{ModelSource, Services, factory},
-    registry,
-    storage::MemoryStorage,
-    workflow,
+    registry, workflow,
 };
 
 const WORKFLOW: &str = "
@@ -102,10 +100,10 @@ async fn at_worst(workflow: &str, tool_rounds: u32) -> (NodeEnvelope, u64) {
     let calls = Arc::clone(&worst.calls);
     let services = Services { models: Arc::new(worst), ..Services::offline() };
     let graph = workflow.into_graph(&factory(services, registry()));
-    let (graph, _) = compile(graph).unwrap();
+    let graph = compile(graph).unwrap();
 
     let envelope = Envelope::of(&graph).nodes[&NodeName::parse("count").unwrap()].clone();
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let engine = Engine::new(graph);
     let end = engine.run(&BTreeMap::<String, String>::new()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     (envelope, calls.load(Ordering::SeqCst))

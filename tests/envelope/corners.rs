@@ -2,7 +2,9 @@
 
 use graphrun::{
     compile::{Envelope, compile},
-    graph::{Catch, Defer, Edge, GraphBuilder, Policies, RouteChoice, Spread, Target},
+    graph::{
+        Catch, Defer, Edge, GraphBuilder, IntoNode, Policies, RouteChoice, START, Spread, Target,
+    },
 };
 
 use super::{Decided, Taken, bounded, graph, name, nodes, random::Dice, run};
@@ -19,7 +21,7 @@ fn most(builder: GraphBuilder, routes: &[(&str, &[&str], Spread)], node: &str) -
         let ways = ways.iter().map(|it| Target::Node(name(it)));
         graph.edges.push(dice.route(name(from), ways, *spread));
     }
-    let graph = compile((graph, findings)).unwrap().0;
+    let graph = compile((graph, findings)).unwrap();
     let envelope = Envelope::of(&graph);
     let (mut visits, mut steps) = (0, 0);
     for seed in 0..512 {
@@ -34,7 +36,7 @@ fn most(builder: GraphBuilder, routes: &[(&str, &[&str], Spread)], node: &str) -
 
 #[test]
 fn items_of_one_node_may_take_different_routes() {
-    let map = nodes(["plan", "write", "mend", "sum"]).entry("plan").then("mend", "sum");
+    let map = nodes(["plan", "write", "mend", "sum"]).edge(START, "plan").edge("mend", "sum");
     let routes: &[(&str, &[&str], Spread)] =
         &[("plan", &["write"], Spread::Items), ("write", &["mend", "sum"], Spread::One)];
     assert_eq!(most(map, routes, "sum").0, 2);
@@ -43,13 +45,13 @@ fn items_of_one_node_may_take_different_routes() {
 #[test]
 fn items_of_one_node_arrive_at_a_join_once() {
     let map = nodes(["plan", "write", "sum", "stop"])
-        .node_with("tick", Decided, bounded(3, "stop", &[]))
-        .entry("plan")
-        .entry("tick")
-        .then("tick", "tick")
+        .node("tick", Decided.with_policies(bounded(3, "stop", &[])))
+        .edge(START, "plan")
+        .edge(START, "tick")
+        .edge("tick", "tick")
         // Only a run that fails may leave `sum` waiting for another item.
-        .then("stop", "fail")
-        .join(["tick", "write"], "sum");
+        .edge("stop", "fail")
+        .edge(["tick", "write"], "sum");
     // What the later items bring is no arrival for the next round.
     assert_eq!(most(map, &[("plan", &["write"], Spread::Items)], "sum").0, 1);
 }
@@ -57,12 +59,12 @@ fn items_of_one_node_arrive_at_a_join_once() {
 #[test]
 fn a_node_that_may_choose_need_not_fail() {
     let choosing = nodes(["flush"])
-        .node_with("work", Decided, bounded(3, "flush", &[]))
-        .entry("work")
-        .then("work", "work")
-        .then("work", "flush")
-        .then("flush", "fail")
-        .may_go("flush", ["end"]);
+        .node("work", Decided.with_policies(bounded(3, "flush", &[])))
+        .edge(START, "work")
+        .edge("work", "work")
+        .edge("work", "flush")
+        .edge("flush", "fail")
+        .goto("flush", ["end"]);
     assert_eq!(most(choosing, &[], "flush").0, 3);
 }
 
@@ -70,11 +72,11 @@ fn a_node_that_may_choose_need_not_fail() {
 fn a_node_also_reached_by_a_failure_has_separate_steps() {
     let catch = vec![Catch { kind: None, to: Target::Node(name("late")) }];
     let caught = nodes(["plan", "early", "late"])
-        .node_with("check", Decided, Policies { catch, ..Policies::default() })
-        .entry("plan")
-        .then("plan", "early")
-        .then("plan", "late")
-        .then("early", "check");
+        .node("check", Decided.with_policies(Policies { catch, ..Policies::default() }))
+        .edge(START, "plan")
+        .edge("plan", "early")
+        .edge("plan", "late")
+        .edge("early", "check");
     assert_eq!(most(caught, &[], "late"), (2, 4));
 }
 
@@ -86,22 +88,22 @@ fn a_node_that_is_used_up_leaves_its_steps_to_the_others() {
         ..Policies::default()
     };
     let spent = nodes(["work"])
-        .node_with("plan", Decided, bounded(3))
-        .node_with("once", Decided, bounded(1))
-        .entry("plan")
-        .then("plan", "once")
-        .then("plan", "work")
-        .then("work", "plan");
+        .node("plan", Decided.with_policies(bounded(3)))
+        .node("once", Decided.with_policies(bounded(1)))
+        .edge(START, "plan")
+        .edge("plan", "once")
+        .edge("plan", "work")
+        .edge("work", "plan");
     assert_eq!(most(spent, &[], "work"), (3, 6));
 }
 
 #[test]
 fn a_run_starts_with_a_node_that_may_never_be_visited() {
     let never = graph()
-        .node_with("never", Decided, bounded(0, "done", &[]))
+        .node("never", Decided.with_policies(bounded(0, "done", &[])))
         .node("done", Decided)
-        .entry("never")
-        .then("never", "never");
+        .edge(START, "never")
+        .edge("never", "never");
     assert_eq!(most(never, &[], "never"), (1, 2));
 }
 
@@ -109,7 +111,7 @@ fn a_run_starts_with_a_node_that_may_never_be_visited() {
 fn a_map_goes_through_its_items_or_past_them() {
     let dice = Dice::default();
     let (mut graph, findings) =
-        nodes(["a", "b", "c", "each_a", "each_b", "each_c", "last"]).entry("a").build();
+        nodes(["a", "b", "c", "each_a", "each_b", "each_c", "last"]).edge(START, "a").build();
     let to = |it: &str| vec![Target::Node(name(it))];
     for (map, each, after) in [("a", "each_a", "b"), ("b", "each_b", "c"), ("c", "each_c", "last")]
     {
@@ -119,7 +121,7 @@ fn a_map_goes_through_its_items_or_past_them() {
         let after = Target::Node(name(after));
         graph.edges.push(Edge::Then { from: name(each), to: after, place: None });
     }
-    let envelope = Envelope::of(&compile((graph, findings)).unwrap().0);
+    let envelope = Envelope::of(&compile((graph, findings)).unwrap());
     assert!(envelope.nodes.values().all(|it| it.visits_max == 1), "{envelope:#?}");
     assert_eq!(envelope.steps_max, 7);
 }
@@ -128,8 +130,8 @@ fn a_map_goes_through_its_items_or_past_them() {
 fn items_do_not_wait_where_their_node_does() {
     let defer = Some(Defer::Siblings);
     let map = nodes(["plan", "work"])
-        .node_with("last", Decided, Policies { defer, ..Policies::default() })
-        .entry("plan")
-        .then("plan", "work");
+        .node("last", Decided.with_policies(Policies { defer, ..Policies::default() }))
+        .edge(START, "plan")
+        .edge("plan", "work");
     assert_eq!(most(map, &[("plan", &["last"], Spread::Items)], "last").0, 2);
 }

@@ -262,7 +262,7 @@ impl Recipe {
             graph.limits.steps = steps;
             graph.limits.exhausted = Some(self.anywhere(exhausted));
         }
-        compile((graph, Diagnostics::default())).ok().map(|(compiled, _)| compiled)
+        compile((graph, Diagnostics::default())).ok()
     }
 
     fn graph(&self, dice: &Dice) -> Graph {

@@ -10,7 +10,10 @@ use graphrun::{
     checkpoint::{Outcome, RunHistory as _},
     engine::Engine,
     event::{Report, Status, Usage},
-    graph::{GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn},
+    graph::{
+        GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies, START, Target,
+        node_fn,
+    },
     llm::TokenUsage,
 };
 use tokio::time::{Instant, sleep};
@@ -65,7 +68,7 @@ async fn g13_used_up_tokens_prevent_further_model_calls() {
     for limits in [tokens(250), Limits { usd: Some(0.7), ..Limits::default() }] {
         let (calls, saved) = (Calls::default(), Saved::new());
         let graph = GraphBuilder::new::<Team>("one").node("agent", spends(5, &calls));
-        let graph = compiled(graph.entry("agent").then("agent", "end"));
+        let graph = compiled(graph.edge(START, "agent").edge("agent", "end"));
         let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
         let end = saved.start(&engine(&limits)).await;
         let reason = match limits.tokens {
@@ -93,11 +96,11 @@ fn three(calls: &Calls) -> GraphBuilder {
         .node("right", spends(1, calls))
         .node("slow", waits(60))
         .node("last", notes_its_way())
-        .entry("left")
-        .entry("right")
-        .entry("slow")
-        .join(["left", "right", "slow"], "last")
-        .then("last", "end")
+        .edge(START, "left")
+        .edge(START, "right")
+        .edge(START, "slow")
+        .edge(["left", "right", "slow"], "last")
+        .edge("last", "end")
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +133,7 @@ async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(300) };
     let graph = three(&calls).limits(limits);
     // The `exhausted` target may spend more.
-    let graph = graph.node("flush", spends(2, &calls)).then("flush", "end");
+    let graph = graph.node("flush", spends(2, &calls)).edge("flush", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph)).await;
     let reason = "the limit of 300 tokens is reached: 300 are used";
@@ -143,12 +146,12 @@ async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
 async fn g13_waiting_tasks_do_not_start_without_tokens() {
     let (calls, saved) = (Calls::default(), Saved::new());
     let graph = GraphBuilder::new::<Team>("queue")
-        .node_with("first", spends(3, &calls), Policies::default())
+        .node("first", spends(3, &calls).with_policies(Policies::default()))
         .node("second", spends(1, &calls))
-        .entry("first")
-        .entry("second")
-        .then("first", "end")
-        .then("second", "end");
+        .edge(START, "first")
+        .edge(START, "second")
+        .edge("first", "end")
+        .edge("second", "end");
     let graph = compiled(graph);
     let engine = |limit| {
         let limits = Limits { concurrency: 1, ..tokens(limit) };

@@ -4,6 +4,7 @@ mod budget;
 mod memos;
 mod panics;
 mod retries;
+mod routes;
 #[path = "../support/mod.rs"]
 mod support;
 mod time;
@@ -16,7 +17,6 @@ use graphrun::{
     checkpoint::{Checkpointer, RunInfo},
     compile::CompiledGraph,
     engine::{Engine, RunEnd, RunError, Stop},
-    event::EventSink,
     graph::{Catch, Node, NodeContext, Policies, Target, node_fn},
     id::RunId,
     state::Update,
@@ -49,7 +49,7 @@ impl Saved {
     }
 
     fn engine(&self, graph: &CompiledGraph) -> Engine {
-        Engine::new(graph.clone(), Arc::clone(&self.storage) as Arc<dyn Checkpointer>)
+        Engine::new(graph.clone()).with_storage(Arc::clone(&self.storage) as Arc<dyn Checkpointer>)
     }
 
     fn run(&self) -> &RunId {
@@ -58,11 +58,11 @@ impl Saved {
 
     async fn start(&self, engine: &Engine) -> RunEnd {
         let (info, input) = (self.info.clone(), Update::default());
-        engine.start(info, input, EventSink::default(), &Stop::default()).await.unwrap()
+        engine.run(input).with_info(info).await.unwrap()
     }
 
     async fn resume(&self, engine: &Engine) -> Result<RunEnd, RunError> {
         let (answers, stop) = (BTreeMap::new(), Stop::default());
-        engine.resume(self.run(), answers, EventSink::default(), &stop).await
+        engine.resume(self.run()).with_answers(answers).with_stop(&stop).await
     }
 }

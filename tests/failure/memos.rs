@@ -9,7 +9,7 @@ use graphrun::{
     checkpoint::RunHistory as _,
     compile::CompiledGraph,
     event::{Report, Status, Usage},
-    graph::{Backoff, GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    graph::{Backoff, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     llm::TokenUsage,
 };
 
@@ -62,9 +62,9 @@ fn graph(done: &Done, between: Between) -> CompiledGraph {
     let policies = Policies { retry, ..Policies::default() };
     compiled(
         GraphBuilder::new::<Team>("parts")
-            .node_with("parts", node, policies)
-            .entry("parts")
-            .then("parts", "end"),
+            .node("parts", node.with_policies(policies))
+            .edge(START, "parts")
+            .edge("parts", "end"),
     )
 }
 
@@ -126,7 +126,10 @@ async fn two_parts_of_one_name_are_refused() {
         noted(format!("{one}{two}"))
     });
     let graph = compiled(
-        GraphBuilder::new::<Team>("twice").node("twice", node).entry("twice").then("twice", "end"),
+        GraphBuilder::new::<Team>("twice")
+            .node("twice", node)
+            .edge(START, "twice")
+            .edge("twice", "end"),
     );
     let saved = Saved::new();
     let end = saved.start(&saved.engine(&graph)).await;
@@ -152,7 +155,10 @@ async fn a_part_that_fails_is_not_saved() {
         }
     });
     let graph = compiled(
-        GraphBuilder::new::<Team>("once").node("once", node).entry("once").then("once", "end"),
+        GraphBuilder::new::<Team>("once")
+            .node("once", node)
+            .edge(START, "once")
+            .edge("once", "end"),
     );
     let saved = Saved::new();
     let engine = saved.engine(&graph);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use graphrun::{
     event::Status,
-    graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     id::ChannelName,
     state::{Channel, Fold, Reducer, Schema},
 };
@@ -16,8 +16,8 @@ use super::{Noted, Nothing, Saved, Team, caught_by, compiled, noted, notes, note
 
 /// Runs a graph beside an unrelated node, and returns the notes.
 async fn contained(graph: GraphBuilder) -> Vec<String> {
-    let graph = graph.node("help", notes_its_way()).then("help", "end");
-    let graph = graph.node("beside", notes_its_way()).entry("beside").then("beside", "end");
+    let graph = graph.node("help", notes_its_way()).edge("help", "end");
+    let graph = graph.node("beside", notes_its_way()).edge(START, "beside").edge("beside", "end");
     let saved = Saved::new();
     let engine = saved.engine(&compiled(graph));
     let end = saved.start(&engine).await;
@@ -28,30 +28,18 @@ async fn contained(graph: GraphBuilder) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn g14_a_panic_in_a_route_fails_its_source_node() {
-    let graph = GraphBuilder::new::<Team>("route")
-        .node_with("routed", notes_its_way(), caught_by("help"))
-        .entry("routed")
-        .route("routed", ["end"], |state: &Team| {
-            assert!(state.notes.len() > 9, "no way in sight");
-            "end"
-        });
-    assert_eq!(contained(graph).await, ["help after: the route panicked: no way in sight"]);
-}
-
-#[tokio::test]
 async fn g14_a_panic_in_a_condition_fails_its_node() {
     for (name, via) in [("first", false), ("later", true)] {
         let graph = GraphBuilder::new::<Team>("condition");
         let graph = if via {
-            graph.node("start", notes_its_way()).entry("start").then("start", name)
+            graph.node("start", notes_its_way()).edge(START, "start").edge("start", name)
         } else {
-            graph.entry(name)
+            graph.edge(START, name)
         };
         let graph = graph
-            .node_with(name, notes_its_way(), caught_by("help"))
+            .node(name, notes_its_way().with_policies(caught_by("help")))
             .when(name, "it may", |state: &Team| -> bool { panic!("{} notes", state.notes.len()) })
-            .then(name, "end");
+            .edge(name, "end");
         let notes = contained(graph).await;
         assert!(notes.last().unwrap().contains("the condition panicked"), "{notes:?}");
     }
@@ -87,7 +75,10 @@ fn summing(writes: &[(&str, i64)]) -> GraphBuilder {
             node_fn(
                 move |_: Nothing, _| async move { Ok::<_, NodeError>(json!({ "sum": value })) },
             );
-        graph = graph.node_with(node, adds, caught_by("help")).entry(node).then(node, "end");
+        graph = graph
+            .node(node, adds.with_policies(caught_by("help")))
+            .edge(START, node)
+            .edge(node, "end");
     }
     graph
 }
@@ -125,10 +116,11 @@ async fn g14_a_panic_during_abort_is_reported_with_the_timeout() {
         std::future::pending::<Result<Noted, NodeError>>().await
     });
     let policies = Policies { timeout: Some(Duration::from_secs(9)), ..caught_by("help") };
-    let graph =
-        GraphBuilder::new::<Team>("drop").node_with("hangs", hangs, policies).entry("hangs");
+    let graph = GraphBuilder::new::<Team>("drop")
+        .node("hangs", hangs.with_policies(policies))
+        .edge(START, "hangs");
     let told = "help after: not finished within 9s; then the node panicked: it went off";
-    assert_eq!(contained(graph.then("hangs", "end")).await, [told]);
+    assert_eq!(contained(graph.edge("hangs", "end")).await, [told]);
 }
 
 #[tokio::test]
@@ -138,9 +130,9 @@ async fn g14_a_panic_in_drop_fails_the_node() {
         noted("never")
     });
     let graph = GraphBuilder::new::<Team>("drop")
-        .node_with("drops", drops, caught_by("help"))
-        .entry("drops")
-        .then("drops", "end");
+        .node("drops", drops.with_policies(caught_by("help")))
+        .edge(START, "drops")
+        .edge("drops", "end");
     assert_eq!(contained(graph).await, ["help after: the node panicked: it went off"]);
 }
 
@@ -169,23 +161,27 @@ async fn g14_a_panic_in_serde_code_fails_the_node() {
         Ok::<_, NodeError>(Unwritable { notes: Vec::new() })
     });
     let graph = GraphBuilder::new::<Team>("writes")
-        .node_with("writes", writes, caught_by("help"))
-        .entry("writes")
-        .then("writes", "end");
+        .node("writes", writes.with_policies(caught_by("help")))
+        .edge(START, "writes")
+        .edge("writes", "end");
     assert_eq!(contained(graph).await, ["help after: the node panicked: these cannot be written"]);
 
     let reads = node_fn(|_: Unwritable, _: NodeContext| async { noted("never") });
     let graph = GraphBuilder::new::<Team>("reads")
-        .node_with("reads", reads, caught_by("help"))
-        .entry("reads")
-        .then("reads", "end");
+        .node("reads", reads.with_policies(caught_by("help")))
+        .edge(START, "reads")
+        .edge("reads", "end");
     assert_eq!(contained(graph).await, ["help after: the node panicked: these cannot be read"]);
 
     let graph = GraphBuilder::new::<Team>("route")
-        .node_with("routed", notes_its_way(), caught_by("help"))
-        .entry("routed")
+        .node("routed", notes_its_way().with_policies(caught_by("help")))
+        .edge(START, "routed")
         .route("routed", ["end"], |_: &Unwritable| "end");
-    assert_eq!(contained(graph).await, ["help after: the route panicked: these cannot be read"]);
+    let graph = compiled(graph.node("help", notes_its_way()));
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&graph)).await;
+    let told = "`routed` finished, but its route failed: the route panicked: these cannot be read";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(told)));
 }
 
 #[tokio::test]
@@ -196,13 +192,13 @@ async fn g14_a_panic_in_a_node_does_not_affect_other_runs() {
     });
     let graph = GraphBuilder::new::<Team>("panics")
         .node("panics", panics)
-        .entry("panics")
-        .then("panics", "end");
+        .edge(START, "panics")
+        .edge("panics", "end");
     let (saved, other) = (Saved::new(), Saved::new());
     let calm = GraphBuilder::new::<Team>("calm")
         .node("calm", notes_its_way())
-        .entry("calm")
-        .then("calm", "end");
+        .edge(START, "calm")
+        .edge("calm", "end");
     let (graph, calm) = (compiled(graph), compiled(calm));
     let (engine, calm) = (saved.engine(&graph), other.engine(&calm));
     let (end, beside) = tokio::join!(saved.start(&engine), other.start(&calm));

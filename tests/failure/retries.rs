@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use graphrun::{
     compile::CompiledGraph,
-    engine::{Engine, RunEnd, RunError, Stop, failures},
-    event::{EventSink, Status},
+    engine::{Engine, RunEnd, RunError, failures},
+    event::Status,
     graph::{
-        ErrorKind, Failure, FailureClass, GraphBuilder, NodeContext, NodeError, Question, node_fn,
+        ErrorKind, Failure, FailureClass, GraphBuilder, NodeContext, NodeError, Question, START,
+        node_fn,
     },
 };
 
@@ -47,16 +48,16 @@ fn three(ran: &NodeLog, broken: &Broken) -> CompiledGraph {
             .node("two", work())
             .node("three", work())
             .node("all", notes_its_way())
-            .entry("one")
-            .entry("two")
-            .entry("three")
-            .join(["one", "two", "three"], "all"),
+            .edge(START, "one")
+            .edge(START, "two")
+            .edge(START, "three")
+            .edge(["one", "two", "three"], "all"),
     )
 }
 
 async fn retry(saved: &Saved, engine: &Engine, node: Option<&str>) -> Result<RunEnd, RunError> {
     let node = node.map(name);
-    engine.retry(saved.run(), node.as_ref(), EventSink::default(), &Stop::default()).await
+    engine.retry(saved.run()).only(node.clone()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,8 +92,8 @@ async fn g1_retry_runs_only_the_failed_parallel_tasks() {
 async fn a_run_failed_by_a_route_has_nothing_to_retry() {
     let graph = GraphBuilder::new::<Team>("refused")
         .node("judge", notes_its_way())
-        .entry("judge")
-        .then("judge", "fail");
+        .edge(START, "judge")
+        .edge("judge", "fail");
     let saved = Saved::new();
     let engine = saved.engine(&compiled(graph));
     assert_eq!(saved.start(&engine).await.status, Status::Failed);
@@ -116,8 +117,8 @@ async fn a_question_stays_open_when_a_parallel_failure_is_retried() {
     let graph = GraphBuilder::new::<Team>("asks")
         .node("asks", asks)
         .node("works", works)
-        .entry("asks")
-        .entry("works");
+        .edge(START, "asks")
+        .edge(START, "works");
     let saved = Saved::new();
     let engine = saved.engine(&compiled(graph));
     let end = saved.start(&engine).await;

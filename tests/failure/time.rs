@@ -12,7 +12,8 @@ use graphrun::{
     engine::{Engine, RunError, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{
-        Backoff, GraphBuilder, Limits, Node, NodeContext, NodeError, Policies, Target, node_fn,
+        Backoff, GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies, START,
+        Target, node_fn,
     },
     llm::TokenUsage,
     state::Update,
@@ -52,12 +53,12 @@ fn seconds(seconds: u64) -> Limits {
 fn uneven(begun: &Begun, policies: Policies) -> GraphBuilder {
     GraphBuilder::new::<Team>("uneven")
         .node("quick", takes(1, &[], begun))
-        .node_with("slow", takes(60, &[], begun), policies)
+        .node("slow", takes(60, &[], begun).with_policies(policies))
         .node("last", notes_its_way())
-        .entry("quick")
-        .entry("slow")
-        .join(["quick", "slow"], "last")
-        .then("last", "end")
+        .edge(START, "quick")
+        .edge(START, "slow")
+        .edge(["quick", "slow"], "last")
+        .edge("last", "end")
 }
 
 fn names(begun: &Begun) -> Vec<(String, u32)> {
@@ -105,7 +106,7 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..seconds(10) };
     let graph = uneven(&begun, Policies::default()).limits(limits);
-    let graph = compiled(graph.node("flush", notes_its_way()).then("flush", "end"));
+    let graph = compiled(graph.node("flush", notes_its_way()).edge("flush", "end"));
     let end = saved.start(&saved.engine(&graph)).await;
     let reason = "the limit of 10s is reached: the run has worked for 10s";
     assert_eq!((end.status, end.reason.as_deref()), (Status::Done, Some(reason)));
@@ -120,9 +121,12 @@ async fn g13_aborted_attempts_and_waits_are_not_counted() {
     let wait = Duration::from_secs(20);
     let retry = Backoff { attempts_max: 2, initial: wait, max: wait };
     let graph = GraphBuilder::new::<Team>("late")
-        .node_with("late", takes(9, &[1], &begun), Policies { retry, ..Policies::default() })
-        .entry("late")
-        .then("late", "end");
+        .node(
+            "late",
+            takes(9, &[1], &begun).with_policies(Policies { retry, ..Policies::default() }),
+        )
+        .edge(START, "late")
+        .edge("late", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph).with_limits(seconds(5))).await;
     assert_eq!((end.status, names(&begun)), (Status::Limit, began(&[("late", 1), ("late", 2)])));
@@ -138,7 +142,7 @@ async fn g13_a_failure_takes_precedence_over_the_time_limit() {
     let fails = node_fn(|_: Nothing, _: NodeContext| async {
         Err::<super::Noted, _>(NodeError::permanent("no"))
     });
-    let graph = graph.node("fails", fails).entry("fails").then("fails", "end");
+    let graph = graph.node("fails", fails).edge(START, "fails").edge("fails", "end");
     let graph = compiled(graph);
     let end = saved.start(&saved.engine(&graph).with_limits(seconds(10))).await;
     assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some("`fails` failed: no")));
@@ -149,11 +153,11 @@ fn around(begun: &Begun, limits: Limits) -> CompiledGraph {
     let exhausted = Some(Target::End);
     let bound = Policies { max_visits: Some(7), exhausted, ..Policies::default() };
     let graph = GraphBuilder::new::<Team>("around")
-        .node_with("there", takes(1, &[], begun), bound)
+        .node("there", takes(1, &[], begun).with_policies(bound))
         .node("back", takes(1, &[], begun))
-        .entry("there")
-        .then("there", "back")
-        .then("back", "there")
+        .edge(START, "there")
+        .edge("there", "back")
+        .edge("back", "there")
         .limits(limits);
     compiled(graph)
 }
@@ -181,8 +185,9 @@ async fn g13_limits_count_across_crashes() {
                 Disturbed::dying_after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
             let (info, input) = (saved.info.clone(), Update::default());
             let (events, stop) = (EventSink::default(), Stop::default());
-            let engine = Engine::new(graph.clone(), Arc::new(dying));
-            if engine.start(info, input, events, &stop).await.is_ok() {
+            let engine = Engine::new(graph.clone()).with_storage(Arc::new(dying));
+            if engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.is_ok()
+            {
                 assert!(writes > begins, "it has not died often");
                 break;
             }

@@ -12,7 +12,7 @@ use std::{
 
 use graphrun::{
     event::{Report, Status},
-    graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
 };
 use tokio::time::{Instant, sleep};
 
@@ -24,10 +24,10 @@ async fn caught_of(
     policies: Policies,
 ) -> (String, u64) {
     let graph = GraphBuilder::new::<Team>("late")
-        .node_with("works", node, Policies { catch: caught_by("late").catch, ..policies })
+        .node("works", node.with_policies(Policies { catch: caught_by("late").catch, ..policies }))
         .node("late", notes_its_way())
-        .entry("works")
-        .then("works", "end");
+        .edge(START, "works")
+        .edge("works", "end");
     let saved = Saved::new();
     let (engine, begun) = (saved.engine(&compiled(graph)), Instant::now());
     let end = saved.start(&engine).await;
@@ -86,13 +86,13 @@ async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -
         noted("works")
     });
     let graph = GraphBuilder::new::<Team>("blocked")
-        .node_with("blocks", blocking, policies)
+        .node("blocks", blocking.with_policies(policies))
         .node("works", works)
         .node("late", notes_its_way())
-        .entry("blocks")
-        .entry("works")
-        .then("blocks", "end")
-        .then("works", "end");
+        .edge(START, "blocks")
+        .edge(START, "works")
+        .edge("blocks", "end")
+        .edge("works", "end");
     let saved = Saved::new();
     let engine = saved.engine(&compiled(graph));
     let end = saved.start(&engine).await;

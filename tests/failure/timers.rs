@@ -9,7 +9,10 @@ use graphrun::{
     checkpoint::{Outcome, RunHistory as _},
     engine::{Clock, Engine, Stop},
     event::{EventSink, Report, Status, Usage},
-    graph::{Backoff, ErrorKind, Failure, GraphBuilder, Limits, NodeContext, Policies, node_fn},
+    graph::{
+        Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext, Policies, START,
+        node_fn,
+    },
     llm::TokenUsage,
     state::Update,
 };
@@ -71,8 +74,8 @@ impl Attempts {
         });
         let retry = Backoff { attempts_max: 5, max, ..Backoff::default() };
         GraphBuilder::new::<super::Team>("patience")
-            .node_with("calls", calls, Policies { retry, ..Policies::default() })
-            .entry("calls")
+            .node("calls", calls.with_policies(Policies { retry, ..Policies::default() }))
+            .edge(START, "calls")
             .limits(limits)
     }
 }
@@ -130,7 +133,7 @@ async fn g19_a_stop_ends_a_wait_and_resume_continues_it() {
     let stop = Stop::default();
     let stopped = stop.clone();
     let (input, events) = (Update::default(), EventSink::default());
-    let run = engine.start(saved.info.clone(), input, events, &stop);
+    let run = engine.run(input).with_info(saved.info.clone()).with_events(events).with_stop(&stop);
     let stops = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         stopped.drain();
@@ -164,7 +167,7 @@ async fn g19_a_failed_attempt_is_saved_with_cause_and_wake_time() {
 async fn g13_failed_attempts_before_a_crash_count_towards_limits() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let limits = Limits { tokens: Some(300), ..Limits::default() };
-    let graph = attempts.graph(3, limits).node("after", notes_its_way()).then("calls", "after");
+    let graph = attempts.graph(3, limits).node("after", notes_its_way()).edge("calls", "after");
     let graph = compiled(graph);
     let engine = |graph| -> Engine { saved.engine(graph).with_clock(attempts.clock()) };
     assert!(timeout(Duration::from_secs(20), saved.start(&engine(&graph))).await.is_err());

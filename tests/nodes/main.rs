@@ -21,7 +21,6 @@ use graphrun::{
     nodes::{Services, factory},
     registry,
     state::Update,
-    storage::MemoryStorage,
     workflow::{Registry, parse},
 };
 use serde_json::Value;
@@ -73,8 +72,8 @@ async fn run_in(
         parse(file, folder, &registry).unwrap_or_else(|findings| panic!("{findings}"));
     let (graph, missing) = workflow.into_graph(&factory(services, registry));
     assert!(warnings.is_empty() && missing.is_empty(), "{warnings}{missing}");
-    let (graph, _) = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));
-    let engine = Engine::new(graph, Arc::new(MemoryStorage::default()));
+    let graph = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));
+    let engine = Engine::new(graph);
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let collect = async {
@@ -86,6 +85,7 @@ async fn run_in(
     };
     let (info, input) = (RunInfo::new("w"), Update::of(&input).unwrap());
     let stop = Stop::default();
-    let (end, events) = tokio::join!(engine.start(info, input, sink, &stop), collect);
+    let (end, events) =
+        tokio::join!(engine.run(input).with_info(info).with_events(sink).with_stop(&stop), collect);
     Ended { end: end.unwrap(), events }
 }

@@ -6,7 +6,7 @@ use graphrun::{
     checkpoint::{Checkpoint, Position},
     engine::superstep::{Attempt, Event, Machine},
     event::{Status, Usage},
-    graph::{GraphBuilder, Limits, NodeLimits, Policies, Target, Trigger},
+    graph::{GraphBuilder, IntoNode, Limits, NodeLimits, Policies, START, Target, Trigger},
     llm::TokenUsage,
 };
 use serde_json::Value;
@@ -22,12 +22,12 @@ fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
         ..Policies::default()
     };
     let graph = GraphBuilder::new::<Team>("w")
-        .node_with("work", Decided, policies)
+        .node("work", Decided.with_policies(policies))
         .node("check", Decided)
-        .entry("work")
-        .then("work", "check")
-        .then("check", "work");
-    let graph = if mends { graph.node("mend", Decided).then("mend", "end") } else { graph };
+        .edge(START, "work")
+        .edge("work", "check")
+        .edge("check", "work");
+    let graph = if mends { graph.node("mend", Decided).edge("mend", "end") } else { graph };
     Hand::start(&compiled(graph))
 }
 
@@ -115,11 +115,11 @@ fn flushing() -> Hand {
         ..Policies::default()
     };
     let graph = GraphBuilder::new::<Team>("flushing")
-        .node_with("work", Decided, bound(9))
-        .node_with("flush", Decided, bound(20))
-        .entry("work")
-        .then("work", "work")
-        .then("flush", "flush")
+        .node("work", Decided.with_policies(bound(9)))
+        .node("flush", Decided.with_policies(bound(20)))
+        .edge(START, "work")
+        .edge("work", "work")
+        .edge("flush", "flush")
         .limits(limits);
     Hand::start(&compiled(graph))
 }

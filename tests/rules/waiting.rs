@@ -31,10 +31,10 @@ fn a_node_with_a_false_condition_is_skipped() {
             .node("plan", Decided)
             .node("research", Decided)
             .node("write", Decided)
-            .entry("plan")
+            .edge(START, "plan")
             .when("research", "ready == false", |team: &Team| team.ready == Some(false))
-            .then("plan", "research")
-            .then("research", "write"),
+            .edge("plan", "research")
+            .edge("research", "write"),
     );
     let run = |ready: bool| {
         let write = move |task: &Task| {
@@ -60,10 +60,10 @@ fn a_skipped_node_arrives_at_joins() {
             .node("qc", Decided)
             .node("ta", Decided)
             .node("sse", Decided)
-            .entry("qc")
-            .entry("ta")
+            .edge(START, "qc")
+            .edge(START, "ta")
             .when("ta", "round > 0", |team: &Team| team.round > 0)
-            .join(["qc", "ta"], "sse"),
+            .edge(["qc", "ta"], "sse"),
     );
     let mut hand = Hand::start(&graph);
     assert_eq!(hand.open.len(), 1, "only `qc` runs");
@@ -84,11 +84,11 @@ fn a_step_with_only_skipped_tasks_is_committed() {
             .node("one", Decided)
             .node("two", Decided)
             .node("three", Decided)
-            .entry("one")
+            .edge(START, "one")
             .when("one", "never", |_: &Team| false)
             .when("two", "never", |_: &Team| false)
-            .then("one", "two")
-            .then("two", "three"),
+            .edge("one", "two")
+            .edge("two", "three"),
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!((notes(&state), rest), (vec!["three".to_owned()], (Status::Done, None)));
@@ -99,13 +99,13 @@ fn a_reached_node_is_reported_unless_it_is_skipped() {
     let reported = |verb: &str| Policies { emits: Some(verb.to_owned()), ..Policies::default() };
     let graph = compiled(
         GraphBuilder::new::<Team>("reports")
-            .node_with("plan", Decided, reported("started"))
-            .node_with("skipped", Decided, reported("went"))
-            .node_with("write", Decided, reported("handed"))
-            .entry("plan")
+            .node("plan", Decided.with_policies(reported("started")))
+            .node("skipped", Decided.with_policies(reported("went")))
+            .node("write", Decided.with_policies(reported("handed")))
+            .edge(START, "plan")
             .when("skipped", "never", |_: &Team| false)
-            .then("plan", "skipped")
-            .then("plan", "write"),
+            .edge("plan", "skipped")
+            .edge("plan", "write"),
     );
     let names = |actions: &[Action]| -> Vec<(String, Option<String>)> {
         let reported = actions.iter().filter_map(|it| match it {
@@ -131,8 +131,8 @@ fn a_restored_run_skips_the_same_tasks() {
         GraphBuilder::new::<Team>("skip")
             .node("qc", Decided)
             .node("ta", Decided)
-            .entry("qc")
-            .entry("ta")
+            .edge(START, "qc")
+            .edge(START, "ta")
             .when("ta", "never", |_: &Team| false),
     );
     let hand = Hand::start(&graph);
@@ -162,11 +162,11 @@ fn a_condition_error_fails_its_node() {
     let catch = vec![Catch { kind: None, to: Target::Node(name("mend")) }];
     let graph = compiled(
         GraphBuilder::new::<Team>("skip")
-            .node_with("one", Decided, Policies { catch, ..Policies::default() })
+            .node("one", Decided.with_policies(Policies { catch, ..Policies::default() }))
             .node("mend", Decided)
-            .entry("one")
+            .edge(START, "one")
             .when("one", "ready", |it: &Missing| it.ready)
-            .then("one", "end"),
+            .edge("one", "end"),
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!((notes(&state), rest.0), (vec!["mend".to_owned()], Status::Done));
@@ -183,14 +183,14 @@ fn a_deferred_node_runs_once_after_everything_else() {
             .node("quick", Decided)
             .node("slow1", Decided)
             .node("slow2", Decided)
-            .node_with("report", Decided, deferred())
-            .entry("plan")
-            .then("plan", "quick")
-            .then("plan", "slow1")
-            .then("slow1", "slow2")
-            .then("quick", "report")
-            .then("slow2", "report")
-            .then("report", "end"),
+            .node("report", Decided.with_policies(deferred()))
+            .edge(START, "plan")
+            .edge("plan", "quick")
+            .edge("plan", "slow1")
+            .edge("slow1", "slow2")
+            .edge("quick", "report")
+            .edge("slow2", "report")
+            .edge("report", "end"),
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!(notes(&state), ["plan", "quick", "slow1", "slow2", "report"]);
@@ -203,11 +203,11 @@ fn deferred_nodes_are_saved_and_count_as_one_visit() {
         GraphBuilder::new::<Team>("defer")
             .node("a", Decided)
             .node("b", Decided)
-            .node_with("report", Decided, deferred())
-            .entry("a")
-            .then("a", "report")
-            .then("a", "b")
-            .then("b", "report"),
+            .node("report", Decided.with_policies(deferred()))
+            .edge(START, "a")
+            .edge("a", "report")
+            .edge("a", "b")
+            .edge("b", "report"),
     );
     let mut hand = Hand::start(&graph);
     let task = hand.open.pop_front().unwrap();
@@ -241,17 +241,17 @@ fn dispatches_leave_one_visit_for_a_deferred_node() {
                 .node("send", Decided)
                 .node("slow1", Decided)
                 .node("slow2", Decided)
-                .node_with("report", Decided, late)
-                .node_with("late", Decided, deferred())
-                .entry("plan")
-                .then("plan", "report")
-                .then("plan", "send")
-                .then("plan", "slow1")
-                .then("slow1", "slow2")
-                .then("slow2", "end")
-                .may_go("send", ["report"])
-                .then("report", "end")
-                .then("late", "end"),
+                .node("report", Decided.with_policies(late))
+                .node("late", Decided.with_policies(deferred()))
+                .edge(START, "plan")
+                .edge("plan", "report")
+                .edge("plan", "send")
+                .edge("plan", "slow1")
+                .edge("slow1", "slow2")
+                .edge("slow2", "end")
+                .goto("send", ["report"])
+                .edge("report", "end")
+                .edge("late", "end"),
         );
         let (state, rest) = Hand::start(&graph).run(
             |_| 0,
@@ -281,11 +281,11 @@ fn a_limit_or_a_failure_drops_deferred_nodes() {
         GraphBuilder::new::<Team>("defer")
             .node("a", Decided)
             .node("b", Decided)
-            .node_with("report", Decided, deferred())
-            .entry("a")
-            .then("a", "report")
-            .then("a", "b")
-            .then("b", "fail"),
+            .node("report", Decided.with_policies(deferred()))
+            .edge(START, "a")
+            .edge("a", "report")
+            .edge("a", "b")
+            .edge("b", "fail"),
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!((notes(&state), rest.0), (vec!["a".to_owned(), "b".to_owned()], Status::Failed));
@@ -296,13 +296,13 @@ fn a_route_decides_whether_its_node_arrives_at_a_join() {
     let graph = compiled(
         GraphBuilder::new::<Team>("join")
             .node("start", Decided)
-            .node_with("draft", Decided, bounded(2, "fail"))
+            .node("draft", Decided.with_policies(bounded(2, "fail")))
             .node("facts", Decided)
             .node("merge", Decided)
-            .entry("start")
-            .then("start", "draft")
-            .then("start", "facts")
-            .join(["draft", "facts"], "merge")
+            .edge(START, "start")
+            .edge("start", "draft")
+            .edge("start", "facts")
+            .edge(["draft", "facts"], "merge")
             .route("draft", ["draft", "merge"], |team: &Team| {
                 if team.notes.iter().filter(|it| *it == "draft").count() < 2 {
                     "draft"
@@ -322,19 +322,19 @@ fn used(inner: impl FnOnce(GraphBuilder) -> GraphBuilder) -> CompiledGraph {
     let caught = || Policies { catch: catch.clone(), ..Policies::default() };
     let builder = GraphBuilder::new::<Team>("use")
         .node("review", Decided)
-        .node_with("review.lint", Decided, caught())
-        .node_with("review.read", Decided, caught())
+        .node("review.lint", Decided.with_policies(caught()))
+        .node("review.read", Decided.with_policies(caught()))
         .node("review.sum", Decided)
-        .node_with("review.end", Decided, end_of("review"))
+        .node("review.end", Decided.with_policies(end_of("review")))
         .node("publish", Decided)
         .node("mend", Decided)
-        .entry("review")
-        .then("review", "review.lint")
-        .then("review", "review.read")
-        .then("review.read", "review.sum")
-        .then("review.sum", "review.end")
-        .then("review.lint", "review.end")
-        .then("review.end", "publish");
+        .edge(START, "review")
+        .edge("review", "review.lint")
+        .edge("review", "review.read")
+        .edge("review.read", "review.sum")
+        .edge("review.sum", "review.end")
+        .edge("review.lint", "review.end")
+        .edge("review.end", "publish");
     compiled(inner(builder))
 }
 
@@ -345,10 +345,10 @@ fn the_end_of_a_used_workflow_waits_only_for_its_nodes() {
             .node("other2", Decided)
             .node("other3", Decided)
             .node("other4", Decided)
-            .entry("other1")
-            .then("other1", "other2")
-            .then("other2", "other3")
-            .then("other3", "other4")
+            .edge(START, "other1")
+            .edge("other1", "other2")
+            .edge("other2", "other3")
+            .edge("other3", "other4")
     });
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     let steps = [
@@ -365,10 +365,10 @@ fn the_end_of_a_used_workflow_waits_only_for_its_nodes() {
 #[test]
 fn deferred_nodes_run_from_the_inner_workflow_outwards() {
     let graph = used(|it| {
-        it.node_with("review.last", Decided, deferred())
-            .node_with("report", Decided, deferred())
-            .then("review", "review.last")
-            .then("review", "report")
+        it.node("review.last", Decided.with_policies(deferred()))
+            .node("report", Decided.with_policies(deferred()))
+            .edge("review", "review.last")
+            .edge("review", "report")
     });
     let (state, _) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     let order = [
@@ -403,8 +403,8 @@ fn abandoned_arrivals_and_deferred_nodes_are_dropped() {
     let graph = used(|it| {
         it.node("review.both", Decided)
             .node("review.slow", Decided)
-            .then("review", "review.slow")
-            .join(["review.read", "review.slow"], "review.both")
+            .edge("review", "review.slow")
+            .edge(["review.read", "review.slow"], "review.both")
     });
     let mut hand = Hand::start(&graph);
     let mut failed = false;

@@ -32,7 +32,7 @@ pub(crate) struct Host {
     abstract_name: String,
     _listeners: [UnixListener; 2],
     /// Open, and passed on to every child that does not close it.
-    _leaked: File,
+    _leaked: Vec<File>,
     victim: Mutex<Child>,
 }
 
@@ -50,8 +50,11 @@ impl Host {
         for name in ["", "packages"] {
             fs::set_permissions(path(name), PermissionsExt::from_mode(0o777)).unwrap();
         }
-        let leaked = File::open(path("secret")).unwrap();
-        fcntl(leaked.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        // Many, so that some have the low numbers that the sandbox uses itself.
+        let leaked: Vec<File> = (0..32).map(|_| File::open(path("secret")).unwrap()).collect();
+        for it in &leaked {
+            fcntl(it.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        }
 
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let udp_port = udp.local_addr().unwrap().port();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use graphrun::{
     checkpoint::{
         CheckpointError, Checkpointer, EntryHash, JournalEntry, Outcome, RunHistory as _, RunInfo,
-        RunJournal as _, RunList as _,
+        RunJournal as _, RunList as _, TaskRecord,
     },
     compile::CompiledGraph,
     engine::{Clock, Engine, RunEnd, RunError, Stop},
@@ -115,17 +115,22 @@ impl Fate {
         let inner = Arc::clone(&self.storage) as Arc<dyn Checkpointer>;
         let storage = Arc::new(Disturbed::new(inner, move |nth| fault.at(nth)));
         let limits = Limits { time, ..self.graph.graph().limits.clone() };
-        let engine = Engine::new(self.graph.clone(), storage);
+        let engine = Engine::new(self.graph.clone()).with_storage(storage);
         let engine = engine.with_limits(limits).with_clock(self.clock.clone());
         let (mut sink, stop, id) = (EventSink::default(), Stop::default(), &self.info.id);
         let mut told = sink.subscribe();
         let work = async {
             let found = self.storage.find(id.as_str()).await;
             if matches!(found, Err(CheckpointError::UnknownRun(_))) {
-                engine.start(self.info.clone(), Update::default(), sink, &stop).await
+                engine
+                    .run(Update::default())
+                    .with_info(self.info.clone())
+                    .with_events(sink)
+                    .with_stop(&stop)
+                    .await
             } else {
                 let answers = self.answers(random.as_deref_mut(), &engine).await;
-                engine.resume(id, answers, sink, &stop).await
+                engine.resume(id).with_answers(answers).with_events(sink).with_stop(&stop).await
             }
         };
         // Boxed, because moving a future of this size is slow.
@@ -172,7 +177,7 @@ impl Fate {
             let Some(key) = key.filter(|_| random.random_ratio(1, 4)) else { continue };
             let hashes = self.hashes().await;
             let (answers, stop) = (BTreeMap::from([(key, answer)]), Stop::default());
-            let refused = engine.resume(&self.info.id, answers, EventSink::default(), &stop).await;
+            let refused = engine.resume(&self.info.id).with_answers(answers).with_stop(&stop).await;
             assert!(refused.is_err(), "a wrong answer was taken: {refused:?}");
             assert_eq!(self.hashes().await, hashes, "a wrong answer has changed something");
         }
@@ -194,7 +199,9 @@ impl Fate {
     async fn finished(&self) -> Vec<TaskId> {
         let journal = self.journal().await;
         let records = journal.iter().flat_map(|it| &it.entry.records);
-        records.filter(|it| it.outcome.is_final()).map(|it| it.task).collect()
+        // The node of an undecided task has finished; only its route is tried again.
+        let has_result = |it: &&TaskRecord| it.outcome.is_final() || it.outcome.update().is_some();
+        records.filter(has_result).map(|it| it.task).collect()
     }
 
     /// Events are numbered without gaps, and results were saved before they were published.

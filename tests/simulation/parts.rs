@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use graphrun::{
-    compile::{CompiledGraph, compile},
-    graph::{Backoff, Catch, Dispatch, GraphBuilder, Policies, Target},
+    compile::CompiledGraph,
+    graph::{
+        Backoff, Catch, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Policies, START, Target,
+    },
+    id::ChannelName,
 };
 use rand::{RngExt as _, rngs::StdRng};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     support::team::{Nothing, name},
@@ -20,10 +23,41 @@ pub(crate) enum Part {
     One(Temper),
     /// Branches, and a join.
     Fan([Temper; 3]),
-    /// A node for each of this many items, with a maximum of concurrent tasks, and a join.
-    Map(u32, usize),
+    /// A node for each of this many items, with a maximum of concurrent tasks, and a node after them.
+    Map(u32, usize, Items),
     /// Two nodes in a loop, until the bound of the first is used up.
     Loop(u32),
+}
+
+/// How the items of a map end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Items {
+    Sound,
+    /// Each second one fails and is collected.
+    Collected,
+    /// Each second one fails, and a route catches the failures.
+    Caught,
+}
+
+impl Items {
+    /// Returns whether this item fails.
+    pub(crate) fn fails(self, item: &Value) -> bool {
+        self != Self::Sound && item.as_u64().is_some_and(|it| it % 2 == 1)
+    }
+
+    fn policies(self, next: &str) -> Policies {
+        match self {
+            Self::Sound => Policies::default(),
+            Self::Collected => {
+                let failed = Some(ChannelName::parse("lost").unwrap());
+                Policies { items: Some(ItemPolicy { failed }), ..Policies::default() }
+            }
+            Self::Caught => {
+                let catch = vec![Catch { kind: None, to: Target::Node(name(next)) }];
+                Policies { items: Some(ItemPolicy::default()), catch, ..Policies::default() }
+            }
+        }
+    }
 }
 
 /// The behaviour of a node. It depends on the task and the attempt alone.
@@ -42,11 +76,15 @@ pub(crate) enum Temper {
     Slow(u64),
     /// Fails for good this often, with any kind, until the cause is repaired; only in a disturbed world.
     Breaks(u64),
+    /// Works on items, some of which fail.
+    Of(Items),
+    /// Works, but its route panics this often; only in a disturbed world.
+    Strays(u32),
 }
 
 impl Temper {
     pub(crate) fn random(random: &mut StdRng) -> Self {
-        match random.random_range(0..12) {
+        match random.random_range(0..13) {
             0 => Self::Fails(1),
             1 => Self::Fails(2),
             2 => Self::Panics,
@@ -54,6 +92,7 @@ impl Temper {
             4 | 5 => Self::Asks,
             6 => Self::Slow(random.random_range(3..20)),
             7 => Self::Breaks(random.random_range(1..3)),
+            8 => Self::Strays(random.random_range(1..3)),
             _ => Self::Steady,
         }
     }
@@ -62,7 +101,12 @@ impl Temper {
         let (initial, max) = (Duration::from_millis(20), Duration::from_millis(100));
         let retry = Backoff { attempts_max: 4, initial, max };
         match self {
-            Self::Steady | Self::Asks | Self::Slow(_) | Self::Breaks(_) => Policies::default(),
+            Self::Of(_)
+            | Self::Steady
+            | Self::Asks
+            | Self::Slow(_)
+            | Self::Breaks(_)
+            | Self::Strays(_) => Policies::default(),
             Self::Fails(_) => Policies { retry, ..Policies::default() },
             Self::Hangs => {
                 Policies { retry, timeout: Some(Duration::from_secs(2)), ..Policies::default() }
@@ -82,7 +126,14 @@ pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
             Temper::Panics => Temper::Steady,
             temper => temper,
         })),
-        2 => Part::Map(random.random_range(1..6), random.random_range(1..4)),
+        2 => {
+            let items = match random.random_range(0..3) {
+                0 => Items::Sound,
+                1 => Items::Collected,
+                _ => Items::Caught,
+            };
+            Part::Map(random.random_range(1..6), random.random_range(1..4), items)
+        }
         3 => Part::Loop(random.random_range(1..4)),
         _ => Part::One(Temper::random(random)),
     };
@@ -91,51 +142,61 @@ pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
 
 /// Returns the graph of the parts, one after the other.
 pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
-    let mut graph = GraphBuilder::new::<Channels>("random").entry("n0");
+    let mut graph = GraphBuilder::new::<Channels>("random").edge(START, "n0");
     for (at, part) in parts.iter().enumerate() {
         let (first, next) = (format!("n{at}"), format!("n{}", at + 1));
         let (inner, last) = (format!("i{at}"), format!("j{at}"));
         let steady = || world.node(Temper::Steady);
         graph = match *part {
-            Part::One(temper) => graph
-                .node_with(&first, world.node(temper), temper.policies(&next))
-                .then(&first, &next),
+            Part::One(temper) => {
+                graph =
+                    graph.node(&first, world.node(temper).with_policies(temper.policies(&next)));
+                match temper {
+                    Temper::Strays(times) => {
+                        graph.route(&first, [&*next], world.route(&first, &next, times))
+                    }
+                    _ => graph.edge(&first, &next),
+                }
+            }
             Part::Fan(tempers) => {
                 let branches = [0, 1, 2].map(|it| format!("{inner}_{it}"));
                 graph = graph.node(&first, steady()).node(&last, steady());
                 for (branch, temper) in branches.iter().zip(tempers) {
                     graph = graph
-                        .node_with(branch, world.node(temper), temper.policies(&last))
-                        .then(&first, branch);
+                        .node(branch, world.node(temper).with_policies(temper.policies(&last)))
+                        .edge(&first, branch);
+                    if let Temper::Strays(times) = temper {
+                        graph = graph.route(branch, [&*last], world.route(branch, &last, times));
+                    }
                 }
-                graph.join([&*branches[0], &*branches[1], &*branches[2]], &last).then(&last, &next)
+                graph.edge([&*branches[0], &*branches[1], &*branches[2]], &last).edge(&last, &next)
             }
-            Part::Map(items, width) => {
-                let narrow = Policies { width_max: Some(width), ..Policies::default() };
+            Part::Map(count, width, items) => {
+                let narrow = Policies { width_max: Some(width), ..items.policies(&next) };
                 let to = name(&inner);
                 graph
                     .node(&first, steady())
-                    .node_with(&inner, steady(), narrow)
+                    .node(&inner, world.node(Temper::Of(items)).with_policies(narrow))
                     .node(&last, steady())
                     .route(&first, [&*inner], move |_: &Nothing| {
                         let send = |it| Dispatch { node: to.clone(), input: json!(it) };
-                        (0..items).map(send).collect::<Vec<_>>()
+                        (0..count).map(send).collect::<Vec<_>>()
                     })
-                    .join([&*inner], &last)
-                    .then(&last, &next)
+                    .edge(&inner, &last)
+                    .edge(&last, &next)
             }
             Part::Loop(rounds) => {
                 let exhausted = Some(Target::Node(name(&next)));
                 let bound = Policies { max_visits: Some(rounds), exhausted, ..Policies::default() };
                 graph
-                    .node_with(&first, steady(), bound)
+                    .node(&first, steady().with_policies(bound))
                     .node(&inner, steady())
-                    .then(&first, &inner)
-                    .then(&inner, &first)
+                    .edge(&first, &inner)
+                    .edge(&inner, &first)
             }
         };
     }
     let last = format!("n{}", parts.len());
-    let graph = graph.node(&last, world.node(Temper::Steady)).then(&last, "end");
-    compile(graph.build()).unwrap_or_else(|it| panic!("{parts:?}: {it:?}")).0
+    let graph = graph.node(&last, world.node(Temper::Steady)).edge(&last, "end");
+    graph.compile().unwrap_or_else(|it| panic!("{parts:?}: {it:?}"))
 }

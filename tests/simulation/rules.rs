@@ -15,7 +15,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
 
 use crate::{
-    parts::{self, Part, Temper},
+    parts::{self, Items, Part, Temper},
     world::World,
 };
 
@@ -27,6 +27,8 @@ const EVENTS_MAX: usize = 10_000;
 pub(crate) struct Happened {
     pub(crate) repeated: usize,
     pub(crate) crashes: usize,
+    /// The runs that stopped because a route failed.
+    pub(crate) strayed: usize,
 }
 
 /// Compares a run whose rules get each event at once with one whose rules do not.
@@ -34,14 +36,20 @@ pub(crate) fn check(seed: u64) -> Happened {
     let mut random = StdRng::seed_from_u64(seed);
     let parts = parts::random(&mut random);
     let graph = parts::graph(&parts, &World::default());
+    let disturbed = parts::graph(&parts, &World::disturbed(seed));
     let mut calm = Process::start(&graph, &parts);
     while !calm.pending.is_empty() {
         calm.tell(0);
     }
-    let mut process = Process::start(&graph, &parts);
+    let mut process = Process::start(&disturbed, &parts);
     let mut happened = Happened::default();
     for told in 0.. {
         assert!(told < EVENTS_MAX, "{parts:?}: it never comes to its end");
+        if process.pending.is_empty() && process.has_strayed() {
+            process = process.dies();
+            happened.strayed += 1;
+            continue;
+        }
         let Some(last) = process.pending.len().checked_sub(1) else { break };
         match random.random_range(0..8) {
             0 | 1 if !process.told.is_empty() => {
@@ -62,7 +70,23 @@ pub(crate) fn check(seed: u64) -> Happened {
     assert_eq!(process.machine.state(), calm.machine.state(), "{parts:?}");
     assert_eq!(process.machine.position(), calm.machine.position(), "{parts:?}");
     assert_eq!(process.settled(), calm.settled(), "{parts:?}");
+    check_maps(&process, &parts);
     happened
+}
+
+/// Each map has ended exactly once, and its failed items are data or have led elsewhere.
+fn check_maps(process: &Process, parts: &[Part]) {
+    let notes = format!("{:?}", process.machine.state().get("notes"));
+    let mut lost = 0;
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Map(count, _, items) = part else { continue };
+        let failed = (0..*count).filter(|it| items.fails(&json!(it))).count();
+        let after = usize::from(failed == 0 || *items == Items::Collected);
+        assert_eq!(notes.matches(&format!("\"j{at} ")).count(), after, "{parts:?}: {notes}");
+        lost += if *items == Items::Collected { failed } else { 0 };
+    }
+    let list = process.machine.state().get("lost").and_then(|it| it.as_array()).map_or(0, Vec::len);
+    assert_eq!(list, lost, "{parts:?}");
 }
 
 /// A driver of the rules, with its saved data.
@@ -133,17 +157,22 @@ impl Process {
             match action {
                 Action::Record(record) => {
                     self.history.push(TaskRecord::clone(&record));
-                    self.records.push(*record);
+                    self.records.push(TaskRecord::clone(&record));
                     self.ask_people();
                 }
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = (*commit, self.machine.state().as_ref().clone());
                 }
-                Action::Run(task) => self.pending.push(self.end_of(&task)),
+                Action::Run(task) => {
+                    let has_result =
+                        |it: &TaskRecord| it.task == task.id && it.outcome.update().is_some();
+                    assert!(!self.records.iter().any(has_result), "{} ran again", task.id);
+                    self.pending.push(self.end_of(&task));
+                }
                 Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
-                Action::Emit { .. } => (),
+                Action::Emit { .. } | Action::StepEnded => (),
                 Action::PublishMessages(messages) => {
                     assert_eq!(messages, [], "there are no messages");
                 }
@@ -184,6 +213,9 @@ impl Process {
             Temper::Fails(times) if task.attempt <= times => failed(ErrorKind::Provider, true),
             Temper::Hangs if task.attempt == 1 => failed(ErrorKind::Timeout, true),
             Temper::Panics => failed(ErrorKind::Panic, false),
+            Temper::Of(items) if task.input.item().is_some_and(|it| items.fails(it)) => {
+                failed(ErrorKind::Tool, false)
+            }
             Temper::Asks if !task.answers.contains_key(&key) => {
                 let question = Question::new(key, "how many?");
                 Event::Asked { task: id, question, attempt }
@@ -200,8 +232,14 @@ impl Process {
         match (word, self.parts.get(part)) {
             ("n", Some(Part::One(temper))) => *temper,
             ("i", Some(Part::Fan(tempers))) => tempers[branch],
+            ("i", Some(Part::Map(_, _, items))) => Temper::Of(*items),
             _ => Temper::Steady,
         }
+    }
+
+    /// Returns whether the run has failed because of a route.
+    fn has_strayed(&self) -> bool {
+        matches!(&self.rest, Some((Status::Failed, Some(reason))) if reason.contains("its route failed"))
     }
 
     /// Returns the final record of every task, in task order.

@@ -14,7 +14,7 @@ use graphrun::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{parts::Temper, support::team::Nothing};
@@ -35,6 +35,8 @@ const KINDS: [ErrorKind; 8] = [
 #[derive(Clone, Default)]
 pub(crate) struct World {
     begun: Arc<Mutex<BTreeMap<(TaskId, u32), usize>>>,
+    /// How often the routes of nodes have panicked.
+    strayed: Arc<Mutex<BTreeMap<String, u32>>>,
     /// Gives nodes random durations and failures.
     lazy: Option<u64>,
 }
@@ -44,6 +46,9 @@ pub(crate) struct Channels {
     #[serde(default)]
     #[schemars(extend("x-merge" = "append"))]
     notes: Vec<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    lost: Vec<Value>,
     #[serde(default)]
     #[schemars(extend("x-merge" = "sum"))]
     sum: u64,
@@ -74,6 +79,31 @@ impl World {
         tasks
     }
 
+    /// Returns a route that panics this often if the world is disturbed, and then leads to a node.
+    pub(crate) fn route(
+        &self,
+        from: &str,
+        to: &str,
+        times: u32,
+    ) -> impl Fn(&Nothing) -> &'static str + Send + Sync + 'static {
+        let (world, from) = (self.clone(), from.to_owned());
+        // A route names its target by a text that outlives the graph.
+        let to: &str = to.to_owned().leak();
+        move |_| {
+            let strayed = {
+                let mut strayed = world.strayed.lock().unwrap();
+                let strayed = strayed.entry(from.clone()).or_default();
+                *strayed += 1;
+                *strayed
+            };
+            if world.lazy.is_some() && strayed <= times {
+                // Like `panic!`, without the slow message on stderr.
+                resume_unwind(Box::new("a route that is not repaired yet"));
+            }
+            to
+        }
+    }
+
     /// Returns a node of this world.
     pub(crate) fn node(&self, temper: Temper) -> impl Node + 'static {
         let world = self.clone();
@@ -94,6 +124,9 @@ impl World {
                 match temper {
                     Temper::Fails(times) if ctx.attempt <= times => {
                         return Err(NodeError::transient(format!("attempt {}", ctx.attempt)));
+                    }
+                    Temper::Of(items) if ctx.input.item().is_some_and(|it| items.fails(it)) => {
+                        return Err(Failure::new(ErrorKind::Tool, "an item is broken").into());
                     }
                     // Like `panic!`, without the slow message on stderr.
                     Temper::Panics => resume_unwind(Box::new("a node that always panics")),

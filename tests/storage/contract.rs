@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Detail, LeaseToken, Message, Outcome, SavedRun},
+    checkpoint::{
+        CheckpointError, Detail, Entry, LeaseToken, Message, Outcome, RunStatus, SavedRun,
+    },
     event::Status,
     graph::{Failure, Target, Transition},
     id::{ChannelName, Step},
-    state::{Change, ChangeKind},
+    state::{Change, ChangeKind, Update},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,6 +32,7 @@ promises! {
     a_run_is_found_by_id_by_name_and_by_the_beginning_of_its_id
     an_unknown_run_is_an_error_everywhere
     messages_are_kept_in_order_and_once
+    an_ended_run_takes_no_messages
     an_append_to_what_is_no_list_is_damage
 }
 
@@ -81,6 +84,36 @@ async fn messages_are_kept_in_order_and_once(home: Home) {
     assert_eq!(later.len(), 1);
     let unknown = storage.post(&run("R9"), &messages[0]).await;
     assert!(matches!(unknown, Err(CheckpointError::UnknownRun(_))), "{unknown:?}");
+}
+
+async fn an_ended_run_takes_no_messages(home: Home) {
+    let storage = home.open();
+    let said = |id: &str| {
+        let channel = ChannelName::parse("notes").unwrap();
+        Message { id: id.to_owned(), ..Message::new(channel, json!("a"), None) }
+    };
+    let ended = |status| Entry {
+        run_status: Some(RunStatus { status, reason: None }),
+        ..Entry::from(commit(1, vec![]))
+    };
+    for (id, status) in [("R1", Status::Done), ("R2", Status::Failed)] {
+        let hold = create(&storage, id).await;
+        let number = storage.post(&run(id), &said("first")).await.unwrap();
+        let mut entry = ended(status);
+        entry.commit.as_mut().unwrap().position.frontier.clear();
+        storage.append(&hold, &entry).await.unwrap();
+        let refused = storage.post(&run(id), &said("second")).await.unwrap_err();
+        assert!(matches!(refused, CheckpointError::Ended { .. }), "{refused}");
+        let text = format!("run `{id}` is {} and accepts no messages", status.as_str());
+        assert_eq!(refused.to_string(), text);
+        let again = storage.post(&run(id), &said("first")).await.unwrap();
+        assert_eq!(again, number, "it was posted while the run could read it");
+        assert_eq!(storage.inbox(&run(id), 0).await.unwrap().len(), 1);
+    }
+    // A failed run with a task that can be retried reads messages.
+    let hold = create(&storage, "R3").await;
+    storage.append(&hold, &ended(Status::Failed)).await.unwrap();
+    storage.post(&run("R3"), &said("third")).await.unwrap();
 }
 
 async fn a_taken_id_or_name_is_refused_and_its_owner_stays_as_it_was(home: Home) {
@@ -205,7 +238,9 @@ async fn a_question_and_its_answer_are_both_kept_in_order(home: Home) {
 async fn every_outcome_is_read_as_it_was_written(home: Home) {
     let Outcome::Failed { failure } = failed() else { unreachable!() };
     let failure = Failure { retry_after_ms: Some(1500), raw: Some("{\"a\":".into()), ..failure };
-    let caught = Outcome::Caught { failure, transitions: vec![Transition::To(Target::Fail)] };
+    let transitions = vec![Transition::To(Target::Fail)];
+    let (update, for_all_items) = (Update::default(), false);
+    let caught = Outcome::Caught { failure, update, for_all_items, transitions };
     let storage = home.open();
     let hold = create(&storage, "R1").await;
     let made: Vec<_> = (0..)

@@ -3,10 +3,11 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use graphrun::{
-    compile::compile,
     engine::Engine,
     event::Status,
-    graph::{GraphBuilder, Limits, NodeContext, NodeError, Policies, Target, node_fn},
+    graph::{
+        GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target, node_fn,
+    },
     storage::SqliteStorage,
 };
 use schemars::JsonSchema;
@@ -69,7 +70,7 @@ async fn bytes_of(graph: GraphBuilder, turns: u32) -> u64 {
     let path = folder.path().join("runs.db");
     {
         let storage = Arc::new(SqliteStorage::open(&path).unwrap());
-        let engine = Engine::new(compile(graph.build()).unwrap().0, storage);
+        let engine = Engine::new(graph.compile().unwrap()).with_storage(storage);
         let end = engine.run(&json!({})).await.unwrap();
         assert_eq!((end.status, end.position.step.0), (Status::Done, u64::from(turns)));
     }
@@ -85,9 +86,9 @@ async fn a_list_that_grows_is_stored_once() {
     let turns = 1_000;
     let (bound, limits) = bounded(turns);
     let graph = GraphBuilder::new::<Items>("appender")
-        .node_with("append", append, bound)
-        .entry("append")
-        .then("append", "append")
+        .node("append", append.with_policies(bound))
+        .edge(START, "append")
+        .edge("append", "append")
         .limits(limits);
     let (stored, content) = (bytes_of(graph, turns).await, u64::from(turns) * 1_000);
     assert!(stored * 2 <= content * 3, "{stored} bytes for {content}");
@@ -106,9 +107,9 @@ async fn a_chat_that_grows_is_stored_once() {
     let turns = 400;
     let (bound, limits) = bounded(turns);
     let graph = GraphBuilder::new::<Chat>("chat")
-        .node_with("speak", speak, bound)
-        .entry("speak")
-        .then("speak", "speak")
+        .node("speak", speak.with_policies(bound))
+        .edge(START, "speak")
+        .edge("speak", "speak")
         .limits(limits);
     let (stored, content) = (bytes_of(graph, turns).await, u64::from(turns) * 2_000);
     assert!(stored * 2 <= content * 3, "{stored} bytes for {content}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use graphrun::{
     checkpoint::{Detail, Entry, EntryHash, JournalEntry, Outcome, RunStatus, TaskRecord},
     event::Status,
-    graph::{Target, Transition},
+    graph::{Dispatch, ErrorKind, Failure, Goto, Target, Transition},
     state::{Change, ChangeKind, Update},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -51,12 +51,27 @@ fn any_change() -> impl Strategy<Value = ChangePlan> {
         .prop_map(|(channel, kind, values)| ChangePlan { channel, kind, values })
 }
 
-fn any_outcome() -> impl Strategy<Value = Outcome> {
+fn any_update() -> impl Strategy<Value = Update> {
     let writes = vec((any_channel().prop_map(channel), any_value().prop_map(Arc::new)), 0..4);
     let clears = vec(any_channel().prop_map(channel), 0..2);
+    (clears, writes).prop_map(|(clears, writes)| Update { clears, writes })
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
-        6 => (clears, writes).prop_map(|(clears, writes)| Outcome::Finished {
-            update: Update { clears, writes },
+        6 => any_update().prop_map(|update| Outcome::Finished {
+            update,
+            transitions: vec![Transition::To(Target::End)],
+        }),
+        2 => (any_update(), any_value()).prop_map(|(update, input)| Outcome::Undecided {
+            update,
+            goto: Goto::Instead(vec![Transition::Dispatch(Dispatch { node: node("qc"), input })]),
+            failure: Failure::new(ErrorKind::Panic, "the route panicked"),
+        }),
+        2 => (any_update(), any::<bool>()).prop_map(|(update, for_all_items)| Outcome::Caught {
+            failure: Failure::new(ErrorKind::Other, "an item failed"),
+            update,
+            for_all_items,
             transitions: vec![Transition::To(Target::End)],
         }),
         2 => (any_value(), any::<Option<[u8; 32]>>()).prop_map(|(answer, hash)| Outcome::Answered {
@@ -66,7 +81,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             question_hash: hash.map(EntryHash),
         }),
         1 => any_value().prop_map(|value| Outcome::MemoSaved { name: "part".into(), value }),
-        1 => select(vec![failed(), asked(), caught(), skipped()]),
+        1 => select(vec![failed(), undecided(), asked(), caught(), skipped()]),
     ]
 }
 
@@ -85,7 +100,7 @@ fn change_of(made: &ChangePlan, records: &[TaskRecord]) -> Change {
     tasks.sort_by_key(|it| it.task);
     let mut written = Vec::new();
     for record in tasks {
-        if let Outcome::Finished { update, .. } = &record.outcome {
+        if let Some(update) = record.outcome.update().filter(|_| record.outcome.is_final()) {
             let of_channel = update.writes.iter().filter(|(it, _)| *it == channel);
             written.extend(of_channel.map(|(_, value)| Value::clone(value)));
         }

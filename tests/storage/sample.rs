@@ -4,12 +4,12 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use graphrun::{
     checkpoint::{
-        Activation, CheckpointError, Checkpointer, Claim, Commit, Conversation, Entry,
-        ExhaustedLimits, InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner, Position,
-        Presence, RunInfo, RunStatus, TaskRecord, UsedBudget,
+        Activation, CheckpointError, Checkpointer, Claim, Commit, Conversation, EarlierTurns,
+        Entry, ExhaustedLimits, InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner,
+        Position, Presence, RunInfo, RunStatus, TaskRecord, UsedBudget,
     },
     event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
-    graph::{Failure, Input, OriginalTask, Question, Target, Transition, Trigger},
+    graph::{Dispatch, Failure, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, ChangeKind, Update},
     storage::{MemoryStorage, SqliteStorage},
@@ -160,7 +160,7 @@ pub(crate) fn position(step: u64) -> Position {
             activation(
                 "ta",
                 Input::Value(json!({"n": 1})),
-                Trigger::Caught { node: node("ba"), failure },
+                Trigger::Caught { node: node("ba"), failure: Box::new(failure) },
             ),
         ],
         joins: [(node("sse"), [node("qc")].into())].into(),
@@ -184,6 +184,7 @@ pub(crate) fn position(step: u64) -> Position {
                 time_ms: Some(1),
             }),
         },
+        earlier: EarlierTurns { turns: 2, steps: 3, usage: usage(), elapsed_ms: 9 },
         people: Conversation {
             question_keys: ["go_on".to_owned()].into(),
             last_message: 7 * step,
@@ -241,8 +242,22 @@ pub(crate) fn failed() -> Outcome {
     Outcome::Failed { failure: failure() }
 }
 
+pub(crate) fn undecided() -> Outcome {
+    let send = Dispatch { node: node("qc"), input: json!({"part": 1}) };
+    Outcome::Undecided {
+        update: Update::default().write(channel("brief"), "a calculator"),
+        goto: Goto::Also(vec![Transition::Dispatch(send)]),
+        failure: failure(),
+    }
+}
+
 pub(crate) fn caught() -> Outcome {
-    Outcome::Caught { failure: failure(), transitions: vec![Transition::To(Target::Fail)] }
+    Outcome::Caught {
+        failure: failure(),
+        update: Update::default(),
+        for_all_items: false,
+        transitions: vec![Transition::To(Target::Fail)],
+    }
 }
 
 pub(crate) fn skipped() -> Outcome {

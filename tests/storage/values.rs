@@ -15,8 +15,8 @@ use graphrun::{
     engine::{Answers, Engine, RunEnd, RunError, Stop},
     event::{EventSink, Status},
     graph::{
-        Command, Dispatch, Goto, GraphBuilder, Node, NodeContext, NodeError, Question, Target,
-        Transition,
+        Command, Dispatch, Goto, GraphBuilder, Node, NodeContext, NodeError, Question, START,
+        Target, Transition,
     },
     id::Step,
     nodes::{Services, factory},
@@ -62,7 +62,6 @@ fn graph_of(workflow: &str) -> CompiledGraph {
     let (workflow, _) = parse(file, Path::new("."), &registry).unwrap_or_else(|it| panic!("{it}"));
     compile(workflow.into_graph(&factory(Services::offline(), registry)))
         .unwrap_or_else(|it| panic!("{it}"))
-        .0
 }
 
 /// A run in a storage that is reopened for each operation.
@@ -78,19 +77,19 @@ impl<'a> Case<'a> {
     }
 
     fn engine(&self) -> Engine {
-        Engine::new(self.graph.clone(), self.home.open())
+        Engine::new(self.graph.clone()).with_storage(self.home.open())
     }
 
     async fn start(&self, input: &Value) -> Result<RunEnd, RunError> {
         let info = RunInfo { id: run(&self.id), ..RunInfo::new("values") };
         let input = Update::of(input).unwrap();
-        self.engine().start(info, input, EventSink::default(), &Stop::default()).await
+        self.engine().run(input).with_info(info).await
     }
 
     async fn answer(&self, answer: Value) -> Result<RunEnd, RunError> {
         let by_name = BTreeMap::from([("go".to_owned(), answer)]);
         let answers = Answers { by_name, by: None };
-        self.engine().resume(&run(&self.id), answers, EventSink::default(), &Stop::default()).await
+        self.engine().resume(&run(&self.id)).with_answers(answers).await
     }
 
     /// Reads everything that was saved.
@@ -204,10 +203,10 @@ fn graph_by(way: Way, value: &Value) -> CompiledGraph {
     let builder = GraphBuilder::new::<Anything>("values")
         .node("first", Gives { way, value: value.clone() })
         .node("last", Ends)
-        .entry("first")
-        .may_go("first", ["last", "end"])
-        .then("last", "end");
-    compile(builder.build()).unwrap().0
+        .edge(START, "first")
+        .goto("first", ["last", "end"])
+        .edge("last", "end");
+    builder.compile().unwrap()
 }
 
 async fn no_way_in_takes_a_value_that_is_too_deep(home: Home) {
@@ -351,7 +350,7 @@ async fn every_value_that_is_taken_is_read_again(home: Home) {
             if end.status == Status::Paused {
                 let (events, stop) = (EventSink::default(), Stop::default());
                 let again =
-                    case.engine().resume(&run(&id), Answers::default(), events, &stop).await;
+                    case.engine().resume(&run(&id)).with_events(events).with_stop(&stop).await;
                 assert_eq!(again.unwrap().questions, end.questions);
                 let answer = if way == Way::Show { value.clone() } else { json!(true) };
                 let end = case.answer(answer).await.unwrap();

@@ -6,8 +6,7 @@ use graphrun::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo},
     compile::compile,
     diagnostic::SourceFile,
-    engine::{Engine, RunEnd, Stop},
-    event::EventSink,
+    engine::{Engine, RunEnd},
     nodes::{Services, factory},
     registry,
     state::Update,
@@ -38,16 +37,14 @@ pub(crate) async fn run(workflow: &str, input: Value) -> TestRun {
         parse(file, Path::new("tests/workflow"), &registry).unwrap_or_else(|it| panic!("{it}"));
     assert!(warnings.is_empty(), "{warnings}");
     let factory = factory(Services::offline(), registry);
-    let (graph, warnings) =
-        compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
-    assert!(warnings.is_empty(), "{warnings}");
+    let graph = compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
+    assert!(graph.warnings().is_empty(), "{}", graph.warnings());
 
     let storage = Arc::new(MemoryStorage::default());
-    let engine = Engine::new(graph, Arc::clone(&storage) as Arc<dyn Checkpointer>);
+    let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("case");
     let update = Update::of(&input).unwrap();
-    let end =
-        engine.start(info.clone(), update, EventSink::default(), &Stop::default()).await.unwrap();
+    let end = engine.run(update).with_info(info.clone()).await.unwrap();
     let mut steps: Vec<(u64, Vec<String>)> = Vec::new();
     for record in storage.records(&info.id).await.unwrap() {
         let step = record.task.step.0;

@@ -1,7 +1,7 @@
 //! A state of notes, and nodes that write into it.
 
 use graphrun::{
-    compile::{CompiledGraph, compile},
+    compile::CompiledGraph,
     graph::{GraphBuilder, NodeError},
     id::NodeName,
     state::State,
@@ -42,5 +42,5 @@ pub(crate) fn name(name: &str) -> NodeName {
 }
 
 pub(crate) fn compiled(builder: GraphBuilder) -> CompiledGraph {
-    compile(builder.build()).expect("tests make graphs that can be").0
+    builder.compile().expect("tests make graphs that can be")
 }

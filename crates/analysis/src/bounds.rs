@@ -1,33 +1,35 @@
 //! Checks of the ways through a graph: every node is reachable, and every run ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::{Edge, Graph, Target},
+    graph::{Edge, Graph},
     id::NodeName,
 };
-use petgraph::{algo::tarjan_scc, visit::Dfs};
+use petgraph::{
+    Direction::{Incoming, Outgoing},
+    algo::tarjan_scc,
+    graph::{DiGraph, NodeIndex},
+    visit::{Dfs, IntoNeighbors, IntoNodeIdentifiers, NodeIndexable},
+};
 
-use super::{Connection, ways};
-pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
-    check_reachable(graph, findings);
-    check_ends(graph, findings);
-    check_loops(graph, findings);
-    check_resets(graph, findings);
+use super::network::{EdgeKind, Network};
+
+pub(super) fn run(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+    check_reachable(graph, network, findings);
+    check_ends(graph, network, findings);
+    check_loops(graph, network, findings);
+    check_resets(graph, network, findings);
 }
 
-fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
-    let all = ways(graph, |_, _| true);
-    let mut unreached: BTreeSet<&NodeName> = graph.nodes.keys().collect();
-    let after_limit = graph.limits.exhausted.as_ref().and_then(Target::node);
-    for start in graph.entry.iter().chain(after_limit) {
-        let mut visit = Dfs::new(&all, start);
-        while let Some(seen) = visit.next(&all) {
-            unreached.remove(seen);
-        }
+fn check_reachable(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+    let mut unreached: BTreeSet<NodeIndex> = network.agent_indices().collect();
+    let mut visit = Dfs::new(network.graph(), network.start());
+    while let Some(seen) = visit.next(network.graph()) {
+        unreached.remove(&seen);
     }
-    for name in unreached {
+    for name in unreached.into_iter().map(|it| network.name(it)) {
         let place = graph.nodes[name].place.clone();
         let finding = Diagnostic::error("GR030", format!("nothing leads to node `{name}`"));
         findings.push(finding.at(place, "never runs").help("lead an edge to it, or remove it"));
@@ -35,41 +37,33 @@ fn check_reachable(graph: &Graph, findings: &mut Diagnostics) {
 }
 
 /// Checks that each node has a way to the end of a branch.
-fn check_ends(graph: &Graph, findings: &mut Diagnostics) {
-    let all = ways(graph, |_, _| true);
-    let mut leaving: BTreeMap<&NodeName, Vec<&Edge>> = BTreeMap::new();
-    for edge in &graph.edges {
-        for from in edge.sources() {
-            leaving.entry(from).or_default().push(edge);
-        }
-    }
-    let is_last = |name: &NodeName| {
-        let edges = leaving.get(name).map_or(&[][..], Vec::as_slice);
-        let mut targets = edges.iter().flat_map(|it| it.targets());
-        let policies = &graph.nodes[name].policies;
-        let caught = policies.catch.iter().map(|it| &it.to);
-        edges.is_empty()
-            || targets.any(|it| it.node().is_none())
-            || policies.exhausted.iter().chain(caught).any(|it| it.node().is_none())
+fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+    let sources: BTreeSet<&NodeName> = graph.edges.iter().flat_map(Edge::sources).collect();
+    let is_last = |it: &NodeIndex| {
+        let mut targets = network.neighbours(*it, Outgoing, |_| true);
+        !sources.contains(network.name(*it)) || targets.any(|it| !network.is_agent(it))
     };
-    let mut open: Vec<&NodeName> = graph.nodes.keys().filter(|it| is_last(it)).collect();
-    let mut ending: BTreeSet<&NodeName> = open.iter().copied().collect();
-    while let Some(name) = open.pop() {
-        let before = all.neighbors_directed(name, petgraph::Direction::Incoming);
-        open.extend(before.filter(|it| ending.insert(it)));
+    let mut open: Vec<NodeIndex> = network.agent_indices().filter(is_last).collect();
+    let mut ending: BTreeSet<NodeIndex> = open.iter().copied().collect();
+    while let Some(index) = open.pop() {
+        let before = network.neighbours(index, Incoming, |_| true);
+        open.extend(before.filter(|&it| network.is_agent(it) && ending.insert(it)));
     }
-    for (name, spec) in graph.nodes.iter().filter(|(name, _)| !ending.contains(name)) {
+    for index in network.agent_indices().filter(|it| !ending.contains(it)) {
+        let name = network.name(index);
         let finding = Diagnostic::error("GR031", format!("no path leads from `{name}` to an end"));
-        let finding = finding.at(spec.place.clone(), "a run that reaches this node never ends");
+        let place = graph.nodes[name].place.clone();
+        let finding = finding.at(place, "a run that reaches this node never ends");
         findings.push(finding.help("give one of the nodes after it `then: end`"));
     }
 }
 
 /// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
-fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
-    let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
-    let unbounded = ways(graph, |from, _| !bounded(from));
-    for cycle in cycles(&unbounded) {
+fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+    let is_bounded =
+        |it: NodeIndex| network.is_agent(it) && network.agent(it).1.policies.max_visits.is_some();
+    let unbounded = network.with_edges(|from, _| !is_bounded(from));
+    for cycle in cycles(network, &unbounded) {
         let shown = shown(&cycle);
         let place = graph.nodes[cycle[0]].place.clone();
         let finding = Diagnostic::error("GR032", format!("the loop {shown} has no bound"));
@@ -77,10 +71,11 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
             "give one of its nodes `max_visits` and `exhausted`, so that the worst case is known",
         ));
     }
-    let spent = ways(graph, |from, way| !bounded(from) || way == Connection::Exhausted);
-    for cycle in cycles(&spent) {
+    let spent = network.with_edges(|from, kind| !is_bounded(from) || kind == EdgeKind::Exhausted);
+    for cycle in cycles(network, &spent) {
         // The check above has reported loops of unbounded nodes.
-        if let Some(name) = cycle.iter().find(|it| bounded(it)) {
+        let bounded = |it: &&&NodeName| graph.nodes[**it].policies.max_visits.is_some();
+        if let Some(name) = cycle.iter().find(bounded) {
             let message = format!(
                 "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
                 shown(&cycle)
@@ -92,9 +87,9 @@ fn check_loops(graph: &Graph, findings: &mut Diagnostics) {
     }
 }
 
-fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
-    let mutual = check_mutual_resets(graph, findings);
-    let finite = finite_visits(graph);
+fn check_resets(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
+    let mutual = check_mutual_resets(graph, network, findings);
+    let finite = finite_visits(network);
     for (name, spec) in &graph.nodes {
         let policies = &spec.policies;
         for reset in &policies.resets {
@@ -122,46 +117,56 @@ fn check_resets(graph: &Graph, findings: &mut Diagnostics) {
 /// A bounded node does if each node that resets it does. Any other node does if each node that
 /// leads to it does. The target of a used-up bound is reached each time the run reaches the bounded
 /// node, not each time that node runs.
-fn finite_visits(graph: &Graph) -> BTreeSet<&NodeName> {
-    let by_visit = ways(graph, |_, way| way != Connection::Exhausted);
-    let by_arrival = ways(graph, |_, way| way == Connection::Exhausted);
-    let mut resetters: BTreeMap<&NodeName, Vec<&NodeName>> = BTreeMap::new();
-    for (name, spec) in &graph.nodes {
-        for reset in &spec.policies.resets {
-            resetters.entry(reset).or_default().push(name);
-        }
+fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
+    let by_visit = |it| it != EdgeKind::Exhausted;
+    let by_arrival = |it| it == EdgeKind::Exhausted;
+    let policies = |it: NodeIndex| &network.agent(it).1.policies;
+    let index = |it: &NodeName| network.index(it).expect("the policies name only nodes");
+    let resets = |it: NodeIndex| policies(it).resets.iter().map(index);
+    let mut resetters = vec![Vec::new(); network.agents()];
+    for from in network.agent_indices() {
+        resets(from).for_each(|it| resetters[it.index()].push(from));
     }
     let (mut arrives, mut runs) = (BTreeSet::new(), BTreeSet::new());
-    let incoming = petgraph::Direction::Incoming;
-    let mut open: BTreeSet<&NodeName> = graph.nodes.keys().collect();
-    while let Some(name) = open.pop_first() {
-        let mut sources = by_visit.neighbors_directed(name, incoming);
-        let arrived = sources.all(|it| runs.contains(it))
-            && by_arrival.neighbors_directed(name, incoming).all(|it| arrives.contains(it));
-        let bounded = graph.nodes[name].policies.max_visits.is_some();
-        let reset_by = resetters.get(name).map_or(&[][..], Vec::as_slice);
-        let runs_on = arrived || (bounded && reset_by.iter().all(|it| runs.contains(it)));
-        let news = (arrived && arrives.insert(name), runs_on && runs.insert(name));
+    let mut open: BTreeSet<NodeIndex> = network.agent_indices().collect();
+    while let Some(index) = open.pop_first() {
+        // The start of a run leads to its first nodes once.
+        let is_start = |it: &NodeIndex| *it == network.start();
+        let mut sources = network.neighbours(index, Incoming, by_visit);
+        let arrived = sources.all(|it| is_start(&it) || runs.contains(&it))
+            && network.neighbours(index, Incoming, by_arrival).all(|it| arrives.contains(&it));
+        let bounded = policies(index).max_visits.is_some();
+        let runs_on =
+            arrived || (bounded && resetters[index.index()].iter().all(|it| runs.contains(it)));
+        let news = (arrived && arrives.insert(index), runs_on && runs.insert(index));
+        let agents = |it: &NodeIndex| network.is_agent(*it);
         if news.0 {
-            open.extend(by_arrival.neighbors(name));
+            open.extend(network.neighbours(index, Outgoing, by_arrival).filter(agents));
         }
         if news.1 {
-            open.extend(by_visit.neighbors(name));
-            open.extend(graph.nodes[name].policies.resets.iter());
+            open.extend(network.neighbours(index, Outgoing, by_visit).filter(agents));
+            open.extend(resets(index));
         }
     }
-    runs
+    runs.into_iter().map(|it| network.name(it)).collect()
 }
 
 /// Reports bounds that reset each other, because together they bound nothing.
-fn check_mutual_resets<'a>(graph: &'a Graph, findings: &mut Diagnostics) -> BTreeSet<&'a NodeName> {
-    let mut resets = petgraph::graphmap::DiGraphMap::new();
-    for (name, spec) in &graph.nodes {
-        for reset in &spec.policies.resets {
-            resets.add_edge(name, reset, ());
+fn check_mutual_resets<'a>(
+    graph: &Graph,
+    network: &'a Network,
+    findings: &mut Diagnostics,
+) -> BTreeSet<&'a NodeName> {
+    let mut resets = DiGraph::<(), ()>::with_capacity(network.agents(), 0);
+    for _ in network.agent_indices() {
+        resets.add_node(());
+    }
+    for from in network.agent_indices() {
+        for reset in &network.agent(from).1.policies.resets {
+            resets.add_edge(from, network.index(reset).expect("it names a node"), ());
         }
     }
-    let cycles = cycles(&resets);
+    let cycles = cycles(network, &resets);
     for cycle in &cycles {
         let message = format!("the bounds of {} reset each other", shown(cycle));
         let finding = Diagnostic::error("GR034", message);
@@ -172,14 +177,20 @@ fn check_mutual_resets<'a>(graph: &'a Graph, findings: &mut Diagnostics) -> BTre
 }
 
 /// Returns the sets of nodes that lead back to themselves, each sorted by name.
-fn cycles<'a>(ways: &petgraph::graphmap::DiGraphMap<&'a NodeName, ()>) -> Vec<Vec<&'a NodeName>> {
-    let is_cycle = |it: &Vec<&'a NodeName>| it.len() > 1 || ways.contains_edge(it[0], it[0]);
-    let mut found: Vec<Vec<&NodeName>> = tarjan_scc(ways).into_iter().filter(is_cycle).collect();
+fn cycles<G>(network: &Network, edges: G) -> Vec<Vec<&NodeName>>
+where
+    G: IntoNodeIdentifiers<NodeId = NodeIndex> + IntoNeighbors + NodeIndexable + Copy,
+{
+    let is_cycle =
+        |it: &Vec<NodeIndex>| it.len() > 1 || edges.neighbors(it[0]).any(|next| next == it[0]);
+    let mut found: Vec<Vec<NodeIndex>> = tarjan_scc(edges).into_iter().filter(is_cycle).collect();
+    // The order of the indices is that of the names.
     for cycle in &mut found {
         cycle.sort();
     }
     found.sort();
-    found
+    let names = |it: Vec<NodeIndex>| it.into_iter().map(|it| network.name(it)).collect();
+    found.into_iter().map(names).collect()
 }
 
 fn shown(names: &[&NodeName]) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, did_you_mean},
-    graph::{Edge, Graph, Target},
+    graph::{Edge, Graph, Starts, Target},
     id::{ChannelName, NodeName},
 };
 
@@ -13,6 +13,7 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     check_targets(graph, findings);
     check_channels(graph, findings);
     check_joins(graph, findings);
+    check_items(graph, findings);
 }
 
 fn check_entry(graph: &Graph, findings: &mut Diagnostics) {
@@ -84,8 +85,9 @@ fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
         let contract = spec.node.describe().contract;
         let reads = contract.reads.into_iter().flatten().map(|it| it.channel);
         let named = reads.chain(contract.writes.into_iter().flatten());
-        let named: BTreeSet<ChannelName> =
-            named.chain(spec.policies.clears.iter().cloned()).collect();
+        let collects = spec.policies.items.iter().filter_map(|it| it.failed.as_ref());
+        let of_policies = spec.policies.clears.iter().chain(collects).cloned();
+        let named: BTreeSet<ChannelName> = named.chain(of_policies).collect();
         for name in named {
             check_channel(graph, &name, &format!("node `{node}`"), spec.place.as_ref(), findings);
         }
@@ -125,4 +127,43 @@ fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
             findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
         }
     }
+}
+
+/// A node that takes an item runs only for items, and each has the type that it takes.
+fn check_items(graph: &Graph, findings: &mut Diagnostics) {
+    let item_of = |name: &NodeName| graph.nodes.get(name)?.node.describe().item;
+    let mut without = |from: &str, to: &NodeName, place: Option<&Place>| {
+        let message = format!("`{to}` takes an item, and {from} starts it without one");
+        let finding = Diagnostic::error("GR022", message).at(place.cloned(), "here");
+        findings.push(finding.help("dispatch the items to it from a route"));
+    };
+    for name in graph.entry.iter().filter(|it| item_of(it).is_some()) {
+        without("the start", name, None);
+    }
+    let mut unfit = Vec::new();
+    for edge in &graph.edges {
+        let starts = match edge {
+            Edge::Then { .. } | Edge::Join { .. } => Starts::State,
+            Edge::Route { route, .. } => route.starts(),
+            Edge::May { .. } => Starts::Unknown,
+        };
+        let from = edge.sources().first().map(ToString::to_string).unwrap_or_default();
+        for to in edge.targets() {
+            let Some((to, item)) = to.node().and_then(|it| Some((it, item_of(it)?))) else {
+                continue;
+            };
+            match &starts {
+                Starts::State => without(&format!("the edge from `{from}`"), to, edge.place()),
+                Starts::Item(given) if !given.fits(&item) => {
+                    let message =
+                        format!("`{from}` dispatches `{given}` to `{to}`, which takes `{item}`");
+                    unfit.push(
+                        Diagnostic::error("GR022", message).at(edge.place().cloned(), "here"),
+                    );
+                }
+                Starts::Item(_) | Starts::Unknown => (),
+            }
+        }
+    }
+    findings.extend(unfit);
 }

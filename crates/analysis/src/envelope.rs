@@ -51,24 +51,25 @@ const WORK_MAX: usize = 2_000_000;
 /// the limits of the run, which may stop it earlier. Numbers that are too large are [`u64::MAX`].
 ///
 /// ```
-/// use graphrun_analysis::{Envelope, compile};
+/// use graphrun_analysis::{Envelope, GraphBuilder};
 /// use graphrun_core::{
-///     graph::{GraphBuilder, NodeContext, NodeError, Policies, node_fn},
+///     graph::{END, FAIL, NodeError, START},
 ///     id::NodeName,
 ///     state::Schema,
 /// };
 ///
-/// async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+/// async fn nothing() -> Result<(), NodeError> {
 ///     Ok(())
 /// }
-/// let twice = Policies { max_visits: Some(2), ..Policies::default() };
 /// let graph = GraphBuilder::with_schema("loop", Ok(Schema::default()))
-///     .node_with("write", node_fn(nothing), twice)
-///     .node("check", node_fn(nothing))
-///     .entry("write")
-///     .then("write", "check")
-///     .route("check", ["write", "end"], |_: &serde_json::Value| "end");
-/// let (graph, _) = compile(graph.build()).unwrap();
+///     .node("write", nothing)
+///     .node("check", nothing)
+///     .edge(START, "write")
+///     .edge("write", "check")
+///     .route("check", ["write", END], |_: &serde_json::Value| END)
+///     .bound("write", 2, FAIL)
+///     .compile()
+///     .unwrap();
 ///
 /// let envelope = Envelope::of(&graph);
 /// let check = &envelope.nodes[&NodeName::parse("check").unwrap()];
@@ -267,7 +268,7 @@ fn ends_the_run(graph: &Graph) -> Vec<bool> {
             Edge::Then { from, to: Target::Fail, .. } => {
                 failing.insert(from);
             }
-            // A node that declares `may_go` may ignore its edges.
+            // A node that declares `goto` may ignore its edges.
             Edge::May { from, .. } => {
                 choosing.insert(from);
             }

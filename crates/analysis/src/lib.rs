@@ -1,23 +1,23 @@
 //! Compiles a graph as its author defined it into an executable graph.
 //!
 //! [`compile`] reports all errors together, or returns an immutable [`CompiledGraph`].
+//! - [`GraphBuilder`]: builds a graph in Rust.
 //! - [`flow_model`]: the abstract graph on which the checks run, with what may be written where and which nodes may run concurrently.
 //! - `checks`, `bounds`, `flow`, `concurrency`, `limits`: the checks of [`compile`], in their order.
 //! - [`Envelope`]: the worst case of a run.
 //!
 //! ```
-//! use graphrun_analysis::compile;
-//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
-//! use graphrun_core::state::Schema;
+//! use graphrun_analysis::GraphBuilder;
+//! use graphrun_core::graph::{NodeError, START};
 //!
-//! async fn nothing(_: (), _: NodeContext) -> Result<(), NodeError> {
+//! async fn nothing() -> Result<(), NodeError> {
 //!     Ok(())
 //! }
-//! let graph = GraphBuilder::with_schema("misspelt", Ok(Schema::default()))
-//!     .node("write", node_fn(nothing))
-//!     .entry("write")
-//!     .then("write", "wrte");
-//! let diagnostics = compile(graph.build()).unwrap_err();
+//! let graph = GraphBuilder::new::<()>("misspelt")
+//!     .node("write", nothing)
+//!     .edge(START, "write")
+//!     .edge("write", "wrte");
+//! let diagnostics = graph.compile().unwrap_err();
 //! assert!(diagnostics.to_string().contains("wrte"));
 //! ```
 
@@ -25,6 +25,7 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod bounds;
+mod builder;
 mod checks;
 mod concurrency;
 mod envelope;
@@ -32,23 +33,31 @@ mod flow;
 pub mod flow_model;
 mod limits;
 mod midway;
+mod network;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use crate::flow_model::{Draft, FlowModel};
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec, Target},
+    graph::{Edge, Graph, NodeSpec},
     id::NodeName,
     state::Schema,
 };
-use petgraph::graphmap::DiGraphMap;
+use petgraph::graph::DiGraph;
+pub use petgraph::graph::NodeIndex;
 
+pub use self::builder::{GraphBuilder, Names};
 pub use self::envelope::{Cause, Envelope, NodeEnvelope, Why};
 pub use self::midway::Midway;
+use self::network::Network;
+pub use self::network::{EdgeKind, GraphEdge, GraphNode};
 /// A graph that has passed all checks. It is immutable and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompiledGraph(Arc<Parts>);
@@ -56,52 +65,148 @@ pub struct CompiledGraph(Arc<Parts>);
 #[derive(Debug)]
 struct Parts {
     graph: Graph,
+    warnings: Diagnostics,
+    network: Network,
+    /// The names of the nodes, by index.
+    names: Arc<[NodeName]>,
     /// For each node, the indexes of the edges that leave it.
-    leaving: BTreeMap<NodeName, Vec<usize>>,
+    leaving: Vec<Vec<usize>>,
     /// For each join, the nodes that it awaits.
-    joins: BTreeMap<NodeName, Vec<NodeName>>,
+    joins: BTreeMap<NodeIndex, Vec<NodeName>>,
     /// The nodes whose route decides whether they arrive, each with the join.
     routed: BTreeSet<(NodeName, NodeName)>,
+    /// For each node, whether it keeps its thread.
+    paces: Vec<Pace>,
 }
 
-/// Checks a graph and makes it executable; also returns the warnings.
+/// Whether a node keeps the thread that polls it, as far as this process has seen.
+///
+/// It holds the number of short attempts that are needed until the node counts as quick.
+#[derive(Debug)]
+pub struct Pace(AtomicU8);
+
+/// Checks a graph and makes it executable. The diagnostics that its author's side has found already are kept.
 ///
 /// # Errors
 ///
 /// Returns all diagnostics of all checks.
-pub fn compile(
-    (graph, mut findings): (Graph, Diagnostics),
-) -> Result<(CompiledGraph, Diagnostics), Diagnostics> {
+pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGraph, Diagnostics> {
     checks::run(&graph, &mut findings);
-    if !findings.has_errors() {
-        // These checks follow edges, so every edge must have a valid target.
-        bounds::run(&graph, &mut findings);
-        let model = FlowModel::of(&Draft::of(&graph));
-        flow::run(&graph, &model, &mut findings);
-        concurrency::run(&graph, &model, &mut findings);
+    if findings.has_errors() {
+        // The other checks follow edges, so every edge must have a valid target.
+        return Err(findings);
     }
+    let network = Network::of(&graph);
+    bounds::run(&graph, &network, &mut findings);
+    let model = FlowModel::of(&Draft::of(&graph));
+    flow::run(&graph, &model, &mut findings);
+    concurrency::run(&graph, &model, &mut findings);
     if !findings.has_errors() {
         // The worst case is only known if all loops are bounded.
         limits::run(&graph, &mut findings);
     }
-    let mut leaving: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
+    let index = |name: &NodeName| network.index(name).expect("the edges have valid ends");
+    let mut leaving = vec![Vec::new(); network.agents()];
     let mut joins = BTreeMap::new();
     for (position, edge) in graph.edges.iter().enumerate() {
         for from in edge.sources() {
-            leaving.entry(from.clone()).or_default().push(position);
+            leaving[index(from).index()].push(position);
         }
         if let Edge::Join { from, to, .. } = edge {
-            joins.insert(to.clone(), from.clone());
+            joins.insert(index(to), from.clone());
         }
     }
     let routed = routed_arrivals(&graph);
-    findings.or_ok(CompiledGraph(Arc::new(Parts { graph, leaving, joins, routed })))
+    let paces = network.agent_indices().map(|_| Pace::default()).collect();
+    let names = graph.nodes.keys().cloned().collect();
+    let (routed, warnings) = findings.or_ok(routed)?;
+    let parts = Parts { graph, warnings, network, names, leaving, joins, routed, paces };
+    Ok(CompiledGraph(Arc::new(parts)))
 }
 
 impl CompiledGraph {
     /// Returns the definition that it was compiled from.
     pub fn graph(&self) -> &Graph {
         &self.0.graph
+    }
+
+    /// Returns what the checks warn about.
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.0.warnings
+    }
+
+    /// Returns the graph on which the rules of a run work, for algorithms of `petgraph`.
+    ///
+    /// The nodes are the agents in the order of their names, then the start, the end and the failure of a run. The
+    /// edges are all routes between them.
+    ///
+    /// ```
+    /// use graphrun_analysis::GraphBuilder;
+    /// use graphrun_core::graph::{END, START};
+    /// # use graphrun_core::{graph::NodeError, state::Schema};
+    /// use petgraph::{algo::{dominators, tarjan_scc}, dot::Dot};
+    ///
+    /// # async fn work() -> Result<(), NodeError> { Ok(()) }
+    /// let graph = GraphBuilder::with_schema("review", Ok(Schema::default()))
+    ///     .node("draft", work)
+    ///     .node("judge", work)
+    ///     .edge(START, "draft")
+    ///     .edge("draft", "judge")
+    ///     .edge("judge", "draft")
+    ///     .bound("judge", 3, END)
+    ///     .compile()?;
+    ///
+    /// let net = graph.as_petgraph();
+    /// let name = |index: petgraph::graph::NodeIndex| net[index].to_string();
+    /// let start = graph.start_index();
+    /// let loops: Vec<_> = tarjan_scc(net).into_iter().filter(|it| it.len() > 1).collect();
+    /// assert_eq!(loops[0].len(), 2);
+    /// let before_judge = dominators::simple_fast(net, start)
+    ///     .immediate_dominator(graph.index(&graph.graph().edges[0].targets()[0].node().unwrap()).unwrap());
+    /// assert_eq!(before_judge.map(name).as_deref(), Some("draft"));
+    /// assert!(Dot::new(net).to_string().contains("exhausted"));
+    /// # Ok::<(), graphrun_core::diagnostic::Diagnostics>(())
+    /// ```
+    pub fn as_petgraph(&self) -> &DiGraph<GraphNode, GraphEdge> {
+        self.0.network.graph()
+    }
+
+    /// Returns the index of a node. The indices of nodes are dense, and in the order of the names.
+    pub fn index(&self, name: &NodeName) -> Option<NodeIndex> {
+        self.0.network.index(name)
+    }
+
+    /// Returns the index of the start in [`CompiledGraph::as_petgraph`].
+    pub fn start_index(&self) -> NodeIndex {
+        self.0.network.start()
+    }
+
+    /// Returns the names of the nodes, by index.
+    pub fn names(&self) -> Arc<[NodeName]> {
+        Arc::clone(&self.0.names)
+    }
+
+    /// Returns the number of nodes.
+    pub fn count(&self) -> usize {
+        self.0.network.agents()
+    }
+
+    /// Returns the node with this index.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the index is not that of a node of this graph.
+    pub fn at(&self, index: NodeIndex) -> (&NodeName, &NodeSpec) {
+        self.0.network.agent(index)
+    }
+
+    /// Returns whether a node keeps the thread that polls it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the index is not that of a node of this graph.
+    pub fn pace(&self, index: NodeIndex) -> &Pace {
+        &self.0.paces[index.index()]
     }
 
     /// Returns the channels of the graph.
@@ -111,13 +216,17 @@ impl CompiledGraph {
 
     /// Returns the node with this name.
     pub fn node(&self, name: &NodeName) -> Option<&NodeSpec> {
-        self.0.graph.nodes.get(name)
+        self.index(name).map(|it| self.at(it).1)
     }
 
     /// Returns the edges that leave a node.
     pub fn leaving(&self, name: &NodeName) -> impl Iterator<Item = &Edge> {
-        let positions = self.0.leaving.get(name).map_or(&[][..], Vec::as_slice);
-        positions.iter().map(|&position| &self.0.graph.edges[position])
+        self.index(name).into_iter().flat_map(|it| self.leaving_at(it))
+    }
+
+    /// Returns the edges that leave the node with this index.
+    pub fn leaving_at(&self, index: NodeIndex) -> impl Iterator<Item = &Edge> {
+        self.0.leaving[index.index()].iter().map(|&position| &self.0.graph.edges[position])
     }
 
     /// Returns whether a route of `from` decides if it arrives at `to`, which awaits it.
@@ -129,7 +238,39 @@ impl CompiledGraph {
 
     /// Returns the nodes that a join awaits.
     pub fn awaited_by(&self, name: &NodeName) -> &[NodeName] {
-        self.0.joins.get(name).map_or(&[], Vec::as_slice)
+        self.index(name).map_or(&[], |it| self.awaited_at(it))
+    }
+
+    /// Returns the nodes that the join with this index awaits.
+    pub fn awaited_at(&self, index: NodeIndex) -> &[NodeName] {
+        self.0.joins.get(&index).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Pace {
+    /// The short attempts after which a node counts as quick again, once it has blocked its thread.
+    const PROBATION: u8 = 16;
+
+    /// Returns whether an attempt of this node hardly delays what else the thread has to do.
+    pub fn is_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes whether the first poll of an attempt was short.
+    pub fn note(&self, is_short: bool) {
+        let left = self.0.load(Ordering::Relaxed);
+        match (is_short, left) {
+            (false, _) => self.0.store(Self::PROBATION, Ordering::Relaxed),
+            (true, 0) => (),
+            (true, left) => self.0.store(left - 1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Default for Pace {
+    /// The first attempt of a node has to show that it is short.
+    fn default() -> Self {
+        Self(AtomicU8::new(1))
     }
 }
 
@@ -155,55 +296,21 @@ fn routed_arrivals(graph: &Graph) -> BTreeSet<(NodeName, NodeName)> {
     routed
 }
 
-/// Returns the ways between nodes, limited to the kinds that `include` accepts.
-fn ways<'a>(
-    graph: &'a Graph,
-    include: impl Fn(&'a NodeName, Connection) -> bool,
-) -> DiGraphMap<&'a NodeName, ()> {
-    let mut ways = DiGraphMap::new();
-    for name in graph.nodes.keys() {
-        ways.add_node(name);
-    }
-    let mut add = |from, to: &'a Target, way| {
-        if let (Target::Node(to), true) = (to, include(from, way)) {
-            ways.add_edge(from, to, ());
-        }
-    };
-    for edge in &graph.edges {
-        for from in edge.sources() {
-            match edge {
-                Edge::Then { to, .. } => add(from, to, Connection::Edge),
-                Edge::Route { route, .. } => {
-                    route.targets().iter().for_each(|it| add(from, &it.to, Connection::Edge));
-                }
-                Edge::May { to, .. } => to.iter().for_each(|it| add(from, it, Connection::Edge)),
-                Edge::Join { .. } => (),
-            }
-        }
-    }
-    for (from, spec) in &graph.nodes {
-        spec.policies.exhausted.iter().for_each(|it| add(from, it, Connection::Exhausted));
-        spec.policies.catch.iter().for_each(|it| add(from, &it.to, Connection::Catch));
-    }
-    for edge in &graph.edges {
-        if let Edge::Join { from, to, .. } = edge {
-            for from in from {
-                if include(from, Connection::Edge) {
-                    ways.add_edge(from, to, ());
-                }
-            }
-        }
-    }
-    ways
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The kinds of ways between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Connection {
-    /// Along an edge.
-    Edge,
-    /// To the target of a used-up bound.
-    Exhausted,
-    /// To the target of a failure.
-    Catch,
+    #[test]
+    fn a_node_is_quick_after_a_short_attempt_until_it_blocks() {
+        let pace = Pace::default();
+        assert!(!pace.is_quick());
+        pace.note(true);
+        assert!(pace.is_quick());
+        pace.note(false);
+        for _ in 0..Pace::PROBATION {
+            assert!(!pace.is_quick());
+            pace.note(true);
+        }
+        assert!(pace.is_quick());
+    }
 }

@@ -63,6 +63,14 @@ pub enum Event {
         /// The last committed step.
         step: Step,
     },
+    /// A new turn of a thread began.
+    #[serde(rename = "turn.started")]
+    TurnStarted {
+        /// The number of the turn, from two: the first one is the start of the run.
+        turn: u64,
+        /// The number of this step.
+        step: Step,
+    },
     /// The workflow has changed since the run was started, in ways that do not break the run.
     #[serde(rename = "workflow.changed")]
     WorkflowChanged {
@@ -190,6 +198,27 @@ pub enum Event {
         writes: Vec<String>,
         /// Its targets.
         to: Vec<String>,
+        /// The usage of its models.
+        usage: Usage,
+    },
+    /// A task finished, but a route of its node failed. Its result is kept; when the run continues,
+    /// only the route is tried again.
+    #[serde(rename = "task.undecided")]
+    TaskUndecided {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The attempt that succeeded.
+        attempt: u32,
+        /// The elapsed time, from the start of the first attempt.
+        ms: u64,
+        /// The channels it wrote.
+        writes: Vec<String>,
+        /// The kind of failure of the route.
+        kind: String,
+        /// The error of the route.
+        error: String,
         /// The usage of its models.
         usage: Usage,
     },
@@ -338,6 +367,11 @@ pub enum Report {
         /// When the result was computed, in RFC 3339.
         computed_at: String,
     },
+    /// A value of the node's own, for programs that stream the run.
+    Custom {
+        /// The value.
+        value: Value,
+    },
     /// A file was written outside the database.
     Artifact {
         /// Its path.
@@ -420,6 +454,11 @@ impl EventSink {
         let (sender, receiver) = mpsc::channel(SINK_CAPACITY);
         self.0.push(sender);
         receiver
+    }
+
+    /// Returns whether it has no readers.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Sends an event. A closed reader is not an error: the run continues without it.

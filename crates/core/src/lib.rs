@@ -4,10 +4,11 @@
 //! - [`diagnostic`]: what checks report, with codes and places.
 //! - [`state`]: typed channels, their reducers, updates and schemas.
 //! - [`event`]: what happens in a run, as observers see it.
-//! - [`graph`]: nodes, edges, routes and policies, and the builder that makes a graph of them.
+//! - [`graph`]: nodes, edges, routes and policies.
 //! - [`fault`]: faults on purpose, for tests of crashes.
+//!
 //! ```
-//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
+//! use graphrun_core::graph::{IntoNode, NodeError};
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //!
@@ -17,17 +18,12 @@
 //!     count: u32,
 //! }
 //!
-//! async fn increment(reads: Count, _: NodeContext) -> Result<Count, NodeError> {
+//! async fn increment(reads: Count) -> Result<Count, NodeError> {
 //!     Ok(Count { count: reads.count + 1 })
 //! }
 //!
-//! let (graph, diagnostics) = GraphBuilder::new::<Count>("counter")
-//!     .node("increment", node_fn(increment))
-//!     .entry("increment")
-//!     .then("increment", "end")
-//!     .build();
-//! assert!(!diagnostics.has_errors());
-//! assert_eq!(graph.nodes.len(), 1);
+//! let node = increment.retry(3);
+//! assert_eq!(node.node.describe().contract.writes.unwrap()[0].as_str(), "count");
 //! ```
 
 // Tests may; the library may not.

@@ -6,8 +6,11 @@ use graphrun_core::id::RunId;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Engine, RunError, entrance::redact_event, superstep::Event};
-use crate::checkpoint::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions};
+use super::{Engine, RunError, entrance::redact_event, retry::failed_records, superstep::Event};
+use crate::checkpoint::{
+    AskedQuestion, OpenQuestion, Outcome, QuestionOutcome, SavedRun, TaskRecord, asked_questions,
+    open_questions, replaceable_questions,
+};
 
 /// The answers of one person to questions of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +114,50 @@ pub(super) async fn match_answers(
         found.push(answered);
     }
     Ok(found)
+}
+
+/// Takes the new answers to questions of failed tasks out of the answers, each as the record that replaces the
+/// answer before.
+pub(super) async fn replace_answers(
+    engine: &Engine,
+    saved: &SavedRun,
+    answers: &mut Answers,
+) -> Result<Vec<TaskRecord>, RunError> {
+    let failed = failed_records(&saved.records);
+    if answers.by_name.is_empty() || failed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let SavedRun { summary, position, records, .. } = saved;
+    let asked = asked_questions(&engine.checkpointer.outline(&summary.info.id).await?);
+    let open = open_questions(position, records);
+    let mut replaced = Vec::new();
+    for question in replaceable_questions(position, records, &asked) {
+        let name = answers.by_name.keys().find(|it| question.is_called(it)).cloned();
+        let is_open = |name: &String| open.iter().any(|it| it.is_called(name));
+        let Some(name) = name.filter(|it| !is_open(it)) else { continue };
+        let answer = answers.by_name.remove(&name).unwrap_or_default();
+        if let Err(problems) = question.question.check(&answer) {
+            return Err(RunError::WrongAnswer { key: name, problems });
+        }
+        let is_it = |it: &&AskedQuestion| {
+            it.task == question.task
+                && (question.is_called(&it.full_name()) || it.question.key == question.question.key)
+        };
+        let (Some(asked), Some(failed)) =
+            (asked.iter().rfind(is_it), failed.iter().find(|it| it.task == question.task))
+        else {
+            continue;
+        };
+        let (task, key, by) = (question.task, asked.question.key.clone(), answers.by.clone());
+        let question_hash = Some(asked.hash);
+        let mut event = Event::Answered { task, key, answer, by, question_hash };
+        redact_event(&mut event);
+        let Event::Answered { key, answer, by, .. } = event else { continue };
+        let outcome = Outcome::Answered { key, answer, by, question_hash };
+        // The task begins from its first attempt.
+        replaced.push(TaskRecord { attempt: 1, outcome, ..TaskRecord::clone(failed) });
+    }
+    Ok(replaced)
 }
 
 /// Returns the error for a name without an open question.

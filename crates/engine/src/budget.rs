@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::Usage,
     graph::{Limits, Policies},
     id::NodeName,
 };
 
-use crate::checkpoint::{Activation, ExhaustedLimits, NodeUsage, Position, UsedBudget};
+use crate::checkpoint::{ExhaustedLimits, NodeUsage, Position, UsedBudget};
 
 /// The usage of a run so far, and the limits that no longer apply.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Used {
 
 impl Used {
     /// Returns the usage of the committed steps.
-    pub(super) fn by(position: &Position) -> Self {
-        let UsedBudget { usage, elapsed_ms, exhausted_limits, .. } = position.used;
-        Self { steps: position.step.0, usage, elapsed_ms, exhausted_limits }
+    pub(super) fn by(steps: u64, used: &UsedBudget) -> Self {
+        let UsedBudget { usage, elapsed_ms, exhausted_limits, .. } = *used;
+        Self { steps, usage, elapsed_ms, exhausted_limits }
     }
 
     /// Describes the first limit that applies and is reached.
@@ -84,18 +84,23 @@ impl Used {
 }
 
 /// Returns whether one of these tasks may ask a model.
-pub(super) fn may_spend(graph: &CompiledGraph, frontier: &[Activation]) -> bool {
-    let is_free = |it: &Activation| {
-        graph.node(&it.node).is_some_and(|spec| spec.node.describe().calls_max == Some(0))
-    };
-    !frontier.iter().all(is_free)
+pub(super) fn may_spend(
+    graph: &CompiledGraph,
+    mut frontier: impl Iterator<Item = NodeIndex>,
+) -> bool {
+    frontier.any(|it| graph.at(it).1.node.describe().calls_max != Some(0))
 }
 
 /// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the
 /// current limits are used up. A limit with another value, such as a higher one on resume, applies again.
 pub fn use_up(limits: &Limits, position: &mut Position, error: String) {
-    position.used.limit = Some(error);
-    position.used.exhausted_limits = Some(of(limits));
+    mark_used(limits, &mut position.used, error);
+}
+
+/// As [`use_up`], for the budget alone.
+pub(super) fn mark_used(limits: &Limits, used: &mut UsedBudget, error: String) {
+    used.limit = Some(error);
+    used.exhausted_limits = Some(of(limits));
 }
 
 fn of(limits: &Limits) -> ExhaustedLimits {

@@ -7,16 +7,22 @@ mod budget_gate;
 mod scheduler;
 mod turn;
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use graphrun_core::{
     event::{Event, Report, Status},
     fault::{self, Point},
-    graph::{AttemptMessage, Memo, MessageContent},
+    graph::{AttemptMessage, DriverLink, Memo, MessageContent},
     id::TaskId,
 };
 use tokio::{
     sync::mpsc,
+    task::coop,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -80,11 +86,12 @@ impl<'a> Driver<'a> {
         let discard = CancellationToken::new();
         let context = AttemptContext {
             run: machine.run().clone(),
-            messages: sender,
-            cancel: stop.now.clone(),
+            graph: machine.graph().clone(),
+            driver: Arc::new(DriverLink { messages: sender, cancel: stop.now.clone() }),
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
+            provided: engine.provided.clone(),
         };
         let mut driver = Self {
             engine,
@@ -126,10 +133,22 @@ impl<'a> Driver<'a> {
             end = if self.budget.is_closed() && self.scheduler.is_idle() {
                 self.end_step_early().await?
             } else {
-                let signal = self.next_signal().await;
+                let signal = match self.next_ready() {
+                    Some(event) => Signal::Task(event),
+                    None => self.next_signal().await,
+                };
                 self.handle(signal).await?
             };
         }
+    }
+
+    /// Returns the event of a task that was ready at once, unless the run has to stop.
+    fn next_ready(&mut self) -> Option<Box<superstep::Event>> {
+        let is_due = |it: Instant| it <= Instant::now();
+        let must_stop = self.stop.drain.is_cancelled()
+            || self.journal.is_lease_lost()
+            || self.budget.time_end().is_some_and(is_due);
+        if must_stop { None } else { self.scheduler.next_ready() }
     }
 
     async fn next_signal(&mut self) -> Signal {
@@ -147,7 +166,7 @@ impl<'a> Driver<'a> {
                     Signal::QuestionExpired
                 }
                 Some(message) = self.messages.recv() => Signal::Message(message),
-                Some(event) = self.scheduler.next_event() => Signal::Task(Box::new(event)),
+                Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
         })
         .await
@@ -155,7 +174,7 @@ impl<'a> Driver<'a> {
 
     async fn handle(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
         match signal {
-            Signal::Task(event) => self.handle_finished_tasks(*event).await,
+            Signal::Task(event) => self.handle_finished_tasks(event).await,
             Signal::Message(message) => {
                 self.handle_message(message).await?;
                 self.journal.save().await?;
@@ -183,29 +202,35 @@ impl<'a> Driver<'a> {
     async fn start_tasks(&mut self) {
         // The stop signal may arrive later through `select!`; from here on, no task starts.
         while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
-            let Some(task) = self.scheduler.next_task(self.machine.graph()) else { break };
+            let Some(task) = self.scheduler.next_task() else { break };
             if !self.budget.has_time(task.id, &self.machine) {
                 break;
             }
-            let spec = self.machine.graph().node(&task.node).cloned();
-            let spec = spec.expect("the rules run only nodes of the graph");
-            let started = Event::TaskStarted {
+            let graph = self.machine.graph();
+            let started = || Event::TaskStarted {
                 task: task.id,
                 node: task.node.clone(),
                 attempt: task.attempt,
-                visit: task.visits.get(&task.node).copied().unwrap_or(1),
-                max_visits: spec.policies.max_visits,
+                visit: task.visits.at(task.node_index.index()).unwrap_or(1),
+                max_visits: graph.at(task.node_index).1.policies.max_visits,
             };
             self.journal.publish_early(started).await;
-            let id = task.id;
-            self.budget.add_attempt(id, self.scheduler.start(*task, spec));
+            let (id, mut task) = (task.id, Some(task));
+            let mut start = |waker: &mut Context<'_>| {
+                Poll::Ready(task.take().and_then(|it| self.scheduler.start(it, waker)))
+            };
+            match poll_fn(&mut start).await {
+                Some(abort) => self.budget.add_attempt(id, abort),
+                // Many nodes that are ready at once must not keep other futures of this thread from their turn.
+                None => coop::consume_budget().await,
+            }
         }
     }
 
     /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
     async fn handle_finished_tasks(
         &mut self,
-        first: superstep::Event,
+        first: Box<superstep::Event>,
     ) -> Result<Option<RunStatus>, RunError> {
         let mut end = self.apply(first).await?;
         for _ in 1..TOGETHER_MAX {
@@ -224,18 +249,21 @@ impl<'a> Driver<'a> {
         Ok(end)
     }
 
-    async fn apply(&mut self, mut event: superstep::Event) -> Result<Option<RunStatus>, RunError> {
+    async fn apply(
+        &mut self,
+        mut event: Box<superstep::Event>,
+    ) -> Result<Option<RunStatus>, RunError> {
         redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
             self.handle_message(message).await?;
         }
-        if !matches!(event, superstep::Event::Woke { .. }) {
+        if !matches!(*event, superstep::Event::Woke { .. }) {
             self.budget.remove_attempt(event.task());
-            self.scheduler.free_slot(self.machine.node_of(event.task()));
+            self.scheduler.free_slot(self.machine.index_of(event.task()));
         }
         self.read_inbox().await?;
-        let actions = self.machine.apply(event);
+        let actions = self.machine.apply(*event);
         self.enqueue(actions).await
     }
 
@@ -263,10 +291,16 @@ impl<'a> Driver<'a> {
                     if matches!(record.outcome, Outcome::Asked { .. }) {
                         self.set_question_deadline();
                     }
-                    self.journal.add_record(*record).await?;
+                    self.journal.add_record(record).await?;
                 }
                 Action::Commit(commit) => {
-                    self.journal.add_commit(*commit).await?;
+                    let values =
+                        self.journal.streams_values().then(|| self.machine.state().clone());
+                    self.journal.add_commit(*commit, values).await?;
+                    self.budget.reopen();
+                }
+                Action::StepEnded => {
+                    self.journal.end_step(&self.machine);
                     self.budget.reopen();
                 }
                 Action::Emit { task, node, from, name } => {
@@ -274,7 +308,8 @@ impl<'a> Driver<'a> {
                         Some(from) => format!("{from} {name} to {node}"),
                         None => format!("{node} {name}"),
                     };
-                    self.journal.emit(Event::TaskEmitted { task, node, name, message }).await;
+                    let emitted = || Event::TaskEmitted { task, node, name, message };
+                    self.journal.emit(emitted).await;
                 }
                 Action::PublishMessages(messages) => self.journal.add_messages(&messages).await?,
                 Action::Run(task) => self.scheduler.push(task),
@@ -308,7 +343,8 @@ impl<'a> Driver<'a> {
         redact_report(&mut report);
         // Code that a node has spawned may still send messages after the step has ended.
         if let Some(node) = self.machine.node_of(task).cloned() {
-            self.journal.publish_early(Event::TaskReported { task, node, report }).await;
+            let reported = || Event::TaskReported { task, node, report };
+            self.journal.publish_early(reported).await;
         }
     }
 
@@ -351,6 +387,10 @@ impl<'a> Driver<'a> {
     async fn read_inbox(&mut self) -> Result<(), RunError> {
         if self.machine.is_at_last_task() && !self.machine.graph().graph().inbox.is_empty() {
             let storage = &self.engine.checkpointer;
+            if self.engine.kept.is_some() {
+                // No process can send messages to a run that no storage contains.
+                return Ok(());
+            }
             let messages = storage.inbox(self.machine.run(), self.machine.last_message()).await?;
             self.machine.queue_messages(messages);
         }
@@ -359,14 +399,14 @@ impl<'a> Driver<'a> {
 
     /// Ends the step at a limit: aborts the running tasks and keeps the results of the finished ones.
     async fn end_step_early(&mut self) -> Result<Option<RunStatus>, RunError> {
-        let step = self.machine.position().step;
+        let step = self.machine.step();
         self.scheduler.abort_all();
         let end = self.apply_all().await?;
         self.scheduler.reset();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
-        if self.machine.position().step == step && end.is_none() {
+        if self.machine.step() == step && end.is_none() {
             actions = self.machine.out_of_budget();
         }
         Ok(self.perform(actions).await?.or(end))
@@ -388,6 +428,7 @@ impl<'a> Driver<'a> {
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
         self.scheduler.discard_all().await;
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
+        self.journal.keep(&self.machine, &status)?;
         self.journal.save().await?;
         Ok(run_end(&self.machine, status))
     }
@@ -406,12 +447,12 @@ fn interrupted() -> RunStatus {
 /// Returns the event of a run that stops with this status.
 pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
     let RunStatus { status, reason } = run_status.clone();
-    Event::RunFinished { status, reason, steps: machine.position().step.0, usage: machine.usage() }
+    Event::RunFinished { status, reason, steps: machine.step().0, usage: machine.usage() }
 }
 
 /// Returns the outcome of a run that stopped with this status.
 pub(super) fn run_end(machine: &Machine, RunStatus { status, reason }: RunStatus) -> RunEnd {
-    let (position, state) = (machine.position().clone(), machine.state().as_ref().clone());
+    let (position, state) = (machine.position(), machine.state().without_private());
     let run = machine.run().clone();
     RunEnd { run, status, reason, position, state, questions: machine.open_questions() }
 }

@@ -59,6 +59,7 @@ pub(super) fn redact_report(report: &mut Report) {
         }
         Report::Warning { message } | Report::Note { message } => redact_text(message),
         Report::Artifact { path } => redact_text(path),
+        Report::Custom { value } => redact_value(value),
         Report::CacheHit { .. } => false,
     };
 }

@@ -3,7 +3,7 @@
 use graphrun_core::{
     event::Status,
     id::{ChannelName, NodeName, RunId},
-    state::{NotFields, StateError},
+    state::{NotFields, StateError, ViewError},
 };
 use thiserror::Error;
 
@@ -96,8 +96,35 @@ pub enum RunError {
         /// The nodes that failed.
         failed: Vec<NodeName>,
     },
+    /// The last turn of the thread has not ended. Nothing was changed.
+    #[error("the last turn of `{thread}` is {}, so a new one cannot begin", status.as_str())]
+    TurnOpen {
+        /// The thread.
+        thread: String,
+        /// The status of its run.
+        status: Status,
+    },
+    /// The run stopped before it was done.
+    #[error("run `{run}` is {}{}", status.as_str(), reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default())]
+    NotDone {
+        /// The run.
+        run: RunId,
+        /// The status.
+        status: Status,
+        /// The reason.
+        reason: Option<String>,
+    },
+    /// The state at the end does not have the form of the output.
+    #[error("the state at the end has another form than the output")]
+    Output(#[source] ViewError),
+    /// The Tokio runtime ended before the run stopped. The run can be resumed.
+    #[error("the runtime ended before run `{run}` stopped; the run can be resumed")]
+    Dropped {
+        /// The run.
+        run: RunId,
+    },
     /// The run could not be saved or loaded.
-    #[error("the run could not be saved or loaded")]
+    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
 }
 

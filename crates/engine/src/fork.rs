@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use graphrun_core::{
-    event::{Event, EventSink, Status},
+    event::{Event, Status},
     id::{ChannelName, RunId, Step},
     state::State,
 };
@@ -16,11 +16,12 @@ use super::{
     lease::Lease,
     log::Log,
     migrate::values_by,
+    stream::Sinks,
     superstep::{Machine, ReviseError, carry},
 };
 use crate::checkpoint::{
-    Checkpoint, Commit, Conversation, Entry, ForkSource, Mapping, Migration, Outline, Position,
-    RunInfo, RunStatus, RunSummary, SavedRun, UsedBudget,
+    Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,
+    Position, RunInfo, RunStatus, RunSummary, SavedRun, UsedBudget,
 };
 
 /// Creates a new run from a checkpoint of another one; see [`Engine::fork`].
@@ -47,7 +48,7 @@ pub(super) async fn fork(
     Machine::restore(graph, limits, info.id.clone(), checkpoint, Vec::new())
         .map_err(|source| RunError::Changed { run: from.run.clone(), source })?;
 
-    let mut log = Log::begin(&info, EventSink::default(), engine.clock.clone());
+    let mut log = Log::begin(&info, Sinks::default(), engine.clock.clone());
     log.add(Event::RunForked {
         from: from.run.clone(),
         step: from.step,
@@ -150,6 +151,7 @@ fn from_zero(position: Position) -> Position {
     Position {
         step: Step(0),
         used: UsedBudget::default(),
+        earlier: EarlierTurns::default(),
         people: Conversation::default(),
         original_tasks: BTreeMap::new(),
         ..position

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use graphrun_core::{
-    event::Event,
+    event::{Event, Status},
     fault::{self, Point},
+    state::State,
 };
 use tokio::sync::oneshot;
 
@@ -12,23 +13,43 @@ use super::{
     Engine, RunError,
     lease::Lease,
     log::{Log, event_of, event_of_message},
-    storage::rules::stops_run,
-    superstep::ProcessedMessage,
+    storage::{MemoryStorage, rules::stops_run},
+    stream::StreamMode,
+    superstep::{Machine, ProcessedMessage},
 };
 use crate::checkpoint::{
-    CheckpointError, Checkpointer, Commit, Entry, RunInfo, RunStatus, TaskRecord,
+    CheckpointError, Checkpointer, Commit, Entry, Outline, RunInfo, RunStatus, TaskRecord,
 };
 
 /// Collects the next entry of the journal, saves it, and then publishes its events.
+///
+/// An engine without storage keeps no journal, only the records of the open step: see [`JournalWriter::keep`].
 #[derive(Debug)]
 pub(super) struct JournalWriter {
-    storage: Arc<dyn Checkpointer>,
-    lease: Lease,
+    target: Target,
     log: Log,
     /// The entry that is not saved yet. Nothing may follow from it before it is durable.
     entry: Entry,
+    /// The state after the step of the entry, if it is streamed.
+    state: Option<Arc<State>>,
     /// The nodes that wait until their memo is saved.
     confirmations: Vec<oneshot::Sender<()>>,
+}
+
+/// Where a run is kept.
+#[derive(Debug)]
+enum Target {
+    Storage {
+        storage: Arc<dyn Checkpointer>,
+        lease: Lease,
+    },
+    /// In the process, and only if it stops before its end.
+    Process {
+        kept: Arc<MemoryStorage>,
+        info: Box<RunInfo>,
+        /// The records of the open step.
+        records: Vec<Arc<TaskRecord>>,
+    },
 }
 
 impl JournalWriter {
@@ -45,10 +66,21 @@ impl JournalWriter {
         Ok(Self::new(engine, lease, log))
     }
 
+    /// Begins a run of an engine without storage.
+    pub(super) fn in_process(kept: Arc<MemoryStorage>, info: RunInfo, log: Log) -> Self {
+        let target = Target::Process { kept, info: Box::new(info), records: Vec::new() };
+        Self::at(target, log.unsaved_run())
+    }
+
+    fn at(target: Target, log: Log) -> Self {
+        let (entry, confirmations) = (Entry::default(), Vec::new());
+        Self { target, log, entry, state: None, confirmations }
+    }
+
     /// Continues the journal of a saved run.
     pub(super) fn new(engine: &Engine, lease: Lease, log: Log) -> Self {
-        let (entry, confirmations) = (Entry::default(), Vec::new());
-        Self { storage: Arc::clone(&engine.checkpointer), lease, log, entry, confirmations }
+        let target = Target::Storage { storage: Arc::clone(&engine.checkpointer), lease };
+        Self::at(target, log)
     }
 
     /// Waits until another process owns the run.
@@ -57,25 +89,81 @@ impl JournalWriter {
     ///
     /// Loses nothing.
     pub(super) async fn lease_lost(&self) {
-        self.lease.lost().await;
+        match &self.target {
+            Target::Storage { lease, .. } => lease.lost().await,
+            Target::Process { .. } => std::future::pending().await,
+        }
+    }
+
+    /// Returns whether another process owns the run.
+    pub(super) fn is_lease_lost(&self) -> bool {
+        matches!(&self.target, Target::Storage { lease, .. } if lease.is_lost())
     }
 
     /// Adds the record of a task. A completed step is saved first: the record belongs to the next step.
-    pub(super) async fn add_record(&mut self, record: TaskRecord) -> Result<(), RunError> {
+    pub(super) async fn add_record(&mut self, record: Arc<TaskRecord>) -> Result<(), RunError> {
         self.save_step().await?;
-        self.log.add(event_of(&record));
-        self.entry.records.push(record);
+        self.log.add_with(|| event_of(&record));
+        match &mut self.target {
+            Target::Storage { .. } => self.entry.records.push(Arc::unwrap_or_clone(record)),
+            Target::Process { records, .. } => {
+                if let Some(stream) = self.log.stream() {
+                    stream.send_update(&record);
+                }
+                records.push(record);
+            }
+        }
         Ok(())
     }
 
-    /// Adds a step. A step before it is saved first.
-    pub(super) async fn add_commit(&mut self, commit: Commit) -> Result<(), RunError> {
+    /// Adds a step, with its state if that is streamed. A step before it is saved first.
+    pub(super) async fn add_commit(
+        &mut self,
+        commit: Commit,
+        state: Option<Arc<State>>,
+    ) -> Result<(), RunError> {
         self.save_step().await?;
         let position = &commit.position;
         let next = position.frontier.iter().map(|it| it.node.clone()).collect();
         self.log.add(Event::StepCommitted { step: position.step, next });
         self.entry.commit = Some(commit);
+        self.state = state;
         Ok(())
+    }
+
+    /// Ends a step of a run that nothing saves.
+    pub(super) fn end_step(&mut self, machine: &Machine) {
+        if let Target::Process { records, .. } = &mut self.target {
+            records.clear();
+        }
+        let (step, next) = (machine.step(), || machine.next_nodes());
+        self.log.add_with(|| Event::StepCommitted { step, next: next() });
+        if let Some(stream) = self.log.stream()
+            && stream.wants(StreamMode::Values)
+        {
+            stream.send_values(step, machine.state().clone());
+        }
+    }
+
+    /// Keeps a run of an engine without storage that stopped before its end, so that it can be resumed.
+    pub(super) fn keep(
+        &mut self,
+        machine: &Machine,
+        run_status: &RunStatus,
+    ) -> Result<(), RunError> {
+        let Target::Process { kept, info, records } = &mut self.target else { return Ok(()) };
+        if run_status.status == Status::Done {
+            return Ok(());
+        }
+        let records = std::mem::take(records).into_iter().map(Arc::unwrap_or_clone).collect();
+        let commit = Commit {
+            position: machine.position(),
+            changes: machine.state().as_changes().collect(),
+        };
+        let graph = Some(Box::new(Outline::of(machine.graph())));
+        let info = RunInfo { graph, ..RunInfo::clone(info) };
+        let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
+        Ok(kept.keep(info, commit, entry, self.log.last_seq())?)
     }
 
     /// Adds the inbox messages of the step that follows.
@@ -92,8 +180,15 @@ impl JournalWriter {
 
     /// Adds a status of the run with its event.
     pub(super) fn add_status(&mut self, status: RunStatus, event: Event) {
-        self.entry.run_status = Some(status);
+        if matches!(self.target, Target::Storage { .. }) {
+            self.entry.run_status = Some(status);
+        }
         self.log.add(event);
+    }
+
+    /// Adds a status of the run that needs no event.
+    pub(super) fn set_status(&mut self, status: RunStatus) {
+        self.entry.run_status = Some(status);
     }
 
     /// Adds an event that is published once it is saved.
@@ -102,16 +197,16 @@ impl JournalWriter {
     }
 
     /// Reports that the run has reached a node. The step that reached it is durable before that.
-    pub(super) async fn emit(&mut self, event: Event) {
+    pub(super) async fn emit(&mut self, event: impl FnOnce() -> Event) {
         if self.entry.commit.is_some() {
-            self.log.add(event);
+            self.log.add_with(event);
         } else {
             self.log.publish_early(event).await;
         }
     }
 
     /// Publishes an event that need not be durable first.
-    pub(super) async fn publish_early(&mut self, event: Event) {
+    pub(super) async fn publish_early(&mut self, event: impl FnOnce() -> Event) {
         self.log.publish_early(event).await;
     }
 
@@ -126,21 +221,38 @@ impl JournalWriter {
 
     /// Saves the pending entry, then publishes its events.
     pub(super) async fn save(&mut self) -> Result<(), RunError> {
-        if self.entry.is_empty() {
-            return Ok(());
+        if let Target::Storage { storage, lease } = &self.target {
+            if self.entry.is_empty() {
+                return Ok(());
+            }
+            self.entry.events = self.log.unsaved();
+            storage.append(lease.hold(), &self.entry).await?;
+            let entry = std::mem::take(&mut self.entry);
+            if stops_run(&entry) {
+                lease.forget();
+            }
+            fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+            self.stream(&entry);
         }
-        self.entry.events = self.log.unsaved();
-        self.storage.append(self.lease.hold(), &self.entry).await?;
-        let entry = std::mem::take(&mut self.entry);
-        if stops_run(&entry) {
-            self.lease.forget();
-        }
-        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
         for saved in self.confirmations.drain(..) {
             // A node that was dropped meanwhile no longer waits.
             _ = saved.send(());
         }
         self.publish().await
+    }
+
+    /// Returns whether the state after each step is streamed.
+    pub(super) fn streams_values(&self) -> bool {
+        self.log.stream().is_some_and(|it| it.wants(StreamMode::Values))
+    }
+
+    /// Streams the writes and the state of an entry that is saved.
+    fn stream(&mut self, entry: &Entry) {
+        let Some(stream) = self.log.stream() else { return };
+        entry.records.iter().for_each(|it| stream.send_update(it));
+        if let (Some(commit), Some(state)) = (&entry.commit, self.state.take()) {
+            stream.send_values(commit.position.step, state);
+        }
     }
 
     /// Publishes the events that are saved.
@@ -150,8 +262,10 @@ impl JournalWriter {
 
     /// Releases a new run that stopped before its first task.
     pub(super) async fn release(mut self) -> Result<(), RunError> {
-        self.storage.release(self.lease.hold()).await?;
-        self.lease.forget();
+        if let Target::Storage { storage, lease } = &self.target {
+            storage.release(lease.hold()).await?;
+            lease.forget();
+        }
         self.publish().await
     }
 

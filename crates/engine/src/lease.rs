@@ -1,19 +1,24 @@
-//! Keeps the lease of a run while its nodes work.
+//! Keeps the leases of runs while their nodes work.
 
 use std::{
+    future::pending,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU8, Ordering},
     },
-    thread::{self, Thread},
-    time::{Duration, Instant},
+    thread,
+    time::Duration,
 };
 
 use graphrun_core::{
     fault::{self, Point},
     id::RunId,
 };
-use tokio::runtime;
+use tokio::{
+    runtime::{self, Handle},
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::{
@@ -22,6 +27,16 @@ use crate::checkpoint::{
 
 /// How many times a lease is renewed during its duration.
 const BEATS_PER_LEASE: u32 = 3;
+
+/// The runtime of the thread that renews the leases of all runs of this process. None if it could not start: then a
+/// lease expires after its duration, and the fencing token protects the run.
+static RENEWALS: LazyLock<Option<Handle>> = LazyLock::new(|| {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let handle = runtime.handle().clone();
+    let renew = move || runtime.block_on(pending::<()>());
+    thread::Builder::new().name("lease".to_owned()).spawn(renew).ok()?;
+    Some(handle)
+});
 
 /// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make the
 /// process look dead.
@@ -32,7 +47,6 @@ pub(super) struct Lease {
     storage: Arc<dyn Checkpointer>,
     hold: LeaseToken,
     shared: Arc<Shared>,
-    beat: Option<Thread>,
     /// Shows other runs of this process that the owner is alive.
     _presence: Presence,
 }
@@ -40,6 +54,8 @@ pub(super) struct Lease {
 #[derive(Debug, Default)]
 struct Shared {
     wish: AtomicU8,
+    /// Signals that the wish may have changed.
+    dropped: Notify,
     lost: CancellationToken,
 }
 
@@ -95,11 +111,10 @@ impl Lease {
             ttl,
             shared: Arc::clone(&shared),
         };
-        // If the thread cannot start, the lease expires after its duration; the fencing token protects the
-        // run.
-        let beat = thread::Builder::new().name("lease".to_owned()).spawn(move || beat.run());
-        let beat = beat.map(|it| it.thread().clone()).ok();
-        Self { storage, hold, shared, beat, _presence: presence }
+        if let Some(renewals) = &*RENEWALS {
+            renewals.spawn(beat.run());
+        }
+        Self { storage, hold, shared, _presence: presence }
     }
 
     /// Returns the right to write.
@@ -114,6 +129,11 @@ impl Lease {
     /// Loses nothing.
     pub(super) async fn lost(&self) {
         self.shared.lost.cancelled().await;
+    }
+
+    /// Returns whether another process owns the run.
+    pub(super) fn is_lost(&self) -> bool {
+        self.shared.lost.is_cancelled()
     }
 
     /// Returns the lease with the result; on an error it releases the run first. A process that ends with
@@ -140,9 +160,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let wish = &self.shared.wish;
         let _ = wish.compare_exchange(KEEP, GIVE_BACK, Ordering::AcqRel, Ordering::Acquire);
-        if let Some(beat) = &self.beat {
-            beat.unpark();
-        }
+        self.shared.dropped.notify_one();
     }
 }
 
@@ -154,17 +172,20 @@ struct Beat {
 }
 
 impl Beat {
-    fn run(self) {
+    async fn run(self) {
         let pause = self.ttl / BEATS_PER_LEASE;
         let mut renewed = Instant::now();
         let mut next = renewed + pause;
         loop {
-            thread::park_timeout(next.saturating_duration_since(Instant::now()));
+            tokio::select! {
+                () = sleep_until(next) => (),
+                () = self.shared.dropped.notified() => (),
+            }
             match self.shared.wish.load(Ordering::Acquire) {
                 KEEP => (),
                 GIVE_BACK => {
                     // If this fails, the lease expires and the run is free again.
-                    drop(wait_for(self.storage.release(&self.hold)));
+                    drop(self.storage.release(&self.hold).await);
                     return;
                 }
                 _ => return,
@@ -172,19 +193,11 @@ impl Beat {
             if Instant::now() < next {
                 continue;
             }
-            let renewal = async {
-                fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
-                self.storage.renew(&self.hold, self.ttl).await
-            };
-            match wait_for(renewal) {
-                Some(Ok(())) => renewed = Instant::now(),
-                Some(Err(CheckpointError::Overtaken { .. } | CheckpointError::UnknownRun(_))) => {
-                    self.shared.lost.cancel();
-                    return;
-                }
+            match self.renew().await {
+                Ok(()) => renewed = Instant::now(),
                 // The storage may become reachable again in time.
-                Some(Err(_)) | None if renewed.elapsed() < self.ttl => (),
-                Some(Err(_)) | None => {
+                Err(error) if !is_taken(&error) && renewed.elapsed() < self.ttl => (),
+                Err(_) => {
                     self.shared.lost.cancel();
                     return;
                 }
@@ -192,10 +205,14 @@ impl Beat {
             next = Instant::now() + pause;
         }
     }
+
+    async fn renew(&self) -> Result<(), CheckpointError> {
+        fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
+        self.storage.renew(&self.hold, self.ttl).await
+    }
 }
 
-/// Blocks on a runtime of this thread, which no other work can delay.
-fn wait_for<T>(work: impl Future<Output = T>) -> Option<T> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    Some(runtime.block_on(work))
+/// Returns whether another process owns the run for certain.
+fn is_taken(error: &CheckpointError) -> bool {
+    matches!(error, CheckpointError::Overtaken { .. } | CheckpointError::UnknownRun(_))
 }

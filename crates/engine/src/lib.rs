@@ -4,14 +4,13 @@
 //! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
+//! - [`Launch`], [`Run`]: what begins a run, and the handle of one that is driven in its own task.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use graphrun_analysis::compile;
-//! use graphrun_core::graph::{GraphBuilder, NodeContext, NodeError, node_fn};
-//! use graphrun_engine::{Engine, storage::MemoryStorage};
+//! use graphrun_analysis::GraphBuilder;
+//! use graphrun_core::graph::{END, NodeError, START};
+//! use graphrun_engine::Invoke;
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //!
@@ -21,19 +20,19 @@
 //!     count: u32,
 //! }
 //!
-//! async fn increment(reads: Count, _: NodeContext) -> Result<Count, NodeError> {
+//! async fn increment(reads: Count) -> Result<Count, NodeError> {
 //!     Ok(Count { count: reads.count + 1 })
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let graph = GraphBuilder::new::<Count>("counter")
-//!     .node("increment", node_fn(increment))
-//!     .entry("increment")
-//!     .then("increment", "end");
-//! let (graph, _warnings) = compile(graph.build())?;
-//! let end = Engine::new(graph, Arc::new(MemoryStorage::default())).run(&Count { count: 41 }).await?;
-//! assert_eq!(end.state.read::<Count>()?.count, 42);
+//!     .node("increment", increment)
+//!     .edge(START, "increment")
+//!     .edge("increment", END)
+//!     .compile()?;
+//! let end: Count = graph.invoke(&Count { count: 41 }).await?;
+//! assert_eq!(end.count, 42);
 //! # Ok(())
 //! # }
 //! ```
@@ -51,6 +50,7 @@ mod entrance;
 mod error;
 mod fork;
 mod journal_writer;
+mod launch;
 mod lease;
 mod log;
 mod migrate;
@@ -58,20 +58,23 @@ pub mod results;
 mod resume;
 mod retry;
 mod revise;
+mod run;
 pub mod storage;
+mod stream;
 pub mod superstep;
 mod task;
+mod turn;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    event::{EventSink, Status},
-    graph::Limits,
+    event::Status,
+    graph::{Limits, Provided},
     id::{ChannelName, NodeName, RunId},
-    state::{Channel, State, Update},
+    state::{State, Update},
 };
-use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -81,20 +84,20 @@ pub use self::{
     clock::Clock,
     compare::{Difference, Remedy},
     error::RunError,
+    launch::{IntoInput, Launch},
     migrate::Migrated,
     retry::{check_retry, failures},
+    run::Run,
+    stream::{StreamChunk, StreamMode},
     superstep::ReviseError,
 };
 use self::{
-    driver::{Driver, run_end, run_finished},
-    journal_writer::JournalWriter,
     lease::Lease,
-    log::Log,
-    resume::Resumption,
-    superstep::{Action, Machine, Pauses, Terms},
+    storage::MemoryStorage,
+    superstep::{Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
-use crate::checkpoint::{Checkpointer, Entry, ForkSource, Mapping, Outline, Position, RunInfo};
+use crate::checkpoint::{Checkpointer, ForkSource, Mapping, Position, RunInfo};
 
 /// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -107,11 +110,14 @@ const LEASE: Duration = Duration::from_secs(15);
 pub struct Engine {
     graph: CompiledGraph,
     checkpointer: Arc<dyn Checkpointer>,
+    /// The same, if the engine has no storage: runs that stopped before their end.
+    kept: Option<Arc<MemoryStorage>>,
     limits: Limits,
     pauses: Pauses,
     grace: Duration,
     lease: Duration,
     clock: Clock,
+    provided: Provided,
 }
 
 /// The outcome of driving a run until it stopped.
@@ -125,7 +131,7 @@ pub struct RunEnd {
     pub reason: Option<String>,
     /// The position at which the run stopped.
     pub position: Position,
-    /// The state of the run.
+    /// The state of the run, without private fields: only nodes can use those.
     pub state: State,
     /// The questions that are still open.
     pub questions: Vec<OpenQuestion>,
@@ -151,13 +157,66 @@ impl Stop {
     }
 }
 
+impl RunEnd {
+    /// Reads the state of a run that is done as a struct whose fields are channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run is not done, or the state has another form.
+    pub fn output<O: DeserializeOwned>(&self) -> Result<O, RunError> {
+        if self.status != Status::Done {
+            let (run, status, reason) = (self.run.clone(), self.status, self.reason.clone());
+            return Err(RunError::NotDone { run, status, reason });
+        }
+        self.state.read().map_err(RunError::Output)
+    }
+}
+
+/// Runs a compiled graph in memory, without an [`Engine`].
+pub trait Invoke {
+    /// Runs the graph in memory and reads its state as a struct.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run is not done in the end, and as [`Engine::run`].
+    fn invoke<O: DeserializeOwned>(
+        &self,
+        input: impl IntoInput,
+    ) -> impl Future<Output = Result<O, RunError>> + Send;
+}
+
+impl Invoke for CompiledGraph {
+    fn invoke<O: DeserializeOwned>(
+        &self,
+        input: impl IntoInput,
+    ) -> impl Future<Output = Result<O, RunError>> + Send {
+        let launch = Engine::new(self.clone()).run(input);
+        async move { launch.await?.output() }
+    }
+}
+
 impl Engine {
-    /// Creates an engine with the limits of the graph.
-    pub fn new(graph: CompiledGraph, checkpointer: Arc<dyn Checkpointer>) -> Self {
+    /// Creates an engine with the limits of the graph and without storage. It keeps no history: of a run that stopped
+    /// before its end, and of a [thread](Engine::turn), it keeps the last checkpoint, as long as the engine or a
+    /// clone of it lives.
+    pub fn new(graph: CompiledGraph) -> Self {
         let limits = graph.graph().limits.clone();
+        let kept = Arc::new(MemoryStorage::of_process());
+        let checkpointer: Arc<dyn Checkpointer> = Arc::clone(&kept) as _;
         let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
         let pauses = Pauses::default();
-        Self { graph, checkpointer, limits, pauses, grace, lease, clock }
+        let provided = Provided::default();
+        let kept = Some(kept);
+        Self { graph, checkpointer, kept, limits, pauses, grace, lease, clock, provided }
+    }
+
+    /// Saves the runs in this storage.
+    #[must_use]
+    #[doc(alias = "checkpointer")]
+    pub fn with_storage(mut self, storage: Arc<dyn Checkpointer>) -> Self {
+        self.checkpointer = storage;
+        self.kept = None;
+        self
     }
 
     /// Replaces the limits of the graph.
@@ -205,69 +264,77 @@ impl Engine {
         &self.limits
     }
 
-    /// Starts a run with the fields of a struct as its input, and drives it without watchers until it stops.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::start`].
-    pub async fn run<I: Serialize + Sync>(&self, input: &I) -> Result<RunEnd, RunError> {
-        let input = Update::of(input).map_err(RunError::Fields)?;
-        let info = RunInfo::new(&self.graph.graph().name);
-        self.start(info, input, EventSink::default(), &Stop::default()).await
+    /// Gives the nodes of its runs a value, such as a client or a pool, which they read by `ctx.get::<T>()`.
+    #[must_use]
+    pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.provided.insert(value);
+        self
     }
 
-    /// Starts a run and drives it until it stops.
+    /// Starts a run with the fields of a struct, or an [`Update`], as its input. Await the [`Launch`] to drive the run
+    /// until it stops, or [`start`](Launch::start) it in a separate task.
     ///
     /// # Errors
     ///
-    /// Fails when the input lacks a declared one or does not fit the state, and when the run cannot be saved. A failing node is not an error
-    /// here: the run stops as failed.
+    /// Fails when the input lacks a declared one or does not fit the state, and when the run cannot be saved. A failing
+    /// node is not an error here: the run stops as failed.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
-    pub async fn start(
-        &self,
-        info: RunInfo,
-        mut input: Update,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        self.check_input(&input)?;
-        entrance::redact_update(&mut input);
-        let (machine, first, actions) =
-            Machine::start(self.graph.clone(), self.terms(), info.id.clone(), input)
-                .map_err(RunError::Input)?;
-        let graph = Some(Box::new(Outline::of(&self.graph)));
-        let info = RunInfo { graph, ..info };
-        let mut log = Log::begin(&info, events, self.clock.clone());
-        if let [Action::Stop(status)] = actions.as_slice() {
-            // Acceptance and status are saved together. A crash between the two would leave a run that looks
-            // unfinished and gets resumed past its breakpoint.
-            log.add(run_finished(&machine, status));
-            let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
-            JournalWriter::create(self, &info, first, log).await?.release().await?;
-            return Ok(run_end(&machine, status.clone()));
-        }
-        let mut journal = JournalWriter::create(self, &info, first.into(), log).await?;
-        journal.publish().await?;
-        Driver::new(self, machine, journal, stop).drive(actions).await
+    pub fn run(&self, input: impl IntoInput) -> Launch {
+        Launch::new(self, input)
     }
 
-    /// The checks of the data flow rely on every input that the graph declares.
-    fn check_input(&self, input: &Update) -> Result<(), RunError> {
-        let graph = self.graph.graph();
-        let is_missing = |name: &&ChannelName| {
-            let channel = graph.schema.channel(name.as_str());
-            channel.is_some_and(Channel::is_needed_as_input)
-                && !input.writes.iter().any(|(written, _)| written == *name)
-        };
-        let missing: Vec<ChannelName> = graph.input.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() { Ok(()) } else { Err(RunError::MissingInput { missing }) }
+    /// Adds a turn to a thread: new input on the state that the turns before it have left. The first turn starts a run
+    /// with the name of the thread. Limits and visit counts begin anew with each turn; the totals are kept.
+    ///
+    /// A thread has one turn at a time. A second one is refused, or [waits](Launch::queued) for the first.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the last turn has not ended (it waits for an answer, failed, or reached a limit: resume or retry it
+    /// first), another process owns the thread, the graph has changed in a way that breaks its run, and as
+    /// [`Engine::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::run`].
+    ///
+    /// ```
+    /// # use graphrun_analysis::GraphBuilder;
+    /// # use graphrun_core::graph::{END, NodeError, START};
+    /// # use graphrun_engine::Engine;
+    /// #[derive(Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Chat {
+    ///     line: Option<String>,
+    ///     #[serde(default)]
+    ///     #[schemars(extend("x-merge" = "append"))]
+    ///     lines: Vec<String>,
+    /// }
+    ///
+    /// async fn keep(chat: Chat) -> Result<Chat, NodeError> {
+    ///     Ok(Chat { lines: chat.line.into_iter().collect(), ..Chat::default() })
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let graph = GraphBuilder::new::<Chat>("chat").node("keep", keep);
+    /// let engine = Engine::new(graph.edge(START, "keep").edge("keep", END).compile()?);
+    /// let say = |text: &str| Chat { line: Some(text.to_owned()), ..Chat::default() };
+    /// engine.turn("thread-7", &say("hello")).await?;
+    /// let end = engine.turn("thread-7", &say("goodbye")).await?;
+    /// assert_eq!(end.output::<Chat>()?.lines, ["hello", "goodbye"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "thread_id")]
+    pub fn turn(&self, thread: impl Into<String>, input: impl IntoInput) -> Launch {
+        Launch::turn(self, thread.into(), input)
     }
 
-    /// Continues a saved run. Finished tasks do not run again. A question whose deadline has passed fails its
-    /// node as `timeout` at once.
+    /// Continues a saved run, with the [answers](Launch::answer) that it waits for. Finished tasks do not run again. A
+    /// question whose deadline has passed fails its node as `timeout` at once.
     ///
     /// # Errors
     ///
@@ -276,18 +343,23 @@ impl Engine {
     ///
     /// # Cancel safety
     ///
-    /// As [`Engine::start`].
-    pub async fn resume(
-        &self,
-        run: &RunId,
-        answers: impl Into<Answers> + Send,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let resumption = Resumption::with_answers(self, run, answers.into()).await;
-        let (lease, resumption) = lease.or_give_back(resumption).await?;
-        resumption.drive(self, lease, events, stop).await
+    /// As [`Engine::run`].
+    pub fn resume(&self, run: &RunId) -> Launch {
+        Launch::resume(self, run)
+    }
+
+    /// Retries the failed tasks of a failed run: all of them, or those of [one node](Launch::only). Finished tasks are
+    /// kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::run`].
+    pub fn retry(&self, run: &RunId) -> Launch {
+        Launch::retry(self, run)
     }
 
     /// Checks whether a saved run can continue with the current graph.
@@ -297,28 +369,6 @@ impl Engine {
     /// Fails with [`RunError::Broken`] if it cannot, and when the run cannot be loaded.
     pub async fn check_changes(&self, run: &RunId) -> Result<(), RunError> {
         resume::check_changes(self, run).await
-    }
-
-    /// Retries the failed tasks of a failed run: all of them, or those of one node. Finished tasks are kept.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the run did not fail or none of its tasks did, and as [`Engine::resume`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Engine::start`].
-    pub async fn retry(
-        &self,
-        run: &RunId,
-        node: Option<&NodeName>,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let lease = Lease::acquire(&self.checkpointer, run, self.lease).await?;
-        let resumption = Resumption::with_failed_tasks(self, run, node).await;
-        let (lease, resumption) = lease.or_give_back(resumption).await?;
-        resumption.drive(self, lease, events, stop).await
     }
 
     /// Updates the state of a stopped run like an update by `node`. The update goes through the reducers and
@@ -380,46 +430,33 @@ impl Engine {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     ///
-    /// use graphrun_analysis::compile;
-    /// use graphrun_core::{
-    ///     event::EventSink,
-    ///     graph::{GraphBuilder, NodeContext, NodeError, node_fn},
-    ///     id::NodeName,
-    ///     state::Update,
-    /// };
+    /// use graphrun_analysis::GraphBuilder;
+    /// use graphrun_core::{graph::{NodeContext, NodeError, START}, id::NodeName};
     /// use graphrun_engine::{
-    ///     Answers, Engine, Stop,
-    ///     checkpoint::{Mapping, RunInfo},
-    ///     storage::MemoryStorage,
-    ///     superstep::Pauses,
+    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Pauses,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     /// struct Board { draft: Option<String> }
-    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
-    /// struct Nothing {}
     ///
+    /// # async fn write(ctx: NodeContext) -> Result<Board, NodeError> {
+    /// #     Ok(Board { draft: Some(ctx.node.to_string()) })
+    /// # }
     /// # let graph = |second: &str| {
-    /// #     let write = |_: Nothing, ctx: NodeContext| async move {
-    /// #         Ok::<_, NodeError>(Board { draft: Some(ctx.node.to_string()) })
-    /// #     };
-    /// #     let graph = GraphBuilder::new::<Board>("board");
-    /// #     let graph = graph.node("first", node_fn(write)).node(second, node_fn(write));
-    /// #     compile(graph.entry("first").then("first", second).build()).unwrap().0
+    /// #     let graph = GraphBuilder::new::<Board>("board").node("first", write).node(second, write);
+    /// #     graph.edge(START, "first").edge("first", second).compile().unwrap()
     /// # };
     /// let storage = Arc::new(MemoryStorage::default());
     /// let second = NodeName::parse("second")?;
     /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
-    /// let engine = Engine::new(graph("second"), storage.clone()).with_pauses(pauses);
-    /// let (info, stop) = (RunInfo::new("board"), Stop::default());
-    /// let run = info.id.clone();
-    /// engine.start(info, Update::default(), EventSink::default(), &stop).await?;
+    /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_pauses(pauses);
+    /// let run = engine.run(&()).await?.run;
     ///
     /// // `second` has another name by now.
-    /// let engine = Engine::new(graph("last"), storage);
+    /// let engine = Engine::new(graph("last")).with_storage(storage);
     /// let mapping = Mapping::default().node(second, NodeName::parse("last")?);
     /// engine.migrate(&run, &mapping, None).await?;
-    /// let end = engine.resume(&run, Answers::default(), EventSink::default(), &stop).await?;
+    /// let end = engine.resume(&run).await?;
     /// assert_eq!(end.state.get("draft").and_then(|it| it.as_str()), Some("last"));
     /// # Ok(())
     /// # }
@@ -457,6 +494,6 @@ impl Engine {
 
     fn terms(&self) -> Terms {
         let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, messages: Vec::new() }
+        Terms { limits, pauses, ..Terms::default() }
     }
 }

@@ -1,12 +1,16 @@
 //! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
 
 use graphrun_core::{
-    event::{EVENT_VERSION, Event, EventSink, RunEvent},
+    event::{EVENT_VERSION, Event, RunEvent},
     fault::{self, Point},
     id::RunId,
 };
 
-use super::{Clock, superstep::ProcessedMessage};
+use super::{
+    Clock,
+    stream::{Sender, Sinks},
+    superstep::ProcessedMessage,
+};
 use crate::checkpoint::{CheckpointError, Message, Outcome, RunInfo, TaskRecord};
 
 /// Numbers the events of a run and keeps those that are not saved yet.
@@ -17,26 +21,60 @@ pub(super) struct Log {
     unsaved: Vec<RunEvent>,
     /// How many of the unsaved events, from the first, are already published.
     published: usize,
-    sink: EventSink,
+    sinks: Sinks,
     clock: Clock,
+    /// Whether the events are saved. Without that and without readers, none is made.
+    is_saved: bool,
 }
 
 impl Log {
     /// Begins the events of a new run.
-    pub(super) fn begin(info: &RunInfo, sink: EventSink, clock: Clock) -> Self {
-        let mut log = Self::new(info.id.clone(), (sink, 0), clock);
+    pub(super) fn begin(info: &RunInfo, sinks: Sinks, clock: Clock) -> Self {
+        let mut log = Self::new(info.id.clone(), (sinks, 0), clock);
         let (name, workflow) = (info.name.clone(), info.workflow.clone());
         log.add(Event::RunStarted { name, workflow });
         log
     }
 
+    /// Returns the stream of the run, if it has one.
+    pub(super) fn stream(&self) -> Option<&Sender> {
+        self.sinks.stream.as_ref()
+    }
+
     /// Continues the events of a run after the event with this number.
-    pub(super) fn new(run: RunId, (sink, last_seq): (EventSink, u64), clock: Clock) -> Self {
-        Self { run, seq: last_seq, unsaved: Vec::new(), published: 0, sink, clock }
+    pub(super) fn new(run: RunId, (sinks, last_seq): (Sinks, u64), clock: Clock) -> Self {
+        let (unsaved, published, is_saved) = (Vec::new(), 0, true);
+        Self { run, seq: last_seq, unsaved, published, sinks, clock, is_saved }
+    }
+
+    /// Makes events for the readers only: nothing saves the run.
+    #[must_use]
+    pub(super) fn unsaved_run(self) -> Self {
+        Self { is_saved: false, ..self }
+    }
+
+    /// Returns whether an event would be saved or read.
+    fn is_wanted(&self) -> bool {
+        self.is_saved || !self.sinks.is_empty()
+    }
+
+    /// Returns the number of the last event.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Adds an event as [`Log::add`], but makes it only if it would be saved or read.
+    pub(super) fn add_with(&mut self, event: impl FnOnce() -> Event) {
+        if self.is_wanted() {
+            self.add(event());
+        }
     }
 
     /// Adds an event that is published once it is saved.
     pub(super) fn add(&mut self, event: Event) {
+        if !self.is_wanted() {
+            return;
+        }
         self.seq += 1;
         let ts = self.clock.now().to_string();
         let (v, seq, run) = (EVENT_VERSION, self.seq, self.run.clone());
@@ -45,10 +83,13 @@ impl Log {
 
     /// Publishes an event that need not be durable first, such as the start of a task or a report. It waits
     /// only for earlier events that must be durable.
-    pub(super) async fn publish_early(&mut self, event: Event) {
-        self.add(event);
+    pub(super) async fn publish_early(&mut self, event: impl FnOnce() -> Event) {
+        if !self.is_wanted() {
+            return;
+        }
+        self.add(event());
         if self.published + 1 == self.unsaved.len() {
-            self.sink.send(&self.unsaved[self.published]).await;
+            self.sinks.send(&self.unsaved[self.published]).await;
             self.published += 1;
         }
     }
@@ -67,9 +108,12 @@ impl Log {
 
     /// Publishes the events that are saved now, except those already published.
     pub(super) async fn publish(&mut self) -> Result<(), CheckpointError> {
+        if self.unsaved.is_empty() {
+            return Ok(());
+        }
         for stamped in &self.unsaved[self.published..] {
             fault::hit(Point::EventPublish).map_err(CheckpointError::injected)?;
-            self.sink.send(stamped).await;
+            self.sinks.send(stamped).await;
         }
         self.unsaved.clear();
         self.published = 0;
@@ -99,10 +143,15 @@ pub(super) fn event_of(record: &TaskRecord) -> Event {
             let writes = update.writes.iter().map(|(name, _)| name.to_string()).collect();
             Event::TaskFinished { task, node, attempt, ms, writes, to: to(transitions), usage }
         }
+        Outcome::Undecided { update, failure, .. } => {
+            let writes = update.writes.iter().map(|(name, _)| name.to_string()).collect();
+            let (kind, error) = (failure.kind.to_string(), failure.message.clone());
+            Event::TaskUndecided { task, node, attempt, ms, writes, kind, error, usage }
+        }
         Outcome::Skipped { condition, transitions } => {
             Event::TaskSkipped { task, node, condition: condition.clone(), to: to(transitions) }
         }
-        Outcome::Caught { failure, transitions } => {
+        Outcome::Caught { failure, transitions, .. } => {
             let (kind, error) = (failure.kind.to_string(), failure.message.clone());
             Event::TaskFailed { task, node, attempt, ms, kind, error, to: to(transitions), usage }
         }

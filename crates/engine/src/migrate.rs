@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    event::{Event, EventSink, Status},
+    event::{Event, Status},
     fault::{self, Point},
     id::{ChannelName, NodeName, RunId},
 };
@@ -17,8 +17,9 @@ use super::{
     lease::Lease,
     log::Log,
     resume::new_messages,
-    retry::failures,
+    retry::failed_records,
     revise::changes,
+    stream::Sinks,
     superstep::{Machine, RestoreError, ReviseError, carry},
 };
 use crate::checkpoint::{
@@ -61,7 +62,7 @@ pub(super) async fn migrate(
     let (migrated, state) = carried(engine, saved, &messages, &mapping)?;
 
     let position = migrated.position.clone();
-    let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), engine.clock.clone());
+    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
     log.add(migrated_to(&to.workflow, &position, &mapping));
     let records = migrated.records.clone();
     let entry = Entry {
@@ -214,11 +215,9 @@ impl PriorStatus {
         let Self { status, reason, had_asked } = self;
         let keys: Vec<&str> =
             migrated.questions.iter().map(|it| it.question.key.as_str()).collect();
-        let failed = failures(&migrated.records).into_iter().next();
+        let failed = failed_records(&migrated.records).into_iter().next();
         let reason = match (status, failed) {
-            (Status::Failed, Some((node, failure))) => {
-                Some(format!("`{node}` failed: {}", failure.message))
-            }
+            (Status::Failed, Some(failed)) => failed.failure_reason(),
             (Status::Paused, _) if !keys.is_empty() => {
                 Some(format!("waiting for an answer to {}", keys.join(", ")))
             }

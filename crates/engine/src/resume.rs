@@ -1,29 +1,36 @@
 //! Continues a saved run from its position, or retries its failed tasks.
 
+use std::sync::Arc;
+
 use graphrun_core::{
-    event::{Event, EventSink, Status},
+    event::{Event, Status},
     fault::{self, Point},
     id::{NodeName, RunId},
 };
 
 use super::{
-    Answers, Engine, RunEnd, RunError, Stop,
-    answers::match_answers,
+    Answers, Engine, RunError,
+    answers::{match_answers, replace_answers},
     check_retry,
     compare::{Compared, compare, suggest},
-    driver::Driver,
     journal_writer::JournalWriter,
+    launch::Begun,
     lease::Lease,
     log::Log,
+    stream::Sinks,
     superstep::{self, Action, Machine, Terms},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun};
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun, TaskRecord,
+};
 
 /// A saved run that is ready to continue.
 pub(super) struct Resumption {
     machine: Machine,
     actions: Vec<Action>,
     last_seq: u64,
+    /// New answers to questions of failed tasks, to be saved.
+    replaced: Vec<TaskRecord>,
     /// The changes of its workflow, as text.
     changes: Vec<String>,
 }
@@ -33,10 +40,10 @@ impl Resumption {
     pub(super) async fn with_answers(
         engine: &Engine,
         run: &RunId,
-        answers: Answers,
+        mut answers: Answers,
     ) -> Result<Self, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
-        let saved = engine.checkpointer.load(run).await?;
+        let mut saved = engine.checkpointer.load(run).await?;
         let last_seq = saved.last_seq;
         // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {
@@ -46,6 +53,8 @@ impl Resumption {
         let messages = new_messages(engine, &saved).await?;
         let changes = changes_since(engine, &saved, &messages)?;
         let messages = if engine.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
+        let replaced = replace_answers(engine, &saved, &mut answers).await?;
+        saved.records.extend(replaced.iter().cloned());
         let (mut machine, mut actions) = restore(engine, saved, messages, None)?;
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
@@ -56,7 +65,7 @@ impl Resumption {
             actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
         }
-        Ok(Self { machine, actions, last_seq, changes })
+        Ok(Self { machine, actions, last_seq, replaced, changes })
     }
 
     /// Prepares a run that retries its failed tasks: all of them, or those of one node.
@@ -70,27 +79,29 @@ impl Resumption {
         let last_seq = saved.last_seq;
         let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
         let (machine, actions) = restore(engine, saved, Vec::new(), node)?;
-        Ok(Self { machine, actions, last_seq, changes })
+        Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes })
     }
 
-    /// Drives the run until it stops.
-    pub(super) async fn drive(
+    /// Saves that the run continues.
+    pub(super) async fn begin(
         self,
         engine: &Engine,
         lease: Lease,
-        events: EventSink,
-        stop: &Stop,
-    ) -> Result<RunEnd, RunError> {
-        let Self { machine, actions, last_seq, changes } = self;
-        let log = Log::new(machine.run().clone(), (events, last_seq), engine.clock.clone());
+        sinks: Sinks,
+    ) -> Result<Begun, RunError> {
+        let Self { machine, actions, last_seq, replaced, changes } = self;
+        let log = Log::new(machine.run().clone(), (sinks, last_seq), engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
-        journal.add_status(running, Event::RunResumed { step: machine.position().step });
+        journal.add_status(running, Event::RunResumed { step: machine.step() });
         if !changes.is_empty() {
             journal.add_event(Event::WorkflowChanged { changes });
         }
+        for record in replaced {
+            journal.add_record(Arc::new(record)).await?;
+        }
         journal.save().await?;
-        Driver::new(engine, machine, journal, stop).drive(actions).await
+        Ok(Begun { machine, journal, actions })
     }
 }
 
@@ -132,7 +143,7 @@ pub(super) async fn new_messages(
 }
 
 /// Describes the changes of the graph since the run was started.
-fn changes_since(
+pub(super) fn changes_since(
     engine: &Engine,
     saved: &SavedRun,
     messages: &[InboxMessage],

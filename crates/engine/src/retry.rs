@@ -25,14 +25,22 @@ pub fn check_retry(saved: &SavedRun, node: Option<&NodeName>) -> Result<(), RunE
     if is_among { Ok(()) } else { Err(RunError::NothingFailed { node: node.cloned(), failed }) }
 }
 
-/// Returns the failures of the tasks of an open step, in task order.
+/// Returns the failures of the tasks of an open step, in task order: of nodes, and of the routes after nodes
+/// that finished.
 pub fn failures(records: &[TaskRecord]) -> Vec<(NodeName, Failure)> {
-    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
-    let failed = last.into_values().filter_map(|it| match &it.outcome {
-        Outcome::Failed { failure } => Some((it.node.clone(), failure.clone())),
+    let failed = failed_records(records).into_iter().filter_map(|it| match &it.outcome {
+        Outcome::Failed { failure } | Outcome::Undecided { failure, .. } => {
+            Some((it.node.clone(), failure.clone()))
+        }
         _ => None,
     });
     failed.collect()
+}
+
+/// Returns the last records of the failed tasks of an open step, in task order.
+pub(super) fn failed_records(records: &[TaskRecord]) -> Vec<&TaskRecord> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
+    last.into_values().filter(|it| it.failure_reason().is_some()).collect()
 }
 
 pub(super) fn nothing_failed(node: Option<&NodeName>, failed: &[NodeName]) -> String {

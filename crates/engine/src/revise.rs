@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    event::{Event, EventSink, Status},
+    event::{Event, Status},
     id::{ChannelName, NodeName},
     state::{Change, ChangeKind, State, Update},
 };
@@ -17,6 +17,7 @@ use super::{
     entrance::redact_update,
     lease::Lease,
     log::Log,
+    stream::Sinks,
     superstep::{self, Revised},
 };
 use crate::checkpoint::{Checkpoint, Commit, Entry, Position, RunStatus, SavedRun};
@@ -38,7 +39,7 @@ pub(super) async fn update(
     let mut writes: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
     writes.sort();
     writes.dedup();
-    let mut log = Log::new(run.clone(), (EventSink::default(), last_seq), engine.clock.clone());
+    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
     log.add(Event::StateUpdated {
         step: revised.position.step,
         node: node.cloned(),
@@ -70,7 +71,7 @@ fn revise(
 
 /// Returns the entry of a step made by a person, after which the run is stopped.
 fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
-    let Revised { record, position, state } = revised;
+    let Revised { records, position, state } = revised;
     let run_status = if !position.frontier.is_empty() {
         RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) }
     } else if position.failure.is_some() {
@@ -79,7 +80,7 @@ fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &st
         RunStatus { status: Status::Done, reason: None }
     };
     Entry {
-        records: record.into_iter().collect(),
+        records,
         run_status: Some(run_status),
         ..Entry::from(Commit { position, changes: changes(before, &state) })
     }

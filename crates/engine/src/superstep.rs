@@ -11,6 +11,7 @@ mod carry;
 mod fit;
 mod frontier;
 mod inbox;
+mod indexed;
 mod open_step;
 mod pauses;
 mod protocol;
@@ -23,17 +24,18 @@ use std::{
     time::Duration,
 };
 
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::{Status, Usage},
     graph::{
-        Command, ErrorKind, Failure, Goto, Limits, OriginalTask, Policies, Question, Transition,
-        Trigger,
+        Command, ErrorKind, Failure, Goto, Input, Limits, OriginalTask, Policies, Question,
+        Transition, Trigger, Visits,
     },
-    id::{NodeName, RunId, TaskId},
-    state::{Schema, State, StateError, Update},
+    id::{ChannelName, NodeName, RunId, Step, TaskId},
+    state::{Change, Channel, State, StateError, Type, Update},
 };
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 pub use self::inbox::ProcessedMessage;
 pub use self::pauses::Pauses;
@@ -46,12 +48,13 @@ pub(super) use self::{
 use self::{
     frontier::next_frontier,
     inbox::{Inbox, Processed},
+    indexed::{Active, IndexedPosition},
     open_step::{OpenStep, Phase, check_question},
     routing::Routing,
 };
 use super::budget::{self, Used};
 use crate::checkpoint::{
-    Activation, Checkpoint, Commit, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
+    Checkpoint, Commit, EarlierTurns, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
     named,
 };
 
@@ -64,6 +67,8 @@ pub struct Terms {
     pub pauses: Pauses,
     /// The inbox messages that are not processed yet, in the order of their numbers.
     pub messages: Vec<InboxMessage>,
+    /// Whether nothing saves the run: [`Action::StepEnded`] then takes the place of each commit.
+    pub is_unsaved: bool,
 }
 
 impl From<Limits> for Terms {
@@ -79,12 +84,11 @@ pub struct Machine {
     limits: Limits,
     pauses: Pauses,
     run: RunId,
-    position: Position,
+    position: IndexedPosition,
     state: Arc<State>,
-    /// The visits of the position, shared with the tasks.
-    visits: Arc<BTreeMap<NodeName, u32>>,
     step: OpenStep,
     inbox: Inbox,
+    is_unsaved: bool,
 }
 
 impl Machine {
@@ -103,22 +107,54 @@ impl Machine {
         // Defaults are saved with the input: a later change of the schema does not affect a run that has
         // started.
         let changes = state.as_changes().collect();
-        let mut position = Position::default();
-        for node in &graph.graph().entry {
-            position.visits.insert(node.clone(), 1);
-            position.frontier.push(Activation::by_edge(node.clone(), Trigger::Start));
-        }
-        position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
-        // A node that is named twice is activated once, like one with two incoming edges.
-        position.frontier.dedup_by(|a, b| a.node == b.node);
-        let commit = Commit { position: position.clone(), changes };
-        let mut machine = Self::at(graph, terms.into(), run, Checkpoint { position, state });
+        let position = at_entry(&graph, Position::default());
+        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+    }
+
+    /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
+    /// anew; the totals and the state are kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit the state.
+    pub fn turn(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        ended: Checkpoint,
+        input: &Update,
+    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+        let Checkpoint { position, state } = ended;
+        let schema = graph.schema();
+        schema.check(input)?;
+        let (state, changes) = schema.apply(state, [input]).map_err(|it| it.error)?;
+        let earlier = EarlierTurns {
+            turns: position.earlier.turns + 1,
+            steps: position.step.next().0,
+            usage: position.total_usage(),
+            elapsed_ms: position.earlier.elapsed_ms + position.used.elapsed_ms,
+        };
+        let (step, people) = (position.step.next(), position.people);
+        let position = at_entry(&graph, Position { step, earlier, people, ..Position::default() });
+        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+    }
+
+    /// Enters the graph at its first nodes.
+    fn enter(
+        graph: CompiledGraph,
+        terms: Terms,
+        run: RunId,
+        (position, state): (IndexedPosition, State),
+        changes: Vec<Change>,
+    ) -> (Self, Commit, Vec<Action>) {
+        let commit = Commit { position: position.named(&graph), changes };
+        let mut machine = Self::at(graph, terms, run, position, state);
         let actions = machine.pause(&[]).unwrap_or_else(|| {
             let mut actions = machine.emissions();
-            actions.extend(machine.begin_step());
+            machine.begin_step(&mut actions);
             actions
         });
-        Ok((machine, commit, actions))
+        (machine, commit, actions)
     }
 
     /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
@@ -154,16 +190,19 @@ impl Machine {
         let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
         if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
             let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
-            actions.extend(machine.begin_step());
+            machine.begin_step(&mut actions);
             return Ok((machine, actions));
         }
-        let actions = if machine.step.is_idle() {
-            machine.advance()
+        let mut actions = Vec::new();
+        if machine.step.is_idle() {
+            machine.advance(&mut actions);
         } else {
             // Each task counts as busy until it has begun, so the step cannot end before the last of these
             // has begun.
-            machine.step.busy_tasks().into_iter().flat_map(|it| machine.continue_task(it)).collect()
-        };
+            for index in machine.step.busy_tasks() {
+                actions.extend(machine.continue_task(index));
+            }
+        }
         Ok((machine, actions))
     }
 
@@ -178,7 +217,9 @@ impl Machine {
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
         terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
-        let mut machine = Self::at(graph, terms, run, checkpoint);
+        let Checkpoint { position, state } = checkpoint;
+        let position = IndexedPosition::of(&graph, position)?;
+        let mut machine = Self::at(graph, terms, run, position, state);
         for record in records {
             let index = machine.step.index(record.task);
             machine.step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
@@ -186,13 +227,18 @@ impl Machine {
         Ok(machine)
     }
 
-    fn at(graph: CompiledGraph, terms: Terms, run: RunId, checkpoint: Checkpoint) -> Self {
-        let Checkpoint { position, state } = checkpoint;
-        let Terms { limits, pauses, messages } = terms;
-        let step = OpenStep::after(&position);
+    fn at(
+        graph: CompiledGraph,
+        terms: Terms,
+        run: RunId,
+        position: IndexedPosition,
+        state: State,
+    ) -> Self {
+        let Terms { limits, pauses, messages, is_unsaved } = terms;
+        let step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
-        let (visits, state) = (Arc::new(position.visits.clone()), Arc::new(state));
-        Self { graph, limits, pauses, run, position, state, visits, step, inbox }
+        let state = Arc::new(state);
+        Self { graph, limits, pauses, run, position, state, step, inbox, is_unsaved }
     }
 
     /// Applies an event and returns the next actions.
@@ -242,8 +288,19 @@ impl Machine {
     }
 
     /// Returns the position of the run.
-    pub fn position(&self) -> &Position {
-        &self.position
+    pub fn position(&self) -> Position {
+        self.position.named(&self.graph)
+    }
+
+    /// Returns the number of committed steps.
+    pub fn step(&self) -> Step {
+        self.position.step
+    }
+
+    /// Returns the nodes of the next step, in task order.
+    pub fn next_nodes(&self) -> Vec<NodeName> {
+        let names = self.position.frontier.iter().map(|it| self.graph.at(it.node).0.clone());
+        names.collect()
     }
 
     /// Returns the state of the run.
@@ -258,16 +315,24 @@ impl Machine {
 
     /// Returns the node of a task of the current step.
     pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
-        self.step.index(task).map(|index| &self.position.frontier[index].node)
+        self.index_of(task).map(|it| self.graph.at(it).0)
     }
 
-    /// Returns the model usage so far, including tasks of the step that is not committed yet.
+    /// Returns the index of the node of a task of the current step.
+    pub fn index_of(&self, task: TaskId) -> Option<NodeIndex> {
+        self.step.index(task).map(|index| self.position.frontier[index].node)
+    }
+
+    /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
     pub fn usage(&self) -> Usage {
-        self.used().usage
+        let mut usage = self.position.earlier.usage;
+        usage.add(&self.used().usage);
+        usage
     }
 
     fn used(&self) -> Used {
-        let (mut used, of_step) = (Used::by(&self.position), self.step.usage());
+        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+        let of_step = self.step.usage();
         used.usage.add(&of_step.usage);
         used.elapsed_ms += of_step.ms;
         used
@@ -276,7 +341,7 @@ impl Machine {
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let mut used = Used::by(&self.position);
+        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
         used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
         used.time_left(&self.limits)
     }
@@ -300,7 +365,7 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), &self.position.frontier[index].node);
+                let (key, node) = (question.key.as_str(), self.name_at(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let first = self.original_task(index).map(|it| it.task);
@@ -354,7 +419,7 @@ impl Machine {
                 actions.push(self.step.abort(index).into());
             }
         }
-        actions.extend(self.commit());
+        self.commit(&mut actions);
         actions
     }
 
@@ -364,16 +429,17 @@ impl Machine {
     }
 
     fn run_task(&self, index: usize) -> Action {
-        let Activation { node, input, trigger } = self.position.frontier[index].clone();
+        let Active { node, input, trigger } = self.position.frontier[index].clone();
         let task = &self.step.tasks()[index];
         Action::Run(Box::new(Task {
             id: self.step.id(index),
-            node,
+            node: self.graph.at(node).0.clone(),
+            node_index: node,
             original: self.original_task(index).cloned(),
             attempt: task.attempt,
             input,
             trigger,
-            visits: Arc::clone(&self.visits),
+            visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
             memos: task.memos.clone(),
@@ -381,60 +447,77 @@ impl Machine {
     }
 
     fn routing(&self) -> Routing<'_> {
-        Routing { graph: &self.graph, state: &self.state, visits: &self.visits }
+        Routing { graph: &self.graph, state: &self.state, visits: self.visits() }
+    }
+
+    fn visits(&self) -> &Visits {
+        &self.position.visits
     }
 
     fn policies(&self, index: usize) -> &Policies {
-        let spec = self.graph.node(&self.position.frontier[index].node);
-        &spec.expect("a frontier names only nodes of the graph").policies
+        &self.graph.at(self.position.frontier[index].node).1.policies
+    }
+
+    /// Returns the node of a task.
+    fn name_at(&self, index: usize) -> &NodeName {
+        self.graph.at(self.position.frontier[index].node).0
     }
 
     /// Reports each node of the frontier that has a name for this and is not skipped.
     fn emissions(&self) -> Vec<Action> {
         let frontier = self.position.frontier.iter().enumerate();
-        let emission = |(index, activation): (usize, &Activation)| {
-            let node = activation.node.clone();
-            let name = self.graph.node(&node)?.policies.emits.clone()?;
-            let from = activation.trigger.node().cloned();
+        let emission = |(index, active): (usize, &Active)| {
+            let (node, spec) = self.graph.at(active.node);
+            let name = spec.policies.emits.clone()?;
+            let (node, from) = (node.clone(), active.trigger.node().cloned());
             let task = self.step.id(index);
-            let is_to_run = self.routing().is_to_run(activation);
+            let is_to_run = self.routing().is_to_run(active);
             is_to_run.then(|| Action::Emit { task, node, from, name })
         };
         frontier.filter_map(emission).collect()
     }
 
     /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
-    fn pause(&self, records: &[TaskRecord]) -> Option<Vec<Action>> {
-        if self.position.frontier.is_empty() {
+    fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Vec<Action>> {
+        if self.position.frontier.is_empty() || self.pauses.is_empty() {
             return None;
         }
         let ran = records
             .iter()
             .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
-        let (ran, next) = (ran.map(|it| &it.node), &self.position.frontier);
+        let next = self.position.frontier.iter().map(|it| (self.graph.at(it.node).0, it));
+        let ran = ran.map(|it| &it.node);
         let reason = self.pauses.between(ran, next, |it| self.routing().is_to_run(it))?;
         Some(vec![Action::stop(Status::Paused, Some(reason))])
     }
 
     /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
-    fn begin_step(&mut self) -> Vec<Action> {
+    fn begin_step(&mut self, actions: &mut Vec<Action>) {
         if self.position.frontier.is_empty() {
             let failure = self.position.failure.clone();
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
             let limit = || self.position.used.limit.clone();
-            return vec![Action::stop(status, failure.or_else(limit))];
+            return actions.push(Action::stop(status, failure.or_else(limit)));
         }
-        let may_spend = || budget::may_spend(&self.graph, &self.position.frontier);
+        let nodes = self.position.frontier.iter().map(|it| it.node);
+        let may_spend = || budget::may_spend(&self.graph, nodes);
         if let Some(reason) = self.used().reached(&self.limits, may_spend) {
-            return vec![Action::stop(Status::Limit, Some(reason))];
+            return actions.push(Action::stop(Status::Limit, Some(reason)));
         }
-        (0..self.position.frontier.len()).flat_map(|it| self.begin(it)).collect()
+        actions.reserve(self.position.frontier.len());
+        for index in 0..self.position.frontier.len() {
+            self.begin(index, actions);
+        }
     }
 
     /// Continues a task from its restored state.
     fn continue_task(&mut self, index: usize) -> Vec<Action> {
         match *self.step.tasks()[index].phase() {
-            Phase::Running => self.begin(index),
+            Phase::Running => {
+                let mut actions = Vec::new();
+                self.begin(index, &mut actions);
+                actions
+            }
             Phase::Sleeping { wake, wait_ms } => {
                 vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
             }
@@ -442,37 +525,59 @@ impl Machine {
         }
     }
 
-    /// Runs a task of the step, or skips it if the condition of its node does not hold.
-    fn begin(&mut self, index: usize) -> Vec<Action> {
-        let (routing, activation) = (self.routing(), &self.position.frontier[index]);
-        let skipped = match routing.false_condition(activation) {
-            Ok(None) => return vec![self.run_task(index)],
-            Ok(Some(condition)) => routing
-                .transitions(activation, &Update::default(), Goto::Edges)
-                .map(|transitions| Outcome::Skipped { condition, transitions }),
-            Err(failure) => Err(failure),
+    /// Runs a task of the step, or skips it if the condition of its node does not hold. If its node has finished
+    /// and its route failed, only the decision is tried again.
+    fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
+        if let Some((update, goto)) = self.step.take_result(index) {
+            return actions.extend(self.decide(index, update, goto));
+        }
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let condition = match routing.false_condition(active) {
+            Ok(None) => return actions.push(self.run_task(index)),
+            Ok(Some(condition)) => condition,
+            Err(failure) => return actions.extend(self.fail(index, failure)),
         };
-        match skipped {
-            Ok(outcome) => self.settle(index, outcome),
+        actions.extend(match routing.transitions(active, &[]) {
+            Ok(transitions) => self.settle(index, Outcome::Skipped { condition, transitions }),
+            Err(failure) => self.fail_uncaught(index, failure),
+        });
+    }
+
+    /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
+    /// record.
+    fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
+        let Command { mut update, goto } = command;
+        update.clears.extend(self.policies(index).clears.iter().cloned());
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let checked = routing
+            .check_update(&update)
+            .and_then(|()| routing.check_choice(active.node, &goto))
+            .and_then(|()| self.step.add_result(&update, goto.chosen()));
+        match checked {
+            Ok(()) => self.decide(index, update, goto),
             Err(failure) => self.fail(index, failure),
         }
     }
 
-    /// Handles the result of a node: checks its update, evaluates its routes and puts both into one record.
-    fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
-        let Command { mut update, goto } = command;
-        update.clears.extend(self.policies(index).clears.iter().cloned());
-        let (routing, activation) = (self.routing(), &self.position.frontier[index]);
-        let decided = routing
-            .check_update(&update)
-            .and_then(|()| routing.transitions(activation, &update, goto));
-        let recorded = decided.and_then(|transitions| {
-            self.step.add_result(&update, &transitions)?;
+    /// Decides where a finished node leads.
+    ///
+    /// A route that fails is no failure of its node: the result is kept, and no `catch` of the node applies.
+    /// The routes are tried again when the run continues.
+    fn decide(&mut self, index: usize, update: Update, goto: Goto) -> Vec<Action> {
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
+            self.step.add_result(&Update::default(), &transitions)?;
             Ok(transitions)
         });
-        match recorded {
-            Ok(transitions) => self.settle(index, Outcome::Finished { update, transitions }),
-            Err(failure) => self.fail(index, failure),
+        match decided {
+            Ok(mut transitions) => {
+                transitions.extend(goto.into_chosen());
+                self.settle(index, Outcome::Finished { update, transitions })
+            }
+            Err(failure) => {
+                let record = self.step.leave_undecided(index, update, goto, failure);
+                self.record_and_advance(record)
+            }
         }
     }
 
@@ -492,13 +597,52 @@ impl Machine {
         vec![record.into(), Action::Sleep { task, wake, wait_ms }]
     }
 
-    /// Handles a node that failed for good: a route catches the failure, or the task has failed.
+    /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
+    /// task has failed.
     fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
-        let catch = self.policies(index).catch.iter().find(|it| it.takes(failure.kind));
-        if let Some(catch) = catch {
-            let transitions = vec![Transition::To(catch.to.clone())];
-            return self.settle(index, Outcome::Caught { failure, transitions });
+        let (policies, active) = (self.policies(index), &self.position.frontier[index]);
+        let items = policies.items.as_ref().filter(|_| active.is_dispatched());
+        if let Some(catch) = policies.catch.iter().find(|it| it.takes(failure.kind)) {
+            let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
+            let for_all_items = items.is_some();
+            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+            return self.settle(index, caught);
         }
+        let failed = items.and_then(|it| it.failed.clone());
+        match failed.filter(|_| !failure.kind.is_for_the_operator()) {
+            Some(failed) => self.collect(index, failure, failed),
+            None => self.fail_uncaught(index, failure),
+        }
+    }
+
+    /// Records the failure of an item in a list of the state. The item counts as finished.
+    fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let is_item = |it: &&Active| it.node == active.node && it.is_dispatched();
+        let item = self.position.frontier[..index].iter().filter(is_item).count();
+        let ty = self.graph.schema().channel(failed.as_str()).map(Channel::ty);
+        let node = self.graph.at(active.node).0;
+        let record = failed_item(ty, item, (node, &active.input), &failure);
+        let update = Update::default().write(failed, vec![record]);
+        let decided = routing
+            .check_update(&update)
+            .and_then(|()| routing.transitions(active, &[&update]))
+            .and_then(|transitions| {
+                self.step.add_result(&update, &transitions)?;
+                Ok(transitions)
+            });
+        match decided {
+            Ok(transitions) => {
+                let for_all_items = false;
+                self.settle(index, Outcome::Caught { failure, update, for_all_items, transitions })
+            }
+            // The first failure is the cause.
+            Err(_) => self.fail_uncaught(index, failure),
+        }
+    }
+
+    /// Handles a failure that no route of the node catches.
+    fn fail_uncaught(&mut self, index: usize, failure: Failure) -> Vec<Action> {
         let record = self.step.fail(index, failure);
         self.record_and_advance(record)
     }
@@ -524,19 +668,22 @@ impl Machine {
         self.record_and_advance(record)
     }
 
-    fn record_and_advance(&mut self, record: TaskRecord) -> Vec<Action> {
-        let mut actions = vec![record.into()];
-        actions.extend(self.advance());
+    fn record_and_advance(&mut self, record: impl Into<Action>) -> Vec<Action> {
+        // A step with one task: its record, the commit and the next task.
+        let mut actions = Vec::with_capacity(3);
+        actions.push(record.into());
+        self.advance(&mut actions);
         actions
     }
 
     /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
     /// tasks.
-    fn advance(&mut self) -> Vec<Action> {
+    fn advance(&mut self, actions: &mut Vec<Action>) {
         if self.step.is_complete() {
-            return self.commit();
+            self.commit(actions);
+        } else if self.step.is_idle() {
+            actions.push(self.stop_open());
         }
-        if self.step.is_idle() { vec![self.stop_open()] } else { Vec::new() }
     }
 
     /// Stops a run whose step is still open: a task failed, or a person has to answer.
@@ -551,31 +698,39 @@ impl Machine {
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.
-    fn commit(&mut self) -> Vec<Action> {
+    fn commit(&mut self, actions: &mut Vec<Action>) {
         let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
         let records = self.step.take_records();
         let updates = records.iter().filter_map(|it| it.outcome.update());
-        let schema = self.graph.schema();
-        let (state, changes) = match schema.apply(take(schema, &mut self.state), updates) {
-            Ok(next) => next,
-            Err(refused) => {
-                self.state = Arc::new(refused.state);
-                let reason = Failure::of(ErrorKind::Other, &refused.error).message;
-                return vec![Action::stop(Status::Failed, Some(reason))];
+        // Lists grow in place, since the finished tasks no longer share the state.
+        let state = Arc::make_mut(&mut self.state);
+        let changes = match self.graph.schema().fold(state, updates) {
+            Ok(changes) => changes,
+            Err(error) => {
+                let reason = Failure::of(ErrorKind::Other, &error).message;
+                return actions.push(Action::stop(Status::Failed, Some(reason)));
             }
         };
-        self.position = next_frontier(&self.graph, &self.limits, &self.position, &records);
+        next_frontier(&self.graph, &self.limits, &mut self.position, &records);
         self.position.people.question_keys.extend(question_keys);
-        self.state = Arc::new(state);
-        self.visits = Arc::new(self.position.visits.clone());
-        self.step = OpenStep::after(&self.position);
+        self.step.reset(&self.graph, &self.position);
 
-        let commit = Commit { position: self.position.clone(), changes };
-        let mut actions = vec![Action::Commit(Box::new(commit))];
+        actions.push(self.committed(changes));
         actions.extend(self.emissions());
         actions.extend(self.process_inbox());
-        actions.extend(self.pause(&records).unwrap_or_else(|| self.begin_step()));
-        actions
+        match self.pause(&records) {
+            Some(stop) => actions.extend(stop),
+            None => self.begin_step(actions),
+        }
+        self.step.recycle(records);
+    }
+
+    /// Returns the action that saves a step with these changes.
+    fn committed(&self, changes: Vec<Change>) -> Action {
+        if self.is_unsaved {
+            return Action::StepEnded;
+        }
+        Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
     }
 
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
@@ -584,20 +739,56 @@ impl Machine {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
             return Vec::new();
         }
-        let (schema, state) = (self.graph.schema(), &mut self.state);
-        let processed = self.inbox.process(schema, take(schema, state));
-        let Processed { messages, state, changes } = processed;
-        self.state = Arc::new(state);
+        let state = Arc::make_mut(&mut self.state);
+        let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
-        self.step = OpenStep::after(&self.position);
-        let commit = Commit { position: self.position.clone(), changes };
-        vec![Action::PublishMessages(messages), Action::Commit(Box::new(commit))]
+        self.step.reset(&self.graph, &self.position);
+        vec![Action::PublishMessages(messages), self.committed(changes)]
     }
 }
 
-/// Takes the state out of its place, so that lists grow in place if the machine holds the last reference.
-fn take(schema: &Schema, state: &mut Arc<State>) -> State {
-    Arc::unwrap_or_clone(std::mem::replace(state, Arc::new(schema.empty())))
+/// Returns a position whose next tasks are the first nodes of the graph.
+fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
+    let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
+    for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
+        position.visits_mut().set(node.index(), Some(1));
+        position.frontier.push(Active::by_edge(node, Trigger::Start));
+    }
+    position.frontier.sort_by_key(|it| it.node);
+    // A node that is named twice is activated once, like one with two incoming edges.
+    position.frontier.dedup_by(|a, b| a.node == b.node);
+    position
+}
+
+/// Returns the record of a failed item, with the fields that the list declares.
+fn failed_item(
+    list: Option<&Type>,
+    index: usize,
+    (node, input): (&NodeName, &Input),
+    failure: &Failure,
+) -> Value {
+    let record = json!({
+        "index": index,
+        "item": input.item(),
+        "node": node,
+        "kind": failure.kind.as_str(),
+        "message": failure.message,
+    });
+    let declared = match list {
+        Some(Type::List(item)) => match item.as_ref() {
+            Type::Record(record) => Some(record),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_declared = |name: &str| {
+        declared.is_none_or(|record| record.fields.iter().any(|field| field.name == name))
+    };
+    let fields = record.as_object().expect("it is an object").iter();
+    fields
+        .filter(|(name, _)| is_declared(name))
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect()
 }

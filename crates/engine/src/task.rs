@@ -1,21 +1,28 @@
 //! One attempt at a task: the node, which is arbitrary code, and its supervision.
 //!
-//! Each node runs in its own Tokio task. A node that blocks its thread delays no other node, and a panic,
-//! even one during drop, unwinds only that task.
+//! An attempt runs in its own Tokio task, so that a node that blocks its thread delays no other node. A node whose
+//! attempts were short so far is first polled where it was started: most nodes are ready at once, and then need no
+//! task, no token and no wake-up. Either way a panic, even one during drop, ends only the attempt.
 
-use std::time::Duration;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures_util::{FutureExt, future::BoxFuture};
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     fault::{self, Point},
     graph::{
-        AttemptMessage, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, NodeSpec,
+        Command, DriverLink, ErrorKind, Failure, Memos, Node, NodeContext, NodeError, Provided,
         Reporter,
     },
     id::{RunId, TaskId},
     state::panic_text,
 };
 use tokio::{
-    sync::mpsc,
     task::JoinError,
     time::{Instant, sleep_until, timeout},
 };
@@ -29,21 +36,36 @@ use super::{
 /// is detached and its result discarded.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long the first poll of a node may take before the next attempts of the node get separate tasks. Longer work
+/// gains from another thread, and delays the other nodes of this one.
+const SHORT: Duration = Duration::from_micros(50);
+
 /// The result of a node, and when it returned.
 pub(super) type Returned = (Result<Command, NodeError>, Instant);
 
 /// The context that a run gives to each attempt.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct AttemptContext {
     pub(super) run: RunId,
-    pub(super) messages: mpsc::Sender<AttemptMessage>,
-    /// Asks nodes to stop at once.
-    pub(super) cancel: CancellationToken,
-    /// Aborts the attempt because a limit of the run is reached.
+    pub(super) graph: CompiledGraph,
+    /// Takes the messages of nodes, and asks them to stop at once.
+    pub(super) driver: Arc<DriverLink>,
+    /// Aborts the attempts because a limit of the run is reached.
     pub(super) abort: CancellationToken,
     /// Ends all supervision; unfinished attempts leave no result.
     pub(super) discard: CancellationToken,
     pub(super) clock: Clock,
+    pub(super) provided: Provided,
+}
+
+/// An attempt that has no Tokio task yet.
+pub(super) struct NewAttempt {
+    task: TaskId,
+    number: u32,
+    node: NodeIndex,
+    started: Instant,
+    reporter: Reporter,
+    work: BoxFuture<'static, Result<Command, NodeError>>,
 }
 
 /// Supervises one attempt: its timeouts and its usage.
@@ -55,55 +77,112 @@ pub(super) struct Watch {
     idle: Option<Duration>,
     started: Instant,
     reporter: Reporter,
-    cancel: CancellationToken,
     abort: CancellationToken,
     discard: CancellationToken,
     clock: Clock,
 }
 
-/// Creates an attempt: the work, which needs its own Tokio task, and its supervision.
-pub(super) fn attempt(
-    attempt_context: AttemptContext,
-    task: Task,
-    spec: NodeSpec,
-) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-    let AttemptContext { run, messages, cancel, abort, discard, clock } = attempt_context;
-    let reporter = Reporter::new(task.id, task.attempt, messages);
-    let cancel = cancel.child_token();
-    let watch = Watch {
-        task: task.id,
-        number: task.attempt,
-        total: spec.policies.timeout,
-        idle: spec.policies.idle_timeout,
-        started: Instant::now(),
-        reporter: reporter.clone(),
-        cancel: cancel.clone(),
-        abort,
-        discard,
-        clock,
-    };
-    let ctx = NodeContext {
-        run,
-        task: task.id,
-        node: task.node,
-        original: task.original,
-        attempt: task.attempt,
-        visits: task.visits,
-        max_visits: spec.policies.max_visits,
-        state: task.state,
-        input: task.input,
-        trigger: task.trigger,
-        cancel,
-        answers: task.answers,
-        memos: Memos::new(task.memos),
-        reporter,
-    };
-    // The call is inside a future, so that a panic before the node returns its future is caught, too.
-    let work = async move {
-        let result = run_node(&spec, ctx).await;
-        (result, Instant::now())
-    };
-    (work, watch)
+impl NewAttempt {
+    pub(super) fn new(context: &AttemptContext, task: Box<Task>) -> Self {
+        let task = *task;
+        let reporter = Reporter::new(task.id, task.attempt, Arc::clone(&context.driver));
+        let started = reporter.started().unwrap_or_else(Instant::now);
+        let spec = context.graph.at(task.node_index).1;
+        let (id, number, node) = (task.id, task.attempt, task.node_index);
+        let ctx = NodeContext {
+            run: context.run.clone(),
+            task: task.id,
+            node: task.node,
+            original: task.original,
+            attempt: task.attempt,
+            visits: task.visits,
+            max_visits: spec.policies.max_visits,
+            state: task.state,
+            input: task.input,
+            trigger: task.trigger,
+            cancel: reporter.cancel(),
+            answers: task.answers,
+            memos: Memos::new(task.memos),
+            reporter: reporter.clone(),
+            provided: context.provided.clone(),
+        };
+        // The call is inside a future, so that a panic before the node returns its future is caught, too.
+        let work = run_node(Arc::clone(&spec.node), ctx).boxed();
+        Self { task: id, number, node, started, reporter, work }
+    }
+
+    /// Returns whether the attempt may be polled where it was started.
+    ///
+    /// A timeout must be able to abandon a node that blocks its thread.
+    pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
+        let policies = &graph.at(self.node).1.policies;
+        let has_timeout = policies.timeout.is_some() || policies.idle_timeout.is_some();
+        !has_timeout && graph.pace(self.node).is_quick()
+    }
+
+    /// Polls the node once. Returns its event if it is ready, or the attempt, which then needs a task.
+    pub(super) fn poll_here(
+        mut self,
+        context: &AttemptContext,
+        waker: &mut Context<'_>,
+    ) -> Result<Box<Event>, Self> {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(waker)));
+        let result = match polled {
+            Ok(Poll::Pending) => {
+                context.graph.pace(self.node).note(self.started.elapsed() <= SHORT);
+                return Err(self);
+            }
+            Ok(Poll::Ready(result)) => Ok(result),
+            Err(panic) => Err(panic),
+        };
+        let Self { task, number, node, started, reporter, work } = self;
+        // A panic of a dropped value is one of the node as well.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+        let result = match (result, dropped) {
+            (Ok(result), Ok(())) => result,
+            (Err(panic), _) | (_, Err(panic)) => {
+                Err(panic_failure(panic_text(panic.as_ref())).into())
+            }
+        };
+        let took = started.elapsed();
+        context.graph.pace(node).note(took <= SHORT);
+        let (usage, ended) = (reporter.usage(), context.clock.now());
+        let attempt = Attempt { number, ms: millis(took), usage, ended };
+        Ok(Box::new(event_of(task, result, attempt)))
+    }
+
+    /// Splits the attempt into the work, which needs its own Tokio task, and its supervision.
+    pub(super) fn into_task(
+        self,
+        context: &AttemptContext,
+        abort: CancellationToken,
+    ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
+        let Self { task, number, node, started, reporter, mut work } = self;
+        let policies = &context.graph.at(node).1.policies;
+        let watch = Watch {
+            task,
+            number,
+            total: policies.timeout,
+            idle: policies.idle_timeout,
+            started,
+            reporter,
+            abort,
+            discard: context.discard.clone(),
+            clock: context.clock.clone(),
+        };
+        let graph = context.graph.clone();
+        let work = async move {
+            let begun = Instant::now();
+            let first = futures_util::poll!(&mut work);
+            graph.pace(node).note(begun.elapsed() <= SHORT);
+            let result = match first {
+                Poll::Ready(result) => result,
+                Poll::Pending => work.await,
+            };
+            (result, Instant::now())
+        };
+        (work, watch)
+    }
 }
 
 impl Watch {
@@ -138,12 +217,7 @@ impl Watch {
                 (Err(Failure { transient: true, ..failure }.into()), Instant::now())
             }
         };
-        let (task, attempt) = (self.task, self.attempt_until(ended));
-        Some(match result {
-            Ok(command) => Event::Finished { task, command, attempt },
-            Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
-            Err(NodeError::Failed(failure)) => Event::Failed { task, failure: *failure, attempt },
-        })
+        Some(event_of(self.task, result, self.attempt_until(ended)))
     }
 
     /// Returns whether a timeout may end the attempt.
@@ -153,8 +227,7 @@ impl Watch {
 
     /// Returns the record of the attempt that ended at this time.
     fn attempt_until(&self, ended: Instant) -> Attempt {
-        let ms = ended.saturating_duration_since(self.started).as_millis();
-        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+        let ms = millis(ended.saturating_duration_since(self.started));
         let usage = self.reporter.usage();
         Attempt { number: self.number, ms, usage, ended: self.clock.now() }
     }
@@ -188,7 +261,7 @@ impl Watch {
 
     /// Aborts the work. Returns a failure if the node panics during drop.
     async fn give_up(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
-        self.cancel.cancel();
+        self.reporter.cancel().cancel();
         work.abort();
         match timeout(DROP_TIMEOUT, &mut work).await {
             Ok(Err(error)) => panicked(error),
@@ -197,18 +270,33 @@ impl Watch {
     }
 }
 
+/// Returns the event of an attempt that ended.
+fn event_of(task: TaskId, result: Result<Command, NodeError>, attempt: Attempt) -> Event {
+    match result {
+        Ok(command) => Event::Finished { task, command, attempt },
+        Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
+        Err(NodeError::Failed(failure)) => Event::Failed { task, failure: *failure, attempt },
+    }
+}
+
 /// Returns the failure of a node that panicked, or `None` if it was only aborted.
 fn panicked(error: JoinError) -> Option<Failure> {
-    let panic = error.try_into_panic().ok()?;
-    let message = format!("the node panicked: {}", panic_text(panic.as_ref()));
-    Some(Failure::new(ErrorKind::Panic, message))
+    Some(panic_failure(panic_text(error.try_into_panic().ok()?.as_ref())))
+}
+
+fn panic_failure(text: impl AsRef<str>) -> Failure {
+    Failure::new(ErrorKind::Panic, format!("the node panicked: {}", text.as_ref()))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Runs the node between two failpoints at which tests may end the process.
-async fn run_node(spec: &NodeSpec, ctx: NodeContext) -> Result<Command, NodeError> {
+async fn run_node(node: Arc<dyn Node>, ctx: NodeContext) -> Result<Command, NodeError> {
     let injected = |it: fault::Injected| NodeError::transient(it.to_string());
     fault::hit(Point::TaskBeforeRun).map_err(injected)?;
-    let command = spec.node.run(ctx).await?;
+    let command = node.run(ctx).await?;
     fault::hit(Point::TaskAfterRun).map_err(injected)?;
     Ok(command)
 }

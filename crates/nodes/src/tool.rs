@@ -46,7 +46,7 @@ impl Call {
 impl Node for Call {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let input = self.arguments(&ctx)?;
-        let told = ToolContext { key: ctx.idempotency_key(), cancel: ctx.cancel.clone() };
+        let told = ToolContext { key: ctx.idempotency_key(), cancel: ctx.cancel.token() };
         let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {

@@ -1,15 +1,17 @@
 # Runs inside the sandbox, under its limits and its filter, as the parent of the program.
-# Arguments: the number of required programs, their names, the number of declared files, their names, then the program with
-# its arguments.
+# Arguments: the number of the last descriptor below, the number of required programs, their names, the number of declared
+# files, their names, then the program with its arguments.
 # Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
 # with a channel also 6 the secret of the program and 7 the records of the program.
 set -eu
 umask 077
 
-# Whatever else the host process had open must not reach the program.
+# Whatever else the host process had open must not reach the program, also where a channel would be.
+last=$1
+shift
 for path in /proc/self/fd/*; do
   fd=${path##*/}
-  if ((fd > 7)); then exec {fd}>&-; fi
+  if ((fd > last)); then exec {fd}>&-; fi
 done
 
 count=$1
@@ -40,7 +42,7 @@ read -r word
 
 set +e
 exec 8>&2 2>/dev/null # The shell's own "Killed" is not the program's output.
-if [[ -e /proc/self/fd/7 ]]; then
+if ((last == 7)); then
   "$@" <&6 3>&7 2>&8 5>&- 6>&- 7>&- 8>&-
 else
   "$@" </dev/null 2>&8 5>&- 8>&-

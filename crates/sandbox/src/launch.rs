@@ -182,6 +182,8 @@ impl Launch {
         arguments.add(&["--", "/usr/bin/prlimit"]);
         arguments.0.extend(resource_limits(limits).map(OsString::from));
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
+        let last = if self.job.channel.is_some() { RECORDS } else { COLLECTED };
+        arguments.add(&[&last.to_string()]);
         for names in [&self.job.required, &self.job.collect] {
             arguments.add(&[&names.len().to_string()]);
             arguments.0.extend(names.iter().map(OsString::from));

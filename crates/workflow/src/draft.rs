@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
-    graph::{Edge, Policies, RouteChoice, Target},
+    graph::{Edge, ItemPolicy, Policies, RouteChoice, Target},
     id::{ChannelName, NodeName},
+    state::Schema,
 };
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::{Section, is_later},
+    structure::{FAILED, MAP},
 };
 
 /// The keys of a `parallel`.
@@ -98,8 +100,26 @@ impl<'y> WorkflowDraft<'y> {
             }
         }
         edges.check_arrivals(report);
+        for (map, node) in &declarations.maps {
+            lead_items(&mut drafts, (map, node), scope.schema);
+        }
         Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted }
     }
+}
+
+/// Gives the node of a map what decides about its failed items. Only the node can fail.
+fn lead_items(
+    drafts: &mut BTreeMap<NodeName, NodeDraft<'_>>,
+    (map, node): (&NodeName, &NodeName),
+    schema: &Schema,
+) {
+    let Some(of_map) = drafts.get_mut(map) else { return };
+    let catch = std::mem::take(&mut of_map.policies.catch);
+    let failed = of_map.section.get(MAP).and_then(|it| it.get(FAILED)).and_then(Yaml::text);
+    let failed = failed.and_then(|it| schema.channel(it)).map(|it| it.name().clone());
+    let Some(of_node) = drafts.get_mut(node) else { return };
+    of_node.policies.catch = catch;
+    of_node.policies.items = Some(ItemPolicy { failed });
 }
 
 fn read_parallel<'y>(report: &mut Report, entry: &'y Entry) -> Option<Section<'y>> {

@@ -15,6 +15,7 @@ use super::{
     reader::{Data, Entry, Yaml},
     report::Report,
     shape::Section,
+    structure::{FAILED, MAP},
 };
 /// More tries than this count as a mistake.
 pub(super) const ATTEMPTS_MAX: u32 = 20;
@@ -95,6 +96,25 @@ pub(super) fn read_policies(
     let emits = emits.and_then(|it| report.node_name(&it)).map(|it| it.to_string());
     let defer = section.get("defer").and_then(|it| report.bool(it, "`defer`")).unwrap_or(false);
     let catch = section.get("catch").map(|it| read_catch(report, declarations, it));
+    let mut catch = catch.unwrap_or_default();
+    let map = declarations.maps.iter().find(|(_, node)| *node == name).map(|it| it.0);
+    let collects = section.get(MAP).is_some_and(|it| it.get(FAILED).is_some());
+    if let (Some(map), Some(key)) = (map, section.key("catch")) {
+        let message = format!("`{map}` decides what follows a failure of `{name}`");
+        let finding = Diagnostic::error("GR039", message).at(report.place(&key.range), "not here");
+        report.push(finding.help(format!("move it to `{map}`")));
+        catch.clear();
+    }
+    if collects && catch.iter().any(|it| it.kind.is_none()) {
+        let key = section.key("catch");
+        let place = key.and_then(|it| report.place(&it.range));
+        let message = format!("`{name}` collects failed items, so `any` catches none of them");
+        let finding = Diagnostic::error("GR039", message).at(place, "never used");
+        report.push(finding.help("remove `any`, or `failed` of the map"));
+    }
+    if map.is_none() && !collects {
+        catch = with_defaults(catch, &defaults.catch, name);
+    }
     Policies {
         retry: retry.unwrap_or_else(|| defaults.retry.clone()),
         // The default timeout of nodes does not apply to people.
@@ -105,10 +125,11 @@ pub(super) fn read_policies(
         exhausted,
         resets: resets.unwrap_or_default(),
         clears: clears.unwrap_or_default(),
-        catch: with_defaults(catch.unwrap_or_default(), &defaults.catch, name),
+        catch,
         emits,
         defer: defer.then_some(Defer::Siblings),
         width_max: None,
+        items: None,
     }
 }
 

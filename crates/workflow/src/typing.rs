@@ -1,6 +1,6 @@
 //! The compatibility of types, for expressions and prompts.
 
-use graphrun_core::state::{Type, is_date, is_duration};
+use graphrun_core::state::{Type, is_date};
 
 /// The values of an enum, and of an optional one.
 pub fn values_of(ty: &Type) -> Option<&[String]> {
@@ -23,29 +23,6 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
         (Type::Enum(a), Type::Enum(b)) => a.iter().any(|it| b.contains(it)),
         (Type::List(a), Type::List(b)) | (Type::Map(a), Type::Map(b)) => comparable(a, b),
         (a, b) => a == b || (a.is_number() && b.is_number()) || (text(a) && text(b)),
-    }
-}
-
-/// Whether a value of one type can be assigned to a declared type.
-pub fn fits(value: &Type, declared: &Type) -> bool {
-    match (value, declared) {
-        (Type::Any, _) | (_, Type::Any) => true,
-        (Type::Optional(value), Type::Optional(declared)) => fits(value, declared),
-        (value, Type::Optional(declared)) => fits(value, declared),
-        (Type::Int, Type::Float) | (Type::Enum(_) | Type::Date | Type::Duration, Type::String) => {
-            true
-        }
-        (Type::Enum(texts), Type::Date) => texts.iter().all(|it| is_date(it)),
-        (Type::Enum(texts), Type::Duration) => texts.iter().all(|it| is_duration(it)),
-        (Type::Enum(values), Type::Enum(declared)) => values.iter().all(|it| declared.contains(it)),
-        (Type::List(value), Type::List(declared)) | (Type::Map(value), Type::Map(declared)) => {
-            fits(value, declared)
-        }
-        (Type::Record(value), Type::Record(declared)) => declared.fields.iter().all(|field| {
-            let found = value.fields.iter().find(|it| it.name == field.name);
-            found.map_or(matches!(field.ty, Type::Optional(_)), |it| fits(&it.ty, &field.ty))
-        }),
-        (value, declared) => value == declared,
     }
 }
 

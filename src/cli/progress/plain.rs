@@ -53,6 +53,10 @@ fn text(stamped: &RunEvent, caption: &Caption) -> String {
             let name = &caption.name;
             format!("run {name} ({}) continues after step {step}{}", stamped.run, resume(caption))
         }
+        Event::TurnStarted { turn, .. } => {
+            let name = &caption.name;
+            format!("turn {turn} of {name} ({}){}", stamped.run, resume(caption))
+        }
         Event::WorkflowChanged { changes } => {
             format!("the workflow has changed: {}", clean(&changes.join("; ")))
         }
@@ -92,6 +96,11 @@ fn text(stamped: &RunEvent, caption: &Caption) -> String {
         Event::TaskFinished { node, ms, to, usage, .. } => {
             let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
             format!("{node} finished in {}{}{usage}", duration(*ms), describe_targets(to))
+        }
+        Event::TaskUndecided { node, ms, error, usage, .. } => {
+            let usage = tokens_and_cost(usage).map(|it| format!(" ({it})")).unwrap_or_default();
+            let (after, error) = (duration(*ms), clean(error));
+            format!("{node} finished in {after}{usage}, but its route failed: {error}")
         }
         Event::TaskSkipped { node, condition, to, .. } => {
             format!("{node} skipped: `{}` is not true{}", clean(condition), describe_targets(to))
@@ -168,6 +177,7 @@ fn reported(report: &Report) -> String {
             format!("uses the cached result of {}", clean(computed_at))
         }
         Report::Artifact { path } => format!("wrote {}", clean(path)),
+        Report::Custom { value } => format!("emitted {}", clean(&value.to_string())),
     }
 }
 

@@ -51,6 +51,11 @@ impl Tree {
                 let id = paint.faint(stamped.run.as_str());
                 vec![format!("{name} {id}  continues after step {step}{}", self.resume())]
             }
+            Event::TurnStarted { turn, .. } => {
+                let name = paint.strong(&self.caption.name);
+                let id = paint.faint(stamped.run.as_str());
+                vec![format!("{name} {id}  turn {turn}{}", self.resume())]
+            }
             Event::TaskStarted { task, node, attempt, visit, max_visits } => {
                 let label = label(node, *visit, *max_visits);
                 let fresh = Running { label, since: now, tokens: 0, attempt: 1 };
@@ -74,6 +79,12 @@ impl Tree {
                 let label = self.ended(*task, node);
                 let sign = paint.good("✓");
                 vec![self.outcome(*task, &sign, &label, *ms, &describe_targets(to), usage)]
+            }
+            Event::TaskUndecided { task, node, ms, error, usage, .. } => {
+                let label = self.ended(*task, node);
+                let sign = paint.bad("✗");
+                let why = format!(" finished, but its route failed: {}", clean(error));
+                vec![self.outcome(*task, &sign, &label, *ms, &why, usage)]
             }
             Event::TaskSkipped { task, node, condition, to } => {
                 let why = format!("skipped: `{}` is not true", clean(condition));
@@ -157,6 +168,8 @@ impl Tree {
                 ]
             }
             Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
+            // It is for programs that stream the run.
+            Report::Custom { .. } => Vec::new(),
         }
     }
 

@@ -53,7 +53,7 @@ impl Args {
             let checkpointer = database.open_for(&self.run)?;
             let info = checkpointer.find(&self.run).await?.info;
             let path = Origin::of(&info)?.workflow;
-            let (graph, _) = prepare::check(&path)
+            let graph = prepare::check(&path)
                 .map_err(|it| prepare::refuse(&path, it).with_exit(Exit::NotResumable))?;
             let mut update = Update::default();
             for (channel, value) in self.set.read(graph.schema(), SetKind::Write)? {

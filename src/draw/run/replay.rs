@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Between, SavedEdgeKind};
 use crate::{
-    checkpoint::{Outcome, SavedRun, TaskRecord},
+    checkpoint::{Outcome, SavedRun, TaskRecord, is_followed},
     draw::{Arrow, Drawing, Reason},
     graph::{Target, Transition, Trigger},
     id::{NodeName, Step},
@@ -93,13 +93,18 @@ impl<'a> Replay<'a> {
         }
         let mut reached = BTreeSet::new();
         let mut arrived = BTreeSet::new();
-        for record in settled {
+        let is_followed = is_followed(records.iter().copied());
+        for record in settled.filter(|it| is_followed(it)) {
             let (transitions, kind) = match &record.outcome {
+                Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
+                    (transitions, SavedEdgeKind::Onward)
+                }
                 Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                     (transitions, SavedEdgeKind::Onward)
                 }
                 Outcome::Caught { transitions, .. } => (transitions, SavedEdgeKind::Caught),
-                Outcome::Failed { .. }
+                Outcome::Undecided { .. }
+                | Outcome::Failed { .. }
                 | Outcome::Retrying { .. }
                 | Outcome::Aborted
                 | Outcome::MemoSaved { .. }

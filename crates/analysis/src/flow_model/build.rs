@@ -174,13 +174,18 @@ impl<'a> Builder<'_, 'a> {
             Some(fields) => self.fields(fields),
             None => Bits::all(self.model.fields),
         };
+        let mut maybe = fields(maybe);
+        let collects = policies.items.as_ref().and_then(|it| it.failed.as_ref());
+        if let Some(failed) = collects.and_then(|it| self.fields.get(it)) {
+            maybe.insert(*failed);
+        }
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
             bound: (policies.max_visits.is_some() || policies.limits.is_some())
                 .then(|| Bound { exhausted: exhausted.unwrap_or(Arrow::Fail) }),
             resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
-            maybe: fields(maybe),
+            maybe,
             surely: fields(surely),
             clears: self.cleared(&policies.clears),
             defers: policies.defer.as_ref().map(|it| self.deferral(name, it)),

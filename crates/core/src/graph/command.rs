@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::NodeError;
+use super::{END, FAIL, NodeError};
 use crate::{id::NodeName, state::Update};
 
 /// The result of a node: its update, and where the run continues if the edges alone do not decide.
@@ -18,7 +18,8 @@ pub struct Command<W = Update> {
 }
 
 /// Whether the edges of the graph decide what runs next.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Goto {
     /// The edges decide.
     #[default]
@@ -103,7 +104,47 @@ impl From<Update> for Command {
     }
 }
 
+impl Goto {
+    /// Returns whether the edges decide, alone or with others.
+    pub fn follows_edges(&self) -> bool {
+        matches!(self, Self::Edges | Self::Also(_))
+    }
+
+    /// Returns the transitions that the node chose.
+    pub fn chosen(&self) -> &[Transition] {
+        match self {
+            Self::Edges => &[],
+            Self::Also(chosen) | Self::Instead(chosen) => chosen,
+        }
+    }
+
+    /// Returns the transitions that the node chose, by value.
+    pub fn into_chosen(self) -> Vec<Transition> {
+        match self {
+            Self::Edges => Vec::new(),
+            Self::Also(chosen) | Self::Instead(chosen) => chosen,
+        }
+    }
+
+    /// Returns the transitions that the node chose, to change them.
+    pub fn chosen_mut(&mut self) -> &mut [Transition] {
+        match self {
+            Self::Edges => &mut [],
+            Self::Also(chosen) | Self::Instead(chosen) => chosen,
+        }
+    }
+}
+
 impl Target {
+    /// Returns whether this is its name.
+    pub fn is_named(&self, name: &str) -> bool {
+        match self {
+            Self::Node(node) => node.as_str() == name,
+            Self::End => name == END,
+            Self::Fail => name == FAIL,
+        }
+    }
+
     /// Returns the node; `None` for a built-in target.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
@@ -128,8 +169,8 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(name) => name.fmt(f),
-            Self::End => f.write_str("end"),
-            Self::Fail => f.write_str("fail"),
+            Self::End => f.write_str(END),
+            Self::Fail => f.write_str(FAIL),
         }
     }
 }

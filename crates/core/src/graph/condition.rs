@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 
-use super::{AccessSet, RouteError, RouteView, node::fields_of};
+use super::{AccessSet, RouteError, RouteView, function::fields_of};
 use crate::id::ChannelName;
 
 /// Decides whether a node runs.

@@ -2,9 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::{
@@ -14,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Failure, NodeError, Question,
+    Failure, NodeError, Provided, Question, Visits,
     memo::{Memo, Memos},
 };
 use crate::{
@@ -58,7 +60,7 @@ pub enum Trigger {
         /// The node that failed.
         node: NodeName,
         /// The failure.
-        failure: Failure,
+        failure: Box<Failure>,
     },
     /// A limit of the run was reached.
     Limit {
@@ -90,7 +92,7 @@ pub struct NodeContext {
     /// The attempt, from one; only failures count, not crashes.
     pub attempt: u32,
     /// How often each node has run since its count was last reset, including this visit.
-    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    pub visits: Arc<Visits>,
     /// The bound of this node's visits.
     pub max_visits: Option<u32>,
     /// The state at the start of the step.
@@ -99,33 +101,63 @@ pub struct NodeContext {
     pub input: Input,
     /// The trigger of the task.
     pub trigger: Trigger,
-    /// Cancelled when the run should abort.
-    pub cancel: CancellationToken,
+    /// Cancelled when the attempt should abort.
+    pub cancel: Cancel,
     /// The answers this task has been given, by key.
     pub answers: BTreeMap<String, Value>,
     /// The results of parts that this task has saved; see [`NodeContext::memo`].
     pub memos: Memos,
     /// Reports the node's actions to watchers.
     pub reporter: Reporter,
+    /// The values that the engine and the run provide; see [`NodeContext::get`].
+    pub provided: Provided,
 }
 
 /// Reports a node's actions to watchers, and counts its model usage.
 #[derive(Clone, Debug, Default)]
-pub struct Reporter {
-    usage: Arc<Mutex<Usage>>,
-    attempt: Option<AttemptSender>,
-    last_report: Arc<Mutex<Option<Instant>>>,
-    /// The keys of the questions whose answers the attempt has read.
-    asked: Arc<Mutex<BTreeSet<String>>>,
+pub struct Reporter(Arc<SharedAttempt>);
+
+/// The token that is cancelled when an attempt should abort.
+///
+/// It is a [`CancellationToken`], made when it is first used: most nodes never ask for it.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<SharedAttempt>);
+
+/// The connection of all attempts of a run to its driver.
+#[derive(Debug)]
+pub struct DriverLink {
+    /// The messages to the driver.
+    pub messages: mpsc::Sender<AttemptMessage>,
+    /// Cancelled when the run should abort.
+    pub cancel: CancellationToken,
+}
+
+/// The part of an attempt that its node, its reporter and its supervision share.
+#[derive(Debug, Default)]
+struct SharedAttempt {
+    attempt: Option<AttemptLink>,
+    cancel: OnceLock<CancellationToken>,
+    notes: Mutex<AttemptNotes>,
 }
 
 /// An attempt at a task, with its connection to the driver of its run.
-#[derive(Clone, Debug)]
-struct AttemptSender {
+#[derive(Debug)]
+struct AttemptLink {
     task: TaskId,
     number: u32,
     started: Instant,
-    to: mpsc::Sender<AttemptMessage>,
+    driver: Arc<DriverLink>,
+}
+
+/// The facts about an attempt that change while it runs.
+#[derive(Debug, Default)]
+struct AttemptNotes {
+    usage: Usage,
+    last_report: Option<Instant>,
+    /// The keys of the questions whose answers the attempt has read.
+    asked: BTreeSet<String>,
+    /// The names of the memos that the attempt has used.
+    memos: BTreeSet<String>,
 }
 
 /// A message of an attempt to the driver.
@@ -167,12 +199,18 @@ impl NodeContext {
     /// from its beginning, and this call returns the answer. Answers are found by key, so a node
     /// may ask several questions in any order, each key once in an attempt. `null` is an answer.
     ///
+    /// A question without a schema gets that of `T`, so that an answer of another form is refused when it is
+    /// given. If the node fails with the answer, a new answer to the question replaces it.
+    ///
     /// # Errors
     ///
     /// Returns the question itself as an error while there is no answer. Fails if the answer does
     /// not fit `T`, and if this attempt has used the key before: the answer would be the same.
     #[doc(alias = "interrupt")]
-    pub fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, NodeError> {
+    pub fn ask<T: DeserializeOwned + JsonSchema>(
+        &self,
+        question: Question,
+    ) -> Result<T, NodeError> {
         match self.answers.get(&question.key) {
             Some(_) if !self.reporter.asks_first(&question.key) => {
                 let key = &question.key;
@@ -182,13 +220,39 @@ impl NodeContext {
                 )))
             }
             Some(answer) => Ok(T::deserialize(answer)?),
-            None => Err(NodeError::Ask(Box::new(question))),
+            None => Err(NodeError::Ask(Box::new(question.for_type::<T>()))),
         }
+    }
+
+    /// Returns the value of this type that the engine or the run provides, such as a client.
+    ///
+    /// # Errors
+    ///
+    /// Fails when none is provided.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, NodeError> {
+        self.provided.get().ok_or_else(|| {
+            let wanted = std::any::type_name::<T>();
+            NodeError::permanent(format!(
+                "no `{wanted}` is provided; give it by `provide` to the engine or the run"
+            ))
+        })
+    }
+
+    /// Emits a value to the reader of the run's stream. It is saved with the events of the run.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the value cannot be written as JSON.
+    #[doc(alias = "get_stream_writer")]
+    pub async fn emit<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<(), NodeError> {
+        let value = serde_json::to_value(value)?;
+        self.report(Report::Custom { value }).await;
+        Ok(())
     }
 
     /// Returns how often this node has run since its count was last reset, including this visit.
     pub fn visit(&self) -> u32 {
-        self.visits.get(&self.node).copied().unwrap_or(1)
+        self.visits.get(self.node.as_str()).unwrap_or(1)
     }
 
     /// Returns a key that is the same each time this task runs, for services that accept such a
@@ -225,34 +289,74 @@ impl NodeContext {
     }
 }
 
-impl AttemptSender {
+impl AttemptLink {
     async fn send(
         &self,
         content: MessageContent,
     ) -> Result<(), mpsc::error::SendError<AttemptMessage>> {
-        self.to.send(AttemptMessage { task: self.task, attempt: self.number, content }).await
+        let message = AttemptMessage { task: self.task, attempt: self.number, content };
+        self.driver.messages.send(message).await
+    }
+}
+
+impl SharedAttempt {
+    fn notes(&self) -> MutexGuard<'_, AttemptNotes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cancel {
+    /// Returns the token, for code that keeps it.
+    pub fn token(&self) -> CancellationToken {
+        CancellationToken::clone(self)
+    }
+}
+
+impl Deref for Cancel {
+    type Target = CancellationToken;
+
+    fn deref(&self) -> &CancellationToken {
+        let driver = self.0.attempt.as_ref().map(|it| &it.driver);
+        self.0.cancel.get_or_init(|| {
+            driver.map_or_else(CancellationToken::new, |it| it.cancel.child_token())
+        })
     }
 }
 
 impl Reporter {
     /// Makes a reporter for the attempt with this number, which begins now.
-    pub fn new(task: TaskId, number: u32, to: mpsc::Sender<AttemptMessage>) -> Self {
-        let attempt = Some(AttemptSender { task, number, started: Instant::now(), to });
-        Self { attempt, ..Self::default() }
+    pub fn new(task: TaskId, number: u32, driver: Arc<DriverLink>) -> Self {
+        let attempt = Some(AttemptLink { task, number, started: Instant::now(), driver });
+        Self(Arc::new(SharedAttempt { attempt, ..SharedAttempt::default() }))
+    }
+
+    /// Returns the token that aborts the attempt.
+    pub fn cancel(&self) -> Cancel {
+        Cancel(Arc::clone(&self.0))
+    }
+
+    /// Returns when the attempt began; `None` without a run.
+    pub fn started(&self) -> Option<Instant> {
+        self.0.attempt.as_ref().map(|it| it.started)
     }
 
     /// Returns whether the attempt has not read the answer to this question before.
     fn asks_first(&self, key: &str) -> bool {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned())
+        self.0.notes().asked.insert(key.to_owned())
+    }
+
+    /// Returns whether the attempt has not used a memo of this name before.
+    pub(super) fn recalls_first(&self, name: &str) -> bool {
+        self.0.notes().memos.insert(name.to_owned())
     }
 
     /// Sends a report to watchers. It counts the usage of a model call even without watchers.
     pub async fn report(&self, report: Report) {
         self.beat();
         if let Report::ModelCall { usage, .. } = &report {
-            self.usage.lock().unwrap_or_else(PoisonError::into_inner).add(usage);
+            self.0.notes().usage.add(usage);
         }
-        if let Some(attempt) = &self.attempt {
+        if let Some(attempt) = &self.0.attempt {
             // The driver may be gone; the report is then dropped.
             drop(attempt.send(MessageContent::Report(report)).await);
         }
@@ -261,7 +365,7 @@ impl Reporter {
     /// Saves a result and waits until it is durable. Without a run it saves nothing.
     pub(super) async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
         self.beat();
-        let Some(attempt) = &self.attempt else { return Ok(()) };
+        let Some(attempt) = &self.0.attempt else { return Ok(()) };
         let (saved, is_saved) = oneshot::channel();
         let ms = u64::try_from(attempt.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let memo = Memo { name: name.to_owned(), value, ms, usage: self.usage(), saved };
@@ -272,7 +376,7 @@ impl Reporter {
 
     async fn within_budget(&self) {
         self.beat();
-        let Some(attempt) = &self.attempt else { return };
+        let Some(attempt) = &self.0.attempt else { return };
         let (may, is_told) = oneshot::channel();
         drop(attempt.send(MessageContent::Spending(may)).await);
         if is_told.await.is_err() {
@@ -283,17 +387,17 @@ impl Reporter {
 
     /// Reports that the node still works.
     pub fn beat(&self) {
-        *self.last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.0.notes().last_report = Some(Instant::now());
     }
 
     /// Returns the time of the last report or beat of the node.
     pub fn last_report(&self) -> Option<Instant> {
-        *self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.notes().last_report
     }
 
     /// Returns the usage reported so far.
     pub fn usage(&self) -> Usage {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.notes().usage
     }
 }
 

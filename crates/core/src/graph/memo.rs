@@ -1,9 +1,6 @@
 //! Parts of a node's work that run once, even if the process dies.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -14,11 +11,7 @@ use crate::{event::Usage, state::measure};
 
 /// The results of parts that a task has saved, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Memos {
-    known: BTreeMap<String, Value>,
-    /// The names that this attempt has used.
-    used: Arc<Mutex<BTreeSet<String>>>,
-}
+pub struct Memos(BTreeMap<String, Value>);
 
 /// A result that the driver has yet to save.
 #[derive(Debug)]
@@ -38,17 +31,7 @@ pub struct Memo {
 impl Memos {
     /// Starts with the values that earlier attempts have saved.
     pub fn new(known: BTreeMap<String, Value>) -> Self {
-        Self { known, used: Arc::default() }
-    }
-
-    /// Returns the saved result under a name. An attempt can use each name once.
-    fn take(&self, name: &str) -> Result<Option<&Value>, NodeError> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.insert(name.to_owned()) {
-            Ok(self.known.get(name))
-        } else {
-            Err(NodeError::permanent(format!("two memos of this node are called `{name}`")))
-        }
+        Self(known)
     }
 }
 
@@ -101,7 +84,12 @@ impl NodeContext {
 
     /// Returns the result saved under a name, if there is one.
     pub fn recall_memo<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, NodeError> {
-        let known = self.memos.take(name)?;
+        // An attempt can use each name once.
+        if !self.reporter.recalls_first(name) {
+            let message = format!("two memos of this node are called `{name}`");
+            return Err(NodeError::permanent(message));
+        }
+        let known = self.memos.0.get(name);
         known.map(|it| T::deserialize(it).map_err(NodeError::from)).transpose()
     }
 

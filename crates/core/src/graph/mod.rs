@@ -1,37 +1,48 @@
 //! A graph as its author defined it: names, edges, policies and nodes, not yet checked.
 //!
-//! Start with [`GraphBuilder`] and [`Node`]; `compile` makes a [`Graph`] executable.
+//! Start with [`Node`] and [`IntoNode`]; `compile` makes a [`Graph`] executable.
 
 mod access;
-mod builder;
 mod command;
 mod condition;
 mod context;
 mod definition;
 mod failure;
+mod function;
+mod go;
 mod memo;
 mod node;
 mod policy;
+mod provided;
 mod question;
 mod route;
 mod scope;
+mod spec;
+mod visits;
 
 pub use self::{
     access::{Access, AccessSet},
-    builder::GraphBuilder,
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{Input, NodeContext, OriginalTask, Reporter, Trigger},
+    context::{Cancel, Input, NodeContext, OriginalTask, Reporter, Trigger},
     definition::{Edge, Graph, NodeSpec},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
+    function::{Argument, Item, NodeFn, NodeFunction, WithContext, node_fn},
+    go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     memo::Memos,
-    node::{Contract, Node, NodeDescription, Read, SideEffects, node_fn},
-    policy::{Backoff, Catch, Defer, Limits, NodeLimits, Policies},
+    node::{Contract, Node, NodeDescription, Read, SideEffects},
+    policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies},
+    provided::Provided,
     question::Question,
-    route::{Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, route_fn},
+    route::{
+        IntoChoice, Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Starts,
+        route_fn,
+    },
     scope::Scope,
+    spec::{AsFunction, AsNode, AsSpec, IntoNode},
+    visits::Visits,
 };
 pub use self::{
-    context::{AttemptMessage, MessageContent},
+    context::{AttemptMessage, DriverLink, MessageContent},
     memo::Memo,
 };

@@ -1,14 +1,12 @@
 //! The trait of nodes.
 
-use std::{fmt, future::Future, marker::PhantomData, sync::OnceLock};
+use std::fmt;
 
 use async_trait::async_trait;
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Command, IntoCommand, NodeContext, NodeError};
-use crate::id::ChannelName;
+use super::{Command, NodeContext, NodeError};
+use crate::{id::ChannelName, state::Type};
 
 /// A unit of work in a graph. Only [`run`](Self::run) is needed.
 ///
@@ -85,6 +83,8 @@ pub struct NodeDescription {
     pub calls_max: Option<u64>,
     /// The side effects of the node, which decide whether a test can run it unchanged.
     pub side_effects: SideEffects,
+    /// The type of the item that it needs, if it runs only when it is [dispatched](super::dispatch).
+    pub item: Option<Type>,
     /// The settings that its result depends on besides its [input](Node::cache_key), such as a
     /// model, a prompt or a version. They are part of the cache key.
     pub fingerprint: Value,
@@ -98,6 +98,7 @@ impl Default for NodeDescription {
             writes_always: None,
             calls_max: None,
             side_effects: SideEffects::World,
+            item: None,
             fingerprint: Value::Null,
         }
     }
@@ -132,131 +133,8 @@ pub struct Read {
     pub required: bool,
 }
 
-/// Makes a node from an async function.
-///
-/// The function takes and returns structs whose fields are channels. An optional field of the first
-/// struct may be unwritten; a field of the second with the value `None` is not written. To choose
-/// targets as well, return a [`Command`] of the second struct.
-///
-/// ```
-/// use graphrun_core::graph::{Node, NodeContext, NodeError, node_fn};
-/// use schemars::JsonSchema;
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Deserialize, JsonSchema)]
-/// struct Reads {
-///     name: String,
-/// }
-///
-/// #[derive(Serialize, JsonSchema)]
-/// struct Writes {
-///     greeting: String,
-/// }
-///
-/// async fn greet(reads: Reads, _: NodeContext) -> Result<Writes, NodeError> {
-///     Ok(Writes { greeting: format!("Hello, {}!", reads.name) })
-/// }
-///
-/// let node = node_fn(greet);
-/// assert_eq!(node.describe().contract.writes.unwrap()[0].as_str(), "greeting");
-/// ```
-pub fn node_fn<F, R, O, Fut>(function: F) -> NodeFn<F, R, O>
-where
-    F: Fn(R, NodeContext) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<O, NodeError>> + Send,
-    R: DeserializeOwned + JsonSchema + Send,
-    O: IntoCommand + Send,
-    O::Writes: JsonSchema,
-{
-    NodeFn { function, description: OnceLock::new(), types: PhantomData }
-}
-
-/// A node made by [`node_fn`].
-pub struct NodeFn<F, R, O> {
-    function: F,
-    /// The description, once it was derived from the types.
-    description: OnceLock<NodeDescription>,
-    types: PhantomData<fn(R) -> O>,
-}
-
-#[async_trait]
-impl<F, R, O, Fut> Node for NodeFn<F, R, O>
-where
-    F: Fn(R, NodeContext) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<O, NodeError>> + Send,
-    R: DeserializeOwned + JsonSchema + Send,
-    O: IntoCommand + Send,
-    O::Writes: JsonSchema,
-{
-    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let reads = ctx.state.read::<R>()?;
-        (self.function)(reads, ctx).await?.into_command()
-    }
-
-    fn describe(&self) -> NodeDescription {
-        let describe = || NodeDescription {
-            kind: "function",
-            contract: Contract {
-                reads: fields_of::<R>(SchemaSettings::for_deserialize),
-                writes: fields_of::<O::Writes>(SchemaSettings::for_serialize)
-                    .map(|fields| fields.into_iter().map(|it| it.channel).collect()),
-            },
-            writes_always: never_null::<O::Writes>(),
-            ..NodeDescription::default()
-        };
-        self.description.get_or_init(describe).clone()
-    }
-}
-
-impl<F, R, O> fmt::Debug for NodeFn<F, R, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NodeFn")
-    }
-}
-
 impl fmt::Debug for dyn Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Node({})", self.describe().kind)
     }
-}
-
-/// Returns the fields of a struct that are always written. A field with the value null is not
-/// written.
-fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
-    let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
-    let schema =
-        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
-    let is_null = |it: &Value| {
-        let named = it.get("type").unwrap_or(&Value::Null);
-        named == "null" || named.as_array().is_some_and(|it| it.iter().any(|it| it == "null"))
-    };
-    let may_be_null = |name: &str| {
-        let field = schema.get("properties").and_then(|it| it.get(name));
-        let options = field.and_then(|it| it.get("anyOf")).and_then(Value::as_array);
-        field.is_none_or(is_null) || options.is_some_and(|it| it.iter().any(is_null))
-    };
-    let always = fields.into_iter().filter(|it| it.required && !may_be_null(it.channel.as_str()));
-    Some(always.map(|it| it.channel).collect())
-}
-
-/// Returns the fields of a struct as channels, or `None` if the type is not a struct.
-pub(super) fn fields_of<T: JsonSchema>(
-    side: fn(SchemaSettings) -> SchemaSettings,
-) -> Option<Vec<Read>> {
-    let generator: SchemaGenerator = side(SchemaSettings::draft2020_12()).into_generator();
-    let schema = generator.into_root_schema_for::<T>();
-    let Some(Value::Object(properties)) = schema.get("properties") else {
-        // `()` has no fields; a JSON value may have any.
-        let nothing = schema.get("type").and_then(Value::as_str) == Some("null");
-        return nothing.then(Vec::new);
-    };
-    let required = schema.get("required").and_then(Value::as_array);
-    let read = |name: &String| {
-        let listed = |all: &Vec<Value>| all.iter().any(|it| it.as_str() == Some(name));
-        Some(Read {
-            channel: ChannelName::parse(name).ok()?,
-            required: required.is_some_and(listed),
-        })
-    };
-    properties.keys().map(read).collect()
 }

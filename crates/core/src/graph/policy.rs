@@ -17,7 +17,8 @@ pub struct Policies {
     pub timeout: Option<Duration>,
     /// The maximum time of one attempt without a report or a beat.
     pub idle_timeout: Option<Duration>,
-    /// How often the node may run before its count is reset.
+    /// How often the node may run before its count is reset. A visit is a step in which it runs, also if several
+    /// tasks were dispatched to it.
     pub max_visits: Option<u32>,
     /// The limits for all visits of the node in a run together.
     pub limits: Option<NodeLimits>,
@@ -37,6 +38,20 @@ pub struct Policies {
     pub defer: Option<Defer>,
     /// The maximum number of concurrent tasks among those dispatched to it.
     pub width_max: Option<usize>,
+    /// Set if the tasks that are dispatched to it are the items of a map.
+    pub items: Option<ItemPolicy>,
+}
+
+/// How the items of a map end: together, and exactly once.
+///
+/// All items are tasks of one step. If all of them finish, the edges of the node are followed. If the failure of
+/// one is caught, the first such item decides for all of them, and the edges are not followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemPolicy {
+    /// A list for the failures of items that no [`catch`](Policies::catch) takes, except those [for the
+    /// operator](ErrorKind::is_for_the_operator). Such an item counts as finished, and its update is the record of
+    /// its failure.
+    pub failed: Option<ChannelName>,
 }
 
 /// The limits for all visits of a node in a run together. Once one is reached, the node does not

@@ -1,6 +1,7 @@
 //! A question to a person.
 
 use jiff::Timestamp;
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -47,6 +48,20 @@ impl Question {
     #[must_use]
     pub fn with_schema(mut self, schema: Value) -> Self {
         self.schema = schema;
+        self
+    }
+
+    /// Gives a question without a schema the one of a type.
+    pub(super) fn for_type<T: JsonSchema>(mut self) -> Self {
+        if self.schema == Value::Bool(true) {
+            let settings = SchemaSettings::draft2020_12().for_deserialize();
+            let schema = settings.into_generator().into_root_schema_for::<T>();
+            self.schema = schema.to_value();
+            // Neither is part of the form of an answer.
+            if let Some(schema) = self.schema.as_object_mut() {
+                schema.retain(|key, _| key != "$schema" && key != "title");
+            }
+        }
         self
     }
 

@@ -1,15 +1,17 @@
 //! Routes: the state decides what runs next.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData};
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::{AccessSet, Dispatch, Input, Target, Transition, node::fields_of};
+use super::{
+    AccessSet, Dispatch, DispatchOf, Input, Next, Target, Transition, Visits, function::fields_of,
+};
 use crate::{
-    id::{ChannelName, NodeName},
-    state::{State, StateError, ViewError},
+    id::ChannelName,
+    state::{State, StateError, Type, ViewError},
 };
 
 /// Decides from the state which targets run next.
@@ -34,6 +36,11 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// targets run together. `None` if any combination of its targets may run, within its spread.
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         None
+    }
+
+    /// Returns the input of the tasks it starts, so that `compile` can check that their nodes take it.
+    fn starts(&self) -> Starts {
+        Starts::Unknown
     }
 
     /// Makes the decision.
@@ -84,6 +91,17 @@ pub struct RouteChoice {
     pub known: Vec<ChannelName>,
 }
 
+/// The input of the tasks that a route starts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Starts {
+    /// The state alone.
+    State,
+    /// An item of this type for each task.
+    Item(Type),
+    /// Either.
+    Unknown,
+}
+
 /// How many of its targets a route may choose at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spread {
@@ -101,7 +119,7 @@ pub struct RouteView<'a> {
     /// The state of the step with the task's own writes.
     pub state: &'a State,
     /// How often each node has run since its count was last reset.
-    pub visits: &'a BTreeMap<NodeName, u32>,
+    pub visits: &'a Visits,
     /// The input of the task.
     pub input: &'a Input,
 }
@@ -118,6 +136,14 @@ pub enum RouteError {
     /// The route chose a target that it had not declared.
     #[error("the route chose `{0}`, which it does not declare")]
     Undeclared(String),
+    /// An item cannot be written as JSON.
+    #[error("the item for `{node}` cannot be written as JSON: {reason}")]
+    Item {
+        /// The node that it was for.
+        node: String,
+        /// The reason.
+        reason: String,
+    },
     /// The route or condition panicked.
     #[error("the {what} panicked: {message}")]
     Panicked {
@@ -184,6 +210,10 @@ where
         (C::SPREAD == Spread::One).then(|| self.targets.iter().map(choice).collect())
     }
 
+    fn starts(&self) -> Starts {
+        C::starts()
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         (self.choose)(&view.state.read::<S>()?).into_transitions(&self.targets)
     }
@@ -196,9 +226,21 @@ impl<F, S, C> fmt::Debug for RouteFn<F, S, C> {
 }
 
 /// The types that a route function may return.
+///
+/// The name of a target (`&str`, `String`), an item for one ([`dispatch`](super::dispatch)), a mix of both ([`Next`]),
+/// and an option, an array or a list of these; no target means the end of this branch.
+#[diagnostic::on_unimplemented(
+    message = "a route cannot return `{Self}`",
+    note = "it returns the name of a target, a `dispatch(…)`, a `Next`, or an option or a list of one of them"
+)]
 pub trait IntoChoice {
     /// How many targets it may choose at once.
     const SPREAD: Spread = Spread::Items;
+
+    /// Returns the input of the tasks it starts.
+    fn starts() -> Starts {
+        Starts::Unknown
+    }
 
     /// Returns the transitions, each to a declared target.
     ///
@@ -211,12 +253,28 @@ pub trait IntoChoice {
 impl IntoChoice for &str {
     const SPREAD: Spread = Spread::One;
 
+    fn starts() -> Starts {
+        Starts::State
+    }
+
     fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
-        let declared = targets.iter().find(|it| it.to.to_string() == self);
+        let declared = targets.iter().find(|it| it.to.is_named(self));
         match declared {
             Some(target) => Ok(vec![Transition::To(target.to.clone())]),
             None => Err(RouteError::Undeclared(self.to_owned())),
         }
+    }
+}
+
+impl IntoChoice for String {
+    const SPREAD: Spread = Spread::One;
+
+    fn starts() -> Starts {
+        Starts::State
+    }
+
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        self.as_str().into_transitions(targets)
     }
 }
 
@@ -230,17 +288,76 @@ impl IntoChoice for Dispatch {
     }
 }
 
-impl<C: IntoChoice> IntoChoice for Vec<C> {
-    const SPREAD: Spread = match C::SPREAD {
-        Spread::One => Spread::Several,
-        several => several,
-    };
+impl<T: JsonSchema + ?Sized> IntoChoice for DispatchOf<T> {
+    fn starts() -> Starts {
+        Starts::Item(Self::item_type())
+    }
 
     fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
-        let mut transitions = Vec::new();
-        for choice in self {
-            transitions.extend(choice.into_transitions(targets)?);
-        }
-        Ok(transitions)
+        self.into_dispatch()?.into_transitions(targets)
     }
+}
+
+impl IntoChoice for Next {
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        match self {
+            Self::To(name) => name.into_transitions(targets),
+            Self::Dispatch(dispatch) => dispatch.into_dispatch()?.into_transitions(targets),
+        }
+    }
+}
+
+impl<C: IntoChoice> IntoChoice for Option<C> {
+    const SPREAD: Spread = several(C::SPREAD);
+
+    fn starts() -> Starts {
+        C::starts()
+    }
+
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        self.map_or_else(|| Ok(Vec::new()), |it| it.into_transitions(targets))
+    }
+}
+
+impl<C: IntoChoice, const N: usize> IntoChoice for [C; N] {
+    const SPREAD: Spread = several(C::SPREAD);
+
+    fn starts() -> Starts {
+        C::starts()
+    }
+
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        all(self, targets)
+    }
+}
+
+impl<C: IntoChoice> IntoChoice for Vec<C> {
+    const SPREAD: Spread = several(C::SPREAD);
+
+    fn starts() -> Starts {
+        C::starts()
+    }
+
+    fn into_transitions(self, targets: &[RouteTarget]) -> Result<Vec<Transition>, RouteError> {
+        all(self, targets)
+    }
+}
+
+/// Returns the spread of any number of choices, each with this one.
+const fn several(each: Spread) -> Spread {
+    match each {
+        Spread::One => Spread::Several,
+        several => several,
+    }
+}
+
+fn all<C: IntoChoice>(
+    choices: impl IntoIterator<Item = C>,
+    targets: &[RouteTarget],
+) -> Result<Vec<Transition>, RouteError> {
+    let mut transitions = Vec::new();
+    for choice in choices {
+        transitions.extend(choice.into_transitions(targets)?);
+    }
+    Ok(transitions)
 }

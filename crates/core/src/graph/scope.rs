@@ -7,14 +7,14 @@
 
 mod within;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
     NodeDescription, NodeError, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-    Spread, Target, Transition,
+    Spread, Target, Transition, Visits,
 };
 use crate::{
     id::{ChannelName, NodeName},
@@ -99,12 +99,15 @@ impl Scope {
         outside.within(&self.schema, |it| self.channel_name(it))
     }
 
-    fn visits(&self, outside: &BTreeMap<NodeName, u32>) -> BTreeMap<NodeName, u32> {
-        let within = |(name, count): (&NodeName, &u32)| {
+    fn visits<'a>(
+        &'a self,
+        outside: &'a Visits,
+    ) -> impl Iterator<Item = (NodeName, u32)> + use<'a> {
+        let within = |(name, count): (&NodeName, u32)| {
             let name = NodeName::parse_path(name.strip_scope(self.name.as_str())?).ok()?;
-            Some((name, *count))
+            Some((name, count))
         };
-        outside.iter().filter_map(within).collect()
+        outside.iter().filter_map(within)
     }
 
     fn transition(&self, transition: Transition) -> Transition {
@@ -145,9 +148,9 @@ struct ScopedNode {
 #[async_trait]
 impl Node for ScopedNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let mut visits = self.scope.visits(&ctx.visits);
         // The node keeps its full name, so that two uses of one workflow stay distinct.
-        visits.insert(ctx.node.clone(), ctx.visit());
+        let own = [(ctx.node.clone(), ctx.visit())];
+        let visits: Visits = self.scope.visits(&ctx.visits).chain(own).collect();
         let state = Arc::new(self.scope.state(&ctx.state));
         let inner = NodeContext { state, visits: Arc::new(visits), ..ctx };
         Ok(self.scope.command(self.inner.run(inner).await?))
@@ -202,13 +205,15 @@ impl Route for ScopedRoute {
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        let (state, visits) =
+            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
         let within = RouteView { state: &state, visits: &visits, input: view.input };
         Ok(self.scope.transitions(self.inner.decide(&within)?))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
-        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        let (state, visits) =
+            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
         self.inner.taken(&RouteView { state: &state, visits: &visits, input: view.input })
     }
 
@@ -238,7 +243,8 @@ impl Condition for ScopedCondition {
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
-        let (state, visits) = (self.scope.state(view.state), self.scope.visits(view.visits));
+        let (state, visits) =
+            (self.scope.state(view.state), self.scope.visits(view.visits).collect());
         self.inner.holds(&RouteView { state: &state, visits: &visits, input: view.input })
     }
 }

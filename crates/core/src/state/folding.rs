@@ -1,6 +1,6 @@
 //! Folds the updates of a step into a state, with undo.
 
-use std::{collections::BTreeMap, slice, sync::Arc};
+use std::{slice, sync::Arc};
 
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
@@ -9,16 +9,18 @@ use super::{
     Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
     measure::{measure, measure_folded},
 };
-/// The effect of the updates so far, by the index of the channel.
+/// The effect of the updates so far, in the order of the channels. Most steps change few of them.
 #[derive(Debug, Default)]
-pub(super) struct Folding(BTreeMap<usize, Touched>);
+pub(super) struct Folding(Vec<(usize, Touched)>);
 
 #[derive(Debug)]
 struct Touched {
     /// The data to undo the effect.
     before: Before,
-    /// Whether a value was written.
-    written: bool,
+    /// The number of the first update that wrote a value.
+    writer: Option<usize>,
+    /// The size after all updates, once it is measured.
+    size: u64,
 }
 
 /// The content of a channel before the step.
@@ -31,16 +33,32 @@ enum Before {
 }
 
 impl Folding {
-    /// Returns whether a task of this step wrote the channel.
-    pub(super) fn is_written(&self, at: usize) -> bool {
-        self.0.get(&at).is_some_and(|it| it.written)
+    /// Returns the number of the first update that wrote the channel.
+    pub(super) fn writer(&self, at: usize) -> Option<usize> {
+        self.get(at)?.writer
+    }
+
+    fn place(&self, at: usize) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&at, |it| it.0)
+    }
+
+    fn get(&self, at: usize) -> Option<&Touched> {
+        self.place(at).ok().map(|it| &self.0[it].1)
+    }
+
+    /// Returns the entry of a channel, which begins with this content.
+    fn touch(&mut self, at: usize, before: impl FnOnce() -> Before) -> &mut Touched {
+        let place = self.place(at).unwrap_or_else(|place| {
+            self.0.insert(place, (at, Touched { before: before(), writer: None, size: 0 }));
+            place
+        });
+        &mut self.0[place].1
     }
 
     /// Gives a channel its content from before its first write. Clears come before all writes.
     pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
         let value = std::mem::replace(slot, channel.default().cloned());
-        let touched = || Touched { before: Before::Value(value), written: false };
-        self.0.entry(at).or_insert_with(touched);
+        self.touch(at, || Before::Value(value));
     }
 
     pub(super) fn fold(
@@ -48,14 +66,13 @@ impl Folding {
         at: usize,
         channel: &Channel,
         slot: &mut Option<Arc<Value>>,
-        written: &Arc<Value>,
+        (writer, written): (usize, &Arc<Value>),
     ) -> Result<(), StateError> {
-        if self.grow(at, channel, slot, written) {
+        if self.grow(at, channel, slot, (writer, written)) {
             return Ok(());
         }
-        let before = || Touched { before: Before::Value(slot.clone()), written: false };
-        let touched = self.0.entry(at).or_insert_with(before);
-        touched.written = true;
+        let touched = self.touch(at, || Before::Value(slot.clone()));
+        touched.writer.get_or_insert(writer);
         if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
             touched.before = Before::Value(Some(Arc::new(first(list, *length))));
         }
@@ -79,7 +96,7 @@ impl Folding {
         at: usize,
         channel: &Channel,
         slot: &mut Option<Arc<Value>>,
-        written: &Value,
+        (writer, written): (usize, &Value),
     ) -> bool {
         let reducer = channel.reducer();
         if !reducer.grows_list() {
@@ -91,7 +108,7 @@ impl Folding {
             Some(_) => return false,
         };
         // Items from before the step must not change.
-        let fixed = match self.0.get(&at).map(|it| &it.before) {
+        let fixed = match self.get(at).map(|it| &it.before) {
             Some(Before::Length(length)) => *length,
             Some(Before::Value(_)) => 0,
             None => list.len(),
@@ -107,7 +124,7 @@ impl Folding {
             Some(Value::Array(list)) => Before::Length(list.len()),
             _ => Before::Value(slot.clone()),
         };
-        self.0.entry(at).or_insert(Touched { before, written: false }).written = true;
+        self.touch(at, || before).writer.get_or_insert(writer);
         let list = slot.get_or_insert_with(|| Arc::new(Value::Null));
         let list = Arc::make_mut(list);
         if list.is_null() {
@@ -133,38 +150,45 @@ impl Folding {
         }
     }
 
-    /// Returns the size of each channel after all updates are folded. Only the new items of a grown list are
+    /// Measures the touched channels after all updates are folded. Only the new items of a grown list are
     /// measured.
     ///
     /// Fails when a value or the state is beyond a limit. A state that was beyond it before may shrink.
-    pub(super) fn sizes(&self, schema: &Schema, state: &State) -> Result<Vec<u64>, StateError> {
-        let mut sizes = state.sizes.clone();
-        let mut largest = None;
-        for (&at, touched) in &self.0 {
+    pub(super) fn measure(&mut self, schema: &Schema, state: &State) -> Result<(), StateError> {
+        let mut largest: Option<(usize, u64)> = None;
+        let mut sum = state.size();
+        for (at, touched) in &mut self.0 {
+            let (at, old) = (*at, state.sizes[*at]);
             let name = schema.channels()[at].name();
             let limit = |source| StateError::Limit { channel: name.clone(), source };
-            sizes[at] = match (&touched.before, state.values[at].as_deref()) {
+            let size = match (&touched.before, state.values[at].as_deref()) {
                 (_, None) => 0,
                 (Before::Length(length), Some(Value::Array(list))) => {
                     let new = list[*length..].iter().map(measure);
                     let new = new.sum::<Result<u64, _>>().map_err(limit)?;
-                    DataLimit::ValueMemory.check(sizes[at] + new).map_err(limit)?;
-                    sizes[at] + new
+                    DataLimit::ValueMemory.check(old + new).map_err(limit)?;
+                    old + new
                 }
                 (_, Some(value)) => measure_folded(value).map_err(limit)?,
             };
-            if largest.is_none_or(|it| sizes[at] > sizes[it]) {
-                largest = Some(at);
+            sum = sum - old + size;
+            touched.size = size;
+            if largest.is_none_or(|it| size > it.1) {
+                largest = Some((at, size));
             }
         }
-        let size = sizes.iter().sum();
-        if let Some(largest) = largest.filter(|_| size > state.size()) {
+        if let Some((largest, _)) = largest.filter(|_| sum > state.size()) {
             let channel = schema.channels()[largest].name().clone();
             DataLimit::StateMemory
-                .check(size)
+                .check(sum)
                 .map_err(|source| StateError::Limit { channel, source })?;
         }
-        Ok(sizes)
+        Ok(())
+    }
+
+    /// Gives a state the sizes that were measured.
+    pub(super) fn set_sizes(&self, state: &mut State) {
+        self.0.iter().for_each(|(at, touched)| state.set_size(*at, touched.size));
     }
 
     /// Returns the changes, once all updates are folded.
@@ -173,10 +197,10 @@ impl Folding {
         schema: &Schema,
         state: &State,
     ) -> Result<Vec<Change>, StateError> {
-        let mut changes = Vec::new();
-        for (&at, touched) in &self.0 {
-            let channel = &schema.channels()[at];
-            let kind = match (&touched.before, &state.values[at]) {
+        let mut changes = Vec::with_capacity(self.0.len());
+        for (at, touched) in &self.0 {
+            let channel = &schema.channels()[*at];
+            let kind = match (&touched.before, &state.values[*at]) {
                 (_, None) => ChangeKind::Cleared,
                 (Before::Length(length), Some(list)) => {
                     let items = list.as_array().map_or(&[][..], |it| &it[*length..]).to_vec();

@@ -8,6 +8,7 @@ mod compact;
 mod contained;
 mod derive;
 mod describe;
+mod fields;
 mod folding;
 mod format;
 mod json;

@@ -1,9 +1,6 @@
 //! The channels of a state, and the only transition from one state to the next.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use serde_json::Value;
@@ -167,7 +164,7 @@ impl Schema {
         let values: Vec<_> = self.channels().iter().map(|it| it.default().cloned()).collect();
         let size = |it: &Option<Arc<Value>>| it.as_deref().map_or(0, size_of_saved);
         let sizes = values.iter().map(size).collect();
-        State { schema: self.clone(), values, sizes }
+        State::new(self.clone(), values, sizes)
     }
 
     /// Returns the state of a run that starts with this input.
@@ -193,7 +190,7 @@ impl Schema {
         let names: Vec<ChannelName> = plain.iter().map(|(name, _)| name.clone()).collect();
         for (name, value) in plain {
             let at = self.known(&name)?;
-            state.sizes[at] = size_of_saved(&value);
+            state.set_size(at, size_of_saved(&value));
             state.values[at] = Some(value);
         }
         state.check_size(names.iter())?;
@@ -219,7 +216,7 @@ impl Schema {
             sizes[at] = size_of_saved(&value);
             values[at] = Some(Arc::new(value));
         }
-        Ok(State { schema: self.clone(), values, sizes })
+        Ok(State::new(self.clone(), values, sizes))
     }
 
     /// Checks an update of one task before it is recorded: its types, its size and its depth.
@@ -257,31 +254,50 @@ impl Schema {
         Ok(())
     }
 
-    /// Folds the updates of a step into the next state: first the clears of all tasks, then their
-    /// writes in the order of the tasks. So no clear drops the write of another task.
-    ///
-    /// Takes the old state by value, so that an unshared list grows in place.
+    /// Folds the updates of a step into the next state, as [`Schema::fold`], and takes the old state by value.
     ///
     /// # Errors
     ///
-    /// Returns the old state with the error when two tasks wrote a channel without a reducer, a write cannot
-    /// be folded, or the next state would be beyond a limit.
+    /// Returns the old state with the error of [`Schema::fold`].
     pub fn apply<'a>(
         &self,
         mut state: State,
         updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
     ) -> Result<(State, Vec<Change>), Box<Refused>> {
-        let mut folding = Folding::default();
-        if let Err(error) = self.fold(&mut state, updates.into_iter(), &mut folding) {
-            folding.undo(&mut state);
-            return Err(Box::new(Refused { state, error }));
+        match self.fold(&mut state, updates) {
+            Ok(changes) => Ok((state, changes)),
+            Err(error) => Err(Box::new(Refused { state, error })),
         }
-        let sizes = folding.sizes(self, &state);
-        match sizes.and_then(|sizes| Ok((folding.changes(self, &state)?, sizes))) {
-            Ok((changes, sizes)) => Ok((State { sizes, ..state }, changes)),
+    }
+
+    /// Folds the updates of a step into a state: first the clears of all tasks, then their writes in the order
+    /// of the tasks. So no clear drops the write of another task. Returns the changes.
+    ///
+    /// An unshared list grows in place, and the costs depend on the writes only, not on the other channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, when two tasks wrote a channel without a reducer, a write cannot be folded,
+    /// or the next state would be beyond a limit.
+    pub fn fold<'a>(
+        &self,
+        state: &mut State,
+        updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
+    ) -> Result<Vec<Change>, StateError> {
+        let mut folding = Folding::default();
+        let folded = self.fold_each(state, updates.into_iter(), &mut folding);
+        let checked = folded.and_then(|()| {
+            folding.measure(self, state)?;
+            folding.changes(self, state)
+        });
+        match checked {
+            Ok(changes) => {
+                folding.set_sizes(state);
+                Ok(changes)
+            }
             Err(error) => {
-                folding.undo(&mut state);
-                Err(Box::new(Refused { state, error }))
+                folding.undo(state);
+                Err(error)
             }
         }
     }
@@ -298,18 +314,31 @@ impl Schema {
         update: &Update,
         includes: impl Fn(&ChannelName) -> bool,
     ) -> Result<(), StateError> {
-        let mut sizes = state.sizes.clone();
+        // The sizes of the channels that the update changes, by index.
+        let mut sizes: Vec<(usize, u64)> = Vec::new();
+        let mut sum = state.size();
+        let mut resize = |sizes: &mut Vec<(usize, u64)>, at, new: &dyn Fn(u64) -> u64| {
+            let place = sizes.iter().position(|it| it.0 == at).unwrap_or_else(|| {
+                sizes.push((at, state.sizes[at]));
+                sizes.len() - 1
+            });
+            let old = sizes[place].1;
+            sizes[place].1 = new(old);
+            sum = sum - old + sizes[place].1;
+            (sizes[place].1, sum)
+        };
         for name in &update.clears {
-            sizes[self.known(name)?] = 0;
+            resize(&mut sizes, self.known(name)?, &|_| 0);
         }
         let mut total = None;
         for (name, value) in update.writes.iter().filter(|(name, _)| includes(name)) {
             let at = self.known(name)?;
-            let before = if self.channels()[at].reducer().extends() { sizes[at] } else { 0 };
-            sizes[at] = before + size_of_saved(value);
+            let extends = self.channels()[at].reducer().extends();
+            let written = size_of_saved(value);
+            let (size, sum) =
+                resize(&mut sizes, at, &|old| written + if extends { old } else { 0 });
             let limit = |source| StateError::Limit { channel: name.clone(), source };
-            DataLimit::ValueMemory.check(sizes[at]).map_err(limit)?;
-            let sum: u64 = sizes.iter().sum();
+            DataLimit::ValueMemory.check(size).map_err(limit)?;
             total = (sum > state.size()).then_some((name, sum));
         }
         let Some((name, sum)) = total else { return Ok(()) };
@@ -336,7 +365,7 @@ impl Schema {
         Ok(())
     }
 
-    fn fold<'a>(
+    fn fold_each<'a>(
         &self,
         state: &mut State,
         updates: impl Iterator<Item = &'a Update> + Clone,
@@ -346,17 +375,15 @@ impl Schema {
             let at = self.known(name)?;
             folding.clear(at, &self.channels()[at], &mut state.values[at]);
         }
-        for update in updates {
-            let mut written_here = BTreeSet::new();
+        for (writer, update) in updates.enumerate() {
             for (name, value) in &update.writes {
                 let at = self.known(name)?;
                 let channel = &self.channels()[at];
-                let is_first = written_here.insert(at);
-                if is_first && folding.is_written(at) && !channel.reducer().takes_several_writers()
-                {
+                let has_other = folding.writer(at).is_some_and(|it| it != writer);
+                if has_other && !channel.reducer().takes_several_writers() {
                     return Err(StateError::Conflict(name.clone()));
                 }
-                folding.fold(at, channel, &mut state.values[at], value)?;
+                folding.fold(at, channel, &mut state.values[at], (writer, value))?;
             }
         }
         Ok(())

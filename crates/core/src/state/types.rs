@@ -2,9 +2,10 @@
 
 use std::{cell::Cell, collections::BTreeSet, fmt, sync::Arc};
 
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
-use super::schema_size;
+use super::{is_date, is_duration, schema_size};
 
 /// The maximum depth of a type; below it, a recursive type is [`Type::Any`].
 const DEPTH_MAX: usize = 16;
@@ -60,6 +61,12 @@ pub struct Field {
 }
 
 impl Type {
+    /// Returns the type of the values that a Rust type is read from.
+    pub fn of<T: JsonSchema + ?Sized>() -> Self {
+        let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+        Self::of_schema(generator.into_root_schema_for::<T>().as_value())
+    }
+
     /// Returns the type that a JSON Schema describes.
     ///
     /// Details without an equivalent here (patterns, bounds, unions of records) are checked only against the
@@ -71,6 +78,30 @@ impl Type {
     /// Returns the same for a reader that fills in omitted fields with their defaults.
     pub(crate) fn of_filled(schema: &Value) -> Self {
         TypeReader::of(schema, true).read(schema, 0)
+    }
+
+    /// Returns whether each value of this type can be assigned to a declared type.
+    pub fn fits(&self, declared: &Self) -> bool {
+        match (self, declared) {
+            (Self::Any, _) | (_, Self::Any) => true,
+            (Self::Optional(value), Self::Optional(declared)) => value.fits(declared),
+            (value, Self::Optional(declared)) => value.fits(declared),
+            (Self::Int, Self::Float)
+            | (Self::Enum(_) | Self::Date | Self::Duration, Self::String) => true,
+            (Self::Enum(texts), Self::Date) => texts.iter().all(|it| is_date(it)),
+            (Self::Enum(texts), Self::Duration) => texts.iter().all(|it| is_duration(it)),
+            (Self::Enum(values), Self::Enum(declared)) => {
+                values.iter().all(|it| declared.contains(it))
+            }
+            (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
+                value.fits(declared)
+            }
+            (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
+                let found = value.fields.iter().find(|it| it.name == field.name);
+                found.map_or(matches!(field.ty, Self::Optional(_)), |it| it.ty.fits(&field.ty))
+            }),
+            (value, declared) => value == declared,
+        }
     }
 
     /// Returns this type without the allowance for null.

@@ -22,6 +22,8 @@ pub struct State {
     pub(super) values: Vec<Option<Arc<Value>>>,
     /// The size of each value, so that a step does not measure the whole state.
     pub(super) sizes: Vec<u64>,
+    /// The sum of the sizes.
+    size: u64,
 }
 
 /// The state cannot be read as this type.
@@ -33,6 +35,29 @@ pub struct ViewError {
 }
 
 impl State {
+    pub(super) fn new(schema: Schema, values: Vec<Option<Arc<Value>>>, sizes: Vec<u64>) -> Self {
+        let size = sizes.iter().sum();
+        Self { schema, values, sizes, size }
+    }
+
+    pub(super) fn set_size(&mut self, at: usize, size: u64) {
+        self.size = self.size - self.sizes[at] + size;
+        self.sizes[at] = size;
+    }
+
+    /// Returns the state without the values of private channels.
+    #[must_use]
+    pub fn without_private(&self) -> Self {
+        let mut public = self.clone();
+        for (at, channel) in self.schema.channels().iter().enumerate() {
+            if channel.is_private() {
+                public.values[at] = None;
+                public.set_size(at, 0);
+            }
+        }
+        public
+    }
+
     /// Returns the value of a channel, or `None` before the first write.
     pub fn get(&self, channel: &str) -> Option<&Value> {
         let index = self.schema.index(channel)?;
@@ -65,7 +90,7 @@ impl State {
     ///
     /// Fails when a required field is not written yet, or has another type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ViewError> {
-        T::deserialize(Fields(MapDeserializer::new(self.iter()))).map_err(|source| ViewError {
+        T::deserialize(Fields(self)).map_err(|source: serde_json::Error| ViewError {
             wanted: std::any::type_name::<T>().rsplit("::").next().unwrap_or_default(),
             source,
         })
@@ -88,14 +113,14 @@ impl State {
             None => (None, 0),
         };
         let (values, sizes) = schema.channels().iter().map(held).unzip();
-        Self { schema: schema.clone(), values, sizes }
+        Self::new(schema.clone(), values, sizes)
     }
 
     /// Returns its size, which [`DataLimit::StateMemory`] limits.
     ///
     /// [`DataLimit::StateMemory`]: graphrun_guard::data_limit::DataLimit::StateMemory
     pub fn size(&self) -> u64 {
-        self.sizes.iter().sum()
+        self.size
     }
 
     /// Checks its size after a person has set these channels.
@@ -115,17 +140,27 @@ impl State {
     }
 }
 
-/// The fields of a state. A unit reads none of them.
-struct Fields<D>(D);
+/// The fields of a state. A unit reads none of them, and a struct only its own.
+struct Fields<'de>(&'de State);
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Fields<D> {
-    type Error = D::Error;
+impl<'de> Deserializer<'de> for Fields<'de> {
+    type Error = serde_json::Error;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_any(visitor)
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_map(MapDeserializer::new(self.0.iter()))
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        let held = fields.iter().filter_map(|&name| Some((name, self.0.get(name)?)));
+        visitor.visit_map(MapDeserializer::new(held))
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         visitor.visit_unit()
     }
 
@@ -133,7 +168,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Fields<D> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, D::Error> {
+    ) -> Result<V::Value, Self::Error> {
         visitor.visit_unit()
     }
 
@@ -141,13 +176,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Fields<D> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, D::Error> {
+    ) -> Result<V::Value, Self::Error> {
         visitor.visit_newtype_struct(self)
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
-        seq tuple tuple_struct map struct enum identifier ignored_any
+        seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 

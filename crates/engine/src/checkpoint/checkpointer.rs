@@ -76,6 +76,9 @@ pub trait RunInbox: fmt::Debug + Send + Sync {
     ///
     /// The owner of the run takes the message in with an entry whose position records its number
     /// ([`Conversation::last_message`](super::Conversation::last_message)), so no message is lost or taken in twice.
+    ///
+    /// Fails with [`CheckpointError::Ended`] if the run has ended, unless the message was posted before. A run that ends
+    /// meanwhile leaves the message unread.
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError>;
 
     /// Returns the messages in the inbox of a run after a number, in the order of their numbers.

@@ -60,19 +60,22 @@ impl JournalEntry {
         let null = Arc::new(Value::Null);
         let carried = self.entry.migration.iter_mut().flat_map(|it| &mut it.records);
         for record in self.entry.records.iter_mut().chain(carried) {
-            if let Outcome::Finished { update, .. } = &mut record.outcome {
+            if let Some(update) = record.outcome.update_mut() {
                 update.writes.iter_mut().for_each(|(_, value)| *value = Arc::clone(&null));
             }
             if let Outcome::MemoSaved { value, .. } = &mut record.outcome {
                 *value = Value::Null;
             }
-            if let Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } =
-                &mut record.outcome
-            {
-                for transition in transitions {
-                    if let Transition::Dispatch(dispatch) = transition {
-                        dispatch.input = Value::Null;
-                    }
+            let transitions = match &mut record.outcome {
+                Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
+                    transitions.as_mut_slice()
+                }
+                Outcome::Undecided { goto, .. } => goto.chosen_mut(),
+                _ => &mut [],
+            };
+            for transition in transitions {
+                if let Transition::Dispatch(dispatch) = transition {
+                    dispatch.input = Value::Null;
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use graphrun_core::{
+    event::Status,
     fault::Injected,
     id::{RunId, Step},
 };
@@ -43,6 +44,14 @@ pub enum CheckpointError {
         path: String,
         /// The reason and a remedy.
         reason: String,
+    },
+    /// The run has ended, so it reads no more messages.
+    #[error("run `{run}` is {} and accepts no messages", status.as_str())]
+    Ended {
+        /// The run.
+        run: RunId,
+        /// Its status.
+        status: Status,
     },
     /// Another process owns the run.
     #[error("run `{run}` is owned by {}; its lease expires at {}", holder.owner, holder.until.strftime("%FT%TZ"))]

@@ -29,11 +29,14 @@ pub use self::{
     migration::{Basis, Mapping, Migration},
     outline::{ChannelOutline, NodeOutline, Outline},
     position::{
-        Activation, Checkpoint, Commit, Conversation, ExhaustedLimits, NodeUsage, Position,
-        UsedBudget,
+        Activation, Checkpoint, Commit, Conversation, EarlierTurns, ExhaustedLimits, NodeUsage,
+        Position, UsedBudget,
     },
-    questions::{AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions},
-    record::{Outcome, TaskRecord},
+    questions::{
+        AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions,
+        replaceable_questions,
+    },
+    record::{Outcome, TaskRecord, is_followed},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},
 };
 pub(crate) use self::{migration::Fate, questions::named};

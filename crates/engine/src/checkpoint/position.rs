@@ -34,8 +34,11 @@ pub struct Position {
     pub original_tasks: BTreeMap<u32, OriginalTask>,
     /// Why the run will fail, if a route led to failure.
     pub failure: Option<String>,
-    /// The part of the budget that the run has used.
+    /// The part of the budget that the run has used, in its current turn.
     pub used: UsedBudget,
+    /// The earlier turns, if the run is a thread.
+    #[serde(default, skip_serializing_if = "EarlierTurns::is_empty")]
+    pub earlier: EarlierTurns,
     /// The questions and messages that the run has exchanged with people.
     #[serde(default, skip_serializing_if = "Conversation::is_empty")]
     pub people: Conversation,
@@ -58,6 +61,34 @@ pub struct UsedBudget {
     /// another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted_limits: Option<ExhaustedLimits>,
+}
+
+/// The turns of a thread before its current one, summed. Limits and visit counts begin anew with each turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EarlierTurns {
+    /// The number of turns.
+    pub turns: u64,
+    /// The committed steps, with the one that took in the input of the current turn.
+    pub steps: u64,
+    /// The usage of models.
+    pub usage: Usage,
+    /// The elapsed time of work.
+    pub elapsed_ms: u64,
+}
+
+impl EarlierTurns {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Position {
+    /// Returns the usage of models in all turns together.
+    pub fn total_usage(&self) -> Usage {
+        let mut usage = self.earlier.usage;
+        usage.add(&self.used.usage);
+        usage
+    }
 }
 
 /// The questions and messages that a run has exchanged with people.
@@ -128,6 +159,11 @@ impl Activation {
     /// Returns the activation of a node by an edge: it works on the state.
     pub fn by_edge(node: NodeName, trigger: Trigger) -> Self {
         Self { node, input: Input::State, trigger }
+    }
+
+    /// Returns whether the node was dispatched with its own input.
+    pub fn is_dispatched(&self) -> bool {
+        self.input != Input::State
     }
 }
 

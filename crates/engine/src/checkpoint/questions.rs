@@ -105,6 +105,28 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     open.collect()
 }
 
+/// Returns the answered questions of the failed tasks of the open step, which accept another answer: the node may
+/// have failed because of the first one. `asked` are all questions of the run.
+pub fn replaceable_questions(
+    position: &Position,
+    records: &[TaskRecord],
+    asked: &[AskedQuestion],
+) -> Vec<OpenQuestion> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
+    let failed = |it: &&AskedQuestion| {
+        let record = last.get(&it.task);
+        record.is_some_and(|it| matches!(it.outcome, Outcome::Failed { .. }))
+            && matches!(it.outcome, QuestionOutcome::Answered { .. })
+    };
+    let replaceable = asked.iter().filter(failed).map(|it| {
+        let is_other = |other: &&AskedQuestion| other.question.key == it.question.key;
+        let is_known = asked.iter().filter(is_other).count() > 1
+            || position.people.question_keys.contains(&it.question.key);
+        named((it.task, Some(it.first)), &it.node, &it.question, is_known)
+    });
+    replaceable.collect()
+}
+
 /// Returns an open question with its name. `is_known` is true if another question of the run had
 /// its key. `first` is the id of its task when it began, if that was before a migration.
 pub(crate) fn named(
@@ -164,6 +186,16 @@ impl AskedQuestions {
                     open.outcome =
                         QuestionOutcome::Dropped { at: time_of(entry.events.iter(), record.task) };
                 }
+                // A new answer to a question of a failed task.
+                (Outcome::Answered { key, by, question_hash, .. }, None) => {
+                    let is_it =
+                        |it: &&mut AskedQuestion| it.task == record.task && it.question.key == *key;
+                    if let Some(answered) = self.questions.iter_mut().rev().find(is_it) {
+                        let at = time_of(entry.events.iter(), record.task);
+                        answered.outcome =
+                            QuestionOutcome::Answered { by: by.clone(), at, to: *question_hash };
+                    }
+                }
                 (_, None) => (),
             }
         }
@@ -210,6 +242,7 @@ fn time_of<'a>(
     let is_of_it = |event: &Event| match event {
         Event::QuestionAnswered { task: it, .. }
         | Event::TaskFinished { task: it, .. }
+        | Event::TaskUndecided { task: it, .. }
         | Event::TaskFailed { task: it, .. } => *it == task,
         _ => false,
     };

@@ -1,8 +1,10 @@
 //! Records of tasks.
 
+use std::collections::BTreeMap;
+
 use graphrun_core::{
     event::Usage,
-    graph::{Failure, Question, Transition},
+    graph::{Failure, Goto, Question, Transition},
     id::{NodeName, TaskId},
     state::Update,
 };
@@ -41,10 +43,28 @@ pub enum Outcome {
         /// The transitions.
         transitions: Vec<Transition>,
     },
-    /// It failed, and a route caught the failure. This is final.
+    /// It finished, but a route of its node failed. The next process that continues the run decides
+    /// again, and the node does not run again.
+    Undecided {
+        /// The update.
+        update: Update,
+        /// The choice of the node.
+        #[serde(default, skip_serializing_if = "is_edges")]
+        goto: Goto,
+        /// The failure of the route.
+        failure: Failure,
+    },
+    /// It failed, and a route caught the failure, or it is an item of a map that collects failures. This is
+    /// final.
     Caught {
         /// The failure.
         failure: Failure,
+        /// The record of the failure for the list of the map; empty if a route caught the failure.
+        #[serde(default, skip_serializing_if = "Update::is_empty")]
+        update: Update,
+        /// Whether it is an item of a map that decides for all items.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        for_all_items: bool,
         /// The transitions of the route.
         transitions: Vec<Transition>,
     },
@@ -101,11 +121,49 @@ pub enum Outcome {
     },
 }
 
+impl TaskRecord {
+    /// Returns why the run cannot continue after this record, if its node or a route failed.
+    pub fn failure_reason(&self) -> Option<String> {
+        let node = &self.node;
+        match &self.outcome {
+            Outcome::Failed { failure } => Some(format!("`{node}` failed: {}", failure.message)),
+            Outcome::Undecided { failure, .. } => {
+                Some(format!("`{node}` finished, but its route failed: {}", failure.message))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Outcome {
-    /// Returns the update of a finished task.
+    /// Returns the update of a task that has one, even if its targets are not decided yet.
     pub fn update(&self) -> Option<&Update> {
-        let Self::Finished { update, .. } = self else { return None };
-        Some(update)
+        match self {
+            Self::Finished { update, .. } | Self::Undecided { update, .. } => Some(update),
+            Self::Caught { update, .. } => Some(update).filter(|it| !it.is_empty()),
+            Self::Skipped { .. }
+            | Self::Failed { .. }
+            | Self::Retrying { .. }
+            | Self::Aborted
+            | Self::MemoSaved { .. }
+            | Self::Asked { .. }
+            | Self::Answered { .. } => None,
+        }
+    }
+
+    /// Returns the update of a task, to change it.
+    pub fn update_mut(&mut self) -> Option<&mut Update> {
+        match self {
+            Self::Finished { update, .. }
+            | Self::Undecided { update, .. }
+            | Self::Caught { update, .. } => Some(update),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it is a failed item of a map that collects failures.
+    pub fn is_collected(&self) -> bool {
+        matches!(self, Self::Caught { .. }) && self.update().is_some()
     }
 
     /// Returns the transitions of a final outcome.
@@ -114,7 +172,8 @@ impl Outcome {
             Self::Finished { transitions, .. }
             | Self::Caught { transitions, .. }
             | Self::Skipped { transitions, .. } => transitions,
-            Self::Failed { .. }
+            Self::Undecided { .. }
+            | Self::Failed { .. }
             | Self::Retrying { .. }
             | Self::Aborted
             | Self::MemoSaved { .. }
@@ -127,7 +186,8 @@ impl Outcome {
     pub fn is_final(&self) -> bool {
         match self {
             Self::Finished { .. } | Self::Caught { .. } | Self::Skipped { .. } => true,
-            Self::Failed { .. }
+            Self::Undecided { .. }
+            | Self::Failed { .. }
             | Self::Retrying { .. }
             | Self::Aborted
             | Self::MemoSaved { .. }
@@ -135,4 +195,23 @@ impl Outcome {
             | Self::Answered { .. } => false,
         }
     }
+}
+
+/// Returns whether the transitions of a task of this step are followed: always, unless it is an item of a map and
+/// another item decides for all of them.
+pub fn is_followed<'r>(
+    records: impl IntoIterator<Item = &'r TaskRecord>,
+) -> impl Fn(&TaskRecord) -> bool {
+    let mut deciding: BTreeMap<&NodeName, TaskId> = BTreeMap::new();
+    for record in records {
+        if matches!(record.outcome, Outcome::Caught { for_all_items: true, .. }) {
+            let first = deciding.entry(&record.node).or_insert(record.task);
+            *first = record.task.min(*first);
+        }
+    }
+    move |it| deciding.get(&it.node).is_none_or(|task| *task == it.task)
+}
+
+fn is_edges(goto: &Goto) -> bool {
+    *goto == Goto::Edges
 }

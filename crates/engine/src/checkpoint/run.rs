@@ -23,6 +23,9 @@ pub struct RunInfo {
     pub created: String,
     /// Data that the program needs to resume the run, such as paths.
     pub origin: Value,
+    /// Whether it is a thread: its end takes a new turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_thread: bool,
     /// Its origin, if the run is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_source: Option<ForkSource>,
@@ -53,6 +56,7 @@ impl RunInfo {
             workflow: workflow.into(),
             created: jiff::Timestamp::now().to_string(),
             origin: Value::Null,
+            is_thread: false,
             fork_source: None,
             graph: None,
         }

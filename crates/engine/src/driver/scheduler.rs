@@ -3,13 +3,10 @@
 mod futures;
 mod queue;
 
-use std::time::Duration;
+use std::{task::Context, time::Duration};
 
-use graphrun_analysis::CompiledGraph;
-use graphrun_core::{
-    graph::NodeSpec,
-    id::{NodeName, TaskId},
-};
+use graphrun_analysis::NodeIndex;
+use graphrun_core::id::TaskId;
 use jiff::Timestamp;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
     superstep::{Event, Task},
-    task::{self, AttemptContext},
+    task::{AttemptContext, NewAttempt},
 };
 
 /// Starts the attempts of one run and collects their events.
@@ -42,7 +39,7 @@ impl Scheduler {
     /// Adds a task that waits for a slot.
     pub(super) fn push(&mut self, task: Box<Task>) {
         if self.grace_end.is_none() {
-            self.queue.push(task);
+            self.queue.push(task, &self.context.graph);
         }
     }
 
@@ -60,22 +57,39 @@ impl Scheduler {
 
     /// Removes and returns the first task for which the run and the node have a free slot, and takes the slot
     /// of the node.
-    pub(super) fn next_task(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
-        if self.queue.running() < self.running_max { self.queue.next(graph) } else { None }
+    pub(super) fn next_task(&mut self) -> Option<Box<Task>> {
+        let has_slot = self.queue.running() < self.running_max;
+        if has_slot { self.queue.next(&self.context.graph) } else { None }
     }
 
-    /// Starts an attempt of the task from `next_task`. Returns the token that aborts it.
-    pub(super) fn start(&mut self, task: Task, spec: NodeSpec) -> CancellationToken {
-        let abort = self.context.abort.child_token();
-        let context = AttemptContext { abort: abort.clone(), ..self.context.clone() };
-        let (work, watch) = task::attempt(context, task, spec);
-        self.futures.start(work, watch);
+    /// Starts an attempt of the task from `next_task`. Returns the token that aborts it, unless its event is
+    /// available already.
+    pub(super) fn start(
+        &mut self,
+        task: Box<Task>,
+        waker: &mut Context<'_>,
+    ) -> Option<CancellationToken> {
+        let attempt = NewAttempt::new(&self.context, task);
         self.queue.began();
-        abort
+        let attempt = if attempt.may_start_here(&self.context.graph) {
+            match attempt.poll_here(&self.context, waker) {
+                Ok(event) => {
+                    self.futures.add_ready(event);
+                    return None;
+                }
+                Err(attempt) => attempt,
+            }
+        } else {
+            attempt
+        };
+        let abort = self.context.abort.child_token();
+        let (work, watch) = attempt.into_task(&self.context, abort.clone());
+        self.futures.start(work, watch);
+        Some(abort)
     }
 
     /// Frees the slots of an attempt of this node that has ended.
-    pub(super) fn free_slot(&mut self, node: Option<&NodeName>) {
+    pub(super) fn free_slot(&mut self, node: Option<NodeIndex>) {
         self.queue.ended(node);
     }
 
@@ -89,12 +103,17 @@ impl Scheduler {
     /// # Cancel safety
     ///
     /// Loses nothing.
-    pub(super) async fn next_event(&mut self) -> Option<Event> {
+    pub(super) async fn next_event(&mut self) -> Option<Box<Event>> {
         self.futures.next().await
     }
 
+    /// Returns the event of an attempt that was ready at once.
+    pub(super) fn next_ready(&mut self) -> Option<Box<Event>> {
+        self.futures.next_ready()
+    }
+
     /// Returns the next event, if it is available now.
-    pub(super) fn next_event_now(&mut self) -> Option<Event> {
+    pub(super) fn next_event_now(&mut self) -> Option<Box<Event>> {
         self.futures.next_now()
     }
 

@@ -2,23 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use graphrun_core::id::{ChannelName, RunId, Step, TaskId};
+use graphrun_core::{
+    event::Status,
+    id::{ChannelName, RunId, Step, TaskId},
+    state::{Change, ChangeKind},
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::rules::{
-    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, finished_by,
-    misfit, stops_run,
+    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
+    finished_by, misfit, stops_run,
 };
 use crate::checkpoint::{
     CheckpointError, Claim, Commit, Detail, Entry, EntryHash, Holder, InboxMessage, JournalEntry,
     LeaseToken, Message, Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList,
-    RunListItem, RunMaintenance, RunSummary, SavedRun,
+    RunListItem, RunMaintenance, RunStatus, RunSummary, SavedRun, TaskRecord,
 };
 
 /// Keeps runs in memory.
@@ -29,6 +33,9 @@ use crate::checkpoint::{
 pub struct MemoryStorage {
     /// In the order of creation.
     runs: Mutex<Vec<Run>>,
+    /// Whether it keeps only the last checkpoint of a run that stopped, and nothing of a run that is done
+    /// and no thread.
+    keeps_last_only: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +55,38 @@ struct Run {
 }
 
 impl MemoryStorage {
+    /// Makes a storage for the runs of an engine without storage: of a run that stops it keeps only what a resumption
+    /// needs, and nothing of a run that is done.
+    pub(crate) fn of_process() -> Self {
+        Self { keeps_last_only: true, ..Self::default() }
+    }
+
+    /// Adds a run that stopped, with its last checkpoint and the entry that stopped it.
+    pub(crate) fn keep(
+        &self,
+        info: RunInfo,
+        last: Commit,
+        end: Entry,
+        seq: u64,
+    ) -> Result<(), CheckpointError> {
+        let running = || RunStatus { status: Status::Running, reason: None };
+        let run_status = end.run_status.clone().unwrap_or_else(running);
+        let run = Run {
+            first: serde_json::to_vec(&info).map_err(|error| unwritable(&info.id, error))?,
+            head: Head { number: 2, step: last.position.step, seq, run_status },
+            finished: finished_by(&end).collect(),
+            entries: vec![last.into(), end],
+            fence: 0,
+            holder: None,
+            inbox: Vec::new(),
+            info,
+        };
+        let mut runs = self.runs();
+        runs.retain(|it| it.info.id != run.info.id);
+        runs.push(run);
+        Ok(())
+    }
+
     /// The lock is never held across an await, and every write checks before it changes anything.
     /// So a panic of another holder leaves nothing half-done.
     fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
@@ -98,20 +137,24 @@ impl RunJournal for MemoryStorage {
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         self.with(&hold.run, |run| {
-            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))
-        })
+            run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))?;
+            if self.keeps_last_only && stops_run(entry) { run.forget_history() } else { Ok(()) }
+        })?;
+        let is_done = entry.run_status.as_ref().is_some_and(|it| it.status == Status::Done);
+        if self.keeps_last_only && is_done {
+            self.runs().retain(|it| it.info.id != hold.run || it.info.is_thread);
+        }
+        Ok(())
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.with(run, |run| {
-            let records = run.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
-            let open = records.filter(|it| it.task.step > run.head.step);
             let (position, values) = run.checkpoint_at(run.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(),
                 position,
                 values,
-                records: open.cloned().collect(),
+                records: run.open_records().cloned().collect(),
                 last_seq: run.head.seq,
             })
         })
@@ -153,6 +196,9 @@ impl RunLeases for MemoryStorage {
 impl RunInbox for MemoryStorage {
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
+        if let Some(number) = check_post(self, run, message).await? {
+            return Ok(number);
+        }
         self.with(run, |run| {
             if let Some(before) = run.inbox.iter().find(|it| it.message.id == message.id) {
                 return Ok(before.number);
@@ -299,6 +345,25 @@ impl Run {
         }
         self.entries.push(entry.clone());
         Ok(())
+    }
+
+    /// Replaces the entries by the last checkpoint and the records of the open step.
+    fn forget_history(&mut self) -> Result<(), CheckpointError> {
+        let (position, values) = self.checkpoint_at(self.head.step)?;
+        let set = |(channel, value)| Change { channel, kind: ChangeKind::Set(Arc::new(value)) };
+        let changes = values.into_iter().map(set).collect();
+        let records = self.open_records().cloned().collect();
+        let run_status = Some(self.head.run_status.clone());
+        let end = Entry { records, run_status, ..Entry::default() };
+        self.entries = vec![Commit { position, changes }.into(), end];
+        self.head.number = 2;
+        Ok(())
+    }
+
+    /// Returns the records of the step that is not committed.
+    fn open_records(&self) -> impl Iterator<Item = &TaskRecord> {
+        let records = self.entries.iter().flat_map(|it| it.records.iter().chain(it.carried()));
+        records.filter(|it| it.task.step > self.head.step)
     }
 
     fn summary(&self) -> RunSummary {

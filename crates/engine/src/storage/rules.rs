@@ -13,7 +13,10 @@ use graphrun_core::{
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::checkpoint::{CheckpointError, Commit, Entry, EntryHash, Holder, RunStatus};
+use crate::checkpoint::{
+    CheckpointError, Commit, Entry, EntryHash, Holder, Message, RunInbox, RunJournal, RunList,
+    RunStatus,
+};
 
 /// The minimum length of a prefix that stands for an id; all runs of one second share a longer
 /// prefix.
@@ -154,6 +157,30 @@ impl Head {
             run_status: entry.run_status.as_ref().unwrap_or(&self.run_status).clone(),
         })
     }
+}
+
+/// Returns the number of a message that was posted before. Refuses a message to a run that has ended: done, or failed
+/// without a task that could be retried.
+pub async fn check_post<S>(
+    storage: &S,
+    run: &RunId,
+    message: &Message,
+) -> Result<Option<u64>, CheckpointError>
+where
+    S: RunJournal + RunInbox + RunList,
+{
+    let status = storage.find(run.as_str()).await?.status;
+    let has_ended = match status {
+        Status::Done => true,
+        Status::Failed => storage.load(run).await?.position.frontier.is_empty(),
+        Status::Running | Status::Paused | Status::Limit | Status::Interrupted => false,
+    };
+    if !has_ended {
+        return Ok(None);
+    }
+    let posted = storage.inbox(run, 0).await?.into_iter().find(|it| it.message.id == message.id);
+    let ended = CheckpointError::Ended { run: run.clone(), status };
+    posted.map(|it| Some(it.number)).ok_or(ended)
 }
 
 /// Returns the tasks of the open step that never run again once the entry is saved.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Dispatch, Input, OriginalTask, Question, Target, Transition, Trigger},
+    graph::{Dispatch, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, TaskId},
     state::Update,
 };
@@ -50,7 +50,8 @@ impl Carrying<'_> {
         let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
-        let reached = resettled(self.graph, &mut position);
+        let reached = resettled(self.graph, &mut position)
+            .expect("a carried position names only nodes of the graph");
         let reached = reached.into_iter();
         kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));
         // Sorts like a step sorts its tasks: by node name, then dispatches.
@@ -204,8 +205,19 @@ impl Carrying<'_> {
                 update: self.update(update),
                 transitions: self.transitions(transitions),
             },
-            Outcome::Caught { failure, transitions } => Outcome::Caught {
+            Outcome::Undecided { update, goto, failure } => Outcome::Undecided {
+                update: self.update(update),
+                goto: match goto {
+                    Goto::Edges => Goto::Edges,
+                    Goto::Also(chosen) => Goto::Also(self.transitions(chosen)),
+                    Goto::Instead(chosen) => Goto::Instead(self.transitions(chosen)),
+                },
                 failure: failure.clone(),
+            },
+            Outcome::Caught { failure, update, for_all_items, transitions } => Outcome::Caught {
+                failure: failure.clone(),
+                update: self.update(update),
+                for_all_items: *for_all_items,
                 transitions: self.transitions(transitions),
             },
             Outcome::Skipped { condition, transitions } => Outcome::Skipped {

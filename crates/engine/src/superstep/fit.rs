@@ -10,7 +10,7 @@ use graphrun_core::{
 };
 
 use super::RestoreError;
-use crate::checkpoint::{Position, TaskRecord};
+use crate::checkpoint::{Outcome, Position, TaskRecord};
 
 /// Checks the frontier and the records of the open step.
 pub(super) fn check(
@@ -44,7 +44,12 @@ fn check_record(
     if let Some(update) = record.outcome.update() {
         graph.schema().check_saved(update)?;
     }
-    record.outcome.transitions().iter().try_for_each(|transition| match transition {
+    let chosen = match &record.outcome {
+        Outcome::Undecided { goto, .. } => goto.chosen(),
+        _ => &[],
+    };
+    let mut transitions = record.outcome.transitions().iter().chain(chosen);
+    transitions.try_for_each(|transition| match transition {
         Transition::To(Target::End | Target::Fail) => Ok(()),
         Transition::To(Target::Node(name)) => check_node(graph, name),
         Transition::Dispatch(dispatch) => check_node(graph, &dispatch.node),

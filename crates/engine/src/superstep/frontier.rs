@@ -1,75 +1,83 @@
 //! Computes the frontier of the next step from transitions, joins, bounds and limits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{Defer, Dispatch, Input, Limits, Policies, Target, Transition, Trigger},
     id::NodeName,
 };
 
+use super::{
+    RestoreError,
+    indexed::{Active, IndexedPosition},
+};
 use crate::{
     budget::{self, Used},
-    checkpoint::{Activation, Outcome, Position, TaskRecord},
+    checkpoint::{Outcome, Position, TaskRecord, is_followed},
 };
 
-/// Returns the position after a step whose tasks left these records, in task order.
+/// Replaces a position by the one after a step whose tasks left these records, in task order.
 ///
 /// Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
 /// person.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: &Limits,
-    before: &Position,
-    records: &[TaskRecord],
-) -> Position {
-    let mut position = Position {
-        step: before.step.next(),
-        frontier: Vec::new(),
-        original_tasks: BTreeMap::new(),
-        ..before.clone()
-    };
+    position: &mut IndexedPosition,
+    records: &[Arc<TaskRecord>],
+) {
+    position.step = position.step.next();
+    position.original_tasks.clear();
+    let mut before = std::mem::take(&mut position.frontier);
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
-    for record in records {
+    for (record, active) in records.iter().zip(&before) {
         position.used.usage.add(&record.usage);
-        if graph.node(&record.node).is_some_and(|it| it.policies.limits.is_some()) {
+        let policies = &graph.at(active.node).1.policies;
+        if policies.limits.is_some() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
             node_usage.usage.add(&record.usage);
             node_usage.elapsed_ms += record.ms;
         }
         if let Outcome::Finished { .. } = record.outcome {
-            let policies = &graph.node(&record.node).expect("it ran").policies;
-            for reset in &policies.resets {
-                position.visits.remove(reset);
+            for reset in policies.resets.iter().filter_map(|it| graph.index(it)) {
+                position.visits_mut().set(reset.index(), None);
             }
         }
     }
     let mut next = Next {
         graph,
-        position: &mut position,
+        position,
         reached: BTreeMap::new(),
         sent: Vec::new(),
         arrived: BTreeMap::new(),
         left: BTreeSet::new(),
-        kept: before.frontier.get(records.len()..).unwrap_or_default().to_vec(),
+        kept: before.split_off(records.len().min(before.len())),
     };
-    for (record, activation) in records.iter().zip(&before.frontier) {
-        next.follow(record, activation);
+    let is_followed = is_followed(records.iter().map(|it| &**it));
+    for (record, active) in records.iter().zip(before.drain(..)) {
+        if is_followed(record) {
+            next.follow(record, active);
+        }
     }
     next.complete_joins();
     next.abandon_left_scopes();
     next.defer();
     let Next { reached, sent, kept, .. } = next;
-    fill(&mut position, kept, reached, sent);
+    // Its memory is used again.
+    position.frontier = before;
+    fill(position, kept, reached, sent);
 
-    position.failure = position.failure.take().or_else(|| starved(graph, &position));
+    position.failure = position.failure.take().or_else(|| starved(graph, position));
     if position.failure.is_some() {
         position.frontier.clear();
         position.deferred.clear();
     } else if !position.frontier.is_empty() && position.used.limit.is_none() {
-        route_limit(graph, limits, &mut position);
+        route_limit(graph, limits, position);
     }
-    position
 }
 
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
@@ -77,85 +85,96 @@ pub(super) fn next_frontier(
 pub(super) fn resettled(
     graph: &CompiledGraph,
     position: &mut Position,
-) -> BTreeMap<NodeName, Trigger> {
-    let last = |it: &BTreeSet<NodeName>| it.last().cloned();
-    let trigger = |it: NodeName| Trigger::Then { node: it };
-    let arrived = position.joins.iter();
-    let arrived = arrived.map(|(to, it)| (to.clone(), last(it).map_or(Trigger::Start, trigger)));
+) -> Result<BTreeMap<NodeName, Trigger>, RestoreError> {
+    let mut indexed = IndexedPosition::of(graph, std::mem::take(position))?;
+    let name = |it: NodeIndex| graph.at(it).0.clone();
+    let trigger = |&it: &NodeIndex| Trigger::Then { node: name(it) };
+    let arrived = indexed.joins.iter();
+    let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
     let mut next = Next {
         graph,
         reached: BTreeMap::new(),
         sent: Vec::new(),
         arrived: arrived.collect(),
         left: BTreeSet::new(),
-        kept: position.frontier.clone(),
-        position,
+        kept: indexed.frontier.clone(),
+        position: &mut indexed,
     };
     next.complete_joins();
     next.defer();
     let reached = next.reached;
     for node in reached.keys() {
-        *position.visits.entry(node.clone()).or_default() += 1;
+        indexed.count_visit(*node);
     }
-    reached
+    *position = indexed.named(graph);
+    Ok(reached.into_iter().map(|(it, trigger)| (name(it), trigger)).collect())
 }
 
 /// Collects the targets of the tasks of a step.
 struct Next<'a> {
     graph: &'a CompiledGraph,
-    position: &'a mut Position,
-    reached: BTreeMap<NodeName, Trigger>,
-    sent: Vec<(Dispatch, Trigger)>,
+    position: &'a mut IndexedPosition,
+    reached: BTreeMap<NodeIndex, Trigger>,
+    sent: Vec<Active>,
     /// The joins with arrivals in this step, with the last arrival of each.
-    arrived: BTreeMap<NodeName, Trigger>,
+    arrived: BTreeMap<NodeIndex, Trigger>,
     /// The used workflows that were left before they finished.
     left: BTreeSet<String>,
     /// The tasks of the old frontier that stay.
-    kept: Vec<Activation>,
+    kept: Vec<Active>,
 }
 
 impl Next<'_> {
-    fn follow(&mut self, record: &TaskRecord, activation: &Activation) {
+    fn follow(&mut self, record: &TaskRecord, active: Active) {
         let (transitions, trigger) = match &record.outcome {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                 (transitions, Trigger::Then { node: record.node.clone() })
             }
-            Outcome::Caught { transitions, failure } => (
+            // The failure is data, and the map goes its usual way.
+            Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
+                (transitions, Trigger::Then { node: record.node.clone() })
+            }
+            Outcome::Caught { transitions, failure, .. } => (
                 transitions,
-                Trigger::Caught { node: record.node.clone(), failure: failure.clone() },
+                Trigger::Caught { node: record.node.clone(), failure: Box::new(failure.clone()) },
             ),
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
-            Outcome::Aborted => return self.kept.push(activation.clone()),
+            Outcome::Aborted => return self.kept.push(active),
             _ => unreachable!("a step is committed when every record of it is final"),
         };
         for transition in transitions {
             match transition {
                 Transition::To(Target::End) => (),
-                Transition::To(Target::Fail) => self.fail(&record.node, activation, &trigger),
+                Transition::To(Target::Fail) => self.fail(&record.node, &active, &trigger),
                 Transition::To(Target::Node(name)) => {
-                    if let Some(reached) = self.reach(name.clone(), trigger.clone()) {
-                        self.note_left_scopes(&record.node, &reached);
+                    if let Some(reached) = self.reach(self.index(name), trigger.clone()) {
+                        self.note_left_scopes(active.node, reached);
                     }
                 }
-                Transition::Join(name) => self.arrive(name, &record.node, &trigger),
+                Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
                 Transition::Dispatch(dispatch) => self.send(dispatch, &trigger),
             }
         }
     }
 
     /// Activates a node, or its `exhausted` target if its bound is used up.
-    fn reach(&mut self, name: NodeName, trigger: Trigger) -> Option<NodeName> {
-        let (name, trigger) = self.within_bound(name, trigger)?;
+    fn reach(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
+        let (node, trigger) = self.within_bound(node, trigger)?;
         // The node gets the first trigger in task order.
-        self.reached.entry(name.clone()).or_insert(trigger);
-        Some(name)
+        self.reached.entry(node).or_insert(trigger);
+        Some(node)
+    }
+
+    fn index(&self, name: &NodeName) -> NodeIndex {
+        self.graph.index(name).expect("compile checked every target")
     }
 
     /// Records which used workflows a transition leaves. Only the last node of a workflow may leave it when
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
-    fn note_left_scopes(&mut self, from: &NodeName, to: &NodeName) {
-        let done = match &self.graph.node(from).expect("it ran").policies.defer {
+    fn note_left_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
+        let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
+        let done = match &spec.policies.defer {
             Some(Defer::Scope(done)) => Some(done),
             _ => None,
         };
@@ -170,45 +189,47 @@ impl Next<'_> {
 
     fn abandon_left_scopes(&mut self) {
         for scope in &self.left {
-            let stays = |it: &NodeName| it.strip_scope(scope).is_none();
-            self.reached.retain(|it, _| stays(it));
-            self.sent.retain(|(it, _)| stays(&it.node));
-            self.kept.retain(|it| stays(&it.node));
-            self.position.joins.retain(|it, _| stays(it));
-            self.position.deferred.retain(|it, _| stays(it));
+            let stays = |it: NodeIndex| self.graph.at(it).0.strip_scope(scope).is_none();
+            self.reached.retain(|it, _| stays(*it));
+            self.sent.retain(|it| stays(it.node));
+            self.kept.retain(|it| stays(it.node));
+            self.position.joins.retain(|it, _| stays(*it));
+            self.position.deferred.retain(|it, _| stays(*it));
         }
     }
 
     /// Holds back the deferred nodes, and releases those that no longer need to wait.
     fn defer(&mut self) {
         let graph = self.graph;
-        let defer = |it: &NodeName| graph.node(it).and_then(|it| it.policies.defer.as_ref());
-        let reached = self.reached.keys();
-        let kept: Vec<NodeName> = reached.filter(|it| defer(it).is_some()).cloned().collect();
-        for name in kept {
-            if let Some(trigger) = self.reached.remove(&name) {
-                self.position.deferred.entry(name).or_insert(trigger);
+        let defer = |it: NodeIndex| graph.at(it).1.policies.defer.as_ref();
+        let reached = self.reached.keys().copied();
+        let kept: Vec<NodeIndex> = reached.filter(|it| defer(*it).is_some()).collect();
+        for node in kept {
+            if let Some(trigger) = self.reached.remove(&node) {
+                self.position.deferred.entry(node).or_insert(trigger);
             }
         }
         if self.position.deferred.is_empty() {
             return;
         }
-        let sent = self.sent.iter().map(|(it, _)| &it.node);
-        let kept = self.kept.iter().map(|it| &it.node);
-        let running: BTreeSet<&NodeName> = self.reached.keys().chain(sent).chain(kept).collect();
-        let waiting: Vec<NodeName> = self.position.deferred.keys().cloned().collect();
-        let rank = |it: &NodeName| defer(it).map(|defer| rank(it, defer));
-        let is_free = |name: &NodeName| {
-            let comes_first = |other: &NodeName| {
-                other != name && defer(name).is_some_and(|it| lets_go(name, it, other))
+        let sent = self.sent.iter().map(|it| it.node);
+        let kept = self.kept.iter().map(|it| it.node);
+        let reached = self.reached.keys().copied();
+        let running: BTreeSet<NodeIndex> = reached.chain(sent).chain(kept).collect();
+        let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
+        let name = |it: NodeIndex| graph.at(it).0;
+        let rank = |it: NodeIndex| defer(it).map(|defer| rank(name(it), defer));
+        let is_free = |node: NodeIndex| {
+            let comes_first = |other: NodeIndex| {
+                other != node && defer(node).is_some_and(|it| lets_go(name(node), it, name(other)))
             };
-            !running.iter().any(|it| comes_first(it))
-                && !waiting.iter().any(|it| comes_first(it) && rank(it) > rank(name))
+            !running.iter().any(|&it| comes_first(it))
+                && !waiting.iter().any(|&it| comes_first(it) && rank(it) > rank(node))
         };
-        let free: Vec<NodeName> = waiting.iter().filter(|it| is_free(it)).cloned().collect();
-        for name in free {
-            if let Some(trigger) = self.position.deferred.remove(&name) {
-                self.reached.insert(name, trigger);
+        let free: Vec<NodeIndex> = waiting.iter().copied().filter(|it| is_free(*it)).collect();
+        for node in free {
+            if let Some(trigger) = self.position.deferred.remove(&node) {
+                self.reached.insert(node, trigger);
             }
         }
         self.leave_room();
@@ -218,12 +239,11 @@ impl Next<'_> {
     /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
-        for (dispatch, trigger) in std::mem::take(&mut self.sent) {
-            let name = dispatch.node.clone();
-            let promised = u32::from(self.position.deferred.contains_key(&name));
-            match self.within_bound_but(promised, name, trigger) {
-                Some((name, trigger)) if name == dispatch.node => {
-                    self.sent.push((dispatch, trigger));
+        for Active { node, input, trigger } in std::mem::take(&mut self.sent) {
+            let promised = u32::from(self.position.deferred.contains_key(&node));
+            match self.within_bound_but(promised, node, trigger) {
+                Some((within, trigger)) if within == node => {
+                    self.sent.push(Active { node, input, trigger });
                 }
                 Some((instead, trigger)) => {
                     others_come = true;
@@ -239,23 +259,25 @@ impl Next<'_> {
         }
     }
 
-    fn policies(&self, name: &NodeName) -> &Policies {
-        &self.graph.node(name).expect("compile checked every target").policies
+    fn policies(&self, node: NodeIndex) -> &Policies {
+        &self.graph.at(node).1.policies
     }
 
     fn send(&mut self, dispatch: &Dispatch, trigger: &Trigger) {
-        match self.within_bound(dispatch.node.clone(), trigger.clone()) {
-            Some((name, trigger)) if name == dispatch.node => {
-                self.sent.push((dispatch.clone(), trigger));
+        let node = self.index(&dispatch.node);
+        match self.within_bound(node, trigger.clone()) {
+            Some((within, trigger)) if within == node => {
+                let input = Input::Value(dispatch.input.clone());
+                self.sent.push(Active { node, input, trigger });
             }
-            Some((name, trigger)) => drop(self.reached.entry(name).or_insert(trigger)),
+            Some((instead, trigger)) => drop(self.reached.entry(instead).or_insert(trigger)),
             None => (),
         }
     }
 
-    fn arrive(&mut self, name: &NodeName, from: &NodeName, trigger: &Trigger) {
-        self.position.joins.entry(name.clone()).or_default().insert(from.clone());
-        self.arrived.insert(name.clone(), trigger.clone());
+    fn arrive(&mut self, to: NodeIndex, from: NodeIndex, trigger: &Trigger) {
+        self.position.joins.entry(to).or_default().insert(from);
+        self.arrived.insert(to, trigger.clone());
     }
 
     /// Activates the joins whose waiting is over.
@@ -263,11 +285,11 @@ impl Next<'_> {
     /// This runs after all arrivals of the step: a node that was dispatched three times arrives three times,
     /// and arrivals after the last one needed must not count for the next round.
     fn complete_joins(&mut self) {
-        for (name, trigger) in std::mem::take(&mut self.arrived) {
-            let arrived = self.position.joins.get(&name).map_or(0, BTreeSet::len);
-            if arrived == self.graph.awaited_by(&name).len() {
-                self.position.joins.remove(&name);
-                drop(self.reach(name, trigger));
+        for (node, trigger) in std::mem::take(&mut self.arrived) {
+            let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
+            if arrived == self.graph.awaited_at(node).len() {
+                self.position.joins.remove(&node);
+                let _ = self.reach(node, trigger);
             }
         }
     }
@@ -275,31 +297,33 @@ impl Next<'_> {
     /// Follows `exhausted` until it reaches a node that may still run.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
-    fn within_bound(&mut self, name: NodeName, trigger: Trigger) -> Option<(NodeName, Trigger)> {
-        self.within_bound_but(0, name, trigger)
+    fn within_bound(&mut self, node: NodeIndex, trigger: Trigger) -> Option<(NodeIndex, Trigger)> {
+        self.within_bound_but(0, node, trigger)
     }
 
     /// Does the same as `within_bound` if this many visits of the node are already reserved.
     fn within_bound_but(
         &mut self,
         mut promised: u32,
-        mut name: NodeName,
+        mut node: NodeIndex,
         mut trigger: Trigger,
-    ) -> Option<(NodeName, Trigger)> {
+    ) -> Option<(NodeIndex, Trigger)> {
         loop {
-            let policies = self.policies(&name);
-            let visits = self.position.visits.get(&name).copied().unwrap_or(0);
+            let name = self.graph.at(node).0;
+            let policies = self.policies(node);
+            let visits = self.position.visits.at(node.index()).unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
-            let node_usage = self.position.used.node_usage.get(&name);
+            let node_usage =
+                policies.limits.as_ref().and_then(|_| self.position.used.node_usage.get(name));
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
                 trigger = Trigger::Exhausted { node: name.clone(), max_visits };
-            } else if let Some(error) = budget::reached_by_node(&name, policies, node_usage) {
+            } else if let Some(error) = budget::reached_by_node(name, policies, node_usage) {
                 trigger = Trigger::Limit { error };
             } else {
-                return Some((name, trigger));
+                return Some((node, trigger));
             }
             match &policies.exhausted {
-                Some(Target::Node(next)) => name = next.clone(),
+                Some(Target::Node(next)) => node = self.index(next),
                 Some(Target::End) => return None,
                 Some(Target::Fail) | None => {
                     self.position.failure = self.position.failure.take().or(trigger.error());
@@ -310,8 +334,8 @@ impl Next<'_> {
     }
 
     /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
-    fn fail(&mut self, node: &NodeName, activation: &Activation, trigger: &Trigger) {
-        let cause = trigger.error().or(activation.trigger.error());
+    fn fail(&mut self, node: &NodeName, active: &Active, trigger: &Trigger) {
+        let cause = trigger.error().or(active.trigger.error());
         let reason = match cause {
             Some(cause) => format!("`{node}` ended the run: {cause}"),
             None => format!("`{node}` ended the run"),
@@ -340,14 +364,12 @@ fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
 }
 
 /// Returns the failure of a run that has nothing left to run while a join still waits.
-fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
-    let (name, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
-    let missing: Vec<String> = graph
-        .awaited_by(name)
-        .iter()
-        .filter(|it| !arrived.contains(*it))
-        .map(|it| format!("`{it}`"))
-        .collect();
+fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> {
+    let (join, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
+    let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
+    let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
+    let missing: Vec<String> = awaited.map(|it| format!("`{it}`")).collect();
+    let name = graph.at(*join).0;
     Some(format!("`{name}` waits for {}, and nothing is left to run", missing.join(", ")))
 }
 
@@ -356,56 +378,64 @@ fn starved(graph: &CompiledGraph, position: &Position) -> Option<String> {
 /// This order is the order of the updates. Visits are counted once per step. Tasks that stay were counted
 /// when they were activated.
 fn fill(
-    position: &mut Position,
-    kept: Vec<Activation>,
-    mut reached: BTreeMap<NodeName, Trigger>,
-    sent: Vec<(Dispatch, Trigger)>,
+    position: &mut IndexedPosition,
+    kept: Vec<Active>,
+    mut reached: BTreeMap<NodeIndex, Trigger>,
+    sent: Vec<Active>,
 ) {
+    if kept.is_empty() && sent.is_empty() {
+        // The usual case needs no order but that of the map.
+        for (node, trigger) in reached {
+            position.count_visit(node);
+            position.frontier.push(Active::by_edge(node, trigger));
+        }
+        return;
+    }
     let (by_edges, dispatched): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|it| it.input == Input::State);
-    reached.retain(|name, _| by_edges.iter().all(|it| it.node != *name));
-    let mut counted: Vec<NodeName> = reached.keys().cloned().collect();
+    reached.retain(|node, _| by_edges.iter().all(|it| it.node != *node));
+    let mut counted: Vec<NodeIndex> = reached.keys().copied().collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
-        position.frontier.push(Activation::by_edge(node, trigger));
+        position.frontier.push(Active::by_edge(node, trigger));
     }
-    position.frontier.sort_by(|a, b| a.node.cmp(&b.node));
+    position.frontier.sort_by_key(|it| it.node);
     position.frontier.extend(dispatched);
     position.frontier.reserve_exact(sent.len());
-    for (Dispatch { node, input }, trigger) in sent {
-        if counted.last() != Some(&node) {
-            counted.push(node.clone());
+    for active in sent {
+        if counted.last() != Some(&active.node) {
+            counted.push(active.node);
         }
-        position.frontier.push(Activation { node, input: Input::Value(input), trigger });
+        position.frontier.push(active);
     }
     counted.sort();
     counted.dedup();
     for node in counted {
-        *position.visits.entry(node).or_default() += 1;
+        position.count_visit(node);
     }
 }
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
-fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut Position) {
-    let may_spend = || budget::may_spend(graph, &position.frontier);
-    let reached = Used::by(position).reached(limits, may_spend);
+fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut IndexedPosition) {
+    let may_spend = || budget::may_spend(graph, position.frontier.iter().map(|it| it.node));
+    let reached = Used::by(position.steps_of_turn(), &position.used).reached(limits, may_spend);
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
-    budget::use_up(limits, position, error.clone());
+    budget::mark_used(limits, &mut position.used, error.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
         // The dropped task was counted at activation, but does not run.
-        let visits = position.visits.entry(node).or_default();
-        *visits = visits.saturating_sub(1);
+        let visits = position.visits_mut();
+        let count = visits.at(node.index()).unwrap_or(0);
+        visits.set(node.index(), Some(count.saturating_sub(1)));
     }
     match target {
         Target::Node(node) => {
-            debug_assert!(graph.node(node).is_some(), "compile checked every target");
-            *position.visits.entry(node.clone()).or_default() += 1;
-            let trigger = Trigger::Limit { error };
-            position.frontier.push(Activation::by_edge(node.clone(), trigger));
+            let node = graph.index(node).expect("compile checked every target");
+            position.count_visit(node);
+            position.frontier.push(Active::by_edge(node, Trigger::Limit { error }));
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

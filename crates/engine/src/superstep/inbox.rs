@@ -28,7 +28,6 @@ pub(super) struct Inbox {
 /// The waiting messages after they were applied to a state.
 pub(super) struct Processed {
     pub(super) messages: Vec<ProcessedMessage>,
-    pub(super) state: State,
     pub(super) changes: Vec<Change>,
 }
 
@@ -56,27 +55,27 @@ impl Inbox {
     }
 
     /// Applies the waiting messages to a state, and empties the inbox.
-    pub(super) fn process(&mut self, schema: &Schema, state: State) -> Processed {
+    pub(super) fn process(&mut self, schema: &Schema, state: &mut State) -> Processed {
         let mut updates = Vec::new();
         let mut messages = Vec::new();
         for InboxMessage { message, .. } in std::mem::take(&mut self.waiting) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
-            let problem = refuses(schema, &state, &update).err().map(|it| reason(&it));
+            let problem = refuses(schema, state, &update).err().map(|it| reason(&it));
             if problem.is_none() {
                 updates.push(update);
             }
             messages.push(ProcessedMessage { message, problem });
         }
-        match schema.apply(state, &updates) {
-            Ok((state, changes)) => Processed { messages, state, changes },
-            Err(refused) => {
+        match schema.fold(state, &updates) {
+            Ok(changes) => Processed { messages, changes },
+            Err(error) => {
                 // Each message fits, but all together do not; none is applied.
-                let problem = reason(&refused.error);
+                let problem = reason(&error);
                 for it in &mut messages {
                     it.problem = Some(problem.clone());
                 }
-                Processed { messages, state: refused.state, changes: Vec::new() }
+                Processed { messages, changes: Vec::new() }
             }
         }
     }
@@ -84,8 +83,7 @@ impl Inbox {
 
 fn refuses(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
     schema.check(update)?;
-    let folded = schema.apply(state.clone(), [update]);
-    folded.map(drop).map_err(|refused| refused.error)
+    schema.fold(&mut state.clone(), [update]).map(drop)
 }
 
 /// Returns why the state refuses a message.

@@ -1,10 +1,11 @@
 //! The tasks of the step that is not committed yet: the phase, the record and the usage of each.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Usage,
-    graph::{ErrorKind, Failure, Question, Transition},
+    graph::{ErrorKind, Failure, Goto, Question, Transition},
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -12,8 +13,8 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Attempt, Event};
-use crate::checkpoint::{EntryHash, Outcome, Position, TaskRecord};
+use super::{Attempt, Event, indexed::IndexedPosition};
+use crate::checkpoint::{EntryHash, Outcome, TaskRecord};
 
 /// The tasks of a step, by their index in the frontier.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(super) struct OpenStep {
     busy: usize,
     /// The size in bytes of the updates and dispatches of this step.
     written: u64,
+    /// The memory for the records of a step.
+    spare: Vec<Arc<TaskRecord>>,
 }
 
 /// The state of one task of the step.
@@ -41,8 +44,10 @@ pub(super) struct TaskState {
     pub(super) memos: BTreeMap<String, Value>,
     /// The keys of the questions it has asked.
     pub(super) question_keys: Vec<String>,
+    /// The result of its node, if the node finished and its targets are not decided.
+    result: Option<Box<(Update, Goto)>>,
     /// Its record, if the record is final or the task was aborted.
-    pub(super) record: Option<Box<TaskRecord>>,
+    pub(super) record: Option<Arc<TaskRecord>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +60,7 @@ pub(super) enum Phase {
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
     Aborted,
-    /// It failed, and no route caught the failure.
+    /// It failed, and no route caught the failure; or its node finished, and a route failed.
     Failed(String),
     /// Its record is final.
     Settled,
@@ -71,11 +76,20 @@ pub(super) struct TaskUsage {
 impl OpenStep {
     /// Returns the step after a position. Each task counts as busy until it has begun, so the step cannot end
     /// before its last task has begun.
-    pub(super) fn after(position: &Position) -> Self {
-        let tasks: Vec<TaskState> =
-            position.frontier.iter().map(|it| TaskState::new(it.node.clone())).collect();
-        let (open, busy) = (tasks.len(), tasks.len());
-        Self { number: position.step.next(), tasks, open, busy, written: 0 }
+    pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
+        let (number, tasks) = (position.step.next(), Vec::new());
+        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare: Vec::new() };
+        step.reset(graph, position);
+        step
+    }
+
+    /// Replaces the step by the one after a position.
+    pub(super) fn reset(&mut self, graph: &CompiledGraph, position: &IndexedPosition) {
+        let names = position.frontier.iter().map(|it| graph.at(it.node).0.clone());
+        self.tasks.clear();
+        self.tasks.extend(names.map(TaskState::new));
+        (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
+        (self.number, self.written) = (position.step.next(), 0);
     }
 
     pub(super) fn id(&self, index: usize) -> TaskId {
@@ -177,7 +191,7 @@ impl OpenStep {
         self.tasks[index].total.add(attempt);
     }
 
-    /// Checks the size of a task's updates and dispatches, and adds it to that of the step.
+    /// Checks the size of an update and of dispatches of a task, and adds it to that of the step.
     ///
     /// Everything that a run keeps is checked before it is recorded. A refused value is a failure of its node,
     /// which can be caught or retried; refused by the database, the run could not continue. The results of a
@@ -205,21 +219,42 @@ impl OpenStep {
     }
 
     /// Settles a task with its final outcome.
-    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
+    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> Arc<TaskRecord> {
         self.set_phase(index, Phase::Settled);
         self.keep_record(index, outcome)
     }
 
     /// Aborts a running task. The task counts as busy until the step is ended.
-    pub(super) fn abort(&mut self, index: usize) -> TaskRecord {
+    pub(super) fn abort(&mut self, index: usize) -> Arc<TaskRecord> {
         self.set_phase(index, Phase::Aborted);
         self.keep_record(index, Outcome::Aborted)
     }
 
     /// Fails a task for good.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> TaskRecord {
-        self.set_phase(index, Phase::failed(&self.tasks[index].node, &failure));
-        self.record(index, Outcome::Failed { failure })
+        self.failed(index, Outcome::Failed { failure })
+    }
+
+    fn failed(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
+        let record = self.record(index, outcome);
+        self.set_phase(index, Phase::failed(&record));
+        record
+    }
+
+    /// Keeps the result of a node whose route failed. Only the decision is tried again.
+    pub(super) fn leave_undecided(
+        &mut self,
+        index: usize,
+        update: Update,
+        goto: Goto,
+        failure: Failure,
+    ) -> TaskRecord {
+        self.failed(index, Outcome::Undecided { update, goto, failure })
+    }
+
+    /// Takes the result of a node whose targets are not decided.
+    pub(super) fn take_result(&mut self, index: usize) -> Option<(Update, Goto)> {
+        self.tasks[index].result.take().map(|it| *it)
     }
 
     /// Ends an attempt; the next one follows after a wait.
@@ -290,13 +325,27 @@ impl OpenStep {
         task.attempt = record.attempt;
         let phase = match &record.outcome {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
-                let size = record.outcome.update().map_or(0, Update::size);
-                self.written = self.written.saturating_add(size);
-                task.record = Some(Box::new(record));
+                // The size of a result that was decided later is counted already.
+                if task.result.take().is_none() {
+                    let size = record.outcome.update().map_or(0, Update::size);
+                    self.written = self.written.saturating_add(size);
+                }
+                task.record = Some(Arc::new(record));
                 Phase::Settled
             }
-            Outcome::Failed { failure } if only.is_some_and(|it| *it != record.node) => {
-                Phase::failed(&record.node, failure)
+            Outcome::Undecided { update, goto, .. } => {
+                if task.result.is_none() {
+                    self.written = self.written.saturating_add(update.size());
+                }
+                task.result = Some(Box::new((update.clone(), goto.clone())));
+                if only.is_some_and(|it| *it != record.node) {
+                    Phase::failed(&record)
+                } else {
+                    Phase::Running
+                }
+            }
+            Outcome::Failed { .. } if only.is_some_and(|it| *it != record.node) => {
+                Phase::failed(&record)
             }
             Outcome::Failed { .. } => {
                 // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
@@ -327,22 +376,27 @@ impl OpenStep {
     }
 
     /// Returns the records of the complete step, in task order.
-    pub(super) fn take_records(&mut self) -> Vec<TaskRecord> {
-        let tasks = std::mem::take(&mut self.tasks);
-        let count = tasks.len();
-        let mut records = Vec::with_capacity(count);
-        records.extend(tasks.into_iter().filter_map(|it| it.record).map(|it| *it));
+    pub(super) fn take_records(&mut self) -> Vec<Arc<TaskRecord>> {
+        let count = self.tasks.len();
+        let mut records = std::mem::take(&mut self.spare);
+        records.extend(self.tasks.drain(..).filter_map(|it| it.record));
         assert_eq!(records.len(), count, "every task of the step is settled");
         records
+    }
+
+    /// Gives the memory of `take_records` back, to be used again.
+    pub(super) fn recycle(&mut self, mut records: Vec<Arc<TaskRecord>>) {
+        records.clear();
+        self.spare = records;
     }
 
     fn record(&self, index: usize, outcome: Outcome) -> TaskRecord {
         self.tasks[index].record(self.id(index), outcome)
     }
 
-    fn keep_record(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
-        let record = self.record(index, outcome);
-        self.tasks[index].record = Some(Box::new(record.clone()));
+    fn keep_record(&mut self, index: usize, outcome: Outcome) -> Arc<TaskRecord> {
+        let record = Arc::new(self.record(index, outcome));
+        self.tasks[index].record = Some(Arc::clone(&record));
         record
     }
 
@@ -365,6 +419,7 @@ impl TaskState {
             answers: BTreeMap::new(),
             memos: BTreeMap::new(),
             question_keys: Vec::new(),
+            result: None,
             record: None,
         }
     }
@@ -375,7 +430,12 @@ impl TaskState {
 
     /// Returns whether the task begins from its start: it has no record that it continues from.
     pub(super) fn is_untouched(&self) -> bool {
-        self.phase == Phase::Running && self.answers.is_empty()
+        self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
+    }
+
+    /// Returns the result of its node, if the node finished and its targets are not decided.
+    pub(super) fn result(&self) -> Option<&(Update, Goto)> {
+        self.result.as_deref()
     }
 
     /// Returns the open question.
@@ -398,8 +458,8 @@ impl TaskState {
 }
 
 impl Phase {
-    fn failed(node: &NodeName, failure: &Failure) -> Self {
-        Self::Failed(format!("`{node}` failed: {}", failure.message))
+    fn failed(record: &TaskRecord) -> Self {
+        Self::Failed(record.failure_reason().expect("it is the record of a failure"))
     }
 
     fn is_busy(&self) -> bool {

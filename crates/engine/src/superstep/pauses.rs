@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use graphrun_core::id::NodeName;
 
-use crate::checkpoint::Activation;
+use super::indexed::Active;
 
 /// Breakpoints between two steps, independent of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,17 +18,22 @@ pub struct Pauses {
 }
 
 impl Pauses {
+    /// Returns whether there is no breakpoint.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+
     /// Describes the breakpoints between a step in which some nodes ran and the tasks that are next.
     pub(super) fn between<'a>(
         &self,
         ran: impl Iterator<Item = &'a NodeName>,
-        next: &[Activation],
-        is_to_run: impl Fn(&Activation) -> bool,
+        next: impl Iterator<Item = (&'a NodeName, &'a Active)>,
+        is_to_run: impl Fn(&Active) -> bool,
     ) -> Option<String> {
         let ran: BTreeSet<&NodeName> = ran.filter(|&it| self.after.contains(it)).collect();
         // A condition is evaluated only where a breakpoint depends on it.
-        let next = next.iter().filter(|it| self.before.contains(&it.node) && is_to_run(it));
-        let next: BTreeSet<&NodeName> = next.map(|it| &it.node).collect();
+        let next = next.filter(|(node, active)| self.before.contains(*node) && is_to_run(active));
+        let next: BTreeSet<&NodeName> = next.map(|it| it.0).collect();
         let places: Vec<String> = [("after", ran), ("before", next)]
             .into_iter()
             .filter(|(_, nodes)| !nodes.is_empty())

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use graphrun_analysis::NodeIndex;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{Command, Failure, Input, OriginalTask, Question, Trigger},
+    graph::{Command, Failure, Input, OriginalTask, Question, Trigger, Visits},
     id::{NodeName, TaskId},
     state::{State, StateError},
 };
@@ -107,9 +108,11 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Save the record of a task, durably, before anything that follows.
-    Record(Box<TaskRecord>),
+    Record(Arc<TaskRecord>),
     /// Save a step, durably, before anything that follows.
     Commit(Box<Commit>),
+    /// A step of a run that nothing saves has ended.
+    StepEnded,
     /// Report that the run has reached a node, under the name that its author gave this.
     Emit {
         /// The task of the node.
@@ -145,6 +148,8 @@ pub struct Task {
     pub id: TaskId,
     /// The node.
     pub node: NodeName,
+    /// The index of the node in its graph.
+    pub node_index: NodeIndex,
     /// The original names of both, if the run was migrated since the task began.
     pub original: Option<OriginalTask>,
     /// The attempt, from one.
@@ -154,7 +159,7 @@ pub struct Task {
     /// The trigger of the task.
     pub trigger: Trigger,
     /// How often each node has run since its count was last reset.
-    pub visits: Arc<BTreeMap<NodeName, u32>>,
+    pub visits: Arc<Visits>,
     /// The state at the start of the step.
     pub state: Arc<State>,
     /// The answers to its questions.
@@ -193,7 +198,13 @@ impl Action {
 
 impl From<TaskRecord> for Action {
     fn from(record: TaskRecord) -> Self {
-        Self::Record(Box::new(record))
+        Self::Record(Arc::new(record))
+    }
+}
+
+impl From<Arc<TaskRecord>> for Action {
+    fn from(record: Arc<TaskRecord>) -> Self {
+        Self::Record(record)
     }
 }
 

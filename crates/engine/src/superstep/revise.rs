@@ -1,5 +1,7 @@
 //! A step without tasks: a person changes the state of a stopped run.
 
+use std::sync::Arc;
+
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     diagnostic::did_you_mean,
@@ -12,15 +14,16 @@ use thiserror::Error;
 use super::{
     Machine, RestoreError,
     frontier::next_frontier,
+    indexed::{Active, IndexedPosition},
     open_step::{Phase, TaskState},
 };
-use crate::checkpoint::{Activation, Checkpoint, Outcome, Position, TaskRecord};
+use crate::checkpoint::{Checkpoint, Outcome, Position, TaskRecord};
 
 /// The result of a state update by a person.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Revised {
-    /// The record of the task that counts as finished, if there is one.
-    pub(crate) record: Option<TaskRecord>,
+    /// The new records: of the task that counts as finished, and of tasks whose routes are decided now.
+    pub(crate) records: Vec<TaskRecord>,
     /// The new position of the run, one step further.
     pub(crate) position: Position,
     /// The new state.
@@ -65,6 +68,9 @@ pub enum ReviseError {
 /// Commits the finished tasks of the open step together with an update, treated like one by `node`. The
 /// other tasks stay in the frontier and ask their questions again.
 ///
+/// A task whose route failed is decided again, on the state with the update. If the route still fails, the
+/// update is refused: otherwise the result of the task would be lost.
+///
 /// If `node` is in the frontier, its task counts as finished. If the run has ended, it continues at the
 /// targets of `node`. Without a node, only the state changes.
 ///
@@ -90,20 +96,30 @@ fn revised(
     let Machine { graph, limits, position, step, .. } = machine;
     let schema = graph.schema();
     schema.check(update)?;
-    let mut done: Vec<(usize, TaskRecord, Activation)> = Vec::new();
-    for (index, activation) in position.frontier.iter().enumerate() {
-        if let Some(record) = &step.tasks()[index].record {
-            done.push((index, TaskRecord::clone(record), activation.clone()));
-        }
+    let mut done: Vec<(usize, Arc<TaskRecord>, Active)> = Vec::new();
+    let mut made = Vec::new();
+    let replaced = node.map(|it| replaced_task(machine, it)).transpose()?;
+    for (index, active) in position.frontier.iter().enumerate() {
+        let task = &step.tasks()[index];
+        let record = match (&replaced, &task.record, task.result()) {
+            (Some((replaced, _)), ..) if *replaced == index => continue,
+            (_, Some(record), _) => Arc::clone(record),
+            (_, None, Some((own, goto))) => {
+                let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
+                let record = decided(machine, index, active, (updates, goto))?;
+                made.push(record.clone());
+                Arc::new(record)
+            }
+            (_, None, None) => continue,
+        };
+        done.push((index, record, active.clone()));
     }
-    let mut made = None;
-    if let Some(node) = node {
-        let (index, activation) = replaced_task(machine, node)?;
-        let record = record_of(machine, index, &activation, update)?;
+    if let Some((index, active)) = replaced {
+        let record = record_of(machine, index, &active, update)?;
         if index < position.frontier.len() {
-            made = Some(record.clone());
+            made.push(record.clone());
         }
-        done.push((index, record, activation));
+        done.push((index, Arc::new(record), active));
         done.sort_by_key(|it| it.0);
     }
     let updates = done.iter().filter_map(|(_, record, _)| record.outcome.update());
@@ -116,50 +132,64 @@ fn revised(
     let is_done = |at: usize| done.iter().any(|it| it.0 == at);
     let kept = position.frontier.iter().enumerate().filter(|(at, _)| !is_done(*at));
     let frontier = done.iter().map(|it| &it.2).chain(kept.map(|(_, it)| it)).cloned();
-    let before = Position { frontier: frontier.collect(), ..position.clone() };
-    let records: Vec<TaskRecord> = done.into_iter().map(|it| it.1).collect();
-    let mut position = next_frontier(graph, limits, &before, &records);
+    let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };
+    let records: Vec<Arc<TaskRecord>> = done.into_iter().map(|it| it.1).collect();
+    next_frontier(graph, limits, &mut position, &records);
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(step.question_keys().cloned());
-    Ok(Revised { record: made, position, state })
+    Ok(Revised { records: made, position: position.named(graph), state })
 }
 
 /// Returns the task that an update in the name of a node replaces.
-fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Activation), ReviseError> {
+fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Active), ReviseError> {
     let (graph, frontier) = (&machine.graph, &machine.position.frontier);
-    if graph.node(node).is_none() {
+    let Some(node_index) = graph.index(node) else {
         let names = graph.graph().nodes.keys();
         let nearest = did_you_mean(node.as_str(), names.map(NodeName::as_str));
         let nearest = nearest.and_then(|it| NodeName::parse(it).ok());
         return Err(ReviseError::Unknown { node: node.clone(), nearest });
-    }
-    let open = |(at, it): &(usize, &Activation)| {
-        it.node == *node && *machine.step.tasks()[*at].phase() != Phase::Settled
     };
-    if let Some((at, activation)) = frontier.iter().enumerate().find(open) {
-        return Ok((at, activation.clone()));
+    let open = |(at, it): &(usize, &Active)| {
+        it.node == node_index && *machine.step.tasks()[*at].phase() != Phase::Settled
+    };
+    if let Some((at, active)) = frontier.iter().enumerate().find(open) {
+        return Ok((at, active.clone()));
     }
     if frontier.is_empty() {
-        return Ok((0, Activation::by_edge(node.clone(), Trigger::Start)));
+        return Ok((0, Active::by_edge(node_index, Trigger::Start)));
     }
-    let mut next: Vec<NodeName> = frontier.iter().map(|it| it.node.clone()).collect();
+    let mut next = machine.next_nodes();
     next.dedup();
     Err(ReviseError::NotNext { node: node.clone(), next })
 }
 
+/// Returns the record of a task that counts as finished with an update.
 fn record_of(
     machine: &Machine,
     index: usize,
-    activation: &Activation,
+    active: &Active,
     update: &Update,
 ) -> Result<TaskRecord, ReviseError> {
-    let node = &activation.node;
-    let spec = machine.graph.node(node).expect("the node was looked up before");
+    let spec = machine.graph.at(active.node).1;
     let mut update = update.clone();
     update.clears.extend(spec.policies.clears.iter().cloned());
-    let transitions = machine.routing().transitions(activation, &update, Goto::Edges).map_err(
-        |Failure { message: reason, .. }| ReviseError::Route { node: node.clone(), reason },
-    )?;
+    decided(machine, index, active, (&[&update], &Goto::Edges))
+}
+
+/// Returns the record of a task whose node finished with the first of these updates and with this choice. Its
+/// routes read the state with all of the updates.
+fn decided(
+    machine: &Machine,
+    index: usize,
+    active: &Active,
+    (updates, goto): (&[&Update], &Goto),
+) -> Result<TaskRecord, ReviseError> {
+    let node = machine.graph.at(active.node).0;
+    let refused =
+        |Failure { message: reason, .. }| ReviseError::Route { node: node.clone(), reason };
+    let mut transitions = machine.routing().by_edges(active, updates, goto).map_err(refused)?;
+    transitions.extend(goto.chosen().iter().cloned());
+    let update = (*updates.first().expect("the task has an update")).clone();
     let fresh = TaskState::new(node.clone());
     let task = machine.step.tasks().get(index).unwrap_or(&fresh);
     Ok(task.record(machine.step.id(index), Outcome::Finished { update, transitions }))

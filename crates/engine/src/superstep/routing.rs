@@ -1,34 +1,32 @@
 //! Decides on the state of a step: which nodes run, which updates fit, and where a finished task leads.
 
-use std::collections::BTreeMap;
-
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{
         Edge, ErrorKind, Failure, Goto, Input, Route, RouteError, RouteView, Spread, Target,
-        Transition,
+        Transition, Visits,
     },
     id::{ChannelName, NodeName},
     state::{ReduceError, State, StateError, Update, contained},
 };
 
-use crate::checkpoint::Activation;
+use super::indexed::Active;
 
 /// The state at the start of a step, on which all its conditions and routes are evaluated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Routing<'a> {
     pub(super) graph: &'a CompiledGraph,
     pub(super) state: &'a State,
-    pub(super) visits: &'a BTreeMap<NodeName, u32>,
+    pub(super) visits: &'a Visits,
 }
 
 impl Routing<'_> {
     /// Returns the condition of a node if it is false, so that the node is skipped.
     pub(super) fn false_condition(
         &self,
-        Activation { node, input, .. }: &Activation,
+        Active { node, input, .. }: &Active,
     ) -> Result<Option<String>, Failure> {
-        let spec = self.graph.node(node).expect("a frontier names only nodes of the graph");
+        let spec = self.graph.at(*node).1;
         let Some(when) = &spec.when else { return Ok(None) };
         let view = RouteView { state: self.state, visits: self.visits, input };
         let holds = contained(|| when.holds(&view))
@@ -38,8 +36,8 @@ impl Routing<'_> {
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
     /// as running.
-    pub(super) fn is_to_run(&self, activation: &Activation) -> bool {
-        !matches!(self.false_condition(activation), Ok(Some(_)))
+    pub(super) fn is_to_run(&self, active: &Active) -> bool {
+        !matches!(self.false_condition(active), Ok(Some(_)))
     }
 
     /// Checks an update.
@@ -58,56 +56,79 @@ impl Routing<'_> {
             schema.channel(name.as_str()).is_some_and(|it| it.reducer().may_refuse())
         };
         let own = update.limited_to(may_refuse);
-        let folded = schema.apply(self.state.clone(), [&own]);
-        let (state, _) = folded.map_err(|refused| refused.error)?;
+        if own.is_empty() {
+            return schema.check_room(self.state, update, |_| true);
+        }
+        let mut state = self.state.clone();
+        schema.fold(&mut state, [&own])?;
         schema.check_room(&state, update, |it| !may_refuse(it))
     }
 
-    /// Returns where a finished task leads, by its edges and by its own choice.
-    pub(super) fn transitions(
-        &self,
-        Activation { node, input, .. }: &Activation,
-        update: &Update,
-        goto: Goto,
-    ) -> Result<Vec<Transition>, Failure> {
-        let (by_edges, chosen) = match goto {
-            Goto::Edges => (true, Vec::new()),
-            Goto::Also(chosen) => (true, chosen),
-            Goto::Instead(chosen) => (false, chosen),
-        };
-        let mut transitions = Vec::new();
-        let mut may: Vec<Target> = Vec::new();
-        for edge in self.graph.leaving(node) {
-            match edge {
-                Edge::May { to, .. } => may.extend(to.iter().cloned()),
-                _ if !by_edges => (),
-                Edge::Then { to, .. } => transitions.push(Transition::To(to.clone())),
-                Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
-                Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
-                Edge::Route { route, .. } => {
-                    let decided = self.evaluate(route.as_ref(), input, update);
-                    let decided = decided.map_err(|it| indecision(&it))?;
-                    transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
-                }
-            }
+    /// Checks that the choice of a node is declared. A refusal is a failure of the node.
+    pub(super) fn check_choice(&self, index: NodeIndex, goto: &Goto) -> Result<(), Failure> {
+        if *goto == Goto::Edges {
+            return Ok(());
         }
-        if !by_edges && chosen.is_empty() && !may.contains(&Target::End) {
+        let (node, edges) = (self.graph.at(index).0, self.graph.leaving_at(index));
+        let may: Vec<&Target> = edges
+            .filter_map(|it| if let Edge::May { to, .. } = it { Some(to) } else { None })
+            .flatten()
+            .collect();
+        let chosen = goto.chosen();
+        if !goto.follows_edges() && chosen.is_empty() && !may.contains(&&Target::End) {
             let message = format!(
-                "`{node}` chose to end its branch, which is not declared with `may_go` to `end`"
+                "`{node}` chose to end its branch, which is not declared with `goto` to `end`"
             );
             return Err(Failure::new(ErrorKind::Other, message));
         }
         // Only edges lead to a join, so that it waits for each of its nodes.
         let is_declared =
-            |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&it.target());
+            |it: &&Transition| !matches!(it, Transition::Join(_)) && may.contains(&&it.target());
         if let Some(transition) = chosen.iter().find(|it| !is_declared(it)) {
             let message = format!(
-                "`{node}` chose to go to `{}`, which is not declared with `may_go`",
+                "`{node}` chose to go to `{}`, which is not declared with `goto`",
                 transition.target()
             );
             return Err(Failure::new(ErrorKind::Other, message));
         }
-        transitions.extend(chosen);
+        Ok(())
+    }
+
+    /// Returns where the edges lead after the result of a node, if its choice follows them; see
+    /// [`Self::transitions`].
+    pub(super) fn by_edges(
+        &self,
+        active: &Active,
+        updates: &[&Update],
+        goto: &Goto,
+    ) -> Result<Vec<Transition>, Failure> {
+        // The graph may have changed since the node made its choice.
+        self.check_choice(active.node, goto)?;
+        if goto.follows_edges() { self.transitions(active, updates) } else { Ok(Vec::new()) }
+    }
+
+    /// Returns where the edges of a finished task lead, on the state with these updates one after the other.
+    /// A failure is one of a route: the node has finished.
+    pub(super) fn transitions(
+        &self,
+        Active { node: index, input, .. }: &Active,
+        updates: &[&Update],
+    ) -> Result<Vec<Transition>, Failure> {
+        let node = self.graph.at(*index).0;
+        let mut transitions = Vec::new();
+        for edge in self.graph.leaving_at(*index) {
+            match edge {
+                Edge::May { .. } => (),
+                Edge::Then { to, .. } => transitions.push(Transition::To(to.clone())),
+                Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
+                Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
+                Edge::Route { route, .. } => {
+                    let decided = self.evaluate(route.as_ref(), input, updates);
+                    let decided = decided.map_err(|it| indecision(&it))?;
+                    transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
+                }
+            }
+        }
         Ok(transitions)
     }
 
@@ -127,19 +148,16 @@ impl Routing<'_> {
         &self,
         route: &dyn Route,
         input: &Input,
-        update: &Update,
+        updates: &[&Update],
     ) -> Result<Vec<Transition>, RouteError> {
-        let own = update.limited_to(|it| route.reads().is_none_or(|reads| reads.contains(it)));
-        let visits = self.visits;
-        if own.is_empty() {
-            return decision(route, &RouteView { state: self.state, visits, input });
+        let is_read = |it: &ChannelName| route.reads().is_none_or(|reads| reads.contains(it));
+        let mut changed: Option<State> = None;
+        for own in updates.iter().map(|it| it.limited_to(is_read)).filter(|it| !it.is_empty()) {
+            let state = changed.get_or_insert_with(|| self.state.clone());
+            self.graph.schema().fold(state, [&own]).map_err(RouteError::State)?;
         }
-        let (state, _) = self
-            .graph
-            .schema()
-            .apply(self.state.clone(), [&own])
-            .map_err(|refused| RouteError::State(refused.error))?;
-        decision(route, &RouteView { state: &state, visits, input })
+        let state = changed.as_ref().unwrap_or(self.state);
+        decision(route, &RouteView { state, visits: self.visits, input })
     }
 }
 
@@ -148,7 +166,7 @@ fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Transition>, 
         .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
 }
 
-/// Returns the failure of a node whose route or condition could not be evaluated.
+/// Returns the failure of a route or condition that could not be evaluated.
 fn indecision(error: &RouteError) -> Failure {
     let kind = match error {
         RouteError::Panicked { .. } => ErrorKind::Panic,

@@ -165,7 +165,7 @@ impl<'a> WithTools<'a> {
             return known;
         }
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let told = ToolContext { key, cancel: self.ctx.cancel.clone() };
+        let told = ToolContext { key, cancel: self.ctx.cancel.token() };
         let started = Instant::now();
         let outcome = tool.call(input, &told).await;
         let report = Report::ToolCall {

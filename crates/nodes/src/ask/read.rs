@@ -7,7 +7,7 @@ use graphrun_workflow::{
     Prompt,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
-        Yaml, fits, suggestion,
+        Yaml, suggestion,
         values::{FieldName, OneOrMany, Scalar, Template},
         values_of,
     },
@@ -110,7 +110,7 @@ impl NodeSettings for AskNode {
 fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: &ChannelName) {
     let ty = reader.type_of(channel).clone();
     for choice in choices {
-        if fits(&Type::Enum(vec![choice.text.clone()]), &ty) {
+        if Type::Enum(vec![choice.text.clone()]).fits(&ty) {
             continue;
         }
         let place = reader.report().place(&choice.range);

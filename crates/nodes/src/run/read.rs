@@ -12,7 +12,7 @@ use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
         Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml,
-        describe, fits, suggestion,
+        describe, suggestion,
         values::{self, Either, FieldName, Named, OneOrMany, SandboxName, Scalar, VariableName},
     },
 };
@@ -201,7 +201,7 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
 
 fn check_variable_type(reader: &mut NodeReader<'_>, yaml: &Yaml, expression: &Expression) {
     let plain = [Type::String, Type::Float, Type::Bool, Type::Duration];
-    if !plain.iter().any(|it| fits(expression.ty(), it)) {
+    if !plain.iter().any(|it| expression.ty().fits(it)) {
         let shown = describe(expression.ty());
         let message = format!("a variable must be a text or a number, and this is {shown}");
         let place = reader.report().place(&yaml.range);
@@ -225,7 +225,7 @@ fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelNam
         };
         let Some(channel) = channel else { continue };
         let declared = reader.type_of(&channel).clone();
-        if !fits(&found.ty(), &declared) {
+        if !found.ty().fits(&declared) {
             let (given, named) = (found.ty(), found.as_str());
             let message = format!("`{named}` is `{given}`, and `{channel}` is `{declared}`");
             let place = reader.report().place(&field.range);

@@ -7,7 +7,7 @@ use graphrun_sandbox::{Allowed, Proof, ReportForm};
 use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
-        Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml, fits, suggestion,
+        Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml, suggestion,
         values::{self, Either, FieldName, Named, OneOrMany, SandboxName, Scalar, Text},
     },
 };
@@ -188,7 +188,7 @@ fn check_output(
         TestOutput::TestResult | TestOutput::CodeArtifact => return,
     };
     let declared = reader.type_of(channel).clone();
-    if !fits(&given, &declared) {
+    if !given.fits(&declared) {
         let message =
             format!("`{}` is `{given}`, and `{channel}` is `{declared}`", output.as_str());
         let place = reader.report().place(&field.range);

@@ -8,7 +8,7 @@ use graphrun_workflow::{
     Expression,
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
-        Yaml, describe, fits, suggestion,
+        Yaml, describe, suggestion,
         values::{self, ArgumentName, Either, FieldName, Named, OneOrMany, ToolName},
     },
     tool::{BuiltIn, Tool},
@@ -124,7 +124,7 @@ fn check_argument(
         return;
     };
     if let Some(expression) = expression
-        && !fits(expression.ty(), &field.ty)
+        && !expression.ty().fits(&field.ty)
     {
         let (shown, declared) = (describe(expression.ty()), &field.ty);
         let message = format!("the argument `{}` is `{declared}`, and this is {shown}", key.text);
@@ -201,7 +201,7 @@ fn check_tool_output(
     given: &Type,
 ) {
     let declared = reader.type_of(channel).clone();
-    if !fits(given, &declared) {
+    if !given.fits(&declared) {
         let message =
             format!("the tool gives {}, and `{channel}` is `{declared}`", describe(given));
         let place = reader.report().place(&field.range);

@@ -15,8 +15,7 @@ use graphrun_core::{
 };
 use graphrun_engine::{
     checkpoint::{
-        CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, Outcome, Position,
-        TaskRecord,
+        CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, Position, TaskRecord,
     },
     storage::rules::{apply, misfit},
 };
@@ -249,10 +248,13 @@ impl<'a> Reader<'a> {
         for row in self.open_rows() {
             let mut index = 0;
             for record in self.records(codec, row)?.1 {
-                let Outcome::Finished { update, .. } = record.outcome else { continue };
-                for (channel, value) in update.writes {
-                    let task = record.task;
-                    found.push(TaskValue { task, channel, value, place: (row.number, index) });
+                let Some(update) = record.outcome.update() else { continue };
+                for (channel, value) in &update.writes {
+                    if record.outcome.is_final() {
+                        let (task, channel) = (record.task, channel.clone());
+                        let (value, place) = (Arc::clone(value), (row.number, index));
+                        found.push(TaskValue { task, channel, value, place });
+                    }
                     index += 1;
                 }
             }
@@ -367,7 +369,7 @@ impl<'a> Reader<'a> {
         let mut values: Option<std::vec::IntoIter<Value>> = None;
         let carried = meta.migration.iter_mut().flat_map(|it| &mut it.records);
         for record in records.iter_mut().chain(carried) {
-            let Outcome::Finished { update, .. } = &mut record.outcome else { continue };
+            let Some(update) = record.outcome.update_mut() else { continue };
             for (_, value) in &mut update.writes {
                 let values = match &mut values {
                     Some(values) => values,

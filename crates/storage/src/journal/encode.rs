@@ -5,12 +5,10 @@ use std::{borrow::Cow, io, slice, sync::Arc};
 use graphrun_core::{
     event::RunEvent,
     id::{ChannelName, RunId, TaskId},
-    state::{Change, ChangeKind, Update},
+    state::{Change, ChangeKind},
 };
 use graphrun_engine::{
-    checkpoint::{
-        CheckpointError, Commit, Entry, EntryHash, Migration, Outcome, RunInfo, TaskRecord,
-    },
+    checkpoint::{CheckpointError, Commit, Entry, EntryHash, Migration, RunInfo, TaskRecord},
     storage::rules::Head,
 };
 use serde::Serialize;
@@ -116,28 +114,28 @@ enum Datum<'a> {
 }
 
 /// Returns a record after moving its values to the data.
+///
+/// A commit refers only to values of final records, so `written` has only those.
 fn without_values<'a>(
     record: &'a TaskRecord,
     data: &mut Vec<Datum<'a>>,
     written: &mut Vec<TaskValue>,
 ) -> TaskRecord {
-    let Outcome::Finished { update, transitions } = &record.outcome else { return record.clone() };
+    let Some(update) = record.outcome.update() else { return record.clone() };
     for (channel, value) in &update.writes {
-        let (channel, place) = (channel.clone(), (0, data.len()));
-        written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
+        if record.outcome.is_final() {
+            let (channel, place) = (channel.clone(), (0, data.len()));
+            written.push(TaskValue { task: record.task, channel, value: Arc::clone(value), place });
+        }
         data.push(Datum::One(value));
     }
     let none = Arc::new(Value::Null);
-    let names = update.writes.iter().map(|(channel, _)| (channel.clone(), Arc::clone(&none)));
-    let update = Update { clears: update.clears.clone(), writes: names.collect() };
-    TaskRecord {
-        task: record.task,
-        node: record.node.clone(),
-        attempt: record.attempt,
-        ms: record.ms,
-        usage: record.usage,
-        outcome: Outcome::Finished { update, transitions: transitions.clone() },
+    // The values are shared, so this copies none.
+    let mut record = record.clone();
+    for (_, value) in record.outcome.update_mut().into_iter().flat_map(|it| &mut it.writes) {
+        *value = Arc::clone(&none);
     }
+    record
 }
 
 /// Returns a change that refers to written values by place, or contains its own value if no written

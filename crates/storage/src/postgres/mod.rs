@@ -26,6 +26,7 @@ use graphrun_engine::checkpoint::{
     Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
     RunMaintenance, RunSummary, SavedRun,
 };
+use graphrun_engine::storage::rules::check_post;
 use graphrun_guard::redact;
 use serde_json::Value;
 
@@ -218,6 +219,9 @@ impl RunLeases for PostgresStorage {
 impl RunInbox for PostgresStorage {
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
+        if let Some(number) = check_post(self, run, message).await? {
+            return Ok(number);
+        }
         let work = Post { run: run.clone(), message: message.clone() };
         self.transact(format!("send a message to run `{run}`"), work).await
     }

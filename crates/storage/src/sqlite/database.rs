@@ -13,6 +13,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, co
 
 use super::{
     fault::{Fault, is_failed_write},
+    group::Group,
     identity::Identity,
     reserve,
     run::Run,
@@ -25,6 +26,7 @@ pub(super) struct Database {
     identity: Option<Identity>,
     tools: Mutex<Tools>,
     open_steps: Mutex<OpenSteps>,
+    group: Group,
 }
 
 /// The tools of a transaction.
@@ -44,7 +46,8 @@ impl Database {
         })?;
         let tools = Mutex::new(Tools { connection, codec, failed: false });
         let (path, identity) = (path.to_owned(), Identity::of(path));
-        Ok(Self { path, identity, tools, open_steps: Mutex::default() })
+        let (open_steps, group) = (Mutex::default(), Group::default());
+        Ok(Self { path, identity, tools, open_steps, group })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -60,18 +63,36 @@ impl Database {
     /// Appends an entry to a run; one that stops or suspends it may use the reserve.
     pub(super) fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let action = entry.action(&hold.run);
-        let work = |database: &Connection, codec: &mut Codec| {
-            let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
-            let (run, stored) = Run::find_with_head(database, &hold.run)?;
-            run.journal(database).append(&stored, (codec, &mut open_steps), hold, entry)
-        };
+        let work =
+            |database: &Connection, codec: &mut Codec| self.append_in(database, codec, hold, entry);
         if stops_run(entry) {
             self.write_at_need(action, work)?;
         } else {
             self.transact(TransactionBehavior::Immediate, action, work)?;
         }
-        // Checked afterwards, so that no event reports a step that is in no file.
+        self.check_identity()
+    }
+
+    /// Appends an entry within a transaction.
+    pub(super) fn append_in(
+        &self,
+        database: &Connection,
+        codec: &mut Codec,
+        hold: &LeaseToken,
+        entry: &Entry,
+    ) -> Result<(), Fault> {
+        let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let (run, stored) = Run::find_with_head(database, &hold.run)?;
+        run.journal(database).append(&stored, (codec, &mut open_steps), hold, entry)
+    }
+
+    /// Checks after a write that the file is still at its path, so that no event reports a step that is in no file.
+    pub(super) fn check_identity(&self) -> Result<(), CheckpointError> {
         self.identity.map_or(Ok(()), |it| it.check(&self.path))
+    }
+
+    pub(super) fn group(&self) -> &Group {
+        &self.group
     }
 
     /// Writes; if the disk is full, with the reserved space.

@@ -8,6 +8,7 @@ mod create;
 mod database;
 mod entries;
 mod fault;
+mod group;
 mod identity;
 mod migrate;
 mod open;
@@ -28,6 +29,7 @@ use graphrun_engine::checkpoint::{
     Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
     RunMaintenance, RunSummary, SavedRun,
 };
+use graphrun_engine::storage::rules::check_post;
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
@@ -205,8 +207,7 @@ impl RunJournal for SqliteStorage {
         if self.threads == Threads::Same {
             return self.database.append(hold, entry);
         }
-        let (hold, entry) = (hold.clone(), entry.clone());
-        self.ask(move |database| database.append(&hold, &entry)).await
+        group::append(&self.database, hold.clone(), entry.clone()).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -260,6 +261,9 @@ impl RunLeases for SqliteStorage {
 impl RunInbox for SqliteStorage {
     async fn post(&self, run: &RunId, message: &Message) -> Result<u64, CheckpointError> {
         message.check(run)?;
+        if let Some(number) = check_post(self, run, message).await? {
+            return Ok(number);
+        }
         let (run, message) = (run.clone(), message.clone());
         self.write(format!("send a message to run `{run}`"), move |database, _| {
             Run::find(database, &run)?.post(database, &message)

@@ -1,8 +1,6 @@
 //! Constant parts of an expression: they read nothing, so their value is known before any run.
 
-use std::collections::BTreeMap;
-
-use graphrun_core::state::Schema;
+use graphrun_core::{graph::Visits, state::Schema};
 use serde_json::Value;
 
 use super::{
@@ -18,7 +16,7 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     if !is_closed(root, &mut Vec::new()) {
         return None;
     }
-    let (state, visits) = (Schema::default().empty(), BTreeMap::new());
+    let (state, visits) = (Schema::default().empty(), Visits::default());
     let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
     Some(evaluate_owned(root, &view, None))
 }

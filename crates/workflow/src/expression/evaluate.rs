@@ -291,7 +291,7 @@ impl Arguments<'_, '_> {
         let Kind::NodeName(name) = &self.nodes[at].kind else {
             unreachable!("the parser takes the argument for the name of a node")
         };
-        self.view.visits.get(name.as_str()).copied().unwrap_or(0)
+        self.view.visits.get(name.as_str()).unwrap_or(0)
     }
 }
 

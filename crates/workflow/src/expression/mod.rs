@@ -24,14 +24,10 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use graphrun_core::{
-    graph::{AccessSet, NodeContext},
+    graph::{AccessSet, NodeContext, Visits},
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
@@ -66,7 +62,7 @@ pub struct ExpressionView<'a> {
     /// The state.
     pub state: &'a State,
     /// How often each node has run since its count was last reset.
-    pub visits: &'a BTreeMap<NodeName, u32>,
+    pub visits: &'a Visits,
     /// The item that was dispatched to the node, if one was.
     pub item: Option<&'a Value>,
     /// The output folder of the run, where `output.dir` may be used.

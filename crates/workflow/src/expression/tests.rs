@@ -71,7 +71,7 @@ fn compiled(state: &State, source: &str) -> Result<Expression, Vec<Problem>> {
 }
 
 fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateError> {
-    let visits = BTreeMap::from([(node("sse"), 2)]);
+    let visits = Visits::from_iter([(node("sse"), 2)]);
     let view = ExpressionView { state, visits: &visits, item: None, output_dir: Some("/out") };
     expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }
@@ -89,7 +89,7 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     };
     let update = fields.iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;
-    let visits = BTreeMap::new();
+    let visits = Visits::default();
     let root = |name: &str| syntax::Node { kind: syntax::Kind::Name(name.to_owned()), range: 0..0 };
     let (item, dir) = (json!("item"), Some("/out"));
     let evaluated = |name: &str, item, output_dir| {

@@ -39,7 +39,7 @@ pub use crate::{
     report::{Report, suggestion},
     sections::Agent,
     shape::Section,
-    typing::{describe, fits, values_of},
+    typing::{describe, values_of},
     value_types,
 };
 

@@ -21,7 +21,7 @@ use crate::{
     shape::Section,
     tool::Tool,
     types::refuse_private,
-    typing::{describe, fits, values_of},
+    typing::{describe, values_of},
 };
 
 /// A node that is read: its keys, and the declarations that they may refer to.
@@ -149,7 +149,7 @@ impl NodeReader<'_> {
     pub fn output_folder(&mut self, yaml: &Yaml) -> Option<Expression> {
         let to = self.scope.output_path(self.report, yaml)?;
         self.expect_type(yaml, to.ty(), &Type::String, "a folder");
-        if fits(to.ty(), &Type::String) {
+        if to.ty().fits(&Type::String) {
             self.check_output_path(yaml, &to);
         }
         Some(to)
@@ -190,7 +190,7 @@ impl NodeReader<'_> {
     /// Reports a value whose type does not fit the declared one. `what` is the subject of the
     /// message.
     pub fn expect_type(&mut self, yaml: &Yaml, ty: &Type, declared: &Type, what: &str) {
-        if fits(ty, declared) {
+        if ty.fits(declared) {
             return;
         }
         let report = self.report();
@@ -212,7 +212,7 @@ impl NodeReader<'_> {
     pub fn expect_update(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
         let Some(declared) = self.schema().channel(channel.as_str()) else { return };
         let item = match (declared.reducer().update_form(), declared.ty()) {
-            (UpdateForm::Items, Type::List(item)) => fits(ty, item),
+            (UpdateForm::Items, Type::List(item)) => ty.fits(item),
             // The whole value is checked once it is folded.
             (UpdateForm::Part, _) => true,
             _ => false,

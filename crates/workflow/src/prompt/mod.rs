@@ -295,7 +295,7 @@ mod tests {
     fn a_prompt_reads_the_state_the_visit_and_the_trigger() {
         let node = NodeName::parse("sse").unwrap();
         let failure = Failure::new(ErrorKind::InvalidOutput, "no JSON at all");
-        let trigger = Trigger::Caught { node, failure };
+        let trigger = Trigger::Caught { node, failure: Box::new(failure) };
         let text = "{{ code.path }} {{ visit }}/{{ max_visits }} \
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
         assert_eq!(rendered(text, &trigger).unwrap(), "a.py 2/3 sse caught no JSON at all False");
@@ -309,7 +309,10 @@ mod tests {
             Trigger::Start,
             Trigger::Then { node: node.clone() },
             Trigger::Exhausted { node: node.clone(), max_visits: 3 },
-            Trigger::Caught { node: node.clone(), failure: Failure::new(ErrorKind::Other, "x") },
+            Trigger::Caught {
+                node: node.clone(),
+                failure: Box::new(Failure::new(ErrorKind::Other, "x")),
+            },
             Trigger::Limit { error: "x".into() },
         ];
         let state = state(&[]);

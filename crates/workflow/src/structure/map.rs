@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
+    graph::{
+        Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
+    },
     id::NodeName,
-    state::Type,
+    state::{Field, Record, Type},
 };
 use schemars::JsonSchema;
 
@@ -16,14 +18,24 @@ use crate::{
     environment::{Environment, NodeScope},
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
-        values::{self, NodeRef, Positive, Text},
+        values::{self, FieldName, NodeRef, Positive, Text},
     },
-    reader::{Entry, Yaml},
+    reader::{Entry, SpannedText, Yaml},
     report::Report,
 };
 
 /// The key of the kind.
-const MAP: &str = "map";
+pub(crate) const MAP: &str = "map";
+
+/// The key of the list for failed items.
+pub(crate) const FAILED: &str = "failed";
+
+/// The keys that a map does not take, with the help for each.
+const REFUSED: &[(&str, &str)] = &[
+    ("when", "put the condition on the node that it runs"),
+    ("retry", "put it on the node that it runs"),
+    ("timeout", "put it on the node that it runs"),
+];
 
 /// The default name of the item of a dispatched task.
 pub(crate) const ITEM: &str = "item";
@@ -54,6 +66,9 @@ struct MapParts {
     node: NodeRef,
     /// The most items that run at the same time.
     width: Option<Positive>,
+    /// A list for the failures of items: the others are not affected. Each entry has those of these fields that
+    /// its type declares: `index`, `item`, `node`, `kind` and `message`.
+    failed: Option<FieldName>,
 }
 
 /// A node that runs another one for each item of a list.
@@ -97,16 +112,21 @@ impl Kind for Map {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        if let Some(when) = reader.key("when") {
-            let message = "a node that is `map` takes no key `when`";
-            let place = reader.report().place(&when.range);
-            let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-            reader.report().push(finding.help("put the condition on the node that it runs"));
+        for (key, help) in REFUSED {
+            if let Some(key) = reader.key(key) {
+                let message = format!("a node that is `map` takes no key `{}`", key.text);
+                let place = reader.report().place(&key.range);
+                let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
+                reader.report().push(finding.help(*help));
+            }
         }
         let parts = reader.parts()?;
         parts.require(reader.report(), "over", "name the list: `over: plan.tasks`");
         parts.require(reader.report(), "do", "name the node that runs for each item");
         let list = reader.scope.env.maps.get(reader.scope.name)?;
+        if let Some(word) = parts.get(FAILED).and_then(|it| reader.report().word(it, "`failed`")) {
+            check_failed(reader, &word, &list.item.ty);
+        }
         let (over, node) = (list.over.clone()?, list.node.clone()?);
         let (item, width_max) = (list.item.name.clone(), list.item.width_max);
         Some(Arc::new(MapNode { over, node, item, width_max }))
@@ -118,6 +138,36 @@ impl Kind for Map {
 
     fn runs_others(&self) -> bool {
         true
+    }
+}
+
+/// Checks that the records of failed items can be appended to a field.
+fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
+    let Some(name) = reader.channel(word) else { return };
+    let kinds = ErrorKind::ALL.iter().map(|it| it.as_str().to_owned()).collect();
+    let fields = [
+        ("index", Type::Int),
+        ("item", item.clone()),
+        ("node", Type::String),
+        ("kind", Type::Enum(kinds)),
+        ("message", Type::String),
+    ];
+    let fields = fields.map(|(name, ty)| Field { name: name.to_owned(), ty });
+    let record = Type::Record(Record { name: None, fields: fields.into() }.into());
+    let channel = reader.schema().channel(name.as_str());
+    let grows = channel.is_some_and(|it| it.reducer().grows_list());
+    let takes_it = match reader.type_of(&name) {
+        Type::List(declared) => record.fits(declared),
+        Type::Any => true,
+        _ => false,
+    };
+    if !grows || !takes_it {
+        let message = format!("`{name}` is not a list to which failed items can be appended");
+        let finding = Diagnostic::error("GR022", message);
+        let place = reader.report().place(&word.range);
+        let help = "declare it as `{ type: \"[Lost]\", merge: append, default: [] }` with \
+                    `Lost: { index: int, kind: string, message: string }`";
+        reader.report().push(finding.at(place, "cannot take them").help(help));
     }
 }
 

@@ -18,7 +18,7 @@ pub use self::{
     use_workflow::{EnterNode, LeaveNode, Use},
 };
 pub(crate) use self::{
-    map::{ITEM, Item, MapList, read_lists},
+    map::{FAILED, ITEM, Item, MAP, MapList, read_lists},
     use_workflow::fields_of_use,
 };
 use crate::kind::Kind;

@@ -1,7 +1,7 @@
 //! Edges and policies of an inner graph, converted for the outer graph.
 
 use super::Scope;
-use crate::graph::{Catch, Defer, Edge, Policies, Target};
+use crate::graph::{Catch, Defer, Edge, ItemPolicy, Policies, Target};
 
 impl Scope {
     /// Redirects an outer edge that leaves the node which uses the graph: it leaves the end of the
@@ -44,11 +44,12 @@ impl Scope {
     /// Converts the policies of an inner node. The outer `catch` takes the failures that the node
     /// does not catch itself.
     pub fn policies(&self, policies: Policies, outside: &[Catch]) -> Policies {
-        let Policies { exhausted, resets, clears, mut catch, defer, .. } = policies;
+        let Policies { exhausted, resets, clears, mut catch, defer, items, .. } = policies;
         for it in &mut catch {
             it.to = self.target(&it.to);
         }
-        for it in outside {
+        let collects = items.as_ref().is_some_and(|it| it.failed.is_some());
+        for it in outside.iter().filter(|_| !collects) {
             if !catch.iter().any(|inner| inner.kind == it.kind || inner.kind.is_none()) {
                 catch.push(it.clone());
             }
@@ -60,6 +61,8 @@ impl Scope {
             resets: resets.iter().map(|it| self.node_name(it)).collect(),
             clears: clears.iter().map(|it| self.channel_name(it)).collect(),
             catch,
+            items: items
+                .map(|it| ItemPolicy { failed: it.failed.map(|it| self.channel_name(&it)) }),
             defer: defer.map(|it| match it {
                 Defer::Siblings => Defer::Siblings,
                 Defer::Scope(inner) => Defer::Scope(self.node_name(&inner)),

@@ -1,5 +1,7 @@
 //! The running attempts, and the waits between attempts, as futures.
 
+use std::collections::VecDeque;
+
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, pending},
@@ -17,11 +19,15 @@ use crate::{
 /// The first future never completes: if all futures of the set were polled in a row, the set would wake its
 /// poller once more, and the runtime would wake another thread for that.
 #[derive(Debug)]
-pub(super) struct EventFutures(FuturesUnordered<BoxFuture<'static, Option<Event>>>);
+pub(super) struct EventFutures {
+    futures: FuturesUnordered<BoxFuture<'static, Option<Event>>>,
+    /// The events of attempts that were ready at once.
+    ready: VecDeque<Box<Event>>,
+}
 
 impl Default for EventFutures {
     fn default() -> Self {
-        Self([pending().boxed()].into_iter().collect())
+        Self { futures: [pending().boxed()].into_iter().collect(), ready: VecDeque::new() }
     }
 }
 
@@ -50,9 +56,19 @@ impl EventFutures {
         }));
     }
 
+    /// Adds the event of an attempt that was ready at once.
+    pub(super) fn add_ready(&mut self, event: Box<Event>) {
+        self.ready.push_back(event);
+    }
+
+    /// Returns the event of an attempt that was ready at once.
+    pub(super) fn next_ready(&mut self) -> Option<Box<Event>> {
+        self.ready.pop_front()
+    }
+
     /// Adds a future that produces an event or none.
     pub(super) fn add(&mut self, event: impl Future<Output = Option<Event>> + Send + 'static) {
-        self.0.push(event.boxed());
+        self.futures.push(event.boxed());
     }
 
     /// Returns the next event, or `None` when no more will come.
@@ -60,17 +76,23 @@ impl EventFutures {
     /// # Cancel safety
     ///
     /// Loses nothing.
-    pub(super) async fn next(&mut self) -> Option<Event> {
-        while self.0.len() > 1 {
-            if let Some(event) = self.0.next().await.flatten() {
-                return Some(event);
+    pub(super) async fn next(&mut self) -> Option<Box<Event>> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(event);
+        }
+        while self.futures.len() > 1 {
+            if let Some(event) = self.futures.next().await.flatten() {
+                return Some(Box::new(event));
             }
         }
         None
     }
 
     /// Returns the next event, if it is available now.
-    pub(super) fn next_now(&mut self) -> Option<Event> {
+    pub(super) fn next_now(&mut self) -> Option<Box<Event>> {
+        if self.ready.is_empty() && self.futures.len() <= 1 {
+            return None;
+        }
         self.next().now_or_never().flatten()
     }
 }

@@ -2,39 +2,46 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use graphrun_analysis::CompiledGraph;
-use graphrun_core::id::NodeName;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 
 use crate::superstep::Task;
 
 /// The tasks that wait to start, and the slots in use.
 ///
-/// Each node has its own line. A node without a free slot then costs one check instead of one for each of its
-/// tasks: a `map` may have a hundred thousand.
+/// Each node with a width has its own line, and all other nodes share one. A node without a free slot then costs one
+/// check instead of one for each of its tasks: a `map` may have a hundred thousand.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By node; the number orders tasks by arrival.
-    lines: BTreeMap<NodeName, VecDeque<(u64, Box<Task>)>>,
+    /// The tasks of nodes without a width; the number orders tasks by arrival.
+    line: VecDeque<(u64, Box<Task>)>,
+    narrow: BTreeMap<NodeIndex, NarrowLine>,
     pushed: u64,
     running: usize,
-    /// The used slots of each node that has a width.
-    taken: BTreeMap<NodeName, usize>,
+}
+
+/// The tasks of a node with a width, and its used slots.
+#[derive(Debug, Default)]
+struct NarrowLine {
+    tasks: VecDeque<(u64, Box<Task>)>,
+    taken: usize,
 }
 
 impl Queue {
     /// Adds a task at the end.
-    pub(super) fn push(&mut self, task: Box<Task>) {
+    pub(super) fn push(&mut self, task: Box<Task>, graph: &CompiledGraph) {
         let number = self.pushed;
         self.pushed += 1;
-        match self.lines.get_mut(&task.node) {
-            Some(line) => line.push_back((number, task)),
-            None => drop(self.lines.insert(task.node.clone(), [(number, task)].into())),
+        if graph.at(task.node_index).1.policies.width_max.is_none() {
+            self.line.push_back((number, task));
+        } else {
+            self.narrow.entry(task.node_index).or_default().tasks.push_back((number, task));
         }
     }
 
     /// Removes the waiting tasks.
     pub(super) fn clear(&mut self) {
-        self.lines.clear();
+        self.line.clear();
+        self.narrow.values_mut().for_each(|it| it.tasks.clear());
     }
 
     /// Returns the number of running tasks.
@@ -44,21 +51,17 @@ impl Queue {
 
     /// Removes and returns the first task whose node has a free slot, and takes that slot.
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
-        let width = |it: &NodeName| graph.node(it).and_then(|it| it.policies.width_max);
-        let taken = |it: &NodeName| self.taken.get(it).copied().unwrap_or_default();
-        let has_room = |it: &NodeName| width(it).is_none_or(|max| taken(it) < max);
-        let free = self.lines.iter().filter(|(node, _)| has_room(node));
-        let first = free.min_by_key(|(_, line)| line.front().map(|it| it.0));
-        let node = first.map(|(node, _)| node.clone())?;
-        let line = self.lines.get_mut(&node)?;
-        let (_, task) = line.pop_front()?;
-        if line.is_empty() {
-            self.lines.remove(&node);
-        }
-        if width(&node).is_some() {
-            *self.taken.entry(node).or_default() += 1;
-        }
-        Some(task)
+        let number = |line: &VecDeque<(u64, Box<Task>)>| line.front().map(|it| it.0);
+        let free = self.narrow.iter().filter_map(|(node, line)| {
+            let width = graph.at(*node).1.policies.width_max;
+            let first = number(&line.tasks).filter(|_| width.is_none_or(|max| line.taken < max))?;
+            Some((first, *node))
+        });
+        let narrow = free.min().filter(|it| number(&self.line).is_none_or(|wide| it.0 < wide));
+        let Some((_, node)) = narrow else { return self.line.pop_front().map(|it| it.1) };
+        let line = self.narrow.get_mut(&node)?;
+        line.taken += 1;
+        line.tasks.pop_front().map(|it| it.1)
     }
 
     /// Counts the task from `next` as running.
@@ -67,15 +70,15 @@ impl Queue {
     }
 
     /// Counts a task of this node as ended.
-    pub(super) fn ended(&mut self, node: Option<&NodeName>) {
+    pub(super) fn ended(&mut self, node: Option<NodeIndex>) {
         self.running -= 1;
-        if let Some(taken) = node.and_then(|it| self.taken.get_mut(it)) {
-            *taken = taken.saturating_sub(1);
+        if let Some(line) = node.and_then(|it| self.narrow.get_mut(&it)) {
+            line.taken = line.taken.saturating_sub(1);
         }
     }
 
     /// Frees the slots of all nodes: nothing runs, and the task from `next` does not start.
     pub(super) fn free_all_slots(&mut self) {
-        self.taken.clear();
+        self.narrow.values_mut().for_each(|it| it.taken = 0);
     }
 }

@@ -246,7 +246,7 @@ fn ours(schema: &Schema, expression: &Expression, fields: &Value) -> Result<Valu
     };
     let update = fields.as_object().unwrap().iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;
-    let visits = BTreeMap::new();
+    let visits = Visits::default();
     let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
     expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }

@@ -1,8 +1,11 @@
 //! Random conditions over random states: no state contradicts a result about all states.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::cmp::Ordering;
 
-use graphrun_core::state::{State, Update};
+use graphrun_core::{
+    graph::Visits,
+    state::{State, Update},
+};
 use proptest::prelude::*;
 use serde_json::Map;
 
@@ -130,7 +133,7 @@ fn state(schema: &Schema, fields: &Map<String, Value>) -> State {
 
 /// The outcomes of conditions; `None` if one has no value.
 fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Option<bool>> {
-    let visits = BTreeMap::from([(node("sse"), visits)]);
+    let visits = Visits::from_iter([(node("sse"), visits)]);
     let view = ExpressionView { state, visits: &visits, item: None, output_dir: None };
     let outcome = |it: &Expression| it.evaluate(&view).ok().and_then(|it| it.as_bool());
     expressions.iter().map(outcome).collect()

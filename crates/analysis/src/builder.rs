@@ -1,0 +1,339 @@
+//! Builds a graph in Rust.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics},
+    graph::{
+        Catch, END, Edge, ErrorKind, FAIL, Graph, IntoChoice, IntoNode, Limits, NodeSpec, START,
+        Target, condition_fn, route_fn,
+    },
+    id::{ChannelName, NameError, NodeName},
+    state::{Schema, SchemaError},
+};
+
+use crate::{CompiledGraph, compile};
+
+/// Collects nodes and edges. Its methods never fail: [`compile`](Self::compile) reports all errors together.
+///
+/// ```
+/// use graphrun_analysis::GraphBuilder;
+/// use graphrun_core::graph::{END, NodeError, START};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Count {
+///     #[serde(default)]
+///     count: u32,
+/// }
+///
+/// async fn increment(reads: Count) -> Result<Count, NodeError> {
+///     Ok(Count { count: reads.count + 1 })
+/// }
+///
+/// let graph = GraphBuilder::new::<Count>("counter")
+///     .node("increment", increment)
+///     .edge(START, "increment")
+///     .edge("increment", END)
+///     .compile()?;
+/// assert!(graph.warnings().is_empty());
+/// # Ok::<(), graphrun_core::diagnostic::Diagnostics>(())
+/// ```
+#[derive(Debug)]
+#[doc(alias = "StateGraph")]
+pub struct GraphBuilder {
+    graph: Graph,
+    findings: Diagnostics,
+    /// The policies of nodes by name. A node may be added after its policy.
+    policies: Vec<(String, NodePolicy)>,
+}
+
+/// A policy that names other nodes or channels.
+#[derive(Debug)]
+enum NodePolicy {
+    When(Box<dyn graphrun_core::graph::Condition>),
+    Bound(u32, Target),
+    Catch(Catch),
+    Resets(Vec<NodeName>),
+    Clears(Vec<ChannelName>),
+}
+
+/// One name or several: the nodes that an edge connects.
+pub trait Names {
+    /// Whether an edge that leaves them waits for all of them.
+    const ARE_SEVERAL: bool;
+
+    /// Returns the names.
+    fn names(self) -> Vec<String>;
+}
+
+impl Names for &str {
+    const ARE_SEVERAL: bool = false;
+
+    fn names(self) -> Vec<String> {
+        vec![self.to_owned()]
+    }
+}
+
+impl Names for &String {
+    const ARE_SEVERAL: bool = false;
+
+    fn names(self) -> Vec<String> {
+        vec![self.clone()]
+    }
+}
+
+impl<const N: usize> Names for [&str; N] {
+    const ARE_SEVERAL: bool = true;
+
+    fn names(self) -> Vec<String> {
+        self.map(str::to_owned).to_vec()
+    }
+}
+
+impl<T: AsRef<str>> Names for &[T] {
+    const ARE_SEVERAL: bool = true;
+
+    fn names(self) -> Vec<String> {
+        self.iter().map(|it| it.as_ref().to_owned()).collect()
+    }
+}
+
+impl<T: AsRef<str>> Names for &Vec<T> {
+    const ARE_SEVERAL: bool = true;
+
+    fn names(self) -> Vec<String> {
+        self.as_slice().names()
+    }
+}
+
+impl GraphBuilder {
+    /// Starts a graph whose channels are the fields of a struct.
+    pub fn new<S: JsonSchema>(name: &str) -> Self {
+        Self::with_schema(name, Schema::of::<S>())
+    }
+
+    /// Starts a graph with the channels of a schema.
+    pub fn with_schema(name: &str, schema: Result<Schema, SchemaError>) -> Self {
+        let mut findings = Diagnostics::default();
+        let schema = schema.unwrap_or_else(|error| {
+            findings.push(Diagnostic::error("GR014", error.to_string()));
+            Schema::default()
+        });
+        let graph = Graph { name: name.to_owned(), schema, ..Graph::default() };
+        Self { graph, findings, policies: Vec::new() }
+    }
+
+    /// Adds a node: an async function, a type that implements [`Node`](graphrun_core::graph::Node), or one of them
+    /// with policies, such as `judge.retry(3)`. See [`IntoNode`].
+    #[must_use]
+    #[doc(alias = "add_node")]
+    pub fn node<M>(mut self, name: &str, node: impl IntoNode<M>) -> Self {
+        if let Some(name) = self.name(name) {
+            let spec = node.into_node();
+            if self.graph.nodes.insert(name.clone(), spec).is_some() {
+                self.findings
+                    .push(Diagnostic::error("GR002", format!("two nodes are called `{name}`")));
+            }
+        }
+        self
+    }
+
+    /// Runs `to` in the step after `from`. Several nodes in `to` run side by side; several in `from` are a join, for
+    /// which `to` waits. The first nodes follow [`START`]; `to` may be [`END`](graphrun_core::graph::END) or
+    /// [`FAIL`](graphrun_core::graph::FAIL).
+    #[must_use]
+    #[doc(alias = "add_edge")]
+    pub fn edge<F: Names, T: Names>(mut self, from: F, to: T) -> Self {
+        let from = from.names();
+        for to in &to.names() {
+            if F::ARE_SEVERAL {
+                let from = from.iter().filter_map(|it| self.name(it)).collect();
+                if let Some(to) = self.name(to) {
+                    self.graph.edges.push(Edge::Join { from, to, place: None });
+                }
+                continue;
+            }
+            for from in &from {
+                if from == START {
+                    let to = self.name(to);
+                    self.graph.entry.extend(to);
+                } else if let (Some(from), Some(to)) = (self.name(from), self.target(to)) {
+                    self.graph.edges.push(Edge::Then { from, to, place: None });
+                }
+            }
+        }
+        self
+    }
+
+    /// Lets a function over the state decide what runs after `from`.
+    ///
+    /// It returns the name of one of the targets, several of them, or items for them; see [`IntoChoice`].
+    #[must_use]
+    #[doc(alias = "add_conditional_edges")]
+    pub fn route<S, C, F>(mut self, from: &str, targets: impl Names, choose: F) -> Self
+    where
+        F: Fn(&S) -> C + Send + Sync + 'static,
+        S: DeserializeOwned + JsonSchema + 'static,
+        C: IntoChoice + 'static,
+    {
+        let targets = self.targets(targets);
+        if let Some(from) = self.name(from) {
+            let route = std::sync::Arc::new(route_fn(targets, choose));
+            self.graph.edges.push(Edge::Route { from, route, place: None });
+        }
+        self
+    }
+
+    /// Declares the targets that `from` itself may choose, by the [`Go`](graphrun_core::graph::Go) or the
+    /// [`Command`](graphrun_core::graph::Command) that it returns.
+    #[must_use]
+    pub fn goto(mut self, from: &str, targets: impl Names) -> Self {
+        let to = self.targets(targets);
+        if let Some(from) = self.name(from) {
+            self.graph.edges.push(Edge::May { from, to });
+        }
+        self
+    }
+
+    /// Limits how often a node runs until its count is reset, with the target for when that is used up. Every loop
+    /// needs a bound.
+    #[must_use]
+    pub fn bound(mut self, node: &str, visits_max: u32, then: &str) -> Self {
+        if let Some(then) = self.target(then) {
+            self.policies.push((node.to_owned(), NodePolicy::Bound(visits_max, then)));
+        }
+        self
+    }
+
+    /// Leads failures of a node to a target: those of one kind, or with `None` all that are not for the operator.
+    #[must_use]
+    pub fn catch(mut self, node: &str, kind: impl Into<Option<ErrorKind>>, to: &str) -> Self {
+        let kind = kind.into();
+        if let Some(to) = self.target(to) {
+            self.policies.push((node.to_owned(), NodePolicy::Catch(Catch { kind, to })));
+        }
+        self
+    }
+
+    /// Resets the visit counts of these nodes when the node finishes.
+    #[must_use]
+    pub fn resets(mut self, node: &str, nodes: impl Names) -> Self {
+        let nodes = nodes.names().iter().filter_map(|it| self.name(it)).collect();
+        self.policies.push((node.to_owned(), NodePolicy::Resets(nodes)));
+        self
+    }
+
+    /// Clears these channels, or resets them to their defaults, when the node finishes, before its writes.
+    #[must_use]
+    pub fn clears(mut self, node: &str, channels: impl Names) -> Self {
+        let channels = channels.names();
+        let parsed = channels.iter().map(|it| ChannelName::parse(it));
+        let channels = parsed.filter_map(|it| self.noted(it)).collect();
+        self.policies.push((node.to_owned(), NodePolicy::Clears(channels)));
+        self
+    }
+
+    /// Lets a function over the state decide whether a node runs or is skipped.
+    ///
+    /// `condition` is the condition in words; events show it to watchers.
+    #[must_use]
+    pub fn when<S, F>(mut self, node: &str, condition: &str, holds: F) -> Self
+    where
+        F: Fn(&S) -> bool + Send + Sync + 'static,
+        S: DeserializeOwned + JsonSchema + 'static,
+    {
+        let condition = Box::new(condition_fn(condition, holds));
+        self.policies.push((node.to_owned(), NodePolicy::When(condition)));
+        self
+    }
+
+    /// Declares a channel whose value each run receives as input.
+    #[must_use]
+    pub fn input(mut self, channel: &str) -> Self {
+        let name = self.noted(ChannelName::parse(channel));
+        self.graph.input.extend(name);
+        self
+    }
+
+    /// Declares a channel to which the messages of people to a running workflow are appended.
+    #[must_use]
+    pub fn inbox(mut self, channel: &str) -> Self {
+        let name = self.noted(ChannelName::parse(channel));
+        self.graph.inbox.extend(name);
+        self
+    }
+
+    /// Sets the limits of a run.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.graph.limits = limits;
+        self
+    }
+
+    /// Checks the graph and makes it executable. Its [warnings](CompiledGraph::warnings) are kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns the diagnostics of all checks.
+    pub fn compile(self) -> Result<CompiledGraph, Diagnostics> {
+        compile(self.build())
+    }
+
+    /// Returns the graph, and the diagnostics for the names in it.
+    pub fn build(mut self) -> (Graph, Diagnostics) {
+        for (name, policy) in std::mem::take(&mut self.policies) {
+            let parsed = self.name(&name);
+            let Some(spec) = parsed.and_then(|it| self.graph.nodes.get_mut(&it)) else {
+                let message = format!("a policy names `{name}`, which is not a node");
+                self.findings.push(Diagnostic::error("GR010", message));
+                continue;
+            };
+            policy.apply(spec);
+        }
+        (self.graph, self.findings)
+    }
+
+    fn targets(&mut self, names: impl Names) -> Vec<Target> {
+        names.names().iter().filter_map(|it| self.target(it)).collect()
+    }
+
+    fn name(&mut self, name: &str) -> Option<NodeName> {
+        if matches!(name, START | END | FAIL) {
+            let message = format!("`{name}` is built in and cannot name a node");
+            self.findings.push(Diagnostic::error("GR016", message));
+            return None;
+        }
+        self.noted(NodeName::parse_path(name))
+    }
+
+    fn target(&mut self, name: &str) -> Option<Target> {
+        match name {
+            END => Some(Target::End),
+            FAIL => Some(Target::Fail),
+            name => self.name(name).map(Target::Node),
+        }
+    }
+
+    fn noted<T>(&mut self, name: Result<T, NameError>) -> Option<T> {
+        name.map_err(|error| self.findings.push(Diagnostic::error("GR009", error.to_string()))).ok()
+    }
+}
+
+impl NodePolicy {
+    fn apply(self, spec: &mut NodeSpec) {
+        let policies = &mut spec.policies;
+        match self {
+            Self::When(condition) => spec.when = Some(condition.into()),
+            Self::Bound(visits_max, then) => {
+                policies.max_visits = Some(visits_max);
+                policies.exhausted = Some(then);
+            }
+            Self::Catch(catch) => policies.catch.push(catch),
+            Self::Resets(nodes) => policies.resets.extend(nodes),
+            Self::Clears(channels) => policies.clears.extend(channels),
+        }
+    }
+}

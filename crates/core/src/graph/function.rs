@@ -1,0 +1,267 @@
+//! Nodes made of async functions.
+
+use std::{fmt, future::Future, marker::PhantomData, sync::OnceLock};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Command, Contract, IntoCommand, Node, NodeContext, NodeDescription, NodeError, Read};
+use crate::{id::ChannelName, state::Type};
+
+/// An async function that can be a node.
+///
+/// It has up to three [arguments](Argument): structs of the channels it reads, the [`Item`] of a dispatched task, and
+/// the [`NodeContext`]. It returns a `Result` of a struct of the channels it writes, or of a [`Command`] or a
+/// [`Go`](super::Go) if it also chooses targets. Its error is anything that becomes a [`NodeError`], as any
+/// [`std::error::Error`] does.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a node",
+    note = "a node is an async function of up to three arguments: structs that derive `Deserialize` and `JsonSchema`, an `Item`, a `NodeContext`",
+    note = "it returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command`"
+)]
+pub trait NodeFunction<Marker>: Send + Sync + 'static {
+    /// Calls the function with its arguments from the context.
+    fn call(&self, ctx: NodeContext) -> impl Future<Output = Result<Command, NodeError>> + Send;
+
+    /// Returns the description that follows from its types.
+    fn describe() -> NodeDescription;
+}
+
+/// An argument of a node function.
+///
+/// A struct whose fields are channels is one: an optional field may be unwritten. `()` reads nothing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a node",
+    label = "derive `Deserialize` and `JsonSchema` for it"
+)]
+pub trait Argument: Sized + Send {
+    /// Takes the argument out of the context.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the context does not have it, or has it in another form.
+    fn take(ctx: &NodeContext) -> Result<Self, NodeError>;
+
+    /// Takes the last argument, for which the context is no longer needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    fn take_last(ctx: NodeContext) -> Result<Self, NodeError> {
+        Self::take(&ctx)
+    }
+
+    /// Returns the channels that it reads; `None` if it may read any.
+    fn reads() -> Option<Vec<Read>> {
+        Some(Vec::new())
+    }
+
+    /// Returns the type of the item, if it needs one.
+    fn item() -> Option<Type> {
+        None
+    }
+}
+
+/// The item of a task that was [dispatched](super::dispatch). A node with this argument runs only for items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item<T>(pub T);
+
+impl<R: DeserializeOwned + JsonSchema + Send> Argument for R {
+    fn take(ctx: &NodeContext) -> Result<Self, NodeError> {
+        Ok(ctx.state.read()?)
+    }
+
+    fn reads() -> Option<Vec<Read>> {
+        fields_of::<R>(SchemaSettings::for_deserialize)
+    }
+}
+
+impl Argument for NodeContext {
+    fn take(ctx: &NodeContext) -> Result<Self, NodeError> {
+        Ok(ctx.clone())
+    }
+
+    fn take_last(ctx: NodeContext) -> Result<Self, NodeError> {
+        Ok(ctx)
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send> Argument for Item<T> {
+    fn take(ctx: &NodeContext) -> Result<Self, NodeError> {
+        let missing = || {
+            let node = &ctx.node;
+            NodeError::permanent(format!(
+                "`{node}` needs an item, and an edge started it without one"
+            ))
+        };
+        Ok(Self(T::deserialize(ctx.input.item().ok_or_else(missing)?)?))
+    }
+
+    fn item() -> Option<Type> {
+        Some(Type::of::<T>())
+    }
+}
+
+/// Implements [`NodeFunction`] for functions with this many arguments. The last one takes the context itself.
+macro_rules! node_functions {
+    ($(($($argument:ident $value:ident),*; $($last:ident $last_value:ident)?)),*) => {$(
+        impl<F, Fut, O, E, $($argument,)* $($last)?> NodeFunction<fn($($argument,)* $($last)?) -> Result<O, E>> for F
+        where
+            F: Fn($($argument,)* $($last)?) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = Result<O, E>> + Send,
+            O: IntoCommand + Send,
+            O::Writes: JsonSchema,
+            E: Into<NodeError>,
+            $($argument: Argument,)*
+            $($last: Argument,)?
+        {
+            async fn call(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+                let _ = &ctx;
+                $(let $value = $argument::take(&ctx)?;)*
+                $(let $last_value = $last::take_last(ctx)?;)?
+                self($($value,)* $($last_value)?).await.map_err(Into::into)?.into_command()
+            }
+
+            fn describe() -> NodeDescription {
+                let arguments: &[(Option<Vec<Read>>, Option<Type>)] = &[
+                    $(($argument::reads(), $argument::item()),)*
+                    $(($last::reads(), $last::item()))?
+                ];
+                describe::<O::Writes>(arguments)
+            }
+        }
+    )*};
+}
+
+node_functions!((;), (; A a), (A a; B b), (A a, B b; C c));
+
+fn describe<W: JsonSchema>(arguments: &[(Option<Vec<Read>>, Option<Type>)]) -> NodeDescription {
+    let reads: Option<Vec<Vec<Read>>> = arguments.iter().map(|(reads, _)| reads.clone()).collect();
+    let channels = |fields: Vec<Read>| fields.into_iter().map(|it| it.channel).collect();
+    NodeDescription {
+        kind: "function",
+        contract: Contract {
+            reads: reads.map(|it| it.concat()),
+            writes: fields_of::<W>(SchemaSettings::for_serialize).map(channels),
+        },
+        writes_always: never_null::<W>(),
+        item: arguments.iter().find_map(|(_, item)| item.clone()),
+        ..NodeDescription::default()
+    }
+}
+
+/// Makes a node of an async function, where a value of the type [`Node`] is needed or a closure leaves out types.
+///
+/// The function takes and returns structs whose fields are channels. An optional field of the first
+/// struct may be unwritten; a field of the second with the value `None` is not written.
+///
+/// ```
+/// use graphrun_core::graph::{Node, NodeContext, NodeError, node_fn};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Reads {
+///     name: String,
+/// }
+///
+/// #[derive(Serialize, JsonSchema)]
+/// struct Writes {
+///     greeting: String,
+/// }
+///
+/// async fn greet(reads: Reads, _: NodeContext) -> Result<Writes, NodeError> {
+///     Ok(Writes { greeting: format!("Hello, {}!", reads.name) })
+/// }
+///
+/// let node = node_fn(greet);
+/// assert_eq!(node.describe().contract.writes.unwrap()[0].as_str(), "greeting");
+/// ```
+pub fn node_fn<F, R, O, Fut>(function: F) -> NodeFn<F, WithContext<R, O>>
+where
+    F: Fn(R, NodeContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, NodeError>> + Send,
+    R: Argument + 'static,
+    O: IntoCommand + Send + 'static,
+    O::Writes: JsonSchema,
+{
+    NodeFn::new(function)
+}
+
+/// The marker of a function of the fields it reads and of its context.
+pub type WithContext<R, O> = fn(R, NodeContext) -> Result<O, NodeError>;
+
+/// A node made of an async function.
+pub struct NodeFn<F, Marker> {
+    function: F,
+    /// The description, once it was derived from the types.
+    description: OnceLock<NodeDescription>,
+    marker: PhantomData<fn() -> Marker>,
+}
+
+impl<F: NodeFunction<Marker>, Marker: 'static> NodeFn<F, Marker> {
+    /// Makes the node.
+    pub fn new(function: F) -> Self {
+        Self { function, description: OnceLock::new(), marker: PhantomData }
+    }
+}
+
+#[async_trait]
+impl<F: NodeFunction<Marker>, Marker: 'static> Node for NodeFn<F, Marker> {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        self.function.call(ctx).await
+    }
+
+    fn describe(&self) -> NodeDescription {
+        self.description.get_or_init(F::describe).clone()
+    }
+}
+
+impl<F, Marker> fmt::Debug for NodeFn<F, Marker> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeFn")
+    }
+}
+
+/// Returns the fields of a struct that are always written. A field with the value null is not
+/// written.
+fn never_null<T: JsonSchema>() -> Option<Vec<ChannelName>> {
+    let fields = fields_of::<T>(SchemaSettings::for_serialize)?;
+    let schema =
+        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    let is_null = |it: &Value| {
+        let named = it.get("type").unwrap_or(&Value::Null);
+        named == "null" || named.as_array().is_some_and(|it| it.iter().any(|it| it == "null"))
+    };
+    let may_be_null = |name: &str| {
+        let field = schema.get("properties").and_then(|it| it.get(name));
+        let options = field.and_then(|it| it.get("anyOf")).and_then(Value::as_array);
+        field.is_none_or(is_null) || options.is_some_and(|it| it.iter().any(is_null))
+    };
+    let always = fields.into_iter().filter(|it| it.required && !may_be_null(it.channel.as_str()));
+    Some(always.map(|it| it.channel).collect())
+}
+
+/// Returns the fields of a struct as channels, or `None` if the type is not a struct.
+pub(super) fn fields_of<T: JsonSchema>(
+    side: fn(SchemaSettings) -> SchemaSettings,
+) -> Option<Vec<Read>> {
+    let generator: SchemaGenerator = side(SchemaSettings::draft2020_12()).into_generator();
+    let schema = generator.into_root_schema_for::<T>();
+    let Some(Value::Object(properties)) = schema.get("properties") else {
+        // `()` has no fields; a JSON value may have any.
+        let nothing = schema.get("type").and_then(Value::as_str) == Some("null");
+        return nothing.then(Vec::new);
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let read = |name: &String| {
+        let listed = |all: &Vec<Value>| all.iter().any(|it| it.as_str() == Some(name));
+        Some(Read {
+            channel: ChannelName::parse(name).ok()?,
+            required: required.is_some_and(listed),
+        })
+    };
+    properties.keys().map(read).collect()
+}

@@ -1,0 +1,114 @@
+//! What a graph takes as a node, with the policies that are set where the node is named.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Backoff, Defer, Node, NodeFn, NodeFunction, NodeLimits, NodeSpec, Policies};
+
+/// What a graph takes as a node: an async function (see [`NodeFunction`]), a [`Node`], or one of them with policies.
+///
+/// The methods set policies where the node is named, such as `judge.retry(3).timeout(Duration::from_secs(60))`.
+/// Policies that name other nodes are methods of the graph builder: `bound`, `catch`, `resets`, `clears`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use graphrun_core::graph::{IntoNode, NodeError};
+///
+/// async fn judge() -> Result<(), NodeError> {
+///     Ok(())
+/// }
+///
+/// let node = judge.retry(3).timeout(Duration::from_secs(60));
+/// assert_eq!(node.policies.retry.attempts_max, 3);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a node",
+    note = "a node is a type that implements `Node`, or an async function of up to three arguments: structs that derive `Deserialize` and `JsonSchema`, an `Item`, a `NodeContext`",
+    note = "the function returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command`"
+)]
+pub trait IntoNode<Marker>: Sized {
+    /// Makes the node with its policies.
+    fn into_node(self) -> NodeSpec;
+
+    /// Sets all policies at once.
+    fn with_policies(self, policies: Policies) -> NodeSpec {
+        NodeSpec { policies, ..self.into_node() }
+    }
+
+    /// Tries the node up to this many times in all when a failure is transient.
+    fn retry(self, attempts_max: u32) -> NodeSpec {
+        self.set(|it| it.retry.attempts_max = attempts_max)
+    }
+
+    /// Sets the number of attempts and the waits between them.
+    fn backoff(self, backoff: Backoff) -> NodeSpec {
+        self.set(|it| it.retry = backoff)
+    }
+
+    /// Limits the duration of one attempt.
+    fn timeout(self, duration: Duration) -> NodeSpec {
+        self.set(|it| it.timeout = Some(duration))
+    }
+
+    /// Limits the time of one attempt without a report or a beat.
+    fn idle_timeout(self, duration: Duration) -> NodeSpec {
+        self.set(|it| it.idle_timeout = Some(duration))
+    }
+
+    /// Limits what all visits of the node in a run may use together.
+    fn limits(self, limits: NodeLimits) -> NodeSpec {
+        self.set(|it| it.limits = Some(limits))
+    }
+
+    /// Runs the node once, when no other task is left.
+    fn defer(self) -> NodeSpec {
+        self.set(|it| it.defer = Some(Defer::Siblings))
+    }
+
+    /// Limits how many tasks that were dispatched to the node run at the same time.
+    fn concurrency(self, tasks_max: usize) -> NodeSpec {
+        self.set(|it| it.width_max = Some(tasks_max))
+    }
+
+    /// Publishes an event of this name when the run reaches the node.
+    fn emits(self, name: impl Into<String>) -> NodeSpec {
+        self.set(|it| it.emits = Some(name.into()))
+    }
+
+    /// Changes its policies.
+    fn set(self, change: impl FnOnce(&mut Policies)) -> NodeSpec {
+        let mut spec = self.into_node();
+        change(&mut spec.policies);
+        spec
+    }
+}
+
+/// Marks that a [`Node`] is used as it is.
+#[derive(Debug)]
+pub struct AsNode;
+
+/// Marks that a function is used as a node.
+#[derive(Debug)]
+pub struct AsFunction<Marker>(std::marker::PhantomData<fn() -> Marker>);
+
+/// Marks that policies are set already.
+#[derive(Debug)]
+pub struct AsSpec;
+
+impl<N: Node + 'static> IntoNode<AsNode> for N {
+    fn into_node(self) -> NodeSpec {
+        NodeSpec { node: Arc::new(self), policies: Policies::default(), when: None, place: None }
+    }
+}
+
+impl<F: NodeFunction<Marker>, Marker: 'static> IntoNode<AsFunction<Marker>> for F {
+    fn into_node(self) -> NodeSpec {
+        NodeFn::new(self).into_node()
+    }
+}
+
+impl IntoNode<AsSpec> for NodeSpec {
+    fn into_node(self) -> NodeSpec {
+        self
+    }
+}

@@ -1,0 +1,105 @@
+//! The handle of a run that is driven in a separate task.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures_util::Stream;
+use graphrun_core::id::RunId;
+use tokio::task::JoinHandle;
+
+use super::{RunEnd, RunError, Stop, StreamChunk, stream::Receiver};
+
+/// A run that is driven in a separate Tokio task: a stream of [`StreamChunk`]s, and then an [outcome](Self::outcome).
+///
+/// The run does not wait for the reader of the stream; missed chunks are [counted](StreamChunk::Missed). Dropping the
+/// handle does not stop the run.
+///
+/// ```
+/// use futures_util::StreamExt;
+/// use graphrun_analysis::GraphBuilder;
+/// use graphrun_core::graph::{END, NodeContext, NodeError, START};
+/// use graphrun_engine::{Engine, StreamMode};
+///
+/// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+/// struct Text { text: Option<String> }
+///
+/// async fn write(_: (), ctx: NodeContext) -> Result<Text, NodeError> {
+///     ctx.emit("half of it").await?;
+///     Ok(Text { text: Some("all of it".to_owned()) })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let graph = GraphBuilder::new::<Text>("text").node("write", write);
+/// let graph = graph.edge(START, "write").edge("write", END).compile()?;
+/// let mut run = Engine::new(graph).run(&()).stream([StreamMode::Custom]).start().await?;
+/// let chunk = run.next().await.expect("the node emits a text");
+/// assert_eq!(chunk.custom::<String>().as_deref(), Some("half of it"));
+/// assert_eq!(run.outcome().await?.output::<Text>()?.text.as_deref(), Some("all of it"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Run {
+    id: RunId,
+    stop: Stop,
+    chunks: Receiver,
+    task: JoinHandle<Result<RunEnd, RunError>>,
+}
+
+impl Run {
+    pub(super) fn new(
+        id: RunId,
+        stop: Stop,
+        chunks: Receiver,
+        task: JoinHandle<Result<RunEnd, RunError>>,
+    ) -> Self {
+        Self { id, stop, chunks, task }
+    }
+
+    /// Returns the id of the run, to resume it or to read its journal.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// Returns the handle that stops the run.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Drops the running nodes at once. The last checkpoint and every finished task are kept, so that the run can be
+    /// resumed.
+    pub fn cancel(&self) {
+        self.stop.now();
+    }
+
+    /// Waits until the run stops.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run cannot be saved. A failing node is not an error here: the run stops as failed.
+    pub async fn outcome(self) -> Result<RunEnd, RunError> {
+        // Nothing reads the stream any longer.
+        drop(self.chunks);
+        match self.task.await {
+            Ok(end) => end,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(RunError::Dropped { run: self.id }),
+            },
+        }
+    }
+}
+
+impl Stream for Run {
+    type Item = StreamChunk;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<StreamChunk>> {
+        match self.chunks.chunks.poll_recv(context) {
+            Poll::Ready(None) => Poll::Ready(self.chunks.take_missed()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a run streams to its reader while it is driven.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use graphrun_core::{
+    event::{Event, EventSink, Report, RunEvent},
+    id::{NodeName, Step, TaskId},
+    state::{State, Update},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::checkpoint::{Outcome, TaskRecord};
+
+/// How many chunks wait for a reader; what comes beyond them is counted as missed.
+const CAPACITY: usize = 1024;
+
+/// What a run streams. The names are those of LangGraph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamMode {
+    /// The whole state after each step.
+    Values,
+    /// The writes of each task, once they are saved.
+    Updates,
+    /// What the nodes emit by `ctx.emit`.
+    Custom,
+    /// Every event.
+    Debug,
+}
+
+/// One item of the stream of a run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum StreamChunk {
+    /// The state after a step.
+    Values {
+        /// The step.
+        step: Step,
+        /// The state.
+        state: Arc<State>,
+    },
+    /// The writes of a finished task.
+    Updates {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The writes.
+        update: Update,
+    },
+    /// A value that a node emitted.
+    Custom {
+        /// The task.
+        task: TaskId,
+        /// Its node.
+        node: NodeName,
+        /// The value.
+        value: Value,
+    },
+    /// An event.
+    Debug(Box<RunEvent>),
+    /// The reader was too slow for this many chunks; the run did not wait for it.
+    Missed(u64),
+}
+
+impl StreamChunk {
+    /// Returns the value that a node emitted, if it is one and has this type.
+    pub fn custom<T: DeserializeOwned>(&self) -> Option<T> {
+        let Self::Custom { value, .. } = self else { return None };
+        T::deserialize(value).ok()
+    }
+}
+
+/// The readers of a run: those that it waits for, and one that it does not wait for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sinks {
+    pub(super) events: EventSink,
+    pub(super) stream: Option<Sender>,
+}
+
+impl Sinks {
+    /// Returns whether there is no reader.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.stream.is_none()
+    }
+
+    /// Sends an event to all readers.
+    pub(super) async fn send(&self, event: &RunEvent) {
+        self.events.send(event).await;
+        if let Some(stream) = &self.stream {
+            stream.send_event(event);
+        }
+    }
+}
+
+/// The end of the stream at the run.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    modes: Vec<StreamMode>,
+    chunks: mpsc::Sender<StreamChunk>,
+    missed: Arc<AtomicU64>,
+}
+
+/// The end of the stream at the reader.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) chunks: mpsc::Receiver<StreamChunk>,
+    missed: Arc<AtomicU64>,
+}
+
+/// Makes a stream of these modes.
+pub(super) fn channel(modes: &[StreamMode]) -> (Sender, Receiver) {
+    let (sender, receiver) = mpsc::channel(CAPACITY);
+    let missed = Arc::new(AtomicU64::new(0));
+    let sender = Sender { modes: modes.to_vec(), chunks: sender, missed: Arc::clone(&missed) };
+    (sender, Receiver { chunks: receiver, missed })
+}
+
+impl Sender {
+    pub(super) fn wants(&self, mode: StreamMode) -> bool {
+        self.modes.contains(&mode)
+    }
+
+    /// Sends the writes of a task that finished.
+    pub(super) fn send_update(&self, record: &TaskRecord) {
+        if let (Outcome::Finished { update, .. }, true) =
+            (&record.outcome, self.wants(StreamMode::Updates))
+        {
+            let (task, node, update) = (record.task, record.node.clone(), update.clone());
+            self.send(StreamChunk::Updates { task, node, update });
+        }
+    }
+
+    /// Sends the state after a step.
+    pub(super) fn send_values(&self, step: Step, state: Arc<State>) {
+        self.send(StreamChunk::Values { step, state });
+    }
+
+    /// Sends an event, and the value in it if a node emitted one.
+    pub(super) fn send_event(&self, event: &RunEvent) {
+        if let Event::TaskReported { task, node, report: Report::Custom { value } } = &event.event
+            && self.wants(StreamMode::Custom)
+        {
+            let (task, node, value) = (*task, node.clone(), value.clone());
+            self.send(StreamChunk::Custom { task, node, value });
+        }
+        if self.wants(StreamMode::Debug) {
+            self.send(StreamChunk::Debug(Box::new(event.clone())));
+        }
+    }
+
+    /// Sends a chunk if there is room, and the number of those for which there was none.
+    fn send(&self, chunk: StreamChunk) {
+        let missed = self.missed.swap(0, Ordering::Relaxed);
+        if missed > 0 && self.chunks.try_send(StreamChunk::Missed(missed)).is_err() {
+            self.missed.fetch_add(missed + 1, Ordering::Relaxed);
+        } else if self.chunks.try_send(chunk).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Receiver {
+    /// Returns the number of chunks missed at the end of the stream, once.
+    pub(super) fn take_missed(&self) -> Option<StreamChunk> {
+        let missed = self.missed.swap(0, Ordering::Relaxed);
+        (missed > 0).then_some(StreamChunk::Missed(missed))
+    }
+}

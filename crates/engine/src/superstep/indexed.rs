@@ -1,0 +1,161 @@
+//! The position of a run with indices in place of names, as the rules use it.
+//!
+//! Names stand at the edges only: in events, records and storage.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use graphrun_analysis::{CompiledGraph, NodeIndex};
+use graphrun_core::{
+    graph::{Input, OriginalTask, Trigger, Visits},
+    id::{NodeName, Step},
+};
+
+use super::RestoreError;
+use crate::checkpoint::{Activation, Conversation, EarlierTurns, Position, UsedBudget};
+
+/// A [`Position`] whose nodes are indices into the graph. The order of the indices is that of the names.
+#[derive(Clone, Debug)]
+pub(super) struct IndexedPosition {
+    pub(super) step: Step,
+    pub(super) frontier: Vec<Active>,
+    pub(super) joins: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
+    pub(super) deferred: BTreeMap<NodeIndex, Trigger>,
+    /// Shared with the tasks.
+    pub(super) visits: Arc<Visits>,
+    pub(super) original_tasks: BTreeMap<u32, OriginalTask>,
+    pub(super) failure: Option<String>,
+    pub(super) used: UsedBudget,
+    pub(super) earlier: EarlierTurns,
+    pub(super) people: Conversation,
+    /// The visits of nodes that the graph does not have, for a later graph that has them again.
+    pub(super) foreign_visits: BTreeMap<NodeName, u32>,
+}
+
+/// An [`Activation`] by index.
+#[derive(Clone, Debug)]
+pub(super) struct Active {
+    pub(super) node: NodeIndex,
+    pub(super) input: Input,
+    pub(super) trigger: Trigger,
+}
+
+impl Active {
+    /// Returns the activation of a node by an edge: it works on the state.
+    pub(super) fn by_edge(node: NodeIndex, trigger: Trigger) -> Self {
+        Self { node, input: Input::State, trigger }
+    }
+
+    /// Returns whether the task works on a dispatched item.
+    pub(super) fn is_dispatched(&self) -> bool {
+        matches!(self.input, Input::Value(_))
+    }
+
+    /// Returns an activation by index.
+    pub(super) fn of(graph: &CompiledGraph, activation: &Activation) -> Result<Self, RestoreError> {
+        let Activation { node, input, trigger } = activation.clone();
+        let index = graph.index(&node).ok_or(RestoreError::Node(node))?;
+        Ok(Self { node: index, input, trigger })
+    }
+
+    /// Returns the activation by name.
+    pub(super) fn named(&self, graph: &CompiledGraph) -> Activation {
+        let Self { node, input, trigger } = self.clone();
+        Activation { node: graph.at(node).0.clone(), input, trigger }
+    }
+}
+
+impl IndexedPosition {
+    /// Returns the position by index.
+    ///
+    /// Fails when it names a node that the graph does not have.
+    pub(super) fn of(graph: &CompiledGraph, position: Position) -> Result<Self, RestoreError> {
+        let Position {
+            step,
+            frontier,
+            joins,
+            deferred,
+            visits,
+            original_tasks,
+            failure,
+            used,
+            earlier,
+            people,
+        } = position;
+        let index = |it: &NodeName| graph.index(it).ok_or_else(|| RestoreError::Node(it.clone()));
+        let join = |(to, arrived): (NodeName, BTreeSet<NodeName>)| {
+            let arrived: Result<BTreeSet<_>, RestoreError> = arrived.iter().map(index).collect();
+            Ok::<_, RestoreError>((index(&to)?, arrived?))
+        };
+        let mut counts = Visits::new(graph.names());
+        let mut foreign_visits = BTreeMap::new();
+        for (name, count) in visits {
+            match graph.index(&name) {
+                Some(index) => counts.set(index.index(), Some(count)),
+                None => drop(foreign_visits.insert(name, count)),
+            }
+        }
+        Ok(Self {
+            step,
+            frontier: frontier.iter().map(|it| Active::of(graph, it)).collect::<Result<_, _>>()?,
+            joins: joins.into_iter().map(join).collect::<Result<_, _>>()?,
+            deferred: deferred
+                .into_iter()
+                .map(|(it, trigger)| Ok::<_, RestoreError>((index(&it)?, trigger)))
+                .collect::<Result<_, _>>()?,
+            visits: Arc::new(counts),
+            original_tasks,
+            failure,
+            used,
+            earlier,
+            people,
+            foreign_visits,
+        })
+    }
+
+    /// Returns the position by name.
+    pub(super) fn named(&self, graph: &CompiledGraph) -> Position {
+        let name = |it: NodeIndex| graph.at(it).0.clone();
+        let visits = self.visits.iter().map(|(name, count)| (name.clone(), count));
+        let mut visits: BTreeMap<NodeName, u32> = visits.collect();
+        visits.extend(self.foreign_visits.iter().map(|(name, count)| (name.clone(), *count)));
+        let join = |(to, arrived): (&NodeIndex, &BTreeSet<NodeIndex>)| {
+            (name(*to), arrived.iter().map(|&it| name(it)).collect())
+        };
+        Position {
+            step: self.step,
+            frontier: self.frontier.iter().map(|it| it.named(graph)).collect(),
+            joins: self.joins.iter().map(join).collect(),
+            deferred: self
+                .deferred
+                .iter()
+                .map(|(it, trigger)| (name(*it), trigger.clone()))
+                .collect(),
+            visits,
+            original_tasks: self.original_tasks.clone(),
+            failure: self.failure.clone(),
+            used: self.used.clone(),
+            earlier: self.earlier,
+            people: self.people.clone(),
+        }
+    }
+
+    /// Returns the visits, to change them. They are copied if a task still reads them.
+    pub(super) fn visits_mut(&mut self) -> &mut Visits {
+        Arc::make_mut(&mut self.visits)
+    }
+
+    /// Returns the number of committed steps of the current turn.
+    pub(super) fn steps_of_turn(&self) -> u64 {
+        self.step.0.saturating_sub(self.earlier.steps)
+    }
+
+    /// Counts a visit of a node.
+    pub(super) fn count_visit(&mut self, node: NodeIndex) {
+        let visits = self.visits_mut();
+        let count = visits.at(node.index()).unwrap_or(0);
+        visits.set(node.index(), Some(count.saturating_add(1)));
+    }
+}

@@ -1,0 +1,92 @@
+//! A new turn of a thread: new input on the state of a run that has ended.
+
+use std::time::Duration;
+
+use graphrun_core::{
+    event::{Event, Status},
+    id::RunId,
+    state::Update,
+};
+use tokio::time::sleep;
+
+use super::{
+    Engine, RunEnd, RunError,
+    driver::{run_end, run_finished},
+    entrance::redact_update,
+    journal_writer::JournalWriter,
+    launch::{Begun, check_input},
+    lease::Lease,
+    log::Log,
+    resume::{changes_since, new_messages},
+    stream::Sinks,
+    superstep::{Action, Machine},
+};
+use crate::checkpoint::{Checkpoint, CheckpointError, Commit, RunStatus};
+
+/// The time after which a queued turn looks again whether the thread is free.
+const QUEUE_POLL: Duration = Duration::from_millis(50);
+
+/// Takes the run of a thread and saves the begin of its next turn. Returns its end if the turn stops before its first
+/// task.
+pub(super) async fn begin(
+    engine: &Engine,
+    thread: &str,
+    run: RunId,
+    mut input: Update,
+    is_queued: bool,
+    sinks: Sinks,
+) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+    check_input(engine, &input)?;
+    redact_update(&mut input);
+    let lease = loop {
+        match Lease::acquire(&engine.checkpointer, &run, engine.lease).await {
+            Err(CheckpointError::Owned { .. }) if is_queued => sleep(QUEUE_POLL).await,
+            lease => break lease?,
+        }
+    };
+    let turn = prepare(engine, thread, &run, &input).await;
+    let (lease, (machine, commit, actions, last_seq, changes)) = lease.or_give_back(turn).await?;
+    let log = Log::new(run, (sinks, last_seq), engine.clock.clone());
+    let mut journal = JournalWriter::new(engine, lease, log);
+    let position = &commit.position;
+    let started = Event::TurnStarted { turn: position.earlier.turns + 1, step: position.step };
+    let values = journal.streams_values().then(|| machine.state().clone());
+    journal.add_event(started);
+    if !changes.is_empty() {
+        journal.add_event(Event::WorkflowChanged { changes });
+    }
+    journal.add_commit(commit, values).await?;
+    if let [Action::Stop(status)] = actions.as_slice() {
+        journal.add_status(status.clone(), run_finished(&machine, status));
+        journal.save().await?;
+        return Ok(Err(Box::new(run_end(&machine, status.clone()))));
+    }
+    journal.set_status(RunStatus { status: Status::Running, reason: None });
+    journal.save().await?;
+    Ok(Ok(Begun { machine, journal, actions }))
+}
+
+/// A machine at the begin of a turn, its first step and actions, the number of the last event, and the changes of the
+/// workflow.
+type Prepared = (Machine, Commit, Vec<Action>, u64, Vec<String>);
+
+async fn prepare(
+    engine: &Engine,
+    thread: &str,
+    run: &RunId,
+    input: &Update,
+) -> Result<Prepared, RunError> {
+    let saved = engine.checkpointer.load(run).await?;
+    let status = saved.summary.status;
+    if !saved.position.frontier.is_empty() || status == Status::Running {
+        return Err(RunError::TurnOpen { thread: thread.to_owned(), status });
+    }
+    let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
+    let changed = |source| RunError::Changed { run: run.clone(), source };
+    let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
+    let ended = Checkpoint { position: saved.position, state };
+    let (machine, commit, actions) =
+        Machine::turn(engine.graph.clone(), engine.terms(), run.clone(), ended, input)
+            .map_err(RunError::Input)?;
+    Ok((machine, commit, actions, saved.last_seq, changes))
+}

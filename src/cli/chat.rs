@@ -1,0 +1,212 @@
+//! `graphrun chat WORKFLOW`: each line is a turn of a thread.
+
+use std::{
+    io::{self, BufRead as _},
+    path::PathBuf,
+};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{
+    diagnostics::print_warnings,
+    drive::{Begin, Run, listen},
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    input::{self, InputFlag},
+    new_run::{NewRunArgs, parse_thread},
+    options::RunOptions,
+    prepare,
+    runtime::block_on,
+    terminal::{print_message, print_result},
+};
+use crate::{
+    checkpoint::{CheckpointError, RunInfo},
+    diagnostic::did_you_mean,
+    event::Status,
+    id::ChannelName,
+    state::State,
+    workflow::Workflow,
+};
+
+/// Talk with a workflow: each line that you type is a turn of a thread
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The workflow to talk with
+    #[arg(value_name = "WORKFLOW.yaml")]
+    workflow: PathBuf,
+    /// The thread to continue or to begin [default: a new one]
+    #[arg(long, value_name = "ID", value_parser = parse_thread, conflicts_with = "run_id")]
+    thread: Option<String>,
+    /// The field of the input that takes your lines [default: the first one]
+    #[arg(long, value_name = "FIELD")]
+    field: Option<String>,
+    /// Another field of the input, the same in every turn, as in `graphrun execute`
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    input: Vec<InputFlag>,
+    #[command(flatten)]
+    new: NewRunArgs,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+impl Args {
+    /// Runs a turn for each line, until the input ends or a turn does not end as done.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("chat", &[Output::Text])?;
+        let database = globals.database()?;
+        let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
+        let field = field(self.field.as_deref(), &loaded.workflow)?;
+        let models = loaded.connect()?;
+        block_on(async {
+            let checkpointer = database.create()?;
+            let workflow = (&*self.workflow, &loaded.workflow);
+            let thread = self.thread.as_deref();
+            let (origin, info) =
+                self.new.begin(workflow, self.options, checkpointer.as_ref(), thread).await?;
+            loaded.check_out(&origin.out)?;
+            let results = loaded.cache(&database)?;
+            let workflow = loaded.workflow.clone();
+            let graph = loaded.compile(models, &origin.out, results)?;
+            print_warnings(graph.warnings(), globals.stderr);
+            let pauses = origin.options.pauses(&graph)?;
+            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+            let (id, name) = (info.id.clone(), info.name.clone());
+            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            let output = workflow.output.iter().map(ChannelName::to_string).collect();
+            let chat = Chat { run, info, workflow, field, given: self.input, output };
+            chat.talk().await
+        })
+    }
+}
+
+/// A conversation at the terminal, or from a pipe.
+struct Chat<'a> {
+    run: Run<'a>,
+    info: RunInfo,
+    workflow: Workflow,
+    /// The field that takes the lines.
+    field: String,
+    /// The other fields of the input.
+    given: Vec<InputFlag>,
+    /// The fields of a reply.
+    output: Vec<String>,
+}
+
+impl Chat<'_> {
+    async fn talk(&self) -> Result<Exit, CliError> {
+        let (mut lines, mut signals) = (Lines::new(), listen()?);
+        print_message(&format!("thread {}; end with Ctrl-D", self.run.name));
+        let mut before = self.saved().await?;
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                signal = signals.next() => return Ok(signal.exit()),
+            };
+            let Some(line) = line else { return Ok(Exit::Done) };
+            let line = line.map_err(|error| {
+                CliError::new(Exit::Usage, "cannot read your lines").because(error)
+            })?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let mut flags = self.given.clone();
+            flags.push(InputFlag::Text { key: self.field.clone(), text: line });
+            let input = input::read(&flags, &self.workflow.schema, &self.workflow.input)?;
+            let turn = Begin::Turn(Box::new(self.info.clone()), input);
+            let (end, stopped) = self.run.drive_to_stop(turn, &mut signals).await?;
+            match end {
+                Some(end) if end.status == Status::Done => {
+                    let reply = self.reply(before.as_ref(), &end.state);
+                    print_result(&reply).map_err(CliError::write)?;
+                    before = Some(end.state);
+                }
+                _ => return self.run.finish(stopped).await,
+            }
+        }
+    }
+
+    /// Returns the state that the earlier turns of the thread have left.
+    async fn saved(&self) -> Result<Option<State>, CliError> {
+        match self.run.checkpointer.load(&self.run.id).await {
+            Ok(saved) => Ok(self.workflow.schema.restore(saved.values).ok()),
+            Err(CheckpointError::UnknownRun(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns what the turn has changed in the output of the workflow: of a list, the new items.
+    fn reply(&self, before: Option<&State>, now: &State) -> String {
+        let mut lines = Vec::new();
+        for name in &self.output {
+            let (old, new) = (before.and_then(|it| it.get(name)), now.get(name));
+            let Some(new) = new.filter(|it| Some(*it) != old) else { continue };
+            let shown = match (old, new) {
+                (Some(Value::Array(old)), Value::Array(new)) if new.starts_with(old) => {
+                    new[old.len()..].iter().map(text).collect()
+                }
+                (_, Value::Array(new)) => new.iter().map(text).collect(),
+                (_, new) => vec![text(new)],
+            };
+            let label = if self.output.len() > 1 { format!("{name}: ") } else { String::new() };
+            lines.extend(shown.into_iter().map(|it| format!("{label}{it}\n")));
+        }
+        lines.concat()
+    }
+}
+
+/// Returns a value as a person reads it: the content of a message, a text as it is, and anything else as JSON.
+fn text(value: &Value) -> String {
+    match value.get("content").unwrap_or(value) {
+        Value::String(text) => text.clone(),
+        _ => value.to_string(),
+    }
+}
+
+/// Returns the field of the input that takes the lines.
+fn field(wanted: Option<&str>, workflow: &Workflow) -> Result<String, CliError> {
+    let names = || workflow.input.iter().map(ChannelName::as_str);
+    match wanted {
+        None => names().next().map(str::to_owned).ok_or_else(|| {
+            CliError::usage(format!("the workflow `{}` has no input", workflow.name))
+                .with_help("a chat needs a field of `input` that takes the lines")
+        }),
+        Some(field) if names().any(|it| it == field) => Ok(field.to_owned()),
+        Some(field) => {
+            let error = CliError::usage(format!("`{field}` is not a field of the input"));
+            Err(match did_you_mean(field, names()) {
+                Some(near) => error.with_help(format!("did you mean `{near}`?")),
+                None => error,
+            })
+        }
+    }
+}
+
+/// The lines of stdin. A thread reads them, as a read cannot be interrupted; and only one when it is asked for, as a
+/// turn may ask a question at the terminal.
+struct Lines {
+    wanted: mpsc::Sender<()>,
+    read: mpsc::Receiver<io::Result<String>>,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let (wanted, mut asked) = mpsc::channel(1);
+        let (sender, read) = mpsc::channel(1);
+        std::thread::spawn(move || {
+            while asked.blocking_recv().is_some() {
+                let Some(line) = io::stdin().lock().lines().next() else { return };
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { wanted, read }
+    }
+
+    async fn next(&mut self) -> Option<io::Result<String>> {
+        self.wanted.send(()).await.ok()?;
+        self.read.recv().await
+    }
+}

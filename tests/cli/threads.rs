@@ -1,0 +1,78 @@
+//! Threads: `graphrun execute --thread` and `graphrun chat`.
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use serde_json::json;
+
+use super::program::{Ended, Place};
+
+const PARROT: &str = "graphrun: 1
+name: parrot
+state:
+  line: string
+  said: { type: '[string]', merge: append, default: [] }
+input: line
+output: said
+start: keep
+nodes:
+  keep: { set: { said: '[line + \"!\"]' }, then: check }
+  check: { set: { said: '[]' }, then: [ { when: line == \"bad\", to: fail }, { to: end } ] }
+";
+
+fn place() -> Place {
+    let place = Place::new();
+    fs::write(place.path("parrot.yaml"), PARROT).unwrap();
+    place
+}
+
+/// Runs the program with these lines as its stdin.
+fn typed(mut command: Command, lines: &str) -> Ended {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn each_line_of_a_chat_is_a_turn_of_its_thread() {
+    let place = place();
+    let chat = |lines| typed(place.command(["chat", "parrot.yaml", "--thread", "t"]), lines);
+    let first = chat("hello\n\nworld\n");
+    assert_eq!((first.code, &*first.stdout), (0, "hello!\nworld!\n"), "{first}");
+    assert_eq!(chat("again\n").stdout, "again!\n", "a reply has only new items");
+    let args = ["execute", "parrot.yaml", "--thread", "t", "-i", "line=four", "--output", "json"];
+    let executed = place.run(args);
+    let said = json!(["hello!", "world!", "again!", "four!"]);
+    assert_eq!(executed.json()["state"]["said"], said, "{executed}");
+    let listed = place.run(["runs", "list", "--output", "json"]);
+    assert_eq!(listed.json().as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[test]
+fn a_chat_ends_with_a_turn_that_fails() {
+    let place = place();
+    let ended = typed(place.command(["chat", "parrot.yaml", "--thread", "t"]), "bad\nnever\n");
+    assert_eq!(ended.code, 1, "{ended}");
+    assert!(!ended.stdout.contains("never!"), "{ended}");
+}
+
+#[test]
+fn a_thread_of_another_workflow_and_an_unknown_field_are_refused() {
+    let place = place();
+    fs::write(place.path("other.yaml"), PARROT.replace("parrot", "other")).unwrap();
+    place.run(["execute", "parrot.yaml", "--thread", "t", "-i", "line=one"]);
+    let other = place.run(["execute", "other.yaml", "--thread", "t", "-i", "line=two"]);
+    assert_eq!(other.code, 2, "{other}");
+    assert!(other.stderr.contains("`t` is a run of the workflow `parrot`, not of `other`"));
+    let field = place.run(["chat", "parrot.yaml", "--field", "lines"]);
+    assert!(field.code == 2 && field.stderr.contains("did you mean `line`?"), "{field}");
+}

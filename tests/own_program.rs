@@ -1,0 +1,38 @@
+//! A user's program runs every command with its nodes. This test starts itself as that program.
+
+use std::process::{Command, ExitCode, Output};
+
+#[expect(unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/own_program.rs"]
+mod own_program;
+
+/// Set for the process that is the program.
+const IS_PROGRAM: &str = "GRAPHRUN_TEST_OWN_PROGRAM";
+
+const WORKFLOW: &str = "examples/custom_node.yaml";
+
+fn main() -> ExitCode {
+    if std::env::var_os(IS_PROGRAM).is_some() {
+        return own_program::main();
+    }
+    let valid = run(&["validate", WORKFLOW]);
+    assert!(valid.status.success(), "{valid:?}");
+
+    let text = "text=To be, or not to be. That is it!";
+    let line = ["execute", WORKFLOW, "-i", text, "--db", "memory:", "--output", "json"];
+    let executed = run(&line);
+    let printed = String::from_utf8_lossy(&executed.stdout);
+    assert!(executed.status.success() && printed.contains("\"short\""), "{executed:?}");
+
+    // The same file does not load without the node.
+    let graphrun =
+        Command::new(env!("CARGO_BIN_EXE_graphrun")).args(["validate", WORKFLOW]).output();
+    assert!(!graphrun.expect("the program is built").status.success());
+    ExitCode::SUCCESS
+}
+
+fn run(line: &[&str]) -> Output {
+    let this = std::env::current_exe().expect("this program has a path");
+    let program = Command::new(this).args(line).env(IS_PROGRAM, "1").output();
+    program.expect("this program can start itself")
+}

@@ -1,0 +1,138 @@
+//! Threads: turns of one run, each with new input on the state of the turns before.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join;
+use graphrun::{checkpoint::Checkpointer, prelude::*};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct Chat {
+    said: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    lines: Vec<String>,
+}
+
+async fn keep(chat: Chat) -> Result<Chat, NodeError> {
+    Ok(Chat { lines: chat.said.into_iter().collect(), ..Chat::default() })
+}
+
+fn say(text: &str) -> Chat {
+    Chat { said: Some(text.to_owned()), ..Chat::default() }
+}
+
+fn chat() -> GraphBuilder {
+    GraphBuilder::new::<Chat>("chat").node("keep", keep).edge(START, "keep").edge("keep", END)
+}
+
+fn engine(graph: GraphBuilder) -> Engine {
+    Engine::new(graph.compile().unwrap())
+}
+
+#[tokio::test]
+async fn a_turn_begins_its_limits_and_visits_anew_and_keeps_the_totals() {
+    let limits = Limits { steps: 1, ..Limits::default() };
+    let engine = engine(chat().bound("keep", 1, FAIL).limits(limits));
+    for (turn, text) in (1..).zip(["one", "two", "three"]) {
+        let end = engine.turn("t", &say(text)).await.unwrap();
+        assert_eq!((end.status, end.position.earlier.turns), (Status::Done, turn - 1), "{end:?}");
+        assert_eq!(end.output::<Chat>().unwrap().lines.len() as u64, turn);
+    }
+    let end = engine.turn("t", &say("four")).await.unwrap();
+    // One step each, and one for each input but the first, which is saved with the start.
+    assert_eq!((end.position.step.0, end.position.earlier.steps), (7, 6));
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "two", "three", "four"]);
+}
+
+#[tokio::test]
+async fn a_second_turn_at_once_is_refused_or_queued() {
+    async fn slow(chat: Chat) -> Result<Chat, NodeError> {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        keep(chat).await
+    }
+    let graph = GraphBuilder::new::<Chat>("chat").node("slow", slow);
+    let engine = engine(graph.edge(START, "slow").edge("slow", END));
+    engine.turn("t", &say("first")).await.unwrap();
+    let one = engine.turn("t", &say("one")).start().await.unwrap();
+    let refused = engine.turn("t", &say("two")).await.unwrap_err();
+    assert!(matches!(refused, RunError::Checkpoint(_)), "{refused:?}");
+    let queued = engine.turn("t", &say("two")).queued().into_future();
+    let (one, two) = join(one.outcome(), queued).await;
+    assert_eq!(one.unwrap().output::<Chat>().unwrap().lines, ["first", "one"]);
+    assert_eq!(two.unwrap().output::<Chat>().unwrap().lines, ["first", "one", "two"]);
+}
+
+#[tokio::test]
+async fn a_turn_waits_until_the_last_one_has_ended() {
+    async fn asks(ctx: NodeContext) -> Result<Chat, NodeError> {
+        Ok(Chat { lines: vec![ctx.ask(Question::new("name", "Your name?"))?], ..Chat::default() })
+    }
+    let graph = GraphBuilder::new::<Chat>("chat").node("asks", asks);
+    let engine = engine(graph.edge(START, "asks").edge("asks", END));
+    for name in ["Ada", "Bob"] {
+        let paused = engine.turn("t", &say("hello")).await.unwrap();
+        assert_eq!(paused.status, Status::Paused);
+        let refused = engine.turn("t", &say("again")).await.unwrap_err();
+        assert!(matches!(refused, RunError::TurnOpen { status: Status::Paused, .. }));
+        engine.resume(&paused.run).answer(&*paused.questions[0].question.key, name).await.unwrap();
+    }
+    let third = engine.turn("t", &say("hello")).await.unwrap();
+    assert_eq!(third.state.read::<Chat>().unwrap().lines, ["Ada", "Bob"]);
+}
+
+#[tokio::test]
+async fn a_dropped_turn_is_resumed_and_nothing_is_done_twice() {
+    async fn hangs(ctx: NodeContext) -> Result<(), NodeError> {
+        if ctx.get::<()>().is_err() {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+    let graph = GraphBuilder::new::<Chat>("chat").node("keep", keep).node("hangs", hangs);
+    let graph = graph.edge(START, "keep").edge("keep", "hangs").edge("hangs", END);
+    let engine = engine(graph);
+    let first = engine.turn("t", &say("one")).provide(()).await.unwrap();
+    let second = engine.turn("t", &say("two"));
+    assert!(tokio::time::timeout(Duration::from_millis(100), second.into_future()).await.is_err());
+    // The lease of the dropped turn is given back soon.
+    let end = loop {
+        match engine.resume(&first.run).provide(()).await {
+            Ok(end) => break end,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "two"]);
+    assert_eq!(end.position.earlier.turns, 1);
+}
+
+#[tokio::test]
+async fn a_turn_on_a_changed_graph_follows_the_rules_of_resume() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Other {
+        said: Option<String>,
+        lines: Option<u32>,
+    }
+    async fn nothing() -> Result<(), NodeError> {
+        Ok(())
+    }
+    let storage: Arc<dyn Checkpointer> = Arc::new(MemoryStorage::default());
+    let with = |graph: GraphBuilder| engine(graph).with_storage(Arc::clone(&storage));
+    with(chat()).turn("t", &say("one")).await.unwrap();
+    let longer = chat().node("more", nothing).edge("keep", "more").edge("more", END);
+    let end = with(longer).turn("t", &say("two")).await.unwrap();
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["one", "two"]);
+
+    let other = GraphBuilder::new::<Other>("chat").node("keep", nothing);
+    let other = with(other.edge(START, "keep").edge("keep", END));
+    let refused = other.turn("t", &say("three")).await.unwrap_err();
+    assert!(matches!(refused, RunError::Broken { .. }), "{refused:?}");
+
+    // Threads are runs: they are listed, and they can be removed.
+    let listed = storage.list().await.unwrap();
+    assert_eq!(listed[0].info.name, "t");
+    storage.remove(&listed[0].info.id).await.unwrap();
+    let anew = with(chat()).turn("t", &say("one")).await.unwrap();
+    assert_eq!(anew.output::<Chat>().unwrap().lines, ["one"]);
+}
