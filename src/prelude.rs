@@ -60,6 +60,7 @@ pub use graphrun_core::{
 };
 pub use graphrun_engine::{
     Engine, Invoke, Run, RunEnd, RunError, Stop, StreamChunk, StreamMode, storage::MemoryStorage,
+    subgraph,
 };
 #[cfg(feature = "sqlite")]
 pub use graphrun_storage::SqliteStorage;

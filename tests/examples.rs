@@ -18,6 +18,15 @@ mod human_in_the_loop;
 #[path = "../examples/map_reduce.rs"]
 mod map_reduce;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/streaming.rs"]
+mod streaming;
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/subgraph.rs"]
+mod subgraph;
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/thread.rs"]
+mod thread;
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/typed_routing.rs"]
 mod typed_routing;
 
@@ -50,6 +59,27 @@ async fn typed_routing_loops_until_the_guess_is_near() {
 async fn map_reduce_keeps_the_order_in_which_items_were_sent() {
     let texts = ["to be or not to be", "that is the question", "", "aye"];
     assert_eq!(map_reduce::run(&texts).await.unwrap(), (vec![6, 4, 0, 1], 11));
+}
+
+#[tokio::test]
+async fn subgraph_runs_a_loop_for_each_item() {
+    let texts = ["a bridge opens in spring", "short", "the council has met again today"];
+    let headlines = subgraph::run(&texts).await.unwrap();
+    assert_eq!(headlines, ["a bridge", "short", "the council"]);
+}
+
+#[tokio::test]
+async fn thread_remembers_the_first_turn() {
+    let history = thread::run(&["Ada", "Who am I?"]).await.unwrap();
+    assert_eq!(history, ["Ada", "Hello, Ada.", "Who am I?", "You are Ada."]);
+}
+
+#[tokio::test]
+async fn streaming_shows_progress_before_the_end() {
+    let seen = streaming::run().await.unwrap();
+    let expected =
+        ["line 1 is there", "line 2 is there", "write has finished", "the river / under ice"];
+    assert_eq!(seen, expected);
 }
 
 #[tokio::test]

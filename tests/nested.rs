@@ -1,6 +1,8 @@
 //! Workflows three levels within another one: their questions, failures, history and crashes are
 //! those of the whole run.
 
+#[path = "nested/items.rs"]
+mod items;
 mod support;
 
 use std::{
@@ -467,15 +469,6 @@ fn findings(nodes: &str) -> String {
     };
     let graph = workflow.into_graph(&factory(Services::offline(), registry()));
     compile(graph).err().map(|it| it.to_string()).unwrap_or_default()
-}
-
-#[test]
-fn a_map_runs_no_used_workflow() {
-    let found = findings(
-        "start: each\nnodes:\n  each: { map: { over: n, do: sub }, then: end }\n  \
-         sub: { use: { workflow: inner.yaml, out: { ys: y } } }\n",
-    );
-    assert!(found.contains("GR039: `sub` runs other nodes, but a map runs one node"), "{found}");
 }
 
 #[test]

@@ -331,6 +331,13 @@ fn events() -> Vec<Event> {
         Report::CacheHit { computed_at: text() },
         Report::Artifact { path: text() },
         Report::Custom { value: json!({"half": [1, null]}) },
+        Report::Nested {
+            event: Box::new(Event::TaskReported {
+                task,
+                node: node.clone(),
+                report: Report::Note { message: text() },
+            }),
+        },
     ];
     let reported = reports.into_iter().map(|it| {
         let (Report::ModelCall { .. }
@@ -339,7 +346,8 @@ fn events() -> Vec<Event> {
         | Report::Note { .. }
         | Report::CacheHit { .. }
         | Report::Artifact { .. }
-        | Report::Custom { .. }) = it;
+        | Report::Custom { .. }
+        | Report::Nested { .. }) = it;
         Event::TaskReported { task, node: node.clone(), report: it }
     });
     let mut events: Vec<Event> = reported.collect();

@@ -402,21 +402,6 @@ fn the_reference_describes_every_key() {
     }
 }
 
-/// The examples of the reference that are whole workflows.
-#[test]
-fn the_examples_of_the_reference_load() {
-    let pages = reference();
-    let blocks = pages.split("```yaml\n").skip(1).map(|it| it.split("```").next().unwrap());
-    let whole: Vec<&str> = blocks.filter(|it| it.starts_with("graphrun: 1")).collect();
-    assert!(whole.len() >= 2, "only {}", whole.len());
-    for text in whole {
-        match parsed(text) {
-            Ok((_, warnings)) => assert!(warnings.is_empty(), "{text}\n{warnings}"),
-            Err(findings) => panic!("{text}\n{findings}"),
-        }
-    }
-}
-
 fn route_of(workflow: &Workflow, node: &str) -> Arc<dyn Route> {
     let found = workflow.edges.iter().find_map(|edge| match edge {
         Edge::Route { from, route, .. } if from.as_str() == node => Some(Arc::clone(route)),
@@ -477,6 +462,15 @@ impl NodeFactory for Planners {
             return Err(graphrun::diagnostic::Diagnostic::error("GR009", message));
         }
         Ok(Arc::new(Planner))
+    }
+
+    fn make_nested(
+        &self,
+        name: &NodeName,
+        _: &workflow::NestedUse,
+        _: (graphrun::graph::Graph, Diagnostics),
+    ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics> {
+        panic!("`{name}` is no node of this workflow");
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn check(
     };
     let (mut problems, mut models) = (Vec::new(), BTreeSet::new());
     if let Some(usd) = workflow.limits.usd {
-        let all: BTreeSet<String> = workflow.nodes.values().flat_map(unpriced).collect();
+        let all: BTreeSet<String> = workflow.all_nodes().into_values().flat_map(unpriced).collect();
         if !all.is_empty() {
             problems.push(format!("the run: {usd:.2} USD, with {}", listed(&all)));
         }
@@ -36,6 +36,9 @@ pub(super) fn check(
             problems.push(format!("`{name}`: {usd:.2} USD, with {}", listed(&all)));
             models.extend(all);
         }
+    }
+    for nested in workflow.nested.values() {
+        check(nested, settings, connected)?;
     }
     let Some(first) = models.first() else { return Ok(()) };
     let message =

@@ -68,7 +68,7 @@ impl LoadedWorkflow {
         settings.check_limits(&self.workflow.limits)?;
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
-            for definition in self.workflow.nodes.values_mut() {
+            for definition in self.workflow.all_nodes_mut() {
                 if let Some(settings) = definition.settings.with_model(model) {
                     definition.settings = settings;
                 }
@@ -83,7 +83,8 @@ impl LoadedWorkflow {
     ///
     /// Fails when a model or the sandbox cannot be used, or a cost limit cannot be enforced.
     pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
-        let settings = || self.workflow.nodes.iter().map(|(name, it)| (name, &it.settings));
+        let nodes = self.workflow.all_nodes();
+        let settings = || nodes.iter().map(|(name, it)| (name, &it.settings));
         if settings().any(|(_, it)| it.needs_sandbox()) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
@@ -106,7 +107,7 @@ impl LoadedWorkflow {
     /// Fails when the workflow delivers files and the folder for them cannot be created or written.
     pub(super) fn check_out(&self, out: &Path) -> Result<(), CliError> {
         let delivers = |it: &NodeDefinition| it.settings.needs_output_dir();
-        if !self.workflow.nodes.values().any(delivers) {
+        if !self.workflow.all_nodes().into_values().any(delivers) {
             return Ok(());
         }
         let nearest = out.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
@@ -134,7 +135,7 @@ impl LoadedWorkflow {
     /// Fails when the database cannot be used.
     pub(super) fn cache(&self, database: &Database) -> Result<Option<Cache>, CliError> {
         let options = &self.settings.options;
-        let is_wanted = self.workflow.nodes.values().any(|it| it.cache.is_some());
+        let is_wanted = self.workflow.all_nodes().values().any(|it| it.cache.is_some());
         if options.replay.is_some() || !is_wanted {
             return Ok(None);
         }

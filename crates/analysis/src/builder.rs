@@ -1,13 +1,15 @@
 //! Builds a graph in Rust.
 
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
     graph::{
-        Catch, END, Edge, ErrorKind, FAIL, Graph, IntoChoice, IntoNode, Limits, NodeSpec, START,
-        Target, condition_fn, route_fn,
+        Catch, Command, Contract, END, Edge, ErrorKind, FAIL, Graph, IntoChoice, IntoNode, Limits,
+        Node, NodeContext, NodeDescription, NodeError, NodeSpec, START, SideEffects, Target,
+        condition_fn, route_fn,
     },
     id::{ChannelName, NameError, NodeName},
     state::{Schema, SchemaError},
@@ -58,6 +60,27 @@ enum NodePolicy {
     Catch(Catch),
     Resets(Vec<NodeName>),
     Clears(Vec<ChannelName>),
+}
+
+/// The node of a route that leaves the start.
+#[derive(Debug)]
+struct Entrance;
+
+#[async_trait]
+impl Node for Entrance {
+    async fn run(&self, _: NodeContext) -> Result<Command, NodeError> {
+        Ok(Command::default())
+    }
+
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: "start",
+            contract: Contract { reads: Some(Vec::new()), writes: Some(Vec::new()) },
+            calls_max: Some(0),
+            side_effects: SideEffects::Nothing,
+            ..NodeDescription::default()
+        }
+    }
 }
 
 /// One name or several: the nodes that an edge connects.
@@ -170,7 +193,8 @@ impl GraphBuilder {
 
     /// Lets a function over the state decide what runs after `from`.
     ///
-    /// It returns the name of one of the targets, several of them, or items for them; see [`IntoChoice`].
+    /// It returns the name of one of the targets, several of them, or items for them; see [`IntoChoice`]. A route that
+    /// leaves [`START`] belongs to a node `start`, which is added and does nothing.
     #[must_use]
     #[doc(alias = "add_conditional_edges")]
     pub fn route<S, C, F>(mut self, from: &str, targets: impl Names, choose: F) -> Self
@@ -180,7 +204,13 @@ impl GraphBuilder {
         C: IntoChoice + 'static,
     {
         let targets = self.targets(targets);
-        if let Some(from) = self.name(from) {
+        let is_entry = from == START;
+        let from = if is_entry { self.name("start") } else { self.name(from) };
+        if let Some(from) = from {
+            if is_entry && !self.graph.entry.contains(&from) {
+                self.graph.entry.push(from.clone());
+                self = self.node("start", Entrance);
+            }
             let route = std::sync::Arc::new(route_fn(targets, choose));
             self.graph.edges.push(Edge::Route { from, route, place: None });
         }

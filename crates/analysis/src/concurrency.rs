@@ -90,8 +90,8 @@ impl Checked<'_> {
     /// Returns the nodes that may call a used workflow while an earlier call of it runs, each with a
     /// node of the used workflow.
     ///
-    /// A used workflow is a part of the graph, so it runs once at a time. A second call would clear
-    /// the fields of the first one.
+    /// A used workflow that is a part of the graph runs once at a time. A second call would clear the fields of the first
+    /// one.
     fn repeated(&self, beside: &[Bits]) -> Vec<(usize, usize)> {
         let inner = |user: usize| {
             let user = self.names[user].as_str();
@@ -106,7 +106,10 @@ impl Checked<'_> {
         let message = format!("`{name}` may start its workflow again while `{inner}` still runs");
         let finding =
             Diagnostic::error("GR133", message).at(self.specs[user].place.clone(), "called twice");
-        let help = format!("let the paths to `{name}` meet in a `join`, or give each a `use` node");
+        let help = format!(
+            "let each call be a separate run with `use: {{ nested: true }}`, let the paths to `{name}` meet in a \
+             `join`, or give each a `use` node"
+        );
         finding.help(help)
     }
 

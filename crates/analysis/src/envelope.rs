@@ -150,6 +150,15 @@ impl Envelope {
         Self::find(graph, WORK_MAX)
     }
 
+    /// Returns the model calls of all nodes together; `None` if some node does not declare them, or calls models once for
+    /// each item.
+    pub fn calls_max(&self) -> Option<u64> {
+        self.nodes.values().try_fold(0_u64, |sum, node| {
+            let calls = node.calls_max.filter(|it| *it == 0 || !node.is_dispatched)?;
+            Some(sum.saturating_add(calls))
+        })
+    }
+
     fn find(graph: &Graph, work_max: usize) -> Option<Self> {
         let tokens = Tokens::of(graph);
         let visits = VisitSearch::of(graph, &tokens, work_max).run()?;

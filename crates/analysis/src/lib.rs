@@ -247,6 +247,13 @@ impl CompiledGraph {
     }
 }
 
+impl CompiledGraph {
+    /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
+    pub fn calls_max(&self) -> Option<u64> {
+        Envelope::if_quick(self.graph())?.calls_max()
+    }
+}
+
 impl Pace {
     /// The short attempts after which a node counts as quick again, once it has blocked its thread.
     const PROBATION: u8 = 16;

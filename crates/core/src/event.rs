@@ -327,6 +327,31 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns an event about the work of a task of a nested run, with the name of the node that runs its graph before
+    /// that of its own node: `review.lint`. Returns `None` for other events.
+    pub fn within(mut self, user: &NodeName) -> Option<Self> {
+        match &mut self {
+            Self::TaskReported { node, report, .. } => {
+                *node = node.within(user);
+                if let Report::Nested { event } = report {
+                    **event = Self::clone(event).within(user)?;
+                }
+            }
+            Self::TaskStarted { node, .. }
+            | Self::TaskRetrying { node, .. }
+            | Self::TaskAborted { node, .. }
+            | Self::TaskFinished { node, .. }
+            | Self::TaskUndecided { node, .. }
+            | Self::TaskSkipped { node, .. }
+            | Self::TaskFailed { node, .. }
+            | Self::TaskEmitted { node, .. } => *node = node.within(user),
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
 /// A report of a node during its work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -377,6 +402,25 @@ pub enum Report {
         /// Its path.
         path: String,
     },
+    /// An event in the nested run of the task, about the work of one of its tasks.
+    Nested {
+        /// The event. Its node has the name of this one before its own: `review.lint`.
+        event: Box<Event>,
+    },
+}
+
+impl Report {
+    /// Returns the usage of models that it reports, also that of a nested run.
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::ModelCall { usage, .. } => Some(usage),
+            Self::Nested { event } => match event.as_ref() {
+                Event::TaskReported { report, .. } => report.usage(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 /// The usage of models: tokens, calls, and money where prices are known.

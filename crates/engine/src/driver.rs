@@ -325,14 +325,22 @@ impl<'a> Driver<'a> {
         let AttemptMessage { task, attempt, content } = message;
         match content {
             MessageContent::Report(report) => {
-                if let Report::ModelCall { usage, .. } = &report {
+                if let Some(usage) = report.usage() {
                     self.budget.add_usage(task, usage);
+                    if let Some((parent, _)) = &self.engine.parent {
+                        parent.add_usage(usage);
+                    }
                 }
                 self.publish_report(task, report).await;
                 Ok(())
             }
             MessageContent::Spending(permit) => {
-                self.budget.admit_call(task, permit, &self.machine);
+                match (self.budget.admit_call(task, permit, &self.machine), &self.engine.parent) {
+                    (Some(permit), Some((parent, _))) => parent.forward_spending(permit).await,
+                    // A task that was dropped meanwhile no longer waits.
+                    (Some(permit), None) => _ = permit.send(()),
+                    (None, _) => (),
+                }
                 Ok(())
             }
             MessageContent::Memo(memo) => self.add_memo(task, attempt, memo).await,
@@ -428,7 +436,7 @@ impl<'a> Driver<'a> {
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
         self.scheduler.discard_all().await;
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
-        self.journal.keep(&self.machine, &status)?;
+        self.journal.keep(&self.machine, &status);
         self.journal.save().await?;
         Ok(run_end(&self.machine, status))
     }

@@ -60,7 +60,8 @@ pub(super) fn redact_report(report: &mut Report) {
         Report::Warning { message } | Report::Note { message } => redact_text(message),
         Report::Artifact { path } => redact_text(path),
         Report::Custom { value } => redact_value(value),
-        Report::CacheHit { .. } => false,
+        // The nested run has redacted its events.
+        Report::CacheHit { .. } | Report::Nested { .. } => false,
     };
 }
 

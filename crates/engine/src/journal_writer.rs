@@ -103,7 +103,10 @@ impl JournalWriter {
     /// Adds the record of a task. A completed step is saved first: the record belongs to the next step.
     pub(super) async fn add_record(&mut self, record: Arc<TaskRecord>) -> Result<(), RunError> {
         self.save_step().await?;
-        self.log.add_with(|| event_of(&record));
+        // The reports of a nested run show its progress.
+        if !record.is_of_nested_run() {
+            self.log.add_with(|| event_of(&record));
+        }
         match &mut self.target {
             Target::Storage { .. } => self.entry.records.push(Arc::unwrap_or_clone(record)),
             Target::Process { records, .. } => {
@@ -146,14 +149,10 @@ impl JournalWriter {
     }
 
     /// Keeps a run of an engine without storage that stopped before its end, so that it can be resumed.
-    pub(super) fn keep(
-        &mut self,
-        machine: &Machine,
-        run_status: &RunStatus,
-    ) -> Result<(), RunError> {
-        let Target::Process { kept, info, records } = &mut self.target else { return Ok(()) };
+    pub(super) fn keep(&mut self, machine: &Machine, run_status: &RunStatus) {
+        let Target::Process { kept, info, records } = &mut self.target else { return };
         if run_status.status == Status::Done {
-            return Ok(());
+            return;
         }
         let records = std::mem::take(records).into_iter().map(Arc::unwrap_or_clone).collect();
         let commit = Commit {
@@ -163,7 +162,7 @@ impl JournalWriter {
         let graph = Some(Box::new(Outline::of(machine.graph())));
         let info = RunInfo { graph, ..RunInfo::clone(info) };
         let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
-        Ok(kept.keep(info, commit, entry, self.log.last_seq())?)
+        kept.keep(info, commit, entry, self.log.last_seq());
     }
 
     /// Adds the inbox messages of the step that follows.

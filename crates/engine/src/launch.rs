@@ -227,7 +227,7 @@ impl Begin {
         events: EventSink,
         stream: Option<stream::Sender>,
     ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
-        let sinks = stream::Sinks { events, stream };
+        let sinks = stream::Sinks { events, stream, parent: engine.parent.clone() };
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;

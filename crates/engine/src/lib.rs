@@ -4,6 +4,7 @@
 //! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
+//! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
 //! - [`Launch`], [`Run`]: what begins a run, and the handle of one that is driven in its own task.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
@@ -54,6 +55,7 @@ mod launch;
 mod lease;
 mod log;
 mod migrate;
+mod nested;
 pub mod results;
 mod resume;
 mod retry;
@@ -61,6 +63,7 @@ mod revise;
 mod run;
 pub mod storage;
 mod stream;
+mod subgraph;
 pub mod superstep;
 mod task;
 mod turn;
@@ -70,7 +73,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
-    graph::{Limits, Provided},
+    graph::{Limits, Provided, Reporter},
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
 };
@@ -86,9 +89,11 @@ pub use self::{
     error::RunError,
     launch::{IntoInput, Launch},
     migrate::Migrated,
+    nested::NestedGraph,
     retry::{check_retry, failures},
     run::Run,
     stream::{StreamChunk, StreamMode},
+    subgraph::{Subgraph, subgraph},
     superstep::ReviseError,
 };
 use self::{
@@ -118,6 +123,8 @@ pub struct Engine {
     lease: Duration,
     clock: Clock,
     provided: Provided,
+    /// The attempt whose nested run it drives, and its node.
+    parent: Option<(Reporter, NodeName)>,
 }
 
 /// The outcome of driving a run until it stopped.
@@ -207,7 +214,8 @@ impl Engine {
         let pauses = Pauses::default();
         let provided = Provided::default();
         let kept = Some(kept);
-        Self { graph, checkpointer, kept, limits, pauses, grace, lease, clock, provided }
+        let parent = None;
+        Self { graph, checkpointer, kept, limits, pauses, grace, lease, clock, provided, parent }
     }
 
     /// Saves the runs in this storage.
@@ -255,6 +263,8 @@ impl Engine {
     /// Events and the ends of waits get their times from it.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
+        // Nested runs use it, too.
+        self.provided.insert(clock.clone());
         self.clock = clock;
         self
     }

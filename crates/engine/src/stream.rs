@@ -7,6 +7,7 @@ use std::sync::{
 
 use graphrun_core::{
     event::{Event, EventSink, Report, RunEvent},
+    graph::Reporter,
     id::{NodeName, Step, TaskId},
     state::{State, Update},
 };
@@ -56,7 +57,7 @@ pub enum StreamChunk {
     Custom {
         /// The task.
         task: TaskId,
-        /// Its node.
+        /// Its node; of a nested run, with the name of the node that runs its graph before it.
         node: NodeName,
         /// The value.
         value: Value,
@@ -80,17 +81,25 @@ impl StreamChunk {
 pub(super) struct Sinks {
     pub(super) events: EventSink,
     pub(super) stream: Option<Sender>,
+    /// The attempt whose nested run it is, and its node.
+    pub(super) parent: Option<(Reporter, NodeName)>,
 }
 
 impl Sinks {
     /// Returns whether there is no reader.
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.stream.is_none()
+        self.events.is_empty() && self.stream.is_none() && self.parent.is_none()
     }
 
-    /// Sends an event to all readers.
+    /// Sends an event to all readers. The attempt of a nested run reports what its tasks do; the rest concerns only the
+    /// journal of the nested run.
     pub(super) async fn send(&self, event: &RunEvent) {
         self.events.send(event).await;
+        if let Some((parent, user)) = &self.parent
+            && let Some(event) = event.event.clone().within(user)
+        {
+            parent.report(Report::Nested { event: Box::new(event) }).await;
+        }
         if let Some(stream) = &self.stream {
             stream.send_event(event);
         }
@@ -142,11 +151,11 @@ impl Sender {
 
     /// Sends an event, and the value in it if a node emitted one.
     pub(super) fn send_event(&self, event: &RunEvent) {
-        if let Event::TaskReported { task, node, report: Report::Custom { value } } = &event.event
+        if let Event::TaskReported { task, node, report } = &event.event
             && self.wants(StreamMode::Custom)
+            && let Some((node, value)) = custom_value(node, report)
         {
-            let (task, node, value) = (*task, node.clone(), value.clone());
-            self.send(StreamChunk::Custom { task, node, value });
+            self.send(StreamChunk::Custom { task: *task, node, value: value.clone() });
         }
         if self.wants(StreamMode::Debug) {
             self.send(StreamChunk::Debug(Box::new(event.clone())));
@@ -161,6 +170,18 @@ impl Sender {
         } else if self.chunks.try_send(chunk).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Returns the value that a node or one of its nested run emitted, with the name of that node.
+fn custom_value<'a>(node: &NodeName, report: &'a Report) -> Option<(NodeName, &'a Value)> {
+    match report {
+        Report::Custom { value } => Some((node.clone(), value)),
+        Report::Nested { event } => match event.as_ref() {
+            Event::TaskReported { node, report, .. } => custom_value(node, report),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

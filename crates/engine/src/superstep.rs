@@ -656,9 +656,15 @@ impl Machine {
         self.record_and_advance(record)
     }
 
-    /// Fails a task whose question was not answered in time.
+    /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
+    /// task runs again.
     fn expire(&mut self, index: usize) -> Vec<Action> {
-        let Some(deadline) = self.step.tasks()[index].deadline() else { return Vec::new() };
+        let task = &self.step.tasks()[index];
+        let Some(deadline) = task.deadline() else { return Vec::new() };
+        if task.question().is_some_and(|it| it.nested.is_some()) {
+            self.step.run_again(index);
+            return vec![self.run_task(index)];
+        }
         let message = format!("no answer by {deadline:.0}");
         self.fail(index, Failure::new(ErrorKind::Timeout, message))
     }

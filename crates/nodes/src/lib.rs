@@ -37,6 +37,7 @@ mod ask;
 mod cached;
 mod call;
 mod checked;
+mod nested_use;
 mod run;
 mod run_tests;
 mod sandboxed;
@@ -46,10 +47,16 @@ mod write_files;
 
 use std::sync::{Arc, LazyLock};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::NodeName};
+use graphrun_analysis::compile;
+use graphrun_core::{
+    diagnostic::{Diagnostic, Diagnostics},
+    graph::{Graph, Node},
+    id::NodeName,
+};
+use graphrun_engine::NestedGraph;
 pub use graphrun_workflow::kind::{ModelSource, Services};
 use graphrun_workflow::{
-    Custom, Map, NodeDefinition, NodeFactory, Parallel, Registry, Use,
+    Custom, Map, NestedUse, NodeDefinition, NodeFactory, Parallel, Registry, Use,
     kind::{Kind, MakeContext},
 };
 
@@ -61,6 +68,7 @@ pub use self::{
     agent::AgentNode,
     ask::AskNode,
     cached::{Cache, Cached},
+    nested_use::NestedUseNode,
     run::{RunNode, RunOutput},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
     set::SetNode,
@@ -132,5 +140,17 @@ impl NodeFactory for Factory {
             Some(label) => cached.labelled(label),
             None => cached,
         }))
+    }
+
+    fn make_nested(
+        &self,
+        _: &NodeName,
+        settings: &NestedUse,
+        graph: (Graph, Diagnostics),
+    ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics> {
+        let graph = compile(graph)?;
+        let warnings = graph.warnings().clone();
+        let nested = NestedGraph::new(graph);
+        Ok((Arc::new(NestedUseNode::new(settings.clone(), nested)), warnings))
     }
 }

@@ -95,16 +95,17 @@ impl Declarations {
         for (name, map) in maps {
             let found =
                 map.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
-            let runs_others = |it: &&NodeName| {
+            let takes_no_items = |it: &&NodeName| {
                 let node = yaml.get(it.as_str());
-                let mut kinds = registry.kinds().iter().filter(|it| it.kind.runs_others());
+                let mut kinds = registry.kinds().iter().filter(|it| !it.kind.takes_items());
                 kinds.any(|it| node.is_some_and(|node| node.get(it.key()).is_some()))
             };
-            if let Some(inner) = found.as_ref().filter(runs_others) {
+            if let Some(inner) = found.as_ref().filter(takes_no_items) {
                 let message = format!("`{inner}` runs other nodes, but a map runs one node");
                 let place = map.get("do").and_then(|it| report.place(&it.range));
                 let finding = Diagnostic::error("GR039", message).at(place, "several nodes");
-                report.push(finding.help("map over a node that does the work itself"));
+                let help = "map over a node that does the work itself, or over one with `use`";
+                report.push(finding.help(help));
             }
             match found {
                 Some(node) => _ = declarations.maps.insert(name, node),

@@ -15,7 +15,7 @@ use graphrun_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Expression, kind::NodeSettings};
+use super::{Expression, NestedUse, kind::NodeSettings};
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -37,6 +37,8 @@ pub struct Workflow {
     pub defaults: Defaults,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeDefinition>,
+    /// The workflows of the nodes whose tasks are nested runs.
+    pub nested: BTreeMap<NodeName, Self>,
     /// The edges.
     pub edges: Vec<Edge>,
     /// The nodes of the first step.
@@ -118,6 +120,18 @@ pub trait NodeFactory {
         name: &NodeName,
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, Diagnostic>;
+
+    /// Makes the node that runs a graph, made by this factory, once for each item of a map.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the diagnostics of the graph if one of them is an error.
+    fn make_nested(
+        &self,
+        name: &NodeName,
+        settings: &NestedUse,
+        graph: (Graph, Diagnostics),
+    ) -> Result<(Arc<dyn Node>, Diagnostics), Diagnostics>;
 }
 
 impl Workflow {
@@ -125,10 +139,47 @@ impl Workflow {
     ///
     /// If there are errors, the affected nodes are missing in the graph.
     pub fn into_graph(self, factory: &dyn NodeFactory) -> (Graph, Diagnostics) {
+        self.into_graph_of(None, factory)
+    }
+
+    /// Returns all nodes with their full names, also those of nested workflows.
+    pub fn all_nodes(&self) -> BTreeMap<NodeName, &NodeDefinition> {
+        let mut all: BTreeMap<_, _> =
+            self.nodes.iter().map(|(name, it)| (name.clone(), it)).collect();
+        for (user, nested) in &self.nested {
+            all.extend(nested.all_nodes().into_iter().map(|(name, it)| (name.within(user), it)));
+        }
+        all
+    }
+
+    /// Returns the definitions of all nodes, also those of nested workflows.
+    pub fn all_nodes_mut(&mut self) -> Vec<&mut NodeDefinition> {
+        let nested = self.nested.values_mut().flat_map(Self::all_nodes_mut);
+        self.nodes.values_mut().chain(nested).collect()
+    }
+
+    /// Makes the graph of a workflow that nodes of the node `user` run, if there is one.
+    fn into_graph_of(
+        mut self,
+        user: Option<&NodeName>,
+        factory: &dyn NodeFactory,
+    ) -> (Graph, Diagnostics) {
         let mut findings = Diagnostics::default();
         let mut nodes = BTreeMap::new();
         for (name, definition) in self.nodes {
-            match factory.make(&name, &definition) {
+            let full_name = user.map_or_else(|| name.clone(), |it| name.within(it));
+            let settings = definition.settings.downcast_ref::<NestedUse>();
+            let made = match settings.and_then(|it| Some((it, self.nested.remove(&name)?))) {
+                Some((settings, nested)) => {
+                    let graph = nested.into_graph_of(Some(&full_name), factory);
+                    factory.make_nested(&full_name, settings, graph).map(|(node, warnings)| {
+                        findings.extend(warnings);
+                        node
+                    })
+                }
+                None => factory.make(&full_name, &definition).map_err(Diagnostics::from),
+            };
+            match made {
                 Ok(node) => {
                     let NodeDefinition { policies, when, place, scopes, .. } = definition;
                     let node = scopes.iter().fold(node, |it, scope| scope.node(it));
@@ -138,7 +189,7 @@ impl Workflow {
                     let place = Some(place);
                     nodes.insert(name, NodeSpec { node, policies, when, place });
                 }
-                Err(finding) => findings.push(finding),
+                Err(more) => findings.extend(more),
             }
         }
         let graph = Graph {

@@ -84,7 +84,7 @@ pub use self::{
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,
-    structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, Parallel, Use},
+    structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, NestedUse, Parallel, Use},
 };
 pub use self::{
     outline::{Outline, Part, Slot, Step},

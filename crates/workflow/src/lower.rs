@@ -13,7 +13,7 @@ use graphrun_core::{
 };
 
 use super::{
-    Registry, Workflow,
+    NestedUse, Registry, Workflow,
     declarations::Declarations,
     draft::WorkflowDraft,
     environment::Environment,
@@ -130,6 +130,7 @@ fn read_workflow(
         inbox,
         limits,
         nodes,
+        nested: BTreeMap::new(),
         edges,
         entry,
         groups: env.declarations.members(),
@@ -140,7 +141,12 @@ fn read_workflow(
         defaults: env.sections.defaults,
     };
     for (name, used) in env.loaded {
-        workflow.absorb(&name, used);
+        let settings = workflow.nodes.get(&name).map(|it| &it.settings);
+        if settings.is_some_and(|it| it.downcast_ref::<NestedUse>().is_some()) {
+            workflow.nested.insert(name, used);
+        } else {
+            workflow.absorb(&name, used);
+        }
     }
     Some(workflow)
 }

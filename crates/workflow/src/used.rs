@@ -3,7 +3,8 @@
 //!
 //! A node `review` that uses a workflow becomes two: `review` fills the fields and starts the used
 //! workflow. `review.end` runs when no task is left in it, and takes its results. The nodes and
-//! fields between them are called `review.lint` and `review.draft`.
+//! fields between them are called `review.lint` and `review.draft`. A workflow that runs for each item of a `map` stays
+//! as it is: each item is a nested run of it.
 
 use std::{
     any::Any,
@@ -217,6 +218,8 @@ impl Workflow {
             definition.scopes.push(scope.clone());
             self.nodes.insert(scope.node_name(&inner), definition);
         }
+        let nested = used.nested.into_iter();
+        self.nested.extend(nested.map(|(inner, workflow)| (scope.node_name(&inner), workflow)));
         self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
         self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {

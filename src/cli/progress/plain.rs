@@ -45,7 +45,11 @@ pub(in super::super) fn line(stamped: &RunEvent, caption: &Caption) -> String {
 }
 
 fn text(stamped: &RunEvent, caption: &Caption) -> String {
-    match &stamped.event {
+    text_of(&stamped.event, stamped, caption)
+}
+
+fn text_of(event: &Event, stamped: &RunEvent, caption: &Caption) -> String {
+    match event {
         Event::RunStarted { name, workflow } => {
             format!("run {name} ({}) of {workflow}{}", stamped.run, resume(caption))
         }
@@ -84,7 +88,10 @@ fn text(stamped: &RunEvent, caption: &Caption) -> String {
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
             format!("{} started{again}", label(node, *visit, *max_visits))
         }
-        Event::TaskReported { node, report, .. } => format!("{node} {}", reported(report)),
+        Event::TaskReported { node, report, .. } => match report {
+            Report::Nested { event } => text_of(event, stamped, caption),
+            report => format!("{node} {}", reported(report)),
+        },
         Event::MemoSaved { node, name, .. } => format!("{node} has saved `{}`", clean(name)),
         Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
             let (error, wait) = (clean(error), duration(*wait_ms));
@@ -178,6 +185,7 @@ fn reported(report: &Report) -> String {
         }
         Report::Artifact { path } => format!("wrote {}", clean(path)),
         Report::Custom { value } => format!("emitted {}", clean(&value.to_string())),
+        Report::Nested { .. } => "works on its nested run".to_owned(),
     }
 }
 

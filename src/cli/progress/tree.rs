@@ -170,6 +170,31 @@ impl Tree {
             Report::Artifact { path } => vec![self.aside(&format!("wrote {}", clean(path)))],
             // It is for programs that stream the run.
             Report::Custom { .. } => Vec::new(),
+            Report::Nested { event } => self.nested(task, event),
+        }
+    }
+
+    /// Returns the lines for an event of the nested run of a task. Its tasks are not in the list of running ones.
+    fn nested(&mut self, task: TaskId, event: &Event) -> Vec<String> {
+        match event {
+            Event::TaskReported { node, report, .. } => self.reported(task, node, report),
+            Event::TaskFinished { node, ms, to, .. } => {
+                let to = describe_targets(to);
+                vec![self.aside(&format!("✓ {node} in {}{to}", duration(*ms)))]
+            }
+            Event::TaskFailed { node, kind, error, to, .. } => {
+                let (error, to) = (clean(error), describe_targets(to));
+                vec![format!("    {} {node} {kind}: {error}{to}", self.paint.bad("✗"))]
+            }
+            Event::TaskRetrying { node, attempt, error, wait_ms, .. } => {
+                let (error, wait) = (clean(error), duration(*wait_ms));
+                let what = format!("{node} attempt {attempt}: {error}");
+                vec![format!("    {} {what}; again in {wait}", self.paint.loud("↻"))]
+            }
+            Event::TaskEmitted { message, .. } => {
+                vec![format!("    {}", self.paint.loud(&format!("▲ {}", clean(message))))]
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -44,7 +44,7 @@ pub const CODES: &[Code] = pages! {
     // Sizes and places.
     "GR055" "GR056"
     // Workflows in workflows.
-    "GR070" "GR071" "GR072" "GR073"
+    "GR070" "GR071" "GR072" "GR073" "GR074"
     // Cases.
     "GR080" "GR081" "GR082" "GR083" "GR084" "GR085"
     // Names, continued.

@@ -354,7 +354,7 @@ impl Reporter {
     pub async fn report(&self, report: Report) {
         self.beat();
         if let Report::ModelCall { usage, .. } = &report {
-            self.0.notes().usage.add(usage);
+            self.add_usage(usage);
         }
         if let Some(attempt) = &self.0.attempt {
             // The driver may be gone; the report is then dropped.
@@ -385,6 +385,17 @@ impl Reporter {
         }
     }
 
+    /// Passes the request of a nested run for a model call on to the driver, which sends the permit. Without a run it
+    /// permits the call.
+    pub async fn forward_spending(&self, permit: oneshot::Sender<()>) {
+        self.beat();
+        match &self.0.attempt {
+            Some(attempt) => drop(attempt.send(MessageContent::Spending(permit)).await),
+            // A task that was dropped meanwhile no longer waits.
+            None => _ = permit.send(()),
+        }
+    }
+
     /// Reports that the node still works.
     pub fn beat(&self) {
         self.0.notes().last_report = Some(Instant::now());
@@ -393,6 +404,11 @@ impl Reporter {
     /// Returns the time of the last report or beat of the node.
     pub fn last_report(&self) -> Option<Instant> {
         self.0.notes().last_report
+    }
+
+    /// Counts usage of a nested run, whose events may arrive later.
+    pub fn add_usage(&self, usage: &Usage) {
+        self.0.notes().usage.add(usage);
     }
 
     /// Returns the usage reported so far.

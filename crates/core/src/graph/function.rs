@@ -137,6 +137,11 @@ macro_rules! node_functions {
 
 node_functions!((;), (; A a), (A a; B b), (A a, B b; C c));
 
+/// Returns the description of a node that reads an argument and writes the fields of a struct.
+pub fn describe_types<A: Argument, W: JsonSchema>() -> NodeDescription {
+    describe::<W>(&[(A::reads(), A::item())])
+}
+
 fn describe<W: JsonSchema>(arguments: &[(Option<Vec<Read>>, Option<Type>)]) -> NodeDescription {
     let reads: Option<Vec<Vec<Read>>> = arguments.iter().map(|(reads, _)| reads.clone()).collect();
     let channels = |fields: Vec<Read>| fields.into_iter().map(|it| it.channel).collect();

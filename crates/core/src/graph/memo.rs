@@ -33,7 +33,16 @@ impl Memos {
     pub fn new(known: BTreeMap<String, Value>) -> Self {
         Self(known)
     }
+
+    /// Returns the value saved under a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
 }
+
+/// The begin of the names of memos that hold the journal of a nested run. Unlike others, they survive the failure of
+/// their task: a retry continues the nested run.
+pub const NESTED_MEMO: &str = "nested run ";
 
 impl NodeContext {
     /// Runs a part of the work, or returns its saved result. The result is saved with the run
@@ -84,6 +93,10 @@ impl NodeContext {
 
     /// Returns the result saved under a name, if there is one.
     pub fn recall_memo<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, NodeError> {
+        if name.starts_with(NESTED_MEMO) {
+            let message = format!("names of memos that begin with `{NESTED_MEMO}` are reserved");
+            return Err(NodeError::permanent(message));
+        }
         // An attempt can use each name once.
         if !self.reporter.recalls_first(name) {
             let message = format!("two memos of this node are called `{name}`");
@@ -96,7 +109,15 @@ impl NodeContext {
     /// Saves a result under a name; once this returns, the result is durable. A result beyond a limit is a
     /// failure of the node.
     pub async fn save_memo<T: Serialize>(&self, name: &str, result: &T) -> Result<(), NodeError> {
-        let value = serde_json::to_value(result)?;
+        self.save_value(name, serde_json::to_value(result)?).await
+    }
+
+    /// Saves an entry of the journal of a nested run.
+    pub async fn save_nested(&self, name: &str, entry: Value) -> Result<(), NodeError> {
+        self.save_value(&format!("{NESTED_MEMO}{name}"), entry).await
+    }
+
+    async fn save_value(&self, name: &str, value: Value) -> Result<(), NodeError> {
         measure(&value)
             .map_err(|reached| NodeError::permanent(format!("the memo `{name}` is {reached}")))?;
         self.reporter.note(name, value).await

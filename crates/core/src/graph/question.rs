@@ -5,7 +5,10 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::state::{measure, validator_for};
+use crate::{
+    id::{NodeName, RunId, TaskId},
+    state::{measure, validator_for},
+};
 
 /// A question that pauses the run until it is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +26,20 @@ pub struct Question {
     /// also while the run is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    /// The node that asks, if it is one of a nested run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nested: Option<NestedAsker>,
+}
+
+/// The task of a nested run that asks a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NestedAsker {
+    /// The nested run.
+    pub run: RunId,
+    /// The task in it.
+    pub task: TaskId,
+    /// The node, with the name of the node that runs its graph before it: `review.approve`.
+    pub node: NodeName,
 }
 
 impl Question {
@@ -34,6 +51,7 @@ impl Question {
             schema: Value::Bool(true),
             show: Value::Null,
             deadline: None,
+            nested: None,
         }
     }
 

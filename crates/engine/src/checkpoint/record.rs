@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     event::Usage,
-    graph::{Failure, Goto, Question, Transition},
+    graph::{Failure, Goto, NESTED_MEMO, Question, Transition},
     id::{NodeName, TaskId},
     state::Update,
 };
@@ -122,6 +122,11 @@ pub enum Outcome {
 }
 
 impl TaskRecord {
+    /// Returns whether it saves an entry of the journal of a nested run.
+    pub(crate) fn is_of_nested_run(&self) -> bool {
+        matches!(&self.outcome, Outcome::MemoSaved { name, .. } if name.starts_with(NESTED_MEMO))
+    }
+
     /// Returns why the run cannot continue after this record, if its node or a route failed.
     pub fn failure_reason(&self) -> Option<String> {
         let node = &self.node;

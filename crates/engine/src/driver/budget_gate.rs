@@ -56,22 +56,23 @@ impl BudgetGate {
         }
     }
 
-    /// Handles a request for a model call: permits it, or aborts the task and admits no further attempt.
+    /// Handles a request for a model call: returns the permit, or aborts the task and admits no further attempt.
     pub(super) fn admit_call(
         &mut self,
         task: TaskId,
         permit: oneshot::Sender<()>,
         machine: &Machine,
-    ) {
+    ) -> Option<oneshot::Sender<()>> {
         let mut usage = Usage::default();
         self.attempts.values().for_each(|it| usage.add(&it.usage));
         if machine.may_spend(&usage) {
-            // A task that was dropped meanwhile no longer waits.
-            _ = permit.send(());
-        } else if let Some(attempt) = self.attempts.get(&task) {
+            return Some(permit);
+        }
+        if let Some(attempt) = self.attempts.get(&task) {
             attempt.abort.cancel();
             self.is_closed = true;
         }
+        None
     }
 
     /// Returns whether a model call was refused, so that no attempt may start.

@@ -15,9 +15,12 @@ use graphrun_core::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::rules::{
-    Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
-    finished_by, misfit, stops_run,
+use super::{
+    SavedNested, TaskJournal,
+    rules::{
+        Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
+        finished_by, misfit, stops_run,
+    },
 };
 use crate::checkpoint::{
     CheckpointError, Claim, Commit, Detail, Entry, EntryHash, Holder, InboxMessage, JournalEntry,
@@ -36,13 +39,15 @@ pub struct MemoryStorage {
     /// Whether it keeps only the last checkpoint of a run that stopped, and nothing of a run that is done
     /// and no thread.
     keeps_last_only: bool,
+    /// The task whose nested run it contains. It saves each entry before the entry takes effect.
+    task: Option<TaskJournal>,
 }
 
 #[derive(Debug)]
 struct Run {
     info: RunInfo,
-    /// The original `info` as JSON.
-    first: Vec<u8>,
+    /// The original `info`.
+    started_as: RunInfo,
     head: Head,
     /// Never empty; the first entry contains step zero.
     entries: Vec<Entry>,
@@ -61,18 +66,31 @@ impl MemoryStorage {
         Self { keeps_last_only: true, ..Self::default() }
     }
 
+    /// Makes the storage of a nested run from the entries that its task has saved.
+    pub(crate) fn of_task(
+        task: TaskJournal,
+        saved: Option<SavedNested>,
+    ) -> Result<Self, CheckpointError> {
+        let mut runs = Vec::new();
+        if let Some(SavedNested { info, entries }) = saved {
+            let action = || format!("load the nested run `{}`", info.id);
+            let mut entries = entries.into_iter();
+            let first = entries.next().unwrap_or_default();
+            let mut run = Run::first(&info, first).map_err(|it| it.explain(action()))?;
+            for entry in entries {
+                run.follow(&entry).map_err(|it| it.explain(action()))?;
+            }
+            runs.push(run);
+        }
+        Ok(Self { runs: Mutex::new(runs), keeps_last_only: false, task: Some(task) })
+    }
+
     /// Adds a run that stopped, with its last checkpoint and the entry that stopped it.
-    pub(crate) fn keep(
-        &self,
-        info: RunInfo,
-        last: Commit,
-        end: Entry,
-        seq: u64,
-    ) -> Result<(), CheckpointError> {
+    pub(crate) fn keep(&self, info: RunInfo, last: Commit, end: Entry, seq: u64) {
         let running = || RunStatus { status: Status::Running, reason: None };
         let run_status = end.run_status.clone().unwrap_or_else(running);
         let run = Run {
-            first: serde_json::to_vec(&info).map_err(|error| unwritable(&info.id, error))?,
+            started_as: info.clone(),
             head: Head { number: 2, step: last.position.step, seq, run_status },
             finished: finished_by(&end).collect(),
             entries: vec![last.into(), end],
@@ -84,7 +102,6 @@ impl MemoryStorage {
         let mut runs = self.runs();
         runs.retain(|it| it.info.id != run.info.id);
         runs.push(run);
-        Ok(())
     }
 
     /// The lock is never held across an await, and every write checks before it changes anything.
@@ -112,30 +129,26 @@ impl RunJournal for MemoryStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
+        if let Some(task) = &self.task {
+            task.save_first(info, first).await?;
+        }
         let mut runs = self.runs();
         for new in [info.id.as_str(), &info.name] {
             if runs.iter().any(|Run { info, .. }| info.id.as_str() == new || info.name == new) {
                 return Err(CheckpointError::Exists(new.to_owned()));
             }
         }
-        let head = Head::first(first)
+        let mut run = Run::first(info, first.clone())
             .map_err(|refusal| refusal.explain(format!("create run `{}`", info.id)))?;
-        let mut run = Run {
-            info: info.clone(),
-            first: serde_json::to_vec(info).map_err(|error| unwritable(&info.id, error))?,
-            head,
-            entries: vec![first.clone()],
-            finished: BTreeSet::new(),
-            fence: 0,
-            holder: None,
-            inbox: Vec::new(),
-        };
         let hold = run.give(claim);
         runs.push(run);
         Ok(hold)
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
+        if let Some(task) = &self.task {
+            task.save(entry).await?;
+        }
         self.with(&hold.run, |run| {
             run.append(hold, entry).map_err(|refusal| refusal.explain(entry.action(&hold.run)))?;
             if self.keeps_last_only && stops_run(entry) { run.forget_history() } else { Ok(()) }
@@ -277,7 +290,8 @@ impl RunHistory for MemoryStorage {
     ) -> Result<Vec<JournalEntry>, CheckpointError> {
         self.with(run, |run| {
             let unwritable = |source| unwritable(&run.info.id, source);
-            let mut hash = beginning(&run.info.id, &run.first);
+            let info = serde_json::to_vec(&run.started_as).map_err(unwritable)?;
+            let mut hash = beginning(&run.info.id, &info);
             let mut found = Vec::new();
             for (number, entry) in (1..).zip(&run.entries) {
                 hash = hash_after(hash, number, entry).map_err(unwritable)?;
@@ -318,6 +332,19 @@ impl RunMaintenance for MemoryStorage {
 }
 
 impl Run {
+    fn first(info: &RunInfo, first: Entry) -> Result<Self, Refusal> {
+        Ok(Self {
+            head: Head::first(&first)?,
+            info: info.clone(),
+            started_as: info.clone(),
+            entries: vec![first],
+            finished: BTreeSet::new(),
+            fence: 0,
+            holder: None,
+            inbox: Vec::new(),
+        })
+    }
+
     /// Returns the owner, if the lease has not expired.
     fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref().filter(|it| it.has_it(Timestamp::now()))
@@ -332,6 +359,10 @@ impl Run {
 
     fn append(&mut self, hold: &LeaseToken, entry: &Entry) -> Result<(), Refusal> {
         check_fence(self.holder.as_ref(), hold.fence)?;
+        self.follow(entry)
+    }
+
+    fn follow(&mut self, entry: &Entry) -> Result<(), Refusal> {
         self.head = self.head.after(entry, |task| self.finished.contains(&task))?;
         if entry.commit.is_some() {
             self.finished.clear();

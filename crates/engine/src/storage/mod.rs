@@ -3,7 +3,9 @@
 mod memory;
 mod memory_results;
 pub mod rules;
+mod task_journal;
 
+pub(crate) use self::task_journal::{SavedNested, TaskJournal};
 pub use self::{
     memory::MemoryStorage,
     memory_results::{MemoryResults, RESULT_LIMITS, ResultLimits},

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Usage,
-    graph::{ErrorKind, Failure, Goto, Question, Transition},
+    graph::{ErrorKind, Failure, Goto, NESTED_MEMO, Question, Transition},
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -349,9 +349,9 @@ impl OpenStep {
             }
             Outcome::Failed { .. } => {
                 // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
-                // caused the failure.
+                // caused the failure. A nested run retries only its failed tasks.
                 task.attempt = 1;
-                task.memos.clear();
+                task.memos.retain(|name, _| name.starts_with(NESTED_MEMO));
                 Phase::Running
             }
             Outcome::Retrying { wait_ms, wake, .. } => {

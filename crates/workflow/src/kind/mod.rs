@@ -163,6 +163,11 @@ pub trait Kind: fmt::Debug + Send + Sync {
     fn runs_others(&self) -> bool {
         false
     }
+
+    /// Whether a node can run for each item of a `map`.
+    fn takes_items(&self) -> bool {
+        !self.runs_others()
+    }
 }
 
 /// The settings of a node, as its kind has read them.

@@ -15,7 +15,7 @@ pub use self::{
     custom::{Custom, CustomNode},
     map::{Map, MapNode},
     parallel::Parallel,
-    use_workflow::{EnterNode, LeaveNode, Use},
+    use_workflow::{EnterNode, LeaveNode, NestedUse, Use},
 };
 pub(crate) use self::{
     map::{FAILED, ITEM, Item, MAP, MapList, read_lists},

@@ -2,6 +2,9 @@
 //!
 //! `used` loads it, and makes its nodes a part of this workflow. Here are the kind, and the first and
 //! last node of a used workflow: one fills its fields, the other takes its results.
+//!
+//! For the items of a `map`, and with `nested: true`, it is not made a part of this workflow: each task is a nested run
+//! of it.
 
 use std::sync::Arc;
 
@@ -29,11 +32,20 @@ use crate::{
     shape::Section,
 };
 
-/// The common keys that do not apply to a node that uses a workflow.
+/// The key that makes each call a nested run.
+const NESTED: &str = "nested";
+
+/// The common keys that do not apply to a node that uses a workflow as a part of this one.
 const REFUSED: &[(&str, &str)] = &[
     ("when", "put the condition into the route that leads here"),
-    ("timeout", "each node of the used workflow has its own"),
-    ("retry", "each node of the used workflow has its own"),
+    (
+        "timeout",
+        "each node of the used workflow has its own; `use: { nested: true }` gives the whole one",
+    ),
+    (
+        "retry",
+        "each node of the used workflow has its own; `use: { nested: true }` gives the whole one",
+    ),
 ];
 
 /// The kind `use`.
@@ -61,6 +73,9 @@ struct UseParts {
     /// The fields of this workflow that receive its outputs when it is done.
     #[serde(rename = "out")]
     output: Option<Named<FieldName, Text>>,
+    /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
+    /// limits, which `retry` and `timeout` apply to as a whole. Default: false.
+    nested: Option<bool>,
 }
 
 /// A node that begins a used workflow.
@@ -73,6 +88,19 @@ pub struct EnterNode {
     /// The fields of this workflow that receive a result, each with the field of the used workflow
     /// it comes from.
     pub takes: Vec<(ChannelName, ChannelName)>,
+}
+
+/// A node whose tasks are nested runs of a workflow.
+#[derive(Clone, Debug)]
+pub struct NestedUse {
+    /// The name of the workflow.
+    pub workflow: String,
+    /// Its input fields with their values.
+    pub sets: Vec<(ChannelName, Expression)>,
+    /// The fields of this workflow that receive a result, each with the field it comes from.
+    pub takes: Vec<(ChannelName, ChannelName)>,
+    /// Those of them that receive a result whenever the nested run is done.
+    pub takes_always: Vec<ChannelName>,
 }
 
 /// A node that runs when a used workflow has no tasks left.
@@ -92,7 +120,11 @@ impl Kind for Use {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        for (key, help) in REFUSED {
+        let nested = reader.value().get(NESTED);
+        let nested = nested.and_then(|it| reader.report().bool(it, "`nested`"));
+        let is_nested = nested.unwrap_or(false) || reader.scope.item.is_some();
+        let refused = REFUSED.iter().filter(|(key, _)| !is_nested || *key == "when");
+        for (key, help) in refused {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `use` takes no key `{}`", key.text);
                 let place = reader.report().place(&key.range);
@@ -106,6 +138,13 @@ impl Kind for Use {
         let used = env.loaded.get(name)?;
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
+        if is_nested {
+            check_nested(reader, used);
+            let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
+            let takes_always = always.map(|(to, _)| to.clone()).collect();
+            let workflow = used.name.clone();
+            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always }));
+        }
         let enter = EnterNode {
             workflow: used.name.clone(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
@@ -121,6 +160,10 @@ impl Kind for Use {
     fn runs_others(&self) -> bool {
         true
     }
+
+    fn takes_items(&self) -> bool {
+        true
+    }
 }
 
 impl NodeSettings for EnterNode {
@@ -131,6 +174,33 @@ impl NodeSettings for EnterNode {
     fn computes(&self) -> Option<Vec<Computation>> {
         Some(self.sets.iter().map(|(to, value)| Computation::of(to, value)).collect())
     }
+}
+
+impl NodeSettings for NestedUse {
+    /// The node needs the graph of the workflow: see [`NodeFactory::make_nested`](crate::NodeFactory::make_nested).
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let message = format!("the workflow `{}` of `{}` was not loaded", self.workflow, ctx.name);
+        Err(Diagnostic::error("GR070", message).at(Some(ctx.place.clone()), "used here"))
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(self.workflow.clone())
+    }
+}
+
+/// Checks that a workflow can be a nested run.
+fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow) {
+    if used.inbox.is_empty() {
+        return;
+    }
+    let message = format!(
+        "`{}` takes messages of people, and a message cannot name the nested run that it is for",
+        used.name
+    );
+    let key = reader.name_key;
+    let place = reader.report().place(&key.range);
+    let finding = Diagnostic::error("GR074", message).at(place, "its tasks are nested runs");
+    reader.report().push(finding.help("remove `inbox` there, or ask the person with `ask`"));
 }
 
 impl NodeSettings for LeaveNode {

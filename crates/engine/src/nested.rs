@@ -1,0 +1,216 @@
+//! Nested runs: a task that runs another graph.
+//!
+//! A nested run is a run of its own, with its own steps, state, visits and limits. Its journal consists of memos of the
+//! task, so it is as durable as the outer run: after a crash or a retry, its finished tasks do not run again. It asks
+//! people through the task, spends from the budget of the outer run, and reports what its tasks do as events of the
+//! task. When the task has finished, only its result is left.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::{
+    event::Status,
+    graph::{
+        ErrorKind, Failure, NestedAsker, NodeContext, NodeDescription, NodeError, Question,
+        SideEffects,
+    },
+    id::RunId,
+    state::{State, Update},
+};
+use serde_json::Value;
+
+use super::{
+    Answers, Clock, Engine, RunEnd, RunError, failures,
+    storage::{MemoryStorage, TaskJournal},
+};
+use crate::checkpoint::{
+    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun,
+};
+
+/// A graph that runs as a part of a task.
+#[derive(Clone, Debug)]
+pub struct NestedGraph {
+    graph: CompiledGraph,
+    calls_max: Option<u64>,
+    side_effects: SideEffects,
+}
+
+impl NestedGraph {
+    /// Prepares a graph.
+    pub fn new(graph: CompiledGraph) -> Self {
+        let nodes = graph.graph().nodes.values();
+        let all: Vec<SideEffects> = nodes.map(|it| it.node.describe().side_effects).collect();
+        let mut ranked = [SideEffects::World, SideEffects::Models].into_iter();
+        let side_effects = ranked.find(|it| all.contains(it)).unwrap_or(SideEffects::Nothing);
+        Self { calls_max: graph.calls_max(), side_effects, graph }
+    }
+
+    /// Returns the graph.
+    pub fn graph(&self) -> &CompiledGraph {
+        &self.graph
+    }
+
+    /// Adds what its nodes do to the description of the node that runs it.
+    pub fn describe(&self, node: NodeDescription) -> NodeDescription {
+        NodeDescription { calls_max: self.calls_max, side_effects: self.side_effects, ..node }
+    }
+
+    /// Runs the graph until it is done, and returns its state without private fields. When the task runs again, it
+    /// continues where it was.
+    ///
+    /// # Errors
+    ///
+    /// Returns the failure of the first failed task of the graph, or its question. Fails if a route leads the graph to
+    /// `fail`, if it reaches a limit of its own, and if the input does not fit.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the finished tasks of the graph are kept.
+    pub async fn run(&self, ctx: &NodeContext, input: Update) -> Result<State, NodeError> {
+        let (mut journal, mut saved) = TaskJournal::find(ctx)?;
+        if saved.as_ref().is_some_and(|it| is_failed_for_good(&it.entries)) {
+            (journal, saved) = (journal.next_run(), None);
+        }
+        let is_begun = saved.is_some();
+        let storage =
+            MemoryStorage::of_task(journal, saved).map_err(|it| failure_of(&it.into()))?;
+        let nested = NestedRun { ctx, run: nested_id(ctx), storage: Arc::new(storage) };
+        nested.drive(&self.graph, input, is_begun).await
+    }
+}
+
+/// Returns whether a route ended the run as failed, so that it has nothing to continue.
+fn is_failed_for_good(entries: &[Entry]) -> bool {
+    let status = entries.iter().rev().find_map(|it| it.run_status.as_ref());
+    let commit = entries.iter().rev().find_map(|it| it.commit.as_ref());
+    status.is_some_and(|it| it.status == Status::Failed)
+        && commit.is_none_or(|it| it.position.frontier.is_empty())
+}
+
+struct NestedRun<'a> {
+    ctx: &'a NodeContext,
+    run: RunId,
+    storage: Arc<MemoryStorage>,
+}
+
+impl NestedRun<'_> {
+    async fn drive(
+        &self,
+        graph: &CompiledGraph,
+        input: Update,
+        is_begun: bool,
+    ) -> Result<State, NodeError> {
+        let engine = self.engine(graph);
+        let mut end = if is_begun {
+            let saved = self.saved().await?;
+            if saved.summary.status == Status::Done {
+                let state = graph.schema().restore(saved.values)?;
+                return Ok(state.without_private());
+            }
+            let answers = self.new_answers(&saved);
+            engine.resume(&self.run).with_answers(answers).await
+        } else {
+            let info = RunInfo {
+                id: self.run.clone(),
+                name: self.run.to_string(),
+                ..RunInfo::new(&graph.graph().name)
+            };
+            engine.run(input).with_info(info).await
+        };
+        loop {
+            let stopped = end.map_err(|it| failure_of(&it))?;
+            let Some(open) = stopped.questions.first().filter(|_| is_paused(&stopped)) else {
+                return self.outcome(stopped).await;
+            };
+            // Without an answer, the task ends here with the question.
+            let answer: Value = self.ctx.ask(self.question(open))?;
+            end = engine.resume(&self.run).answer(&open.question.key, answer).await;
+        }
+    }
+
+    fn engine(&self, graph: &CompiledGraph) -> Engine {
+        let mut engine = Engine::new(graph.clone()).with_storage(Arc::clone(&self.storage) as _);
+        if let Some(clock) = self.ctx.provided.get::<Clock>() {
+            engine.clock = Clock::clone(&clock);
+        }
+        engine.provided = self.ctx.provided.clone();
+        engine.parent = Some((self.ctx.reporter.clone(), self.ctx.node.clone()));
+        engine
+    }
+
+    async fn saved(&self) -> Result<SavedRun, NodeError> {
+        self.storage.load(&self.run).await.map_err(|it| failure_of(&it.into()))
+    }
+
+    /// Returns the answers that replace those of failed tasks.
+    fn new_answers(&self, saved: &SavedRun) -> Answers {
+        let mut by_name = BTreeMap::new();
+        for record in &saved.records {
+            if let Outcome::Answered { key, answer, .. } = &record.outcome {
+                let given = self.ctx.answers.get(key).filter(|it| *it != answer);
+                match given {
+                    Some(given) => drop(by_name.insert(key.clone(), given.clone())),
+                    None => drop(by_name.remove(key)),
+                }
+            }
+        }
+        Answers { by_name, by: None }
+    }
+
+    /// Returns a question of the nested run as one of the task.
+    fn question(&self, open: &OpenQuestion) -> Question {
+        let nested = match &open.question.nested {
+            Some(asker) => NestedAsker { node: asker.node.within(&self.ctx.node), ..asker.clone() },
+            None => NestedAsker {
+                run: self.run.clone(),
+                task: open.task,
+                node: open.node.within(&self.ctx.node),
+            },
+        };
+        Question { nested: Some(nested), ..open.question.clone() }
+    }
+
+    async fn outcome(&self, end: RunEnd) -> Result<State, NodeError> {
+        let reason = end.reason.unwrap_or_else(|| end.status.as_str().to_owned());
+        match end.status {
+            Status::Done => Ok(end.state),
+            Status::Failed => {
+                let failed = failures(&self.saved().await?.records).into_iter().next();
+                let Some((node, failure)) = failed else {
+                    return Err(NodeError::permanent(reason));
+                };
+                let message = format!("`{node}`: {}", failure.message);
+                Err(Failure { message, ..failure }.into())
+            }
+            Status::Limit => {
+                let what = format!("its workflow reached a limit: {reason}");
+                Err(Failure::new(ErrorKind::Other, what).into())
+            }
+            Status::Running | Status::Paused | Status::Interrupted => {
+                Err(NodeError::transient(format!("its workflow stopped: {reason}")))
+            }
+        }
+    }
+}
+
+fn is_paused(end: &RunEnd) -> bool {
+    end.status == Status::Paused
+}
+
+/// Returns the id of the nested run of a task, which its idempotency keys begin with.
+fn nested_id(ctx: &NodeContext) -> RunId {
+    let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
+    let id = format!("{}-{}-{}", ctx.run, task.step, task.index);
+    // A run within several others has a long id.
+    RunId::parse(&id).unwrap_or_else(|_| {
+        let hash = blake3::hash(id.as_bytes()).to_hex();
+        RunId::parse(&hash[..32]).expect("it has 32 hexadecimal digits")
+    })
+}
+
+fn failure_of(error: &RunError) -> NodeError {
+    let failure = Failure::of(ErrorKind::Other, error);
+    // Its entries cannot be saved once the attempt is over.
+    let transient = matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. }));
+    Failure { transient, ..failure }.into()
+}

@@ -1,0 +1,145 @@
+//! The journal of a nested run, saved in memos of the task that runs it.
+//!
+//! Each entry is one memo, so it is durable with the journal of the outer run and ends with the outer step. If a run
+//! cannot be continued, because a route ended it as failed, the task begins another one: its memos have the next
+//! number in front.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use graphrun_core::{
+    graph::{NESTED_MEMO, NodeContext, NodeError},
+    state::Change,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::checkpoint::{CheckpointError, Commit, Entry, Position, RunInfo, RunStatus, TaskRecord};
+
+/// Saves the entries of one nested run.
+#[derive(Debug)]
+pub(crate) struct TaskJournal {
+    ctx: NodeContext,
+    /// The number of the run among those of the task.
+    run: u64,
+    /// The number of its next entry.
+    next: AtomicU64,
+}
+
+/// A nested run that a task has begun.
+#[derive(Debug)]
+pub(crate) struct SavedNested {
+    pub(crate) info: RunInfo,
+    /// Its entries, without events.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// The properties of a nested run, and its first entry.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedBeginning {
+    info: RunInfo,
+    first: SavedEntry,
+}
+
+/// An entry without its events, which the outer run has as reports of the task.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedEntry {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    records: Vec<TaskRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit: Option<(Position, Vec<Change>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_status: Option<RunStatus>,
+}
+
+impl TaskJournal {
+    /// Finds the journal of the last nested run of a task, with what it has saved.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the saved entries cannot be read.
+    pub(crate) fn find(ctx: &NodeContext) -> Result<(Self, Option<SavedNested>), NodeError> {
+        let mut run = 0;
+        while memo(ctx, run + 1, 0).is_some() {
+            run += 1;
+        }
+        let Some(beginning) = memo(ctx, run, 0) else { return Ok((Self::of(ctx, run, 0), None)) };
+        let SavedBeginning { info, first } = read(beginning)?;
+        let (mut entries, mut next) = (vec![Entry::from(first)], 1);
+        while let Some(saved) = memo(ctx, run, next) {
+            entries.push(read::<SavedEntry>(saved)?.into());
+            next += 1;
+        }
+        Ok((Self::of(ctx, run, next), Some(SavedNested { info, entries })))
+    }
+
+    /// Returns the journal of the next nested run of the task.
+    pub(crate) fn next_run(&self) -> Self {
+        Self::of(&self.ctx, self.run + 1, 0)
+    }
+
+    fn of(ctx: &NodeContext, run: u64, next: u64) -> Self {
+        Self { ctx: ctx.clone(), run, next: AtomicU64::new(next) }
+    }
+
+    /// Saves the first entry.
+    pub(super) async fn save_first(
+        &self,
+        info: &RunInfo,
+        first: &Entry,
+    ) -> Result<(), CheckpointError> {
+        self.save_value(&SavedBeginning { info: info.clone(), first: first.into() }).await
+    }
+
+    /// Saves an entry, unless it has nothing but events.
+    pub(super) async fn save(&self, entry: &Entry) -> Result<(), CheckpointError> {
+        let saved = SavedEntry::from(entry);
+        let is_empty =
+            saved.records.is_empty() && saved.commit.is_none() && saved.run_status.is_none();
+        if is_empty { Ok(()) } else { self.save_value(&saved).await }
+    }
+
+    async fn save_value(&self, value: &(impl Serialize + Sync)) -> Result<(), CheckpointError> {
+        let Self { ctx, run, next } = self;
+        let action = || format!("save the nested run of task {} of run `{}`", ctx.task, ctx.run);
+        let json = serde_json::to_value(value);
+        let value =
+            json.map_err(|it| CheckpointError::Storage { action: action(), source: it.into() })?;
+        let number = next.load(Ordering::Relaxed);
+        let saved = ctx.save_nested(&format!("{run}/{number}"), value).await;
+        saved.map_err(|error| {
+            let text = match error {
+                NodeError::Failed(failure) => failure.message,
+                NodeError::Ask(question) => question.prompt,
+            };
+            CheckpointError::Storage { action: action(), source: text.into() }
+        })?;
+        next.store(number + 1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn memo(ctx: &NodeContext, run: u64, number: u64) -> Option<&Value> {
+    ctx.memos.get(&format!("{NESTED_MEMO}{run}/{number}"))
+}
+
+fn read<T: DeserializeOwned>(saved: &Value) -> Result<T, NodeError> {
+    let unreadable =
+        |error| NodeError::permanent(format!("its saved nested run cannot be read: {error}"));
+    T::deserialize(saved).map_err(unreadable)
+}
+
+impl From<&Entry> for SavedEntry {
+    fn from(entry: &Entry) -> Self {
+        let Entry { records, commit, run_status, .. } = entry;
+        let commit = commit.as_ref().map(|it| (it.position.clone(), it.changes.clone()));
+        Self { records: records.clone(), commit, run_status: run_status.clone() }
+    }
+}
+
+impl From<SavedEntry> for Entry {
+    fn from(saved: SavedEntry) -> Self {
+        let SavedEntry { records, commit, run_status } = saved;
+        let commit = commit.map(|(position, changes)| Commit { position, changes });
+        Self { records, commit, run_status, ..Self::default() }
+    }
+}

@@ -1,0 +1,556 @@
+//! A `map` over a `use`, and graphs as nodes of Rust graphs: each task is a nested run.
+
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use graphrun::{
+    checkpoint::{Checkpointer, RunHistory as _},
+    compile::{CompiledGraph, compile},
+    engine::{Clock, Engine, RunEnd, subgraph},
+    event::{Event, EventSink, Report, Status, Usage},
+    graph::{
+        ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, START, dispatch,
+        node_fn,
+    },
+    nodes::{Services, factory},
+    prelude::END,
+    registry,
+    state::Update,
+    storage::{MemoryStorage, SqliteStorage},
+    workflow::load,
+};
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+/// A review that improves a text until it has a length.
+const REVIEW: &str = "
+graphrun: 1
+name: review
+state: { text: string, wanted: int, result: string, log: { type: \"[string]\", merge: append, default: [] } }
+input: [text, wanted]
+output: [result]
+start: improve
+nodes:
+  improve:
+    node: improve
+    max_visits: 9
+    exhausted: fail
+    then:
+      - { when: text.size() < wanted, to: improve }
+      - { to: finish }
+  finish: { node: finish, then: end }
+";
+
+/// Reviews all parts.
+const ALL: &str = "
+graphrun: 1
+name: all
+types: { Part: { text: string, wanted: int }, Lost: { index: int, kind: string, message: string } }
+state:
+  parts: '[Part]'
+  results: { type: '[string]', merge: append, default: [] }
+  lost: { type: '[Lost]', merge: append, default: [] }
+  ends: { type: '[string]', merge: append, default: [] }
+input: parts
+start: each
+nodes:
+  each: { map: { over: parts, as: part, do: review }, then: close }
+  review:
+    use:
+      workflow: review.yaml
+      in: { text: part.text, wanted: part.wanted }
+      out: { results: result }
+  close: { set: { ends: '[\"closed\"]' }, then: end }
+";
+
+#[derive(Deserialize, JsonSchema)]
+struct Text {
+    text: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Improved {
+    text: String,
+    log: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Finished {
+    result: String,
+}
+
+/// What the node `improve` does with a text that ends with `!`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marked {
+    Works,
+    Fails,
+    FailsOnce,
+    Hangs,
+    Asks,
+}
+
+/// A process with the workflow; its nodes note what they did.
+struct Process {
+    _folder: TempDir,
+    graph: CompiledGraph,
+    did: Arc<Mutex<Vec<String>>>,
+    hangs: Arc<Notify>,
+}
+
+/// Replaces a part of a workflow, which must be there.
+fn with(text: &str, old: &str, new: &str) -> String {
+    assert!(text.contains(old), "{old}");
+    text.replace(old, new)
+}
+
+impl Process {
+    fn new(marked: Marked) -> Self {
+        Self::of(ALL, REVIEW, marked)
+    }
+
+    fn of(all: &str, review: &str, marked: Marked) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("all.yaml"), all).unwrap();
+        fs::write(folder.path().join("review.yaml"), review).unwrap();
+        let did: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (hangs, failed) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let improve = {
+            let (did, hangs) = (Arc::clone(&did), Arc::clone(&hangs));
+            node_fn(move |Text { text }: Text, ctx: NodeContext| {
+                let (did, hangs, failed) =
+                    (Arc::clone(&did), Arc::clone(&hangs), Arc::clone(&failed));
+                async move {
+                    let usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
+                    let tokens = graphrun::llm::TokenUsage { calls: 1, ..Default::default() };
+                    let usage = Usage { tokens, ..usage };
+                    ctx.within_budget().await;
+                    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+                    ctx.emit(&text).await?;
+                    let mut text = text;
+                    if text.ends_with('!') {
+                        let is_first = failed.fetch_add(1, Ordering::Relaxed) == 0;
+                        match marked {
+                            Marked::Works => (),
+                            Marked::Fails => return Err(NodeError::permanent("it is marked")),
+                            Marked::FailsOnce if is_first => {
+                                return Err(NodeError::transient("it is marked"));
+                            }
+                            Marked::FailsOnce => (),
+                            Marked::Hangs => {
+                                hangs.notify_one();
+                                std::future::pending::<()>().await;
+                            }
+                            Marked::Asks => {
+                                let deadline =
+                                    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(60);
+                                let question = graphrun::graph::Question::new("mark", "Keep it?");
+                                text = ctx.ask(question.with_deadline(deadline))?;
+                            }
+                        }
+                    }
+                    did.lock().unwrap().push(format!("improve {text}"));
+                    Ok(Improved { log: vec![text.clone()], text: text + "." })
+                }
+            })
+        };
+        let finish = {
+            let did = Arc::clone(&did);
+            node_fn(move |Text { text }: Text, _: NodeContext| {
+                did.lock().unwrap().push(format!("finish {text}"));
+                async move { Ok::<_, NodeError>(Finished { result: text }) }
+            })
+        };
+        let registry =
+            registry().node("improve", Arc::new(improve)).node("finish", Arc::new(finish));
+        let (workflow, _) =
+            load(&folder.path().join("all.yaml"), &registry).unwrap_or_else(|it| panic!("{it:?}"));
+        let factory = factory(Services::offline(), registry);
+        let graph = compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
+        assert!(review != REVIEW || graph.warnings().is_empty(), "{}", graph.warnings());
+        Self { _folder: folder, graph, did, hangs }
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::new(self.graph.clone()).with_clock(Clock::new(|| Timestamp::UNIX_EPOCH))
+    }
+
+    /// Returns what the nodes did, sorted, and forgets it.
+    fn did(&self) -> Vec<String> {
+        let mut did = std::mem::take(&mut *self.did.lock().unwrap());
+        did.sort();
+        did
+    }
+}
+
+/// Parts that take one, three and two visits of `improve`.
+fn parts() -> Update {
+    let part = |text: &str, wanted: u32| json!({"text": text, "wanted": wanted});
+    Update::of(&json!({"parts": [part("a!", 1), part("b", 4), part("c", 3)]})).unwrap()
+}
+
+fn list(end: &RunEnd, field: &str) -> Value {
+    end.state.get(field).cloned().unwrap_or_default()
+}
+
+const FIRST_PART: [&str; 2] = ["finish a!.", "improve a!"];
+const OTHER_PARTS: [&str; 7] = [
+    "finish b...",
+    "finish c..",
+    "improve b",
+    "improve b.",
+    "improve b..",
+    "improve c",
+    "improve c.",
+];
+
+fn all_parts() -> Vec<String> {
+    let mut all: Vec<String> =
+        FIRST_PART.iter().chain(&OTHER_PARTS).map(|it| (*it).to_owned()).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn each_item_is_a_run_of_the_workflow() {
+    let process = Process::new(Marked::Works);
+    let end = process.engine().run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!(["a!.", "b...", "c.."]), "in the order of the items");
+    assert_eq!(list(&end, "ends"), json!(["closed"]), "`then` follows once");
+    assert_eq!(process.did(), all_parts());
+    assert_eq!(end.position.step.0, 3);
+}
+
+#[tokio::test]
+async fn a_crash_repeats_no_finished_task_of_an_item() {
+    let folder = TempDir::new().unwrap();
+    let open = || -> Arc<dyn Checkpointer> {
+        Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
+    };
+    let first = Process::new(Marked::Hangs);
+    let storage = open();
+    let engine = first.engine().with_storage(Arc::clone(&storage));
+    tokio::select! {
+        end = engine.run(parts()) => panic!("{end:?}"),
+        () = async {
+            first.hangs.notified().await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        } => (),
+    }
+    // The others have finished; the future is dropped like in a crash.
+    let run = storage.ids().await.unwrap().remove(0);
+    tokio::select! {
+        _ = engine.resume(&run) => panic!("it hangs"),
+        () = tokio::time::sleep(Duration::from_millis(500)) => (),
+    }
+    assert_eq!(first.did(), OTHER_PARTS);
+    drop((engine, storage));
+    let second = Process::new(Marked::Works);
+    let end = second.engine().with_storage(open()).resume(&run).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(second.did(), FIRST_PART, "only the item that had not finished");
+    assert_eq!(list(&end, "results"), json!(["a!.", "b...", "c.."]));
+}
+
+#[tokio::test]
+async fn a_retry_runs_only_the_failed_task_of_an_item() {
+    let review = with(REVIEW, "start: improve", "start: first")
+        .replace("nodes:\n", "nodes:\n  first: { node: finish, then: improve }\n");
+    let (failing, storage) =
+        (Process::of(ALL, &review, Marked::Fails), Arc::new(MemoryStorage::default()));
+    let end = failing.engine().with_storage(storage.clone()).run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("`review`") && reason.contains("`improve`: it is marked"), "{reason}");
+    let did = failing.did();
+    assert!(did.contains(&"finish a!".to_owned()) && did.len() == 10, "{did:?}");
+    let works = Process::of(ALL, &review, Marked::Works);
+    let end = works.engine().with_storage(storage).retry(&end.run).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(works.did(), FIRST_PART, "`first` and the other items are finished");
+}
+
+#[tokio::test]
+async fn an_item_that_a_route_failed_begins_anew() {
+    let review = with(REVIEW, "max_visits: 9", "max_visits: 2");
+    let process = Process::of(ALL, &review, Marked::Works);
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = process.engine().with_storage(storage);
+    let end = engine.run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Failed, "the second part needs three visits");
+    assert!(end.reason.unwrap().contains("used up its 2 visits"));
+    process.did();
+    let end = engine.retry(&end.run).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert_eq!(process.did(), ["improve b", "improve b."], "the other items are finished");
+}
+
+#[tokio::test]
+async fn failed_items_are_data_and_then_follows_once() {
+    let all = with(ALL, "do: review }", "do: review, failed: lost }");
+    let process = Process::of(&all, REVIEW, Marked::Fails);
+    let end = process.engine().run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!(["b...", "c.."]));
+    let lost = json!([{"index": 0, "kind": "other", "message": "`improve`: it is marked"}]);
+    assert_eq!(list(&end, "lost"), lost);
+    assert_eq!(list(&end, "ends"), json!(["closed"]));
+}
+
+#[tokio::test]
+async fn the_retries_of_a_use_continue_the_item() {
+    let all = with(ALL, "  review:\n", "  review:\n    retry: { attempts: 2, initial: 1ms }\n");
+    let process = Process::of(&all, REVIEW, Marked::FailsOnce);
+    let end = process.engine().run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(process.did(), all_parts());
+    let end = Process::new(Marked::FailsOnce).engine().run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn an_item_asks_a_person_through_its_run() {
+    let process = Process::new(Marked::Asks);
+    let engine = process.engine();
+    let end = engine.run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Paused);
+    let [open] = end.questions.as_slice() else { panic!("{:?}", end.questions) };
+    assert_eq!((open.node.as_str(), open.question.key.as_str()), ("review", "mark"));
+    assert_eq!(open.question.nested.as_ref().unwrap().node.as_str(), "review.improve");
+    assert_eq!(process.did(), OTHER_PARTS);
+    let end = engine.resume(&end.run).answer("mark", "kept").await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!(["kept.", "b...", "c.."]));
+    assert_eq!(process.did(), ["finish kept.", "improve kept"]);
+}
+
+#[tokio::test]
+async fn a_late_answer_fails_the_node_that_asked() {
+    let caught = "  finish:";
+    let review =
+        with(REVIEW, caught, "  late: { set: { text: '\"late\"' }, then: finish }\n  finish:");
+    let review = with(&review, "max_visits: 9\n", "max_visits: 9\n    catch: { timeout: late }\n");
+    let process = Process::of(ALL, &review, Marked::Asks);
+    let storage = Arc::new(MemoryStorage::default());
+    let end = process.engine().with_storage(storage.clone()).run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Paused);
+    let later = Clock::new(|| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(61));
+    let engine = process.engine().with_clock(later).with_storage(storage);
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!(["late", "b...", "c.."]));
+}
+
+#[tokio::test]
+async fn a_nested_run_spends_from_the_budget_of_its_run() {
+    let process = Process::new(Marked::Works);
+    let end = process.engine().run(parts()).await.unwrap();
+    assert_eq!(end.position.used.usage.tokens.calls, 6);
+    assert_eq!(end.position.used.usage.cost_usd, Some(1.5));
+    let limits = Limits { usd: Some(0.6), concurrency: 1, ..Limits::default() };
+    let storage = Arc::new(MemoryStorage::default());
+    let engine = process.engine().with_storage(storage);
+    let end = engine.clone().with_limits(limits).run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Limit, "{:?}", end.reason);
+    process.did();
+    let first = end.position.used.usage.tokens.calls;
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(first, 0, "no step was committed before the limit");
+    assert_eq!(end.position.used.usage.tokens.calls, 6, "no call was repeated");
+}
+
+#[tokio::test]
+async fn the_limits_of_the_used_file_hold_for_each_item() {
+    let review = with(REVIEW, "start: improve", "limits: { steps: 3 }\nstart: improve");
+    let process = Process::of(ALL, &review, Marked::Works);
+    let end = process.engine().run(parts()).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    let reason = end.reason.unwrap();
+    assert!(reason.contains("its workflow reached a limit"), "{reason}");
+}
+
+#[tokio::test]
+async fn watchers_see_the_tasks_of_nested_runs() {
+    let process = Process::new(Marked::Works);
+    let (storage, mut sink) = (Arc::new(MemoryStorage::default()), EventSink::default());
+    let mut events = sink.subscribe();
+    let engine = process.engine().with_storage(storage.clone());
+    let end = engine.run(parts()).with_events(sink).await.unwrap();
+    let nested = |event: &Event| match event {
+        Event::TaskReported { node, report: Report::Nested { event }, .. } => {
+            assert_eq!(node.as_str(), "review");
+            Some(Event::clone(event))
+        }
+        Event::MemoSaved { name, .. } => panic!("{name}"),
+        _ => None,
+    };
+    let mut seen = Vec::new();
+    while let Some(event) = events.recv().await {
+        seen.extend(nested(&event.event));
+    }
+    let finished = |it: &&Event| matches!(it, Event::TaskFinished { node, .. } if node.as_str() == "review.finish");
+    assert_eq!(seen.iter().filter(finished).count(), 3);
+    let saved = storage.events(&end.run, 0).await.unwrap();
+    assert_eq!(saved.iter().filter_map(|it| nested(&it.event)).collect::<Vec<_>>(), seen);
+}
+
+#[tokio::test]
+async fn maps_over_uses_can_be_within_each_other() {
+    let outer = "
+graphrun: 1
+name: outer
+types: { Part: { text: string, wanted: int } }
+state:
+  groups: '[[Part]]'
+  results: { type: '[[string]]', merge: append, default: [] }
+input: groups
+start: each
+nodes:
+  each: { map: { over: groups, as: group, do: all }, then: end }
+  all: { use: { workflow: inner.yaml, in: { parts: group }, out: { results: results } } }
+";
+    let process = {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("inner.yaml"), ALL).unwrap();
+        fs::write(folder.path().join("review.yaml"), REVIEW).unwrap();
+        fs::write(folder.path().join("outer.yaml"), outer).unwrap();
+        let did: Arc<Mutex<Vec<String>>> = Arc::default();
+        let improve = node_fn(|Text { text }: Text, _: NodeContext| async move {
+            Ok::<_, NodeError>(Improved { log: Vec::new(), text: text + "." })
+        });
+        let finish = node_fn(|Text { text }: Text, _: NodeContext| async move {
+            Ok::<_, NodeError>(Finished { result: text })
+        });
+        let registry =
+            registry().node("improve", Arc::new(improve)).node("finish", Arc::new(finish));
+        let (workflow, _) = load(&folder.path().join("outer.yaml"), &registry)
+            .unwrap_or_else(|it| panic!("{it:?}"));
+        let factory = factory(Services::offline(), registry);
+        let graph = compile(workflow.into_graph(&factory)).unwrap_or_else(|it| panic!("{it}"));
+        Process { _folder: folder, graph, did, hangs: Arc::default() }
+    };
+    let part = |text: &str| json!({"text": text, "wanted": 3});
+    let input = json!({"groups": [[part("a"), part("b")], [part("c")]]});
+    let end = process.engine().run(Update::of(&input).unwrap()).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!([["a..", "b.."], ["c.."]]));
+}
+
+#[tokio::test]
+async fn each_call_of_a_nested_use_is_a_run() {
+    let all = "
+graphrun: 1
+name: twice
+state:
+  word: string
+  results: { type: '[string]', merge: append, default: [] }
+input: word
+start: [review, extend]
+nodes:
+  extend: { set: { word: 'word + \"x\"' }, then: review }
+  review:
+    use: { workflow: review.yaml, nested: true, in: { text: word, wanted: '3' }, out: { results: result } }
+    retry: { attempts: 2, initial: 1ms }
+    timeout: 1m
+    max_visits: 2
+    exhausted: end
+    then: end
+";
+    let process = Process::of(all, REVIEW, Marked::FailsOnce);
+    let input = Update::of(&json!({"word": "a!"})).unwrap();
+    let end = process.engine().run(input).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+    assert_eq!(list(&end, "results"), json!(["a!.", "a!x."]), "one call a step");
+    let plain = all.replace("nested: true, ", "");
+    let plain = plain.replace("    retry: { attempts: 2, initial: 1ms }\n    timeout: 1m\n", "");
+    assert!(plain.contains("review.yaml, in:"));
+    let refused = std::panic::catch_unwind(|| Process::of(&plain, REVIEW, Marked::Works));
+    let refused = refused.err().unwrap();
+    let refused = refused.downcast_ref::<String>().unwrap();
+    assert!(refused.contains("GR133") && refused.contains("nested: true"), "{refused}");
+}
+
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
+struct Count {
+    #[serde(default)]
+    count: u32,
+}
+
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Sums {
+    #[serde(default)]
+    numbers: Vec<u32>,
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "append"))]
+    sums: Vec<u32>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Summed {
+    sums: Vec<u32>,
+}
+
+/// A graph that adds one to a count, `times` times.
+fn adder(times: u32) -> CompiledGraph {
+    let add = |it: Count| async move { Ok::<_, NodeError>(Count { count: it.count + 1 }) };
+    let is_enough = move |it: &Count| if it.count % 10 >= times { END } else { "add" };
+    GraphBuilder::new::<Count>("adder")
+        .node("add", graphrun::graph::NodeFn::new(add))
+        .edge(START, "add")
+        .route("add", ["add", END], is_enough)
+        .bound("add", 9, END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"))
+}
+
+#[tokio::test]
+async fn a_graph_is_a_node_and_takes_dispatches() {
+    let sums = |it: Count| Summed { sums: vec![it.count] };
+    let graph = GraphBuilder::new::<Sums>("sums")
+        .node("sum", subgraph(adder(3), |Item(count): Item<u32>| Count { count }, sums))
+        .node("last", subgraph(adder(2), |(): ()| Count { count: 90 }, sums))
+        .route(START, ["sum"], |it: &Sums| {
+            it.numbers.iter().map(|it| dispatch("sum", it)).collect::<Vec<_>>()
+        })
+        .edge("sum", "last")
+        .edge("last", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let engine = Engine::new(graph);
+    let end = engine.run(&Sums { numbers: vec![10, 20, 31], sums: Vec::new() }).await.unwrap();
+    assert_eq!(end.output::<Sums>().unwrap().sums, [13, 23, 33, 92]);
+}
+
+#[tokio::test]
+async fn the_failure_of_a_nested_task_keeps_its_kind() {
+    let fails =
+        || async { Err::<(), NodeError>(Failure::new(ErrorKind::Refused, "no such thing").into()) };
+    let inner = GraphBuilder::new::<Count>("fails")
+        .node("fails", graphrun::graph::NodeFn::new(fails))
+        .edge(START, "fails")
+        .edge("fails", END)
+        .compile()
+        .unwrap();
+    let graph = GraphBuilder::new::<Sums>("outer")
+        .node("inner", subgraph(inner, |(): ()| Count::default(), |_: Count| ()))
+        .node("caught", || async { Ok::<_, NodeError>(Summed { sums: vec![7] }) })
+        .edge(START, "inner")
+        .edge("inner", END)
+        .catch("inner", ErrorKind::Refused, "caught")
+        .edge("caught", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let end = Engine::new(graph).run(&()).await.unwrap();
+    assert_eq!(end.output::<Sums>().unwrap().sums, [7]);
+}
