@@ -20,7 +20,7 @@ struct Progress {
     line: usize,
 }
 
-async fn write(_: (), ctx: NodeContext) -> Result<Poem, NodeError> {
+async fn write(ctx: NodeContext) -> Result<Poem, NodeError> {
     let mut lines = Vec::new();
     for (at, line) in ["the river", "under ice"].into_iter().enumerate() {
         lines.push(line.to_owned());

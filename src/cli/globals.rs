@@ -26,7 +26,7 @@ Environment:
   GRAPHRUN_DB     the database of runs, unless `--db` names one
   GRAPHRUN_LEASE  how long a silent process keeps a run, as in `30s` [default: 15s]; use the same
                   value in every process of one database
-  GRAPHRUN_LOG    what to log on stderr, as in `graphrun=debug`
+  RUST_LOG        what to log on stderr, unless `--log` is given
   GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
                   the values of the `execute` flags with these names, unless a flag is given
   GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others
@@ -54,6 +54,9 @@ pub(super) struct GlobalArgs {
     /// When to use colours; `auto` honours `NO_COLOR`
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     color: ColorFlag,
+    /// What to log on stderr, as in `graphrun=debug`; without it, `RUST_LOG`
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(super) log: Option<String>,
 }
 
 /// The format of the result on stdout.
@@ -129,7 +132,8 @@ pub(super) struct Globals {
 
 impl Globals {
     /// Resolves the flags in this environment.
-    pub(super) fn new(args: GlobalArgs, terminal_env: TerminalEnv) -> Self {
+    pub(super) fn new(args: GlobalArgs, mut terminal_env: TerminalEnv) -> Self {
+        terminal_env.is_logging |= args.log.is_some();
         let paint = |is_terminal| Paint::new(colours(args.color, is_terminal, terminal_env));
         Self {
             output: args.output,

@@ -1,38 +1,43 @@
-//! The log for developers of graphrun: off, unless `GRAPHRUN_LOG` sets a filter.
+//! The log on stderr: spans and events of `tracing`, off unless `--log` or `RUST_LOG` sets a filter.
 
 use std::{
     env,
     io::{self, Write},
 };
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
 use super::{error::CliError, terminal::print_message};
 
-/// The filter, for example `graphrun=debug`.
-const VARIABLE: &str = "GRAPHRUN_LOG";
+/// The variable with the filter.
+const VARIABLE: &str = "RUST_LOG";
 
 /// Returns whether there is a log on stderr, so that no live view should be drawn there.
-pub(super) fn is_wanted() -> bool {
-    env::var_os(VARIABLE).is_some_and(|it| !it.is_empty())
+pub(super) fn is_wanted(flag: Option<&str>) -> bool {
+    flag.is_some() || env::var_os(VARIABLE).is_some_and(|it| !it.is_empty())
 }
 
-/// Starts the log, if the variable is set.
+/// Starts the log, if it is wanted.
 ///
 /// # Errors
 ///
-/// Fails when the variable cannot be parsed.
-pub(super) fn start() -> Result<(), CliError> {
-    if !is_wanted() {
+/// Fails when the filter of the flag cannot be parsed. The variable may be meant for other programs, so its invalid parts
+/// are ignored.
+pub(super) fn start(flag: Option<&str>) -> Result<(), CliError> {
+    if !is_wanted(flag) {
         return Ok(());
     }
-    let filter = EnvFilter::try_from_env(VARIABLE).map_err(|error| {
-        CliError::usage(format!("{VARIABLE} is not a valid log filter"))
-            .because(error)
-            .with_help("write a target and a level, as in `GRAPHRUN_LOG=graphrun=debug`")
-    })?;
+    let filter = match flag {
+        Some(filter) => EnvFilter::try_new(filter).map_err(|error| {
+            CliError::usage(format!("`{filter}` is not a valid log filter"))
+                .because(error)
+                .with_help("write a target and a level, as in `--log graphrun=debug`")
+        })?,
+        None => EnvFilter::builder().parse_lossy(env::var(VARIABLE).unwrap_or_default()),
+    };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_span_events(FmtSpan::CLOSE)
         .with_writer(|| LogWriter)
         .with_ansi(false);
     // Only a host that embeds this program can have started another subscriber; that one stays.

@@ -182,9 +182,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error, terminal_env).into(),
     };
+    let log_filter = cli.globals.log.clone();
     let globals = Globals::new(cli.globals, terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
-    match begin().and_then(|()| cli.command.run(&globals)) {
+    match begin(log_filter.as_deref()).and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
     }
@@ -216,11 +217,11 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
 }
 
 /// Sets up what the environment asks for, for every command.
-fn begin() -> Result<(), CliError> {
+fn begin(log_filter: Option<&str>) -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
     faults::plan()?;
     data_limits::set_from_environment()?;
-    log::start()
+    log::start(log_filter)
 }
 
 /// Prints an error and returns its exit code.

@@ -37,7 +37,7 @@ impl TerminalEnv {
             is_ci: is_set("CI"),
             is_dumb: env::var_os("TERM").is_some_and(|value| value == "dumb"),
             no_color: is_set("NO_COLOR"),
-            is_logging: log::is_wanted(),
+            is_logging: log::is_wanted(None),
         }
     }
 }

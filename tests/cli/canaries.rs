@@ -187,8 +187,7 @@ fn execute(place: &Place, provider: &str, input: &str) -> Ended {
     let input = format!("brief={input}");
     let args = ["execute", "anything.yaml", "-i", &input, "--run-id", "mine"];
     let more = ["--db", "sqlite:runs.db", "--record", "calls.jsonl", "--output", "json"];
-    let variables =
-        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", provider), ("GRAPHRUN_LOG", "debug")];
+    let variables = [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", provider), ("RUST_LOG", "debug")];
     place.run_with(args.into_iter().chain(more), variables)
 }
 
@@ -491,7 +490,7 @@ fn a_key_in_the_results_of_real_tools_is_replaced() {
         ["execute", "tools.yaml", "-i", "brief=x", "--run-id", "mine", "--db", "sqlite:runs.db"];
     let more = ["--record", "calls.jsonl", "--output", "json"];
     let variables =
-        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("GRAPHRUN_LOG", "debug")];
+        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("RUST_LOG", "debug")];
     let ended = place.run_with(args.into_iter().chain(more), variables);
     assert_eq!(ended.code, 0, "{ended}");
     let asked = asked.lock().unwrap().clone();
@@ -531,7 +530,7 @@ fn a_key_in_the_files_of_a_workflow_is_not_shown() {
         ["execute", "files.yaml", "-i", "brief=x", "--run-id", "mine", "--db", "sqlite:runs.db"];
     let more = ["--record", "calls.jsonl", "--output", "json"];
     let variables =
-        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("GRAPHRUN_LOG", "debug")];
+        [("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &provider), ("RUST_LOG", "debug")];
     let ended = place.run_with(args.into_iter().chain(more), variables);
     assert_eq!(ended.code, 0, "{ended}");
     assert!(ended.json()["state"]["other"].as_str().unwrap().contains("[redacted]"), "{ended}");

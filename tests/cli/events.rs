@@ -112,3 +112,23 @@ fn a_followed_run_is_printed_event_by_event() {
     assert_eq!(text.code, 0, "{text}");
     assert_eq!(text.stdout, place.run(["runs", "events", &name]).stdout);
 }
+
+#[test]
+fn the_log_has_the_spans_that_its_filter_names() {
+    let place = Place::new();
+    let workflow = workflow("three_steps");
+    let execute = ["execute", &workflow, "-i", "brief=x", "--run-id", "run-1"];
+    let logged = place.run([&execute[..], &["--log", "graphrun=info"]].concat());
+    assert_eq!(logged.code, 0, "{logged}");
+    assert!(logged.stderr.contains("run{run=run-1 workflow="), "{logged}");
+    assert!(logged.stderr.contains(":task{node="), "{logged}");
+    assert!(!logged.stderr.contains(":attempt{"), "attempts have the level debug: {logged}");
+
+    let refused = place.run(["runs", "list", "--log", "graphrun=often"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("`graphrun=often` is not a valid log filter"), "{refused}");
+    // The variable is shared with other programs.
+    let mut command = place.command(["runs", "list"]);
+    command.env("RUST_LOG", "graphrun=often");
+    assert!(command.status().unwrap().success());
+}

@@ -328,8 +328,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns an event about the work of a task of a nested run, with the name of the node that runs its graph before
-    /// that of its own node: `review.lint`. Returns `None` for other events.
+    /// Returns an event about the work of a task of a nested run, with the name of the outer node before that of the
+    /// node: `review.lint`. Returns `None` for other events.
     pub fn within(mut self, user: &NodeName) -> Option<Self> {
         match &mut self {
             Self::TaskReported { node, report, .. } => {

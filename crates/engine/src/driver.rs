@@ -26,12 +26,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use self::{budget_gate::BudgetGate, scheduler::Scheduler};
 use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
+    spans,
     superstep::{self, Action, Attempt, Machine},
     task::AttemptContext,
 };
@@ -108,7 +110,12 @@ impl<'a> Driver<'a> {
     }
 
     /// Performs the actions of the rules until the run stops.
-    pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+    pub(super) async fn drive(self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+        let span = spans::run(&self.machine);
+        self.drive_to_end(first).instrument(span).await
+    }
+
+    async fn drive_to_end(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
         let end = match self.run_until_stop(first).await {
             Ok(status) => self.finish(status).await,
             Err(error) => Err(error),
@@ -288,6 +295,7 @@ impl<'a> Driver<'a> {
         for action in actions {
             match action {
                 Action::Record(record) => {
+                    self.scheduler.spans.note(&record);
                     if matches!(record.outcome, Outcome::Asked { .. }) {
                         self.set_question_deadline();
                     }
@@ -435,6 +443,7 @@ impl<'a> Driver<'a> {
     /// Saves the final entry.
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
         self.scheduler.discard_all().await;
+        spans::note_stop(&self.machine, &status);
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
         self.journal.keep(&self.machine, &status);
         self.journal.save().await?;

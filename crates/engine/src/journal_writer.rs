@@ -8,6 +8,7 @@ use graphrun_core::{
     state::State,
 };
 use tokio::sync::oneshot;
+use tracing::{Instrument, debug_span};
 
 use super::{
     Engine, RunError,
@@ -225,7 +226,9 @@ impl JournalWriter {
                 return Ok(());
             }
             self.entry.events = self.log.unsaved();
-            storage.append(lease.hold(), &self.entry).await?;
+            let span =
+                debug_span!("storage", operation = "append", records = self.entry.records.len());
+            storage.append(lease.hold(), &self.entry).instrument(span).await?;
             let entry = std::mem::take(&mut self.entry);
             if stops_run(&entry) {
                 lease.forget();

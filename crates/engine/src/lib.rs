@@ -5,6 +5,7 @@
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
 //! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
+//! - `spans`: what `tracing` subscribers see.
 //! - [`Launch`], [`Run`]: what begins a run, and the handle of one that is driven in its own task.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
@@ -61,6 +62,7 @@ mod resume;
 mod retry;
 mod revise;
 mod run;
+mod spans;
 pub mod storage;
 mod stream;
 mod subgraph;

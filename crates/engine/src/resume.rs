@@ -7,6 +7,7 @@ use graphrun_core::{
     fault::{self, Point},
     id::{NodeName, RunId},
 };
+use tracing::{Instrument, debug_span};
 
 use super::{
     Answers, Engine, RunError,
@@ -43,7 +44,8 @@ impl Resumption {
         mut answers: Answers,
     ) -> Result<Self, RunError> {
         fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
-        let mut saved = engine.checkpointer.load(run).await?;
+        let span = debug_span!("storage", operation = "load");
+        let mut saved = engine.checkpointer.load(run).instrument(span).await?;
         let last_seq = saved.last_seq;
         // A process may have died after the last step, before the final status was saved.
         if saved.position.frontier.is_empty() && saved.summary.status != Status::Running {

@@ -27,6 +27,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{Instrument, Span};
 
 use super::{
     Clock,
@@ -83,7 +84,7 @@ pub(super) struct Watch {
 }
 
 impl NewAttempt {
-    pub(super) fn new(context: &AttemptContext, task: Box<Task>) -> Self {
+    pub(super) fn new(context: &AttemptContext, task: Box<Task>, span: Span) -> Self {
         let task = *task;
         let reporter = Reporter::new(task.id, task.attempt, Arc::clone(&context.driver));
         let started = reporter.started().unwrap_or_else(Instant::now);
@@ -107,7 +108,7 @@ impl NewAttempt {
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
-        let work = run_node(Arc::clone(&spec.node), ctx).boxed();
+        let work = run_node(Arc::clone(&spec.node), ctx).instrument(span).boxed();
         Self { task: id, number, node, started, reporter, work }
     }
 

@@ -16,6 +16,7 @@ use graphrun_models::{
     ToolChoice,
 };
 use serde_json::{Value, json};
+use tracing::{Instrument, field, info_span};
 
 /// A model whose calls are reported to the watchers of a run, and whose answers are not paid for
 /// twice.
@@ -108,11 +109,23 @@ impl ChatModel for Watched<'_> {
         }
         self.ctx.within_budget().await;
         let started = Instant::now();
-        let replied = self.model.chat(request).await;
+        let span = info_span!(
+            "chat",
+            model = self.model.name(),
+            input_tokens = field::Empty,
+            output_tokens = field::Empty,
+            error = field::Empty
+        );
+        let replied = self.model.chat(request).instrument(span.clone()).await;
         let (model, tokens) = match &replied {
             Ok(reply) => (reply.model.clone(), reply.usage),
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
+        span.record("input_tokens", tokens.input_tokens)
+            .record("output_tokens", tokens.output_tokens);
+        if let Err(error) = &replied {
+            span.record("error", field::debug(error.kind()));
+        }
         if tokens != TokenUsage::default() {
             let cost_usd = self.prices.cost(self.named, tokens);
             let usage = Usage { tokens, cost_usd };

@@ -10,6 +10,7 @@ use graphrun_workflow::{
 };
 use jsonschema::Validator;
 use serde_json::Value;
+use tracing::{Instrument, field, info_span};
 
 /// The largest output of a tool, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -58,6 +59,15 @@ impl Checked {
 
     /// Calls the tool, if the input fits.
     pub(super) async fn call(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
+        let span = info_span!("tool", tool = self.tool.name(), error = field::Empty);
+        let called = self.call_within(input, told).instrument(span.clone()).await;
+        if called.is_err() {
+            span.record("error", true);
+        }
+        called
+    }
+
+    async fn call_within(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
         check("the input", &self.input, &input)?;
         let output = self.tool.call(input, told).await?;
         let bytes = output.to_string().len();

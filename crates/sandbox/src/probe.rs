@@ -5,6 +5,7 @@ use std::{io, sync::Arc, thread};
 use nix::unistd::geteuid;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, field, info_span};
 
 use super::{
     error::SandboxError,
@@ -79,6 +80,19 @@ impl Sandbox {
     /// When `cancel` fires, every process is killed before this returns [`SandboxError::Cancelled`]. When the future is
     /// dropped, or this process dies, they are killed at once, but without waiting for their end.
     pub async fn run(
+        &self,
+        job: &Job,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, SandboxError> {
+        let span = info_span!("sandbox", exit_code = field::Empty);
+        let finished = self.run_within(job, cancel).instrument(span.clone()).await;
+        if let Some(code) = finished.as_ref().ok().and_then(|it| it.outcome.exit_code()) {
+            span.record("exit_code", code);
+        }
+        finished
+    }
+
+    async fn run_within(
         &self,
         job: &Job,
         cancel: &CancellationToken,

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
+    spans::StepSpans,
     superstep::{Event, Task},
     task::{AttemptContext, NewAttempt},
 };
@@ -28,12 +29,20 @@ pub(super) struct Scheduler {
     context: AttemptContext,
     /// When the grace period of running attempts ends, once a drain was requested. No task starts any more.
     grace_end: Option<Instant>,
+    pub(super) spans: StepSpans,
 }
 
 impl Scheduler {
     pub(super) fn new(running_max: usize, context: AttemptContext) -> Self {
         let (queue, futures) = (Queue::default(), EventFutures::default());
-        Self { queue, futures, running_max: running_max.max(1), context, grace_end: None }
+        Self {
+            queue,
+            futures,
+            running_max: running_max.max(1),
+            context,
+            grace_end: None,
+            spans: StepSpans::default(),
+        }
     }
 
     /// Adds a task that waits for a slot.
@@ -69,7 +78,8 @@ impl Scheduler {
         task: Box<Task>,
         waker: &mut Context<'_>,
     ) -> Option<CancellationToken> {
-        let attempt = NewAttempt::new(&self.context, task);
+        let span = self.spans.attempt(&task);
+        let attempt = NewAttempt::new(&self.context, task, span);
         self.queue.began();
         let attempt = if attempt.may_start_here(&self.context.graph) {
             match attempt.poll_here(&self.context, waker) {
