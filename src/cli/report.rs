@@ -184,13 +184,22 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
     #[derive(Serialize)]
     struct UsageLine {
         input_tokens: u64,
+        cached_input_tokens: u64,
         output_tokens: u64,
+        reasoning_output_tokens: u64,
         calls: u64,
         cost_usd: Option<f64>,
     }
-    let (usage, cost_usd) = (&usage.tokens, usage.cost_usd);
-    let (input_tokens, output_tokens) = (usage.input_tokens, usage.output_tokens);
-    UsageLine { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
+    let Usage { tokens, cost_usd } = *usage;
+    let line = UsageLine {
+        input_tokens: tokens.input_tokens,
+        cached_input_tokens: tokens.cached_input_tokens,
+        output_tokens: tokens.output_tokens,
+        reasoning_output_tokens: tokens.reasoning_output_tokens,
+        calls: tokens.calls,
+        cost_usd,
+    };
+    line.serialize(serializer)
 }
 
 /// Returns the usage of models, including the tasks of the open step.

@@ -22,6 +22,7 @@ type Answer = dyn Fn(&Seen) -> Response + Send + Sync;
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
+    pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
@@ -77,7 +78,8 @@ async fn handle(
     body: Bytes,
 ) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let seen = Seen { path: uri.path().to_owned(), headers, body };
+    let (path, query) = (uri.path().to_owned(), uri.query().map(str::to_owned));
+    let seen = Seen { path, query, headers, body };
     shared.seen.lock().expect("no handler panics").push(seen.clone());
     (shared.answer)(&seen)
 }

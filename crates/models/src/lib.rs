@@ -27,6 +27,7 @@ mod calls;
 mod failure;
 mod reader;
 mod retry_after;
+mod thoughts;
 
 mod profile;
 #[cfg(feature = "openai")]

@@ -114,7 +114,9 @@ impl ChatModel for Watched<'_> {
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
         if tokens != TokenUsage::default() {
-            let cost_usd = self.prices.cost(self.named, tokens);
+            // The provider knows discounts and fees that no table of prices has.
+            let stated = replied.as_ref().ok().and_then(|it| it.cost_usd);
+            let cost_usd = stated.or_else(|| self.prices.cost(self.named, tokens));
             let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
@@ -127,6 +129,47 @@ impl ChatModel for Watched<'_> {
 
     fn name(&self) -> &str {
         self.model.name()
+    }
+}
+
+/// The models of a list that gave no answer, in the order in which they were tried.
+#[derive(Debug, Default)]
+pub(super) struct Fallback {
+    failed: Vec<(String, ModelError)>,
+    /// The first model that cannot be connected.
+    skipped: Option<(String, ModelError)>,
+}
+
+impl Fallback {
+    /// Adds a model that cannot be connected: a list may name models of providers that this machine has no key for.
+    pub(super) fn skip(&mut self, name: &str, error: ModelError) {
+        self.skipped.get_or_insert((name.to_owned(), error));
+    }
+
+    pub(super) fn add(&mut self, name: &str, error: ModelError) {
+        self.failed.push((name.to_owned(), error));
+    }
+
+    /// Returns the reason why the next model is tried.
+    pub(super) fn last(&self) -> Option<&ModelError> {
+        self.failed.last().or(self.skipped.as_ref()).map(|it| &it.1)
+    }
+
+    /// Returns the failure of the whole list, unless it is empty.
+    ///
+    /// If one of the models may answer later, the failure is transient, and the next attempt need not wait longer
+    /// than for the first of these models. Models that cannot be connected count only if no other model was asked.
+    pub(super) fn failure(self) -> Option<Failure> {
+        let Self { failed, skipped } = self;
+        let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
+        let errors = || failed.iter().map(|it| &it.1);
+        let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
+        let failure = failure_of(soonest.or(errors().last())?);
+        if failed.len() == 1 {
+            return Some(failure);
+        }
+        let each = failed.iter().map(|(name, error)| format!("{name}: {error}"));
+        Some(Failure { message: each.collect::<Vec<_>>().join("; "), ..failure })
     }
 }
 
@@ -146,6 +189,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {
         ModelError::Truncated { text, .. }
+        | ModelError::Incomplete { text, .. }
         | ModelError::Refused { text, .. }
         | ModelError::UnknownTool { arguments: text, .. } => Some(text.clone()),
         _ => None,
@@ -158,9 +202,17 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     }
 }
 
+/// Returns whether the model itself caused the failure by its answer. Such an answer stands, also if models before it
+/// in a list may answer later.
+pub(super) fn is_answer(error: &ModelError) -> bool {
+    matches!(error.kind(), ModelErrorKind::Refused | ModelErrorKind::InvalidOutput)
+}
+
 /// Whether another model may succeed.
 pub(super) fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
+        // The next model may exist.
+        ModelErrorKind::BadRequest if matches!(error, ModelError::NotFound { .. }) => true,
         ModelErrorKind::Timeout
         | ModelErrorKind::RateLimit
         | ModelErrorKind::Provider
