@@ -52,6 +52,8 @@ pub struct ChatRequest {
     pub temperature: Option<f64>,
     /// The most tokens the answer may have.
     pub max_output_tokens: Option<u32>,
+    /// Whether it repeats a request that failed. The clients of a process send few of these while a provider fails.
+    pub is_repeat: bool,
     /// The longest duration of the exchange, instead of the client's own.
     pub timeout: Option<Duration>,
 }

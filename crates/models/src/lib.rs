@@ -36,6 +36,8 @@ mod shape;
 #[cfg(feature = "openai")]
 mod environment;
 #[cfg(feature = "openai")]
+mod gate;
+#[cfg(feature = "openai")]
 mod openai;
 #[cfg(feature = "openai")]
 mod transport;

@@ -2,7 +2,7 @@
 //!
 //! One call is one request, with one exception: a form of structured output that the provider
 //! rejects is replaced by the next simpler one, and the client remembers that. Retries are the
-//! engine's.
+//! engine's. All clients of a process send their requests through one gate for each model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +22,7 @@ use super::calls::settle;
 use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
 use super::failure::readable;
+use super::gate::Gate;
 use super::profile::{OutputMode, PROVIDERS, Profile};
 use super::reader::read_reply;
 use super::secret::Secret;
@@ -137,6 +138,8 @@ pub struct OpenAiCompatible {
     name: String,
     model: String,
     profile: Profile,
+    /// The address and the hash of the key: the part of the name of its gates that is the same for all models.
+    account: String,
     /// The forms of output after rejections: the first form for later requests.
     learnt: Mutex<BTreeMap<Asked, OutputMode>>,
 }
@@ -170,6 +173,8 @@ impl OpenAiCompatible {
         }
         let transport =
             Transport::new(base_url, query, limits, &api_key).map_err(ConfigError::Transport)?;
+        let key = blake3::hash(api_key.expose().as_bytes()).to_hex();
+        let account = format!("{base_url}?{}#{key}", query.unwrap_or_default());
         // The organisation and project are set, because async-openai would read them from the
         // environment.
         let settings = OpenAIConfig::new()
@@ -183,6 +188,7 @@ impl OpenAiCompatible {
             name: format!("{}/{model}", profile.provider),
             model,
             profile,
+            account,
             learnt: Mutex::default(),
         })
     }
@@ -266,8 +272,15 @@ impl ChatModel for OpenAiCompatible {
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
+        let gate = Gate::shared(&format!("{} {model}", self.account));
+        let mut is_in = false;
         loop {
-            let error = match self.attempt(request, model, mode).await {
+            // Each request enters by itself: one that was rejected for its form says that the provider is up.
+            let permit = gate.enter(request.is_repeat && !is_in).await?;
+            is_in = true;
+            let done = self.attempt(request, model, mode).await;
+            permit.learn(done.as_ref());
+            let error = match done {
                 Err(error) if request.output.is_some() => error,
                 done => return done,
             };

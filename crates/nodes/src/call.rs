@@ -46,6 +46,8 @@ struct CallState {
     counts: BTreeMap<String, u32>,
     /// The last answer and its name, if it is not saved.
     last: Option<(String, ChatReply)>,
+    /// Whether the attempt has asked a model.
+    has_asked: bool,
 }
 
 impl Calls {
@@ -107,6 +109,15 @@ impl ChatModel for Watched<'_> {
             return Ok(reply);
         }
         self.ctx.within_budget().await;
+        let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
+        let repeated;
+        let request = if self.ctx.attempt > 1 && !has_asked {
+            // The request that failed in the last attempt.
+            repeated = ChatRequest { is_repeat: true, ..request.clone() };
+            &repeated
+        } else {
+            request
+        };
         let started = Instant::now();
         let replied = self.model.chat(request).await;
         let (model, tokens) = match &replied {
