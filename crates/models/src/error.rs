@@ -275,7 +275,7 @@ impl ModelError {
         }
     }
 
-    /// Returns the wait that the provider asks for before the next attempt, clamped to two minutes.
+    /// Returns the wait that the provider asks for before the next attempt, clamped to a day.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { after, .. }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The longest accepted wait. One misconfigured proxy asks for 27 hours.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+/// The longest accepted wait: quotas are counted by the day. One misconfigured proxy asks for 27 hours.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads `retry-after-ms: 1500`, `retry-after: 2`, `retry-after: 1.5` and
-/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to two minutes.
+/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to a day.
 ///
 /// The milliseconds win where both headers are present, because they are the finer of the two.
 pub fn read_retry_after(
@@ -66,8 +66,8 @@ mod tests {
             (Some("9"), Some("250"), Some(250)),
             (Some("Wed, 21 Oct 2015 07:28:00 GMT"), None, Some(30_000)),
             (Some("Wed, 21 Oct 2015 07:00:00 GMT"), None, Some(0)),
-            (Some("99999"), None, Some(120_000)),
-            (Some("1e300"), None, Some(120_000)),
+            (Some("99999"), None, Some(86_400_000)),
+            (Some("1e300"), None, Some(86_400_000)),
             (Some("-5"), None, Some(0)),
             (Some("NaN"), None, None),
             (Some("soon"), None, None),

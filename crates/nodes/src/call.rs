@@ -187,15 +187,16 @@ impl Fallback {
 /// The failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
     let kind = match error.kind() {
-        ModelErrorKind::Timeout => ErrorKind::Timeout,
         ModelErrorKind::RateLimit => ErrorKind::RateLimit,
         ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
         ModelErrorKind::Refused => ErrorKind::Refused,
         ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
         ModelErrorKind::Recording => ErrorKind::Recording,
-        ModelErrorKind::Provider | ModelErrorKind::ContextOverflow | ModelErrorKind::BadRequest => {
-            ErrorKind::Provider
-        }
+        // The provider was silent. A timeout of the node itself is reported by the engine.
+        ModelErrorKind::Timeout
+        | ModelErrorKind::Provider
+        | ModelErrorKind::ContextOverflow
+        | ModelErrorKind::BadRequest => ErrorKind::Provider,
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {

@@ -153,6 +153,17 @@ impl Failure {
         }
     }
 
+    /// Returns whether a provider cannot answer at the moment: the same run may continue later.
+    pub fn is_outage(&self) -> bool {
+        self.transient && matches!(self.kind, ErrorKind::RateLimit | ErrorKind::Provider)
+    }
+
+    /// Returns whether a route for any failure may take it. Otherwise the run stops and can continue from the same task,
+    /// once the operator has mended the cause or the outage is over.
+    pub fn ends_its_task(&self) -> bool {
+        !self.kind.is_for_the_operator() && !self.is_outage()
+    }
+
     /// Makes a failure from an error and all of its causes.
     pub fn of(kind: ErrorKind, error: &dyn Error) -> Self {
         Self::new(kind, chain(error))
