@@ -52,9 +52,12 @@ async fn a_dead_provider_gets_few_requests_of_many_tasks() {
 async fn a_probe_closes_the_breaker_for_all_tasks() {
     let is_up = Arc::new(AtomicBool::new(false));
     let state = Arc::clone(&is_up);
-    let peer = Peer::start(move |_| match state.load(Ordering::SeqCst) {
-        true => completion("Teal."),
-        false => (StatusCode::BAD_GATEWAY, "no").into_response(),
+    let peer = Peer::start(move |_| {
+        if state.load(Ordering::SeqCst) {
+            completion("Teal.")
+        } else {
+            (StatusCode::BAD_GATEWAY, "no").into_response()
+        }
     })
     .await;
     let (client, begun) = (peer.client(), Instant::now());

@@ -155,11 +155,12 @@ impl<'a> Driver<'a> {
 
     /// Returns the status of a run whose tasks all wait for longer than the engine does. Their waits are saved.
     fn suspended(&self) -> Option<RunStatus> {
-        let (wake, wait_ms) = self.engine.wait_max.and_then(|_| self.machine.next_wake())?;
+        let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
+        let (wake, wait_ms) = self.machine.next_wake()?;
         let left = Duration::try_from(wake.duration_since(self.engine.clock.now()));
         // A clock that was set back makes no wait longer.
         let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
-        (self.engine.wait_max? < left).then(|| self.machine.suspend())
+        (wait_max < left).then(|| self.machine.suspend())
     }
 
     async fn next_signal(&mut self) -> Signal {

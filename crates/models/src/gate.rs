@@ -47,6 +47,9 @@ const REPEATS_PER_REQUEST: f64 = 0.2;
 /// The repeated requests that are allowed in a second in any case, so that a single run can repeat its own.
 const REPEATS_PER_SECOND: f64 = 0.5;
 
+/// The longest wait of all requests for which one reply can ask: a wrong header must not silence a provider for a day.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// The longest wait inside the gate. A longer one is left to the caller.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -74,7 +77,7 @@ struct State {
     /// Until when the provider has asked for no requests, and its words.
     paused: Option<(Instant, ModelError)>,
     breaker: Breaker,
-    /// The repeated requests that are allowed now; negative if some wait for their time.
+    /// The repeated requests that are allowed now; negative if some wait for their turn.
     repeats: f64,
     repeats_at: Instant,
 }
@@ -188,18 +191,25 @@ impl State {
             && now < *until
         {
             let wait = *until - now;
-            return match wait <= WAIT_MAX {
-                true => Entry::WaitFor(wait),
-                false => Entry::Refuse(not_asked(error, wait)),
+            return if wait <= WAIT_MAX {
+                Entry::WaitFor(wait)
+            } else {
+                Entry::Refuse(not_asked(error, wait))
             };
         }
         if self.running >= self.slots() {
             return Entry::WaitForChange;
         }
-        if std::mem::take(must_pay)
-            && let Some(wait) = self.pay_for_repeat(now)
-        {
-            return Entry::WaitFor(wait);
+        if *must_pay {
+            match self.pay_for_repeat(now) {
+                Err(wait) => return Entry::Refuse(too_many_repeats(wait)),
+                Ok(wait) => {
+                    *must_pay = false;
+                    if !wait.is_zero() {
+                        return Entry::WaitFor(wait);
+                    }
+                }
+            }
         }
         self.running += 1;
         Entry::Go { is_probe: false }
@@ -214,14 +224,22 @@ impl State {
         self.concurrency.clamp(1.0, CONCURRENCY_MAX) as usize
     }
 
-    /// Takes one repeated request from the budget, and returns how long it has to wait.
-    fn pay_for_repeat(&mut self, now: Instant) -> Option<Duration> {
+    /// Takes one repeated request from the budget, and returns how long it has to wait for its turn.
+    ///
+    /// # Errors
+    ///
+    /// Returns the wait if it is too long.
+    fn pay_for_repeat(&mut self, now: Instant) -> Result<Duration, Duration> {
         let passed = now.saturating_duration_since(self.repeats_at).as_secs_f64();
         self.repeats_at = now;
         self.allow_repeats(passed * REPEATS_PER_SECOND);
+        let debt = (1.0 - self.repeats).max(0.0);
+        let wait = Duration::from_secs_f64(debt / REPEATS_PER_SECOND);
+        if wait > WAIT_MAX {
+            return Err(wait);
+        }
         self.repeats -= 1.0;
-        let debt = -self.repeats;
-        (debt > 0.0).then(|| Duration::from_secs_f64(debt / REPEATS_PER_SECOND).min(OPEN_MAX))
+        Ok(wait)
     }
 
     fn allow_repeats(&mut self, more: f64) {
@@ -276,7 +294,7 @@ impl State {
 
     fn pause(&mut self, outcome: Result<(), &ModelError>, after: Option<Duration>, now: Instant) {
         let (Err(error), Some(after)) = (outcome, after) else { return };
-        let until = now + after;
+        let until = now + after.min(PAUSE_MAX);
         if self.paused.as_ref().is_none_or(|it| it.0 < until) {
             self.paused = Some((until, error.clone()));
         }
@@ -295,7 +313,7 @@ impl Breaker {
         };
         self.failures_in_a_row += 1;
         let mostly_failed = self.judge(now, true);
-        let after = error.retry_after().unwrap_or_default();
+        let after = error.retry_after().unwrap_or_default().min(PAUSE_MAX);
         match &mut self.open {
             Some(open) if is_probe => {
                 open.lasts = (open.lasts * 2).min(OPEN_MAX);
@@ -352,6 +370,11 @@ fn is_outage(error: &ModelError) -> bool {
         error,
         ModelError::Overloaded { .. } | ModelError::Transient { .. } | ModelError::Timeout { .. }
     )
+}
+
+fn too_many_repeats(wait: Duration) -> ModelError {
+    let message = "too many requests of this process failed and are repeated".to_owned();
+    ModelError::Overloaded { after: Some(wait), message }
 }
 
 /// Returns the error of a request that was not sent.

@@ -175,7 +175,7 @@ impl Fallback {
         let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
         let errors = || failed.iter().map(|it| &it.1);
         let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
-        let failure = failure_of(soonest.or(errors().last())?);
+        let failure = failure_of(soonest.or(failed.last().map(|it| &it.1))?);
         if failed.len() == 1 {
             return Some(failure);
         }
