@@ -78,6 +78,22 @@ async fn a_refused_key_does_not_send_the_team_to_its_failure_route() {
     assert_eq!(ran, ["ba"]);
 }
 
+#[tokio::test]
+async fn an_outage_leaves_a_team_that_can_be_resumed() {
+    let home = Home::new();
+    // Nothing listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ended = Ended::of(home.execute(&format!("http://{free}/v1"))).await;
+    assert_eq!(ended.code, Some(5), "{}", ended.stderr);
+    let report = ended.report();
+    assert_eq!(report["failures"][0]["class"], "retryable");
+    assert_eq!(report["trace"].as_array().unwrap().len(), 1, "`catch: any` takes no outage");
+
+    let server = Aimock::start(&team("retry"), None).await;
+    let report = Ended::of(home.resume(&server.base_url())).await.done();
+    assert!(report["state"]["code_artifact"].is_object(), "{report}");
+}
+
 /// The answers of a recorded run as fixtures. The system message tells agents apart, and the first words that an entry
 /// asks for tell the attempts of one.
 fn team(recording: &str) -> Value {

@@ -252,7 +252,7 @@ async fn g12_a_node_that_is_never_ready_times_out_and_is_caught() {
     });
     let policies = Policies {
         timeout: Some(Duration::from_secs(600)),
-        retry: Backoff { attempts_max: 2, ..Backoff::default() },
+        retry: Backoff { attempts_max: Some(2), ..Backoff::default() },
         catch: vec![Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name("late")) }],
         ..Policies::default()
     };
@@ -447,7 +447,7 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
         if ctx.attempt == 1 { Err(NodeError::transient("529")) } else { noted("said") }
     });
     let policies = Policies {
-        retry: Backoff { attempts_max: 2, initial: Duration::ZERO, ..Backoff::default() },
+        retry: Backoff { attempts_max: Some(2), initial: Duration::ZERO, ..Backoff::default() },
         max_visits: Some(9),
         ..Policies::default()
     };

@@ -93,7 +93,12 @@ async fn policies_are_set_where_a_node_is_named() {
             attempt => Ok(logged(format!("attempt {attempt}"))),
         }
     }
-    let backoff = Backoff { attempts_max: 3, initial: Duration::ZERO, max: Duration::ZERO };
+    let backoff = Backoff {
+        attempts_max: Some(3),
+        initial: Duration::ZERO,
+        max: Duration::ZERO,
+        total: None,
+    };
     let graph = board().node("flaky", flaky.backoff(backoff).timeout(Duration::from_secs(9)));
     assert_eq!(log_of(graph.edge(START, "flaky").edge("flaky", END)).await, ["attempt 2"]);
 }

@@ -239,7 +239,7 @@ fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
 }
 
 fn flaky() -> CompiledGraph {
-    let retry = Backoff { attempts_max: 3, ..Backoff::default() };
+    let retry = Backoff { attempts_max: Some(3), ..Backoff::default() };
     let catch = vec![
         Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name("late")) },
         Catch { kind: None, to: Target::Node(name("help")) },
@@ -735,7 +735,7 @@ proptest! {
     /// A loop with fan-out, retries and joins ends in one state, independent of the order of results.
     #[test]
     fn the_order_of_results_makes_no_difference(choices in prop::collection::vec(any::<usize>(), 64)) {
-        let retry = Backoff { attempts_max: 3, ..Backoff::default() };
+        let retry = Backoff { attempts_max: Some(3), ..Backoff::default() };
         let graph = compiled(
             GraphBuilder::new::<Team>("mesh")
                 .node("start", Decided.with_policies(bounded(3, "done")))

@@ -136,9 +136,10 @@ fn flaky(
 
 fn engine() -> Engine {
     let backoff = Backoff {
-        attempts_max: 2,
+        attempts_max: Some(2),
         initial: Duration::from_millis(1),
         max: Duration::from_millis(1),
+        ..Backoff::default()
     };
     let graph = GraphBuilder::new::<Note>("noting")
         .node("write", NodeFn::new(flaky("the provider said: the secret content")).backoff(backoff))

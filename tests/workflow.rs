@@ -276,7 +276,7 @@ fn the_nodes_of_the_team_match_the_file() {
     assert_eq!(tests.sandbox.requirements, ["pytest", "pydantic"]);
     assert_eq!(tests.writes[2], (channel("sse_status"), TestOutput::Status));
     let policies = &node(&workflow, "sse").policies;
-    assert_eq!((policies.max_visits, policies.retry.attempts_max), (Some(3), 3));
+    assert_eq!((policies.max_visits, policies.retry.attempts_max), (Some(3), Some(3)));
     assert_eq!(policies.timeout, Some(Duration::from_secs(600)));
     assert_eq!(policies.exhausted.as_ref().unwrap().to_string(), "tl");
     let caught: Vec<String> = policies.catch.iter().map(|it| it.to.to_string()).collect();

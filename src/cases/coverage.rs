@@ -233,7 +233,7 @@ impl Coverage {
             Outcome::Caught { .. } if record.outcome.is_collected() => _ = finished.insert(node),
             Outcome::Caught { failure, .. } => {
                 let Some(spec) = graph.nodes.get(node) else { return };
-                let catch = spec.policies.catch.iter().position(|it| it.takes(failure.kind));
+                let catch = spec.policies.catch.iter().position(|it| it.takes(failure));
                 let Some(at) = catch else { return };
                 let caught = &spec.policies.catch[at];
                 match self.defaults.iter().position(|it| it == caught) {

@@ -180,6 +180,7 @@ impl<'a> Outcomes<'a> {
             attempt: task.attempt,
             visits: task.visits.clone(),
             max_visits: spec.policies.max_visits,
+            timeout: spec.policies.timeout,
             state: task.state.clone(),
             input: task.input.clone(),
             trigger: task.trigger.clone(),

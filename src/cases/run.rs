@@ -170,7 +170,7 @@ fn stop_the_clock(graph: &mut Graph) {
     for spec in graph.nodes.values_mut() {
         let attempts_max = spec.policies.retry.attempts_max;
         spec.policies.retry =
-            Backoff { attempts_max, initial: Duration::ZERO, max: Duration::ZERO };
+            Backoff { attempts_max, initial: Duration::ZERO, max: Duration::ZERO, total: None };
         spec.policies.timeout = None;
         spec.policies.idle_timeout = None;
     }

@@ -138,12 +138,12 @@ fn causes(error: &dyn Error) -> String {
 fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) -> Check {
     let found: Vec<String> = PROVIDERS
         .iter()
-        .filter_map(|provider| match provider.key_variable {
-            Some(variable) if is_set(variable) => {
-                Some(format!("{} ({variable} is set)", provider.name))
+        .filter_map(|provider| {
+            let Provider { name, key_variable, .. } = provider;
+            if provider.is_own {
+                return listens(provider).then(|| format!("{name} (reachable)"));
             }
-            None if listens(provider) => Some(format!("{} (reachable)", provider.name)),
-            _ => None,
+            is_set(key_variable).then(|| format!("{name} ({key_variable} is set)"))
         })
         .collect();
     if !found.is_empty() {

@@ -56,6 +56,7 @@ impl Args {
             print_warnings(graph.warnings(), globals.stderr);
             let pauses = origin.options.pauses(&graph)?;
             let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+            let engine = engine.with_wait_max(origin.options.wait_max());
             let (id, name) = (info.id.clone(), info.name.clone());
             let run = Run { globals, database: &database, checkpointer, engine, id, name };
             let info = Box::new(info);

@@ -14,7 +14,7 @@ pub(super) enum Exit {
     Failed = 1,
     /// Wrong usage, or the workflow is invalid.
     Usage = 2,
-    /// The run waits for a person.
+    /// The run waits for a person, or for a time that a provider has named.
     Paused = 3,
     /// A limit stopped the run.
     Limit = 4,
@@ -34,7 +34,7 @@ Exit codes:
   0    done
   1    the run failed
   2    wrong usage, or the workflow is invalid
-  3    paused: waiting for a person
+  3    paused: waiting for a person, or for a time
   4    stopped by a limit (steps, tokens, cost, time); resumable
   5    provider, credentials or configuration unusable
   6    the run cannot be resumed, or does not exist

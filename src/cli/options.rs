@@ -64,7 +64,15 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout: Option<Duration>,
+    /// Wait at most this long for a provider that asks for it; for longer waits the run pauses
+    /// [default: 2m]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wait: Option<Duration>,
 }
+
+/// The longest wait for a provider during which a run keeps its process.
+const WAIT_DEFAULT: Duration = Duration::from_secs(120);
 
 /// The merged options of a run.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +150,13 @@ impl RunOptions {
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),
             timeout: self.timeout.or(those.timeout),
+            wait: self.wait.or(those.wait),
         }
+    }
+
+    /// Returns the longest wait for a provider during which a run keeps its process.
+    pub(super) fn wait_max(&self) -> Duration {
+        self.wait.unwrap_or(WAIT_DEFAULT)
     }
 
     /// Returns the breakpoints; their nodes must exist in the graph.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     checkpoint::{
         AskedQuestions, Checkpointer, Detail, ENTRIES_AT_ONCE, Outcome, Position, SavedRun,
-        TaskRecord, open_questions,
+        TaskRecord, next_due, open_questions,
     },
     engine::failures,
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
@@ -47,6 +47,9 @@ pub(super) struct RunReport {
     pub(super) failures: Vec<FailureLine>,
     pub(super) artifacts: Vec<String>,
     pub(super) resume: Option<String>,
+    /// When a paused run can continue by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<String>,
     /// The usage of each node that called models; not part of the object.
     #[serde(skip)]
     pub(super) by_node: Vec<(NodeName, Usage)>,
@@ -116,8 +119,10 @@ impl RunReport {
         // After a route to `fail`, nothing is left to continue.
         let is_over = is_failed && position.frontier.is_empty();
         let resume = database.command("resume", &summary.info.name).filter(|_| !is_over);
+        let due = next_due(&open).filter(|_| summary.status == Status::Paused);
         Self {
             resume,
+            due: due.map(|it| it.to_string()),
             run: summary.info.id,
             name: summary.info.name,
             workflow: summary.info.workflow,
@@ -184,13 +189,26 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
     #[derive(Serialize)]
     struct UsageLine {
         input_tokens: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cached_input_tokens: Option<u64>,
         output_tokens: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_output_tokens: Option<u64>,
         calls: u64,
         cost_usd: Option<f64>,
     }
-    let (usage, cost_usd) = (&usage.tokens, usage.cost_usd);
-    let (input_tokens, output_tokens) = (usage.input_tokens, usage.output_tokens);
-    UsageLine { input_tokens, output_tokens, calls: usage.calls, cost_usd }.serialize(serializer)
+    let Usage { tokens, cost_usd } = *usage;
+    // Not all providers count these.
+    let counted = |tokens: u64| Some(tokens).filter(|it| *it > 0);
+    let line = UsageLine {
+        input_tokens: tokens.input_tokens,
+        cached_input_tokens: counted(tokens.cached_input_tokens),
+        output_tokens: tokens.output_tokens,
+        reasoning_output_tokens: counted(tokens.reasoning_output_tokens),
+        calls: tokens.calls,
+        cost_usd,
+    };
+    line.serialize(serializer)
 }
 
 /// Returns the usage of models, including the tasks of the open step.

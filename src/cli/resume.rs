@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
@@ -15,21 +16,28 @@ use super::{
     origin::Origin,
     prepare,
     runtime::block_on,
+    terminal::print_message,
     who::who,
 };
 use crate::{
     checkpoint::{
-        AskedQuestion, JournalEntry, OpenQuestion, SavedRun, asked_questions, open_questions,
-        replaceable_questions,
+        self, AskedQuestion, CheckpointError, Checkpointer, JournalEntry, OpenQuestion, RunSummary,
+        SavedRun, asked_questions, open_questions, replaceable_questions,
     },
     engine::Answers,
+    event::Status,
 };
 
 /// Resume a run from its last checkpoint; finished work is never repeated
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The name or the id of the run
-    run: String,
+    #[arg(required_unless_present = "due")]
+    run: Option<String>,
+    /// Resume only what can continue by itself: paused runs whose wait or deadline is over; all of
+    /// them, if no run is named
+    #[arg(long, conflicts_with = "answer")]
+    due: bool,
     /// The answer to an open question, by the key that `runs show` prints
     #[arg(long, value_name = "KEY=JSON")]
     answer: Vec<AnswerFlag>,
@@ -44,16 +52,97 @@ impl Args {
     /// Resumes a run with its original options; flags replace them.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("resume", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let Self { run, answer, no_pause, options } = self;
+        let Self { run, due, answer, no_pause, options } = self;
+        let runs = match run {
+            Some(run) if !due => vec![run],
+            run => match Due::find(run.as_deref(), globals)? {
+                Due::Now(runs) => runs,
+                Due::Later(exit) => return Ok(exit),
+            },
+        };
         let answers = |open: &[OpenQuestion], asked: &[AskedQuestion]| {
             if answer.is_empty() { Ok(BTreeMap::new()) } else { answer::read(&answer, open, asked) }
         };
-        let wanted = |origin: Origin| {
-            let origin = if no_pause { origin.without_pauses() } else { origin };
-            origin.with_options(options)
-        };
-        resume_run(&run, globals, wanted, answers)
+        let mut exit = Exit::Done;
+        for run in runs {
+            let options = options.clone();
+            let wanted = |origin: Origin| {
+                let origin = if no_pause { origin.without_pauses() } else { origin };
+                origin.with_options(options)
+            };
+            let ended = resume_run(&run, globals, wanted, answers)?;
+            exit = if exit == Exit::Done { ended } else { exit };
+            if matches!(ended, Exit::Interrupted | Exit::Terminated) {
+                return Ok(ended);
+            }
+        }
+        Ok(exit)
     }
+}
+
+/// The runs that can continue by themselves.
+enum Due {
+    Now(Vec<String>),
+    /// None can continue yet, or at all.
+    Later(Exit),
+}
+
+impl Due {
+    /// Finds the paused runs whose wait is over, or checks the named one.
+    fn find(run: Option<&str>, globals: &Globals) -> Result<Self, CliError> {
+        let database = globals.database()?;
+        block_on(async {
+            let now = Timestamp::now();
+            if let Some(run) = run {
+                let checkpointer = database.open_for(run)?;
+                let found = checkpointer.find(run).await?;
+                let due = next_due(checkpointer.as_ref(), &found).await?;
+                if due.is_some_and(|it| it <= now) {
+                    return Ok(Self::Now(vec![run.to_owned()]));
+                }
+                let status = found.status.as_str();
+                print_message(&match due {
+                    Some(due) => format!("run {} waits until {due:.0}", found.info.name),
+                    None => format!("run {} is {status} and waits for no time", found.info.name),
+                });
+                return Ok(Self::Later(Exit::of(found.status)));
+            }
+            let Some(checkpointer) = database.open()? else {
+                database.named_absence().iter().for_each(|it| print_message(it));
+                return Ok(Self::Later(Exit::Done));
+            };
+            let mut runs = Vec::new();
+            for id in checkpointer.ids().await? {
+                let found = match checkpointer.find(id.as_str()).await {
+                    Ok(found) => found,
+                    // A damaged run cannot continue, and must not keep others from it.
+                    Err(CheckpointError::Damaged { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                let due = next_due(checkpointer.as_ref(), &found).await?;
+                if due.is_some_and(|it| it <= now) {
+                    runs.push(id.to_string());
+                }
+            }
+            if runs.is_empty() {
+                print_message("no run is due");
+            }
+            // The oldest run comes first.
+            runs.reverse();
+            Ok(Self::Now(runs))
+        })
+    }
+}
+
+/// Returns when a run can continue by itself, if it is paused.
+async fn next_due(
+    checkpointer: &dyn Checkpointer,
+    found: &RunSummary,
+) -> Result<Option<Timestamp>, CliError> {
+    if found.status != Status::Paused {
+        return Ok(None);
+    }
+    Ok(checkpoint::next_due(&checkpointer.records(&found.info.id).await?))
 }
 
 /// Resumes a run: `wanted` adjusts its options, and `answers` computes the answers from the open
@@ -103,6 +192,7 @@ pub(super) fn drive_saved(
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;
+        let engine = engine.with_wait_max(origin.options.wait_max());
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {

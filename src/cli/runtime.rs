@@ -10,9 +10,9 @@ use super::{error::CliError, exit::Exit, resources::check_threads};
 const MORE_THREADS: usize = 3;
 
 /// Runs the future of a command, and does not wait for remaining background work.
-pub(super) fn block_on<F>(command: F) -> Result<Exit, CliError>
+pub(super) fn block_on<F, T>(command: F) -> Result<T, CliError>
 where
-    F: Future<Output = Result<Exit, CliError>>,
+    F: Future<Output = Result<T, CliError>>,
 {
     // One more, because one may be waiting for the disk.
     let threads = available_parallelism().map_or(1, NonZero::get) + 1;

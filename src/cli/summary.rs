@@ -50,6 +50,11 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     }
     if let Some(command) = report.resume.as_ref().filter(|_| report.status != Status::Done) {
         rows.push(row(paint, "resume", paint.command(command)));
+        // An answer need not wait for its deadline.
+        let due = report.due.as_ref().filter(|_| report.questions.is_empty());
+        if let Some(due) = due.and_then(|it| it.parse::<Timestamp>().ok()) {
+            rows.push(row(paint, "", format!("after {due:.0}, or by `graphrun resume --due`")));
+        }
         if report.status == Status::Limit {
             let how = "with a higher limit: --max-steps, --max-tokens, --max-cost or --timeout";
             rows.push(row(paint, "", how.to_owned()));

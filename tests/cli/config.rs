@@ -170,13 +170,13 @@ fn a_plan_compares_tokens_and_cost_with_the_limits() {
     exit 0
     stdout:
     NODE  RUNS  ATTEMPTS  MODEL CALLS  WHY
-    one   1     1         3            the start leads to it once
-    two   1     1         3            after `one` (1)
+    one   1     6         18           the start leads to it once
+    two   1     6         18           after `one` (1)
 
-    super-steps  2            mostly `one`  limit: 100
-    model calls  6            mostly `one`
-    tokens       6.0k tokens  mostly `one`
-    cost         $12000.00    mostly `one`  limit: $10.00
+    super-steps  2             mostly `one`  limit: 100
+    model calls  36            mostly `one`
+    tokens       36.0k tokens  mostly `one`
+    cost         $72000.00     mostly `one`  limit: $10.00
     time         ?
     not known: time: `one`, `two` without `timeout`
     warning: the worst case exceeds `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit

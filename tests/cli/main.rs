@@ -43,3 +43,4 @@ mod trust;
 mod used;
 mod validate;
 mod values;
+mod waits;

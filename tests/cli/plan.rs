@@ -94,10 +94,10 @@ fn a_plan_within_its_limits_has_no_warnings_and_writes_nothing() {
     exit 0
     stdout:
     NODE   RUNS  ATTEMPTS  MODEL CALLS  WHY
-    write  1     1         3            the start leads to it once
+    write  1     6         18           the start leads to it once
 
-    super-steps  1  limit: 100
-    model calls  3
+    super-steps  1   limit: 100
+    model calls  18
     tokens       ?
     cost         ?
     time         ?

@@ -10,7 +10,8 @@ fn the_table_of_providers_is_that_of_the_program() {
     let wanted: Vec<String> = PROVIDERS
         .iter()
         .map(|it| {
-            let key = it.key_variable.map_or("none".to_owned(), |it| format!("`{it}`"));
+            let optional = if it.is_own { ", optional" } else { "" };
+            let key = format!("`{}`{optional}", it.key_variable);
             format!("| `{}` | `{}` | {key} | `{}` |", it.name, it.base_url, it.output.as_str())
         })
         .collect();

@@ -194,9 +194,10 @@ async fn attempts_dispatches_and_failures_are_counted() {
     let fails: Work = |run| if run == 2 { Err(NodeError::permanent("no")) } else { goes_on(run) };
     let (drawing, told) = ran(|graph, node| {
         let retry = Backoff {
-            attempts_max: 3,
+            attempts_max: Some(3),
             initial: std::time::Duration::ZERO,
             max: std::time::Duration::ZERO,
+            total: None,
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph

@@ -80,7 +80,7 @@ impl ChatModel for Nonsense {
             return Ok(ChatReply { tool_calls, ..ChatReply::default() });
         }
         if round >= self.tool_rounds + 2 {
-            return Err(ModelError::Transient { message: "it fell over".into() });
+            return Err(ModelError::Transient { after: None, message: "it fell over".into() });
         }
         Ok(ChatReply { text: "no number".into(), model: "worst".into(), ..ChatReply::default() })
     }

@@ -291,7 +291,7 @@ impl Recipe {
                 .then(|| name(reset))
         });
         let policies = Policies {
-            retry: Backoff { attempts_max: node.attempts, ..Backoff::default() },
+            retry: Backoff { attempts_max: Some(node.attempts), ..Backoff::default() },
             max_visits: node.bound,
             exhausted: node.bound.map(|_| self.onwards(at, node.exhausted)),
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),

@@ -2,6 +2,7 @@
 
 mod budget;
 mod memos;
+mod outages;
 mod panics;
 mod retries;
 mod routes;

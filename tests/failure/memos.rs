@@ -58,7 +58,7 @@ fn graph(done: &Done, between: Between) -> CompiledGraph {
             noted(format!("{one}, {two}"))
         }
     });
-    let retry = Backoff { attempts_max: 2, ..Backoff::default() };
+    let retry = Backoff { attempts_max: Some(2), ..Backoff::default() };
     let policies = Policies { retry, ..Policies::default() };
     compiled(
         GraphBuilder::new::<Team>("parts")

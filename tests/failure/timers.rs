@@ -52,11 +52,6 @@ impl Attempts {
 
     /// A graph of one node, whose provider requests a wait of one minute until an attempt succeeds.
     fn graph(&self, succeeds: u32, limits: Limits) -> GraphBuilder {
-        self.graph_within(succeeds, limits, Duration::from_secs(120))
-    }
-
-    /// The same graph with `max` as the longest wait.
-    fn graph_within(&self, succeeds: u32, limits: Limits, max: Duration) -> GraphBuilder {
         let attempts = self.clone();
         let calls = node_fn(move |_: Nothing, ctx: NodeContext| {
             let attempts = attempts.clone();
@@ -72,7 +67,9 @@ impl Attempts {
                 Err(Failure { transient: true, retry_after_ms: Some(60_000), ..patience }.into())
             }
         });
-        let retry = Backoff { attempts_max: 5, max, ..Backoff::default() };
+        // No jitter above the wait of the provider.
+        let initial = Duration::ZERO;
+        let retry = Backoff { attempts_max: Some(5), initial, ..Backoff::default() };
         GraphBuilder::new::<super::Team>("patience")
             .node("calls", calls.with_policies(Policies { retry, ..Policies::default() }))
             .edge(START, "calls")
@@ -92,14 +89,6 @@ async fn g19_a_resumed_run_waits_only_for_the_remaining_time() {
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["attempt 4".to_owned()]));
     assert_eq!(attempts.seen(), [(1, 0), (2, 60), (3, 120), (4, 180)]);
     assert_eq!(end.position.used.usage.tokens.calls, 4, "what failed attempts took is kept, too");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_provider_cannot_exceed_the_maximum_wait_of_a_task() {
-    let (attempts, saved) = (Attempts::new(), Saved::new());
-    let graph = compiled(attempts.graph_within(2, Limits::default(), Duration::from_secs(7)));
-    saved.start(&saved.engine(&graph).with_clock(attempts.clock())).await;
-    assert_eq!(attempts.seen(), [(1, 0), (2, 7)]);
 }
 
 #[tokio::test(start_paused = true)]

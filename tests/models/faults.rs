@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -230,6 +231,50 @@ async fn a_request_has_both_keys_and_not_the_node() {
             "stream": false
         })
     );
+}
+
+#[tokio::test]
+async fn a_base_url_may_have_a_query() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    let azure = peer.base_url.replace("/v1", "/openai/deployments/small");
+    for base_url in [
+        format!("{azure}?api-version=2024-10-21"),
+        format!("{azure}/chat/completions?api-version=2024-10-21"),
+    ] {
+        client_of(&base_url).chat(&request("Which colour?")).await.unwrap();
+    }
+    client_of(&format!("{}/?team=a&x=%20#here", peer.base_url)).chat(&request("Hi")).await.unwrap();
+    let seen = peer.seen();
+    for seen in &seen[..2] {
+        assert_eq!(seen.path, "/openai/deployments/small/chat/completions");
+        assert_eq!(seen.query.as_deref(), Some("api-version=2024-10-21"));
+        assert_eq!(seen.headers["api-key"], KEY, "Azure reads the key there");
+        assert!(!seen.headers.contains_key("authorization"));
+    }
+    assert_eq!(
+        (seen[2].path.as_str(), seen[2].query.as_deref()),
+        ("/v1/chat/completions", Some("team=a&x=%20"))
+    );
+    assert_eq!(seen[2].headers["authorization"], format!("Bearer {KEY}"));
+}
+
+#[tokio::test]
+async fn the_timeout_of_a_request_replaces_the_limit_of_the_client() {
+    let (base_url, _) = broken_server(Fault::Hangs).await;
+    let short = Duration::from_millis(200);
+    let hurried = ChatRequest { timeout: Some(short), ..request("Which colour?") };
+    let error = client_of(&base_url).chat(&hurried).await.unwrap_err();
+    assert_eq!(error, ModelError::Timeout { phase: Phase::Response, after: short });
+
+    // The client gives up after 1.5 s.
+    let peer = Peer::start(|_| {
+        std::thread::sleep(Duration::from_millis(1800));
+        completion("Teal.")
+    })
+    .await;
+    let patient =
+        ChatRequest { timeout: Some(Duration::from_secs(60)), ..request("Which colour?") };
+    assert_eq!(peer.client().chat(&patient).await.unwrap().text, "Teal.");
 }
 
 #[tokio::test]

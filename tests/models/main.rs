@@ -5,6 +5,7 @@
 mod answers;
 mod exchanges;
 mod faults;
+mod gate;
 mod ladder;
 mod peer;
 mod recordings;

@@ -22,6 +22,7 @@ type Answer = dyn Fn(&Seen) -> Response + Send + Sync;
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
+    pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
@@ -50,7 +51,25 @@ impl Peer {
     pub(crate) async fn start(answer: impl Fn(&Seen) -> Response + Send + Sync + 'static) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let shared = Shared { seen: seen.clone(), answer: Arc::new(answer) };
-        let router = Router::new().fallback(handle).with_state(shared);
+        Self::serve(Router::new().fallback(handle).with_state(shared), seen).await
+    }
+
+    /// Starts a server that answers every request when a future is ready.
+    pub(crate) async fn slow<F: Future<Output = Response> + Send + 'static>(
+        answer: impl Fn() -> F + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let arrived = Arc::clone(&seen);
+        let handle = move |uri: Uri, headers: HeaderMap| {
+            let path = uri.path().to_owned();
+            let seen = Seen { path, query: None, headers, body: Value::Null };
+            arrived.lock().expect("no handler panics").push(seen);
+            answer()
+        };
+        Self::serve(Router::new().fallback(handle), seen).await
+    }
+
+    async fn serve(router: Router, seen: Arc<Mutex<Vec<Seen>>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let server = tokio::spawn(async move {
@@ -77,7 +96,8 @@ async fn handle(
     body: Bytes,
 ) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let seen = Seen { path: uri.path().to_owned(), headers, body };
+    let (path, query) = (uri.path().to_owned(), uri.query().map(str::to_owned));
+    let seen = Seen { path, query, headers, body };
     shared.seen.lock().expect("no handler panics").push(seen.clone());
     (shared.answer)(&seen)
 }

@@ -51,6 +51,7 @@ const ROUND: TokenUsage = TokenUsage {
     calls: 1,
     estimated: false,
     cached_input_tokens: 0,
+    reasoning_output_tokens: 0,
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
@@ -140,13 +141,7 @@ async fn repairs_are_bounded_and_keep_answer_and_usage() {
     assert_eq!(problems, ["the answer contains no JSON"]);
     assert_eq!(
         usage,
-        TokenUsage {
-            input_tokens: 30,
-            output_tokens: 15,
-            calls: 3,
-            estimated: false,
-            cached_input_tokens: 0
-        }
+        TokenUsage { input_tokens: 30, output_tokens: 15, calls: 3, ..TokenUsage::default() }
     );
     assert_eq!(told.len(), 3);
     // Each round starts from the question: two bad answers would only teach the model more of them.

@@ -554,3 +554,31 @@ async fn the_failure_of_a_nested_task_keeps_its_kind() {
     let end = Engine::new(graph).run(&()).await.unwrap();
     assert_eq!(end.output::<Sums>().unwrap().sums, [7]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_in_a_nested_run_is_retried_there_only() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let fails = {
+        let calls = Arc::clone(&calls);
+        move || {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let failure = Failure::new(ErrorKind::Provider, "the server is busy");
+            async move { Err::<(), NodeError>(Failure { transient: true, ..failure }.into()) }
+        }
+    };
+    let inner = GraphBuilder::new::<Count>("fails")
+        .node("fails", graphrun::graph::NodeFn::new(fails))
+        .edge(START, "fails")
+        .edge("fails", END)
+        .compile()
+        .unwrap();
+    let graph = GraphBuilder::new::<Sums>("outer")
+        .node("inner", subgraph(inner, |(): ()| Count::default(), |_: Count| ()))
+        .edge(START, "inner")
+        .edge("inner", END)
+        .compile()
+        .unwrap();
+    let end = Engine::new(graph).run(&()).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert_eq!(calls.load(Ordering::Relaxed), 6, "{:?}", end.reason);
+}

@@ -6,6 +6,7 @@
 mod support;
 
 mod agent_tools;
+mod fallback;
 mod run;
 mod run_tests;
 mod tool;

@@ -164,7 +164,7 @@ impl Envelope {
         let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
             let (visits_max, why) = visits[number].clone();
-            let attempts = u64::from(spec.policies.retry.attempts_max.max(1));
+            let attempts = u64::from(steps::attempts_max(spec));
             let attempts_max = visits_max.saturating_mul(attempts);
             let calls_max =
                 spec.node.describe().calls_max.map(|it| it.saturating_mul(attempts_max));

@@ -22,6 +22,9 @@ pub struct TokenUsage {
     pub cached_input_tokens: u64,
     /// Tokens of the reply, reasoning included.
     pub output_tokens: u64,
+    /// Those of them that the model used for reasoning, as far as the provider says so.
+    #[serde(skip_serializing_if = "is_none")]
+    pub reasoning_output_tokens: u64,
     /// Requests that were answered.
     pub calls: u64,
     /// Whether some of the tokens were estimated, because the provider did not count them.
@@ -77,6 +80,9 @@ impl Add for TokenUsage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            reasoning_output_tokens: self
+                .reasoning_output_tokens
+                .saturating_add(other.reasoning_output_tokens),
             calls: self.calls.saturating_add(other.calls),
             estimated: self.estimated || other.estimated,
         }

@@ -139,6 +139,8 @@ impl<'a> Driver<'a> {
             self.start_tasks().await;
             end = if self.budget.is_closed() && self.scheduler.is_idle() {
                 self.end_step_early().await?
+            } else if let Some(status) = self.suspended() {
+                Some(status)
             } else {
                 let signal = match self.next_ready() {
                     Some(event) => Signal::Task(event),
@@ -156,6 +158,16 @@ impl<'a> Driver<'a> {
             || self.journal.is_lease_lost()
             || self.budget.time_end().is_some_and(is_due);
         if must_stop { None } else { self.scheduler.next_ready() }
+    }
+
+    /// Returns the status of a run whose tasks all wait for longer than the engine does. Their waits are saved.
+    fn suspended(&self) -> Option<RunStatus> {
+        let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
+        let (wake, wait_ms) = self.machine.next_wake()?;
+        let left = Duration::try_from(wake.duration_since(self.engine.clock.now()));
+        // A clock that was set back makes no wait longer.
+        let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
+        (wait_max < left).then(|| self.machine.suspend())
     }
 
     async fn next_signal(&mut self) -> Signal {

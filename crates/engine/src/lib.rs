@@ -122,6 +122,8 @@ pub struct Engine {
     limits: Limits,
     pauses: Pauses,
     grace: Duration,
+    /// The longest wait for the next attempt during which a run keeps its process.
+    wait_max: Option<Duration>,
     lease: Duration,
     clock: Clock,
     provided: Provided,
@@ -215,9 +217,20 @@ impl Engine {
         let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
         let pauses = Pauses::default();
         let provided = Provided::default();
-        let kept = Some(kept);
-        let parent = None;
-        Self { graph, checkpointer, kept, limits, pauses, grace, lease, clock, provided, parent }
+        let (kept, wait_max, parent) = (Some(kept), None, None);
+        Self {
+            graph,
+            checkpointer,
+            kept,
+            limits,
+            pauses,
+            grace,
+            wait_max,
+            lease,
+            clock,
+            provided,
+            parent,
+        }
     }
 
     /// Saves the runs in this storage.
@@ -247,6 +260,15 @@ impl Engine {
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Suspends a run as paused when all of its tasks wait for longer than this for their next attempts, because a
+    /// provider asks for it. By default a run keeps its process. The end of the wait is saved: [`Engine::resume`] waits
+    /// for the rest.
+    #[must_use]
+    pub fn with_wait_max(mut self, wait_max: Duration) -> Self {
+        self.wait_max = Some(wait_max);
         self
     }
 

@@ -54,8 +54,8 @@ use self::{
 };
 use super::budget::{self, Used};
 use crate::checkpoint::{
-    Checkpoint, Commit, EarlierTurns, InboxMessage, OpenQuestion, Outcome, Position, TaskRecord,
-    named,
+    Checkpoint, Commit, EarlierTurns, InboxMessage, OpenQuestion, Outcome, Position, RunStatus,
+    TaskRecord, named,
 };
 
 /// The settings of a run apart from its graph.
@@ -379,6 +379,26 @@ impl Machine {
         self.step.next_deadline()
     }
 
+    /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
+    /// its next attempt.
+    pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
+        self.step.next_wake()
+    }
+
+    /// Suspends the run until the next wait ends.
+    pub fn suspend(&self) -> RunStatus {
+        let waits = self.step.tasks().iter().filter_map(|it| {
+            let (wake, failure) = it.wait()?;
+            Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
+        });
+        let waits: BTreeMap<Timestamp, String> = waits.collect();
+        if let Some(reason) = self.step.failure() {
+            return RunStatus { status: Status::Failed, reason: Some(reason) };
+        }
+        let reasons: Vec<String> = waits.into_values().take(1).chain(self.unanswered()).collect();
+        RunStatus { status: Status::Paused, reason: Some(reasons.join("; ")) }
+    }
+
     /// Returns the tasks whose deadline has passed without an answer.
     pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
         self.step.expired(now)
@@ -518,7 +538,7 @@ impl Machine {
                 self.begin(index, &mut actions);
                 actions
             }
-            Phase::Sleeping { wake, wait_ms } => {
+            Phase::Sleeping { wake, wait_ms, .. } => {
                 vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
             }
             Phase::Aborted | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
@@ -585,9 +605,11 @@ impl Machine {
     ///
     /// The end of the wait is saved, so that another process waits only for the rest of it.
     fn fail_attempt(&mut self, index: usize, failure: Failure, ended: Timestamp) -> Vec<Action> {
-        let (task, attempt) = (self.step.id(index), self.step.tasks()[index].attempt);
+        let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
+        let (attempt, lasted) = (state.attempt, state.retried_for());
         let retry = &self.policies(index).retry;
-        if !failure.transient || attempt >= retry.attempts_max {
+        let is_last = attempt >= retry.attempts_after(&failure);
+        if !failure.transient || is_last || retry.is_over(&failure, lasted) {
             return self.fail(index, failure);
         }
         let seed = format!("{}/{task}/{attempt}", self.run);
@@ -602,14 +624,14 @@ impl Machine {
     fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
         let (policies, active) = (self.policies(index), &self.position.frontier[index]);
         let items = policies.items.as_ref().filter(|_| active.is_dispatched());
-        if let Some(catch) = policies.catch.iter().find(|it| it.takes(failure.kind)) {
+        if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
             let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
             let for_all_items = items.is_some();
             let caught = Outcome::Caught { failure, update, for_all_items, transitions };
             return self.settle(index, caught);
         }
         let failed = items.and_then(|it| it.failed.clone());
-        match failed.filter(|_| !failure.kind.is_for_the_operator()) {
+        match failed.filter(|_| failure.ends_its_task()) {
             Some(failed) => self.collect(index, failure, failed),
             None => self.fail_uncaught(index, failure),
         }
@@ -697,10 +719,13 @@ impl Machine {
         if let Some(reason) = self.step.failure() {
             return Action::stop(Status::Failed, Some(reason));
         }
+        Action::stop(Status::Paused, self.unanswered())
+    }
+
+    fn unanswered(&self) -> Option<String> {
         let open = self.open_questions().into_iter().map(|it| it.question.key);
         let keys: Vec<String> = open.collect();
-        let reason = format!("waiting for an answer to {}", keys.join(", "));
-        Action::stop(Status::Paused, Some(reason))
+        (!keys.is_empty()).then(|| format!("waiting for an answer to {}", keys.join(", ")))
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.

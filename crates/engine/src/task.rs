@@ -98,6 +98,7 @@ impl NewAttempt {
             attempt: task.attempt,
             visits: task.visits,
             max_visits: spec.policies.max_visits,
+            timeout: spec.policies.timeout,
             state: task.state,
             input: task.input,
             trigger: task.trigger,

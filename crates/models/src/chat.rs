@@ -5,6 +5,7 @@
 //! whether another attempt makes sense.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,8 +19,8 @@ pub trait ChatModel: fmt::Debug + Send + Sync {
     /// Sends the conversation and returns the model's answer; makes one attempt.
     ///
     /// # Errors
-    /// Returns the provider's or the network's failure, classified. A truncated ([`ModelError::Truncated`]) or refused
-    /// ([`ModelError::Refused`]) answer is an error too, so that no caller takes half an answer for a whole one.
+    /// Returns the provider's or the network's failure, classified. A truncated ([`ModelError::Truncated`]), refused
+    /// ([`ModelError::Refused`]) or incomplete ([`ModelError::Incomplete`]) answer is an error too, so that no caller takes half an answer for a whole one.
     ///
     /// # Cancel safety
     /// Dropping the future abandons the request; the provider may still charge for it.
@@ -51,6 +52,10 @@ pub struct ChatRequest {
     pub temperature: Option<f64>,
     /// The most tokens the answer may have.
     pub max_output_tokens: Option<u32>,
+    /// Whether it repeats a request that failed. The clients of a process send few of these while a provider fails.
+    pub is_repeat: bool,
+    /// The longest duration of the exchange, instead of the client's own.
+    pub timeout: Option<Duration>,
 }
 
 /// One turn of a conversation.
@@ -159,6 +164,9 @@ pub struct ChatReply {
     pub reasoning: Option<String>,
     /// The usage of the call.
     pub usage: TokenUsage,
+    /// The cost in US dollars, if the provider states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Why the answer ended.
     pub finish: Finish,
     /// The model that answered, as the provider names it.
@@ -174,13 +182,13 @@ pub enum Finish {
     Stop,
     /// The model called a tool.
     ToolCalls,
-    /// A value specific to this provider, unchanged.
+    /// A value specific to this provider, unchanged. It is known to mean a whole answer.
     Other(String),
 }
 
 impl Finish {
     /// The code of a provider that has checked the model's output itself and rejects it.
-    const FAILED_GENERATION: &str = "failed_generation";
+    pub(super) const FAILED_GENERATION: &str = "failed_generation";
 
     pub(super) fn failed_generation() -> Self {
         Self::Other(Self::FAILED_GENERATION.to_owned())

@@ -34,12 +34,11 @@ pub fn from_variables(
     }
     let base_url = variable(&format!("{}_BASE_URL", provider.name.to_uppercase()))
         .unwrap_or_else(|| provider.base_url.to_owned());
-    let key = provider.key_variable.and_then(variable);
+    let key = variable(provider.key_variable);
     // A server on this machine (a proxy, a test double) needs no key, even if the provider does.
-    if let (Some(name), None) = (provider.key_variable, &key)
-        && !is_local(&base_url)
-    {
-        return Err(ConfigError::NoKey { provider: provider.name, variable: name });
+    if key.is_none() && !provider.is_own && !is_local(&base_url) {
+        let (provider, variable) = (provider.name, provider.key_variable);
+        return Err(ConfigError::NoKey { provider, variable });
     }
     Ok(Config {
         api_key: Secret::new(key.unwrap_or_default().trim()),
@@ -112,6 +111,15 @@ mod tests {
                 (provider, base_url, name)
             );
         }
+    }
+
+    #[test]
+    fn the_key_of_an_own_server_is_sent_if_there_is_one() {
+        let key = |variables: &[(&str, &str)]| {
+            config("vllm/q", variables).map(|it| it.api_key.expose().to_owned())
+        };
+        assert_eq!(key(&[("VLLM_API_KEY", "own-key-of-vllm")]), Ok("own-key-of-vllm".to_owned()));
+        assert_eq!(key(&[("OPENAI_API_KEY", "k")]), Ok(String::new()));
     }
 
     #[test]

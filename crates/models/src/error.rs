@@ -30,6 +30,8 @@ pub enum ModelError {
     /// A fault of the network, a proxy or the provider that the next attempt may not meet.
     #[error("the provider is unreachable or returned an invalid response: {message}")]
     Transient {
+        /// The wait that the provider asks for, clamped.
+        after: Option<Duration>,
         /// The problem.
         message: String,
     },
@@ -59,6 +61,12 @@ pub enum ModelError {
         /// The provider's message.
         message: String,
     },
+    /// The provider has no such model, or nothing is at the address.
+    #[error("the provider finds no such model or address: {message}")]
+    NotFound {
+        /// The provider's message.
+        message: String,
+    },
     /// The provider rejects the request, and would reject it again.
     #[error("the provider rejects the request with status {status}: {message}")]
     BadRequest {
@@ -83,6 +91,16 @@ pub enum ModelError {
         /// The usage of the call.
         usage: TokenUsage,
     },
+    /// The answer ended early, for a reason that the next attempt may not meet, or for an unknown one.
+    #[error("the answer is not known to be whole: it ended with {finish:?}")]
+    Incomplete {
+        /// The provider's word for the end.
+        finish: String,
+        /// The answer's beginning.
+        text: String,
+        /// The usage of the call.
+        usage: TokenUsage,
+    },
     /// The model called a tool that it was not offered, and gave no answer.
     #[error("the model called `{name}`, a tool that does not exist, instead of answering")]
     UnknownTool {
@@ -90,6 +108,18 @@ pub enum ModelError {
         name: String,
         /// The arguments of the call, which are no answer.
         arguments: String,
+        /// The usage of the call.
+        usage: TokenUsage,
+    },
+    /// The model had to answer after its last round of tool calls, and called tools again.
+    #[error(
+        "the model did not answer: it called `{name}` again after its {rounds} rounds of tool calls"
+    )]
+    NoAnswer {
+        /// The tool.
+        name: String,
+        /// The number of rounds.
+        rounds: u32,
         /// The usage of the call.
         usage: TokenUsage,
     },
@@ -206,14 +236,17 @@ impl ModelError {
             Self::Overloaded { .. }
             | Self::Transient { .. }
             | Self::EmptyResponse { .. }
+            | Self::Incomplete { .. }
             | Self::ReplyTooLarge { .. } => ErrorKind::Provider,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Auth { .. } => ErrorKind::Auth,
             Self::Quota { .. } => ErrorKind::Quota,
             Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
-            Self::BadRequest { .. } => ErrorKind::BadRequest,
+            Self::BadRequest { .. } | Self::NotFound { .. } => ErrorKind::BadRequest,
             Self::Refused { .. } => ErrorKind::Refused,
-            Self::Truncated { .. } | Self::UnknownTool { .. } => ErrorKind::InvalidOutput,
+            Self::Truncated { .. } | Self::UnknownTool { .. } | Self::NoAnswer { .. } => {
+                ErrorKind::InvalidOutput
+            }
             Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
         }
     }
@@ -225,24 +258,29 @@ impl ModelError {
             | Self::Overloaded { .. }
             | Self::Transient { .. }
             | Self::Timeout { .. }
-            | Self::EmptyResponse { .. } => true,
+            | Self::EmptyResponse { .. }
+            | Self::Incomplete { .. } => true,
             Self::Auth { .. }
             | Self::Quota { .. }
             | Self::ContextOverflow { .. }
             | Self::BadRequest { .. }
+            | Self::NotFound { .. }
             | Self::Refused { .. }
             | Self::Truncated { .. }
             | Self::UnknownTool { .. }
+            | Self::NoAnswer { .. }
             | Self::ReplyTooLarge { .. }
             | Self::NoRecording { .. }
             | Self::NotRecorded { .. } => false,
         }
     }
 
-    /// Returns the wait that the provider asks for before the next attempt, clamped to two minutes.
+    /// Returns the wait that the provider asks for before the next attempt, clamped to a day.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { after, .. } | Self::Overloaded { after, .. } => *after,
+            Self::RateLimited { after, .. }
+            | Self::Overloaded { after, .. }
+            | Self::Transient { after, .. } => *after,
             _ => None,
         }
     }
@@ -252,7 +290,9 @@ impl ModelError {
         match self {
             Self::Refused { usage, .. }
             | Self::Truncated { usage, .. }
+            | Self::Incomplete { usage, .. }
             | Self::UnknownTool { usage, .. }
+            | Self::NoAnswer { usage, .. }
             | Self::EmptyResponse { usage } => *usage,
             _ => TokenUsage::default(),
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use graphrun_guard::redact::{redact, redact_value};
 use serde_json::Value;
 
+use super::retry_after::read_retry_delay;
 use super::{ChatReply, Finish, ModelError, TokenUsage};
 /// The longest message: an HTML page has no more information after its first lines.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -52,7 +53,8 @@ impl Failure<'_> {
     }
 
     fn error(self, said: &ErrorText) -> ModelError {
-        let Self { status, after, .. } = self;
+        let Self { status, .. } = self;
+        let after = self.after.or(said.after);
         let message = said.message(status);
         match status {
             401 | 403 => ModelError::Auth { message },
@@ -69,10 +71,12 @@ impl Failure<'_> {
             400 if said.has("api key not valid") || said.has("invalid api key") => {
                 ModelError::Auth { message }
             }
-            408 | 409 | 425 => ModelError::Transient { message },
+            404 | 410 => ModelError::NotFound { message },
+            400 | 422 if said.is_unknown_model() => ModelError::NotFound { message },
+            408 | 409 | 425 => ModelError::Transient { after, message },
             503 | 529 => ModelError::Overloaded { after, message },
             500.. if said.has("overloaded") => ModelError::Overloaded { after, message },
-            500.. => ModelError::Transient { message },
+            500.. => ModelError::Transient { after, message },
             300..400 => ModelError::BadRequest {
                 status,
                 message: "the address redirects, and redirects are not followed".to_owned(),
@@ -84,12 +88,12 @@ impl Failure<'_> {
 
 /// Classifies the body of a 200 that is no chat completion: an error in disguise, or another service's page.
 pub(super) fn not_a_completion(body: &Value) -> ModelError {
-    let Some(error) = body.get("error").filter(|error| !error.is_null()) else {
+    let Some(error) = body.get("error").filter(|_| has_error(body)) else {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
         let message =
             format!("the reply is not a chat completion (it has {keys:?}); check the base URL");
-        return ModelError::Transient { message };
+        return ModelError::Transient { after: None, message };
     };
     let said = ErrorText::of_json(body);
     let status = error
@@ -100,6 +104,17 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
         // No status to go by: taken as a fault of the gateway, which it is when it says 200.
         .unwrap_or(502);
     Failure { status, after: None, body: "" }.error(&said)
+}
+
+/// Returns whether a body or a choice contains an error. Some servers send an empty one beside each answer.
+pub(super) fn has_error(body: &Value) -> bool {
+    match body.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !text.trim().is_empty(),
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(error)) => !error.is_empty(),
+        Some(Value::Bool(true) | Value::Number(_)) => true,
+    }
 }
 
 /// Returns the text cut to a readable length and free of keys.
@@ -122,12 +137,14 @@ struct ErrorText {
     text: String,
     /// The text and the codes in lower case, for searching.
     folded: String,
+    /// The wait in the body, which Google sends instead of a header.
+    after: Option<Duration>,
 }
 
 impl ErrorText {
     fn of_text(text: &str) -> Self {
         let text = without_tags(text);
-        Self { folded: text.to_lowercase(), text }
+        Self { folded: text.to_lowercase(), text, after: None }
     }
 
     fn of_json(body: &Value) -> Self {
@@ -136,7 +153,11 @@ impl ErrorText {
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         let words = ["message", "detail", "error", "msg", "title", "error_description"]
             .iter()
-            .find_map(|name| error.get(*name).or_else(|| body.get(*name)))
+            .find_map(|name| {
+                // Around an error in words, `message` may be that of the model.
+                let around = || body.get(*name).filter(|it| !it.is_object());
+                error.get(*name).or_else(around)
+            })
             .unwrap_or(error);
         // The error of the provider behind a gateway is more specific than "Provider returned
         // error".
@@ -145,7 +166,8 @@ impl ErrorText {
         let text = plain(words) + &behind.unwrap_or_default();
         let codes =
             ["code", "type", "status"].map(|name| error.get(name).map(plain).unwrap_or_default());
-        Self { folded: format!("{text} {}", codes.join(" ")).to_lowercase(), text }
+        let folded = format!("{text} {}", codes.join(" ")).to_lowercase();
+        Self { folded, text, after: retry_info(error) }
     }
 
     fn message(&self, status: u16) -> String {
@@ -170,6 +192,13 @@ impl ErrorText {
         .any(|words| self.has(words))
     }
 
+    fn is_unknown_model(&self) -> bool {
+        ["model_not_found", "model not found", "model not exist", "invalid model", "invalid_model"]
+            .iter()
+            .chain(&["not a valid model", "unknown model", "unknown_model", "no such model"])
+            .any(|words| self.has(words))
+    }
+
     fn is_context_overflow(&self) -> bool {
         [
             "context_length",
@@ -183,6 +212,12 @@ impl ErrorText {
         .iter()
         .any(|words| self.has(words))
     }
+}
+
+/// Returns the wait of a `google.rpc.RetryInfo` among the details of an error.
+fn retry_info(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    details.iter().find_map(|it| read_retry_delay(it.get("retryDelay")?))
 }
 
 fn plain(value: &Value) -> String {

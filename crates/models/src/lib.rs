@@ -27,6 +27,7 @@ mod calls;
 mod failure;
 mod reader;
 mod retry_after;
+mod thoughts;
 
 mod profile;
 #[cfg(feature = "openai")]
@@ -34,6 +35,8 @@ mod shape;
 
 #[cfg(feature = "openai")]
 mod environment;
+#[cfg(feature = "openai")]
+mod gate;
 #[cfg(feature = "openai")]
 mod openai;
 #[cfg(feature = "openai")]

@@ -2,7 +2,7 @@
 //!
 //! One call is one request, with one exception: a form of structured output that the provider
 //! rejects is replaced by the next simpler one, and the client remembers that. Retries are the
-//! engine's.
+//! engine's. All clients of a process send their requests through one gate for each model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +22,7 @@ use super::calls::settle;
 use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
 use super::failure::readable;
+use super::gate::Gate;
 use super::profile::{OutputMode, PROVIDERS, Profile};
 use super::reader::read_reply;
 use super::secret::Secret;
@@ -31,7 +32,8 @@ use graphrun_core::usage::TokenUsage;
 /// The address of a model and the settings of its requests.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address up to and including the version, as in `https://api.openai.com/v1`.
+    /// The address up to and including the version, as in `https://api.openai.com/v1`. A query behind it, such as
+    /// the `api-version` of Azure, is sent with each request.
     pub base_url: String,
     /// The key; an empty one is not sent.
     pub api_key: Secret,
@@ -63,7 +65,8 @@ pub struct Limits {
     pub connect: Duration,
     /// Between two pieces of a reply that has begun.
     pub idle: Duration,
-    /// For the whole exchange. Long, because a reasoning model is silent for minutes before it answers.
+    /// For the whole exchange, unless the [request](ChatRequest::timeout) has its own limit. Long, because a
+    /// reasoning model is silent for minutes before it answers.
     pub total: Duration,
     /// The largest reply, in bytes.
     pub reply_bytes_max: usize,
@@ -131,9 +134,12 @@ fn provider_names() -> String {
 /// A model behind OpenAI's chat completions API, at any provider.
 pub struct OpenAiCompatible {
     client: Client<OpenAIConfig>,
+    transport: Transport,
     name: String,
     model: String,
     profile: Profile,
+    /// The address and the hash of the key: the part of the name of its gates that is the same for all models.
+    account: String,
     /// The forms of output after rejections: the first form for later requests.
     learnt: Mutex<BTreeMap<Asked, OutputMode>>,
 }
@@ -155,18 +161,20 @@ impl OpenAiCompatible {
     /// Returns [`ConfigError`] for an address or a key that cannot be used.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let Config { base_url, api_key, model, profile, limits } = config;
-        let base_url = base_url.trim_end_matches('/');
-        let is_http = reqwest::Url::parse(base_url)
-            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
-        if !is_http {
-            return Err(ConfigError::BaseUrl { url: redact(base_url).into_owned() });
+        let is_http =
+            |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
+        if !reqwest::Url::parse(&base_url).is_ok_and(|url| is_http(&url)) {
+            return Err(ConfigError::BaseUrl { url: redact(&base_url).into_owned() });
         }
+        let Address { base_url, query } = Address::of(&base_url);
         // async-openai panics on a key that is no valid header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
             return Err(ConfigError::Key);
         }
         let transport =
-            Transport::new(base_url, limits, &api_key).map_err(ConfigError::Transport)?;
+            Transport::new(base_url, query, limits, &api_key).map_err(ConfigError::Transport)?;
+        let key = blake3::hash(api_key.expose().as_bytes()).to_hex();
+        let account = format!("{base_url}?{}#{key}", query.unwrap_or_default());
         // The organisation and project are set, because async-openai would read them from the
         // environment.
         let settings = OpenAIConfig::new()
@@ -175,10 +183,12 @@ impl OpenAiCompatible {
             .with_org_id("")
             .with_project_id("");
         Ok(Self {
-            client: Client::build(transport.http(), settings).with_http_service(transport),
+            client: Client::build(transport.http(), settings).with_http_service(transport.clone()),
+            transport,
             name: format!("{}/{model}", profile.provider),
             model,
             profile,
+            account,
             learnt: Mutex::default(),
         })
     }
@@ -191,7 +201,13 @@ impl OpenAiCompatible {
         mode: OutputMode,
     ) -> Result<ChatReply, ModelError> {
         let body = shape_request(request, model, &self.profile, mode);
-        let mut chat = self.client.chat();
+        let client = match request.timeout {
+            Some(total) => {
+                self.client.clone().with_http_service(self.transport.clone().within(total))
+            }
+            None => self.client.clone(),
+        };
+        let mut chat = client.chat();
         if let Some(key) = self.idempotency_key(&request.key, mode) {
             let name = HeaderName::from_static("idempotency-key");
             chat = chat.headers(HeaderMap::from_iter([(name, key)]));
@@ -201,7 +217,10 @@ impl OpenAiCompatible {
             Err(OpenAIError::Boxed(error)) => {
                 return Err(match error.downcast::<ModelError>() {
                     Ok(error) => *error,
-                    Err(error) => ModelError::Transient { message: readable(&error.to_string()) },
+                    Err(error) => {
+                        let message = readable(&error.to_string());
+                        ModelError::Transient { after: None, message }
+                    }
                 });
             }
             Err(error) => return Err(unexpected(&error)),
@@ -253,8 +272,15 @@ impl ChatModel for OpenAiCompatible {
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
+        let gate = Gate::shared(&format!("{} {model}", self.account));
+        let mut is_in = false;
         loop {
-            let error = match self.attempt(request, model, mode).await {
+            // Each request enters by itself: one that was rejected for its form says that the provider is up.
+            let permit = gate.enter(request.is_repeat && !is_in).await?;
+            is_in = true;
+            let done = self.attempt(request, model, mode).await;
+            permit.learn(done.as_ref());
+            let error = match done {
                 Err(error) if request.output.is_some() => error,
                 done => return done,
             };
@@ -276,6 +302,26 @@ impl ChatModel for OpenAiCompatible {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+/// A base URL in its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Address<'a> {
+    /// The part that the path of a request is appended to.
+    base_url: &'a str,
+    query: Option<&'a str>,
+}
+
+impl<'a> Address<'a> {
+    fn of(base_url: &'a str) -> Self {
+        let base_url = base_url.split('#').next().unwrap_or_default();
+        let (base_url, query) = base_url.split_once('?').unwrap_or((base_url, ""));
+        let query = Some(query).filter(|it| !it.is_empty());
+        let base_url = base_url.trim_end_matches('/');
+        // Azure shows the whole address of a model to copy, with the path that each request has.
+        let base_url = base_url.strip_suffix("/chat/completions").unwrap_or(base_url);
+        Self { base_url, query }
     }
 }
 

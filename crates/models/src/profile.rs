@@ -10,8 +10,11 @@ pub struct Provider {
     pub name: &'static str,
     /// The address, up to and including the version.
     pub base_url: &'static str,
-    /// The environment variable with the key; `None` for servers on the user's own machine.
-    pub key_variable: Option<&'static str>,
+    /// The environment variable with the key.
+    pub key_variable: &'static str,
+    /// Whether it answers without a key, as a server on the user's own machine does. A key is sent to it if the
+    /// variable is set.
+    pub is_own: bool,
     /// The best form of structured output it supports.
     pub output: OutputMode,
     /// The provider's name for the limit on the answer's length.
@@ -27,28 +30,41 @@ use TokenLimit::{MaxCompletionTokens, MaxTokens};
 /// The providers known by name.
 #[rustfmt::skip]
 pub const PROVIDERS: &[Provider] = &[
-    provider("openai", "https://api.openai.com/v1", Some("OPENAI_API_KEY"), JsonSchema, MaxCompletionTokens),
+    provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", JsonSchema, MaxCompletionTokens),
     // The compatibility endpoint silently ignores `response_format`.
-    provider("anthropic", "https://api.anthropic.com/v1", Some("ANTHROPIC_API_KEY"), Prompted, MaxTokens),
-    provider("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Some("GEMINI_API_KEY"), JsonSchema, MaxTokens),
-    provider("openrouter", "https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"), JsonSchema, MaxTokens),
-    provider("groq", "https://api.groq.com/openai/v1", Some("GROQ_API_KEY"), JsonSchema, MaxTokens),
-    provider("mistral", "https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"), JsonSchema, MaxTokens),
-    Provider { wants_reasoning: true, ..provider("deepseek", "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), JsonObject, MaxTokens) },
-    provider("xai", "https://api.x.ai/v1", Some("XAI_API_KEY"), JsonSchema, MaxTokens),
-    provider("ollama", "http://localhost:11434/v1", None, JsonSchema, MaxTokens),
-    provider("vllm", "http://localhost:8000/v1", None, JsonSchema, MaxTokens),
-    provider("lmstudio", "http://localhost:1234/v1", None, JsonSchema, MaxTokens),
+    provider("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", Prompted, MaxTokens),
+    provider("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY", JsonSchema, MaxTokens),
+    provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", JsonSchema, MaxTokens),
+    provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", JsonSchema, MaxTokens),
+    provider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", JsonSchema, MaxTokens),
+    Provider { wants_reasoning: true, ..provider("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", JsonObject, MaxTokens) },
+    provider("xai", "https://api.x.ai/v1", "XAI_API_KEY", JsonSchema, MaxTokens),
+    own("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY"),
+    own("vllm", "http://localhost:8000/v1", "VLLM_API_KEY"),
+    own("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY"),
 ];
 
 const fn provider(
     name: &'static str,
     base_url: &'static str,
-    key_variable: Option<&'static str>,
+    key_variable: &'static str,
     output: OutputMode,
     token_limit: TokenLimit,
 ) -> Provider {
-    Provider { name, base_url, key_variable, output, token_limit, wants_reasoning: false }
+    Provider {
+        name,
+        base_url,
+        key_variable,
+        is_own: false,
+        output,
+        token_limit,
+        wants_reasoning: false,
+    }
+}
+
+/// A server on the user's own machine.
+const fn own(name: &'static str, base_url: &'static str, key_variable: &'static str) -> Provider {
+    Provider { is_own: true, ..provider(name, base_url, key_variable, JsonSchema, MaxTokens) }
 }
 
 /// The dialect of a provider.

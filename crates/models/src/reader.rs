@@ -7,7 +7,8 @@
 use serde_json::Value;
 
 use super::calls::read_calls;
-use super::failure;
+use super::failure::{self, readable};
+use super::thoughts::{Parted, part_text};
 use super::{ChatReply, Finish, ModelError, TokenUsage, ToolCall};
 
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
@@ -21,32 +22,34 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     };
     let usage = read_usage(body.get("usage"));
     let Some(choice) = choices.first() else {
-        return Err(body
-            .get("error")
-            .filter(|error| !error.is_null())
-            .map_or(ModelError::EmptyResponse { usage }, |_| failure::not_a_completion(body)));
+        return Err(if failure::has_error(body) {
+            failure::not_a_completion(body)
+        } else {
+            ModelError::EmptyResponse { usage }
+        });
     };
+    // A provider that fails during the answer puts the error into the choice or beside it.
+    if let Some(failed) = [choice, body].into_iter().find(|it| failure::has_error(it)) {
+        return Err(failure::not_a_completion(failed));
+    }
     let answer = Answer::read(choice);
     let finish = read_finish(choice.get("finish_reason"));
 
     if let Some(text) = answer.refusal {
         return Err(ModelError::Refused { text, usage });
     }
-    // A provider that fails during the answer puts the error into the choice (OpenRouter does).
-    if choice.get("error").is_some_and(Value::is_object) {
-        return Err(failure::not_a_completion(choice));
-    }
     if let Finish::Other(word) = &finish {
-        match word.as_str() {
-            "content_filter" => {
-                let text =
-                    or(answer.text, || "stopped by the provider's content filter".to_owned());
+        match Ending::of(word) {
+            Ending::Whole => {}
+            Ending::Refused => {
+                let text = or(answer.text, || format!("stopped by the provider ({word})"));
                 return Err(ModelError::Refused { text, usage });
             }
-            "length" | "max_tokens" => {
-                return Err(ModelError::Truncated { text: answer.text, usage });
+            Ending::Truncated => return Err(ModelError::Truncated { text: answer.text, usage }),
+            Ending::Unknown => {
+                let (finish, text) = (readable(word), answer.text);
+                return Err(ModelError::Incomplete { finish, text, usage });
             }
-            _ => {}
         }
     }
     if answer.text.trim().is_empty() && answer.tool_calls.is_empty() {
@@ -57,6 +60,7 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
         tool_calls: answer.tool_calls,
         reasoning: answer.reasoning,
         usage,
+        cost_usd: read_cost(body.get("usage")),
         finish,
         model: text_of(body.get("model")),
     })
@@ -87,7 +91,10 @@ impl Answer {
         answer.refusal = Some(text_of(message.get("refusal")))
             .filter(|text| !text.is_empty())
             .or(answer.refusal);
-        answer.tool_calls = read_calls(message);
+        let calls = read_calls(message);
+        if !calls.is_empty() {
+            answer.tool_calls = calls;
+        }
         answer
     }
 
@@ -96,8 +103,9 @@ impl Answer {
         let mut answer =
             Self { text: String::new(), reasoning: None, refusal: None, tool_calls: Vec::new() };
         let Some(Value::Array(parts)) = content else {
-            (answer.text, answer.reasoning) = split_thoughts(&text_of(content));
-            return answer;
+            let parted = part_text(&text_of(content));
+            let Parted { answer: text, reasoning, tool_calls } = parted;
+            return Self { text, reasoning, tool_calls, ..answer };
         };
         let mut thoughts = String::new();
         for part in parts {
@@ -107,21 +115,13 @@ impl Answer {
                 _ => answer.text.push_str(&parts_text(part)),
             }
         }
+        // A server may leave reasoning in the text of a part, too.
+        let parted = part_text(&answer.text);
+        thoughts.push_str(&parted.reasoning.unwrap_or_default());
+        (answer.text, answer.tool_calls) = (parted.answer, parted.tool_calls);
         answer.reasoning = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
         answer
     }
-}
-
-/// Splits a leading `<think>` block into the answer and the reasoning.
-pub(super) fn split_thoughts(text: &str) -> (String, Option<String>) {
-    for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>")] {
-        if let Some(rest) = text.trim_start().strip_prefix(open)
-            && let Some((thoughts, answer)) = rest.split_once(close)
-        {
-            return (answer.trim_start().to_owned(), Some(thoughts.trim().to_owned()));
-        }
-    }
-    (text.to_owned(), None)
 }
 
 /// Returns a value as text: a string as it is, other JSON in its JSON notation.
@@ -158,6 +158,71 @@ fn read_finish(finish: Option<&Value>) -> Finish {
     }
 }
 
+/// What a provider's word for the end means for the answer.
+enum Ending {
+    /// The answer is whole.
+    Whole,
+    /// The answer was cut at a limit of tokens.
+    Truncated,
+    /// The model or a filter declined.
+    Refused,
+    /// The provider failed, or the word is unknown. A word must be known to mean a whole answer, because half an
+    /// answer may look like a whole one.
+    Unknown,
+}
+
+impl Ending {
+    fn of(word: &str) -> Self {
+        match word.trim().to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
+            ""
+            | "stop"
+            | "stop_sequence"
+            | "end"
+            | "end_turn"
+            | "eos"
+            | "eos_token"
+            | "complete"
+            | "completed"
+            | "done"
+            | "finish"
+            | "finished"
+            | "success"
+            | "normal"
+            | "tool_call"
+            | "tool_calls"
+            | "tool_use"
+            | "function_call"
+            | Finish::FAILED_GENERATION => Self::Whole,
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "max_new_tokens"
+            | "max_length"
+            | "model_length"
+            | "token_limit"
+            | "error_limit"
+            | "model_context_window_exceeded" => Self::Truncated,
+            "content_filter"
+            | "content_filtered"
+            | "refusal"
+            | "refused"
+            | "safety"
+            | "sensitive"
+            | "recitation"
+            | "blocklist"
+            | "prohibited_content"
+            | "spii"
+            | "image_safety"
+            | "language"
+            | "guardrail"
+            | "guardrail_intervened"
+            | "guardrails"
+            | "error_toxic" => Self::Refused,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// Reads the counts of tokens. A call without counts still counts as a call.
 fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let count = |names: [&str; 2]| {
@@ -167,13 +232,35 @@ fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
     let cached = detail.or_else(|| usage?.get("prompt_cache_hit_tokens"));
+    let details = ["completion_tokens_details", "output_tokens_details"];
+    let reasoning = details.iter().find_map(|it| usage?.get(it)?.get("reasoning_tokens"));
+    let reasoning = reasoning.or_else(|| usage?.get("reasoning_tokens"));
     TokenUsage {
         input_tokens: count(["prompt_tokens", "input_tokens"]),
         cached_input_tokens: cached.and_then(whole_number).unwrap_or(0),
         output_tokens: count(["completion_tokens", "output_tokens"]),
+        reasoning_output_tokens: reasoning.and_then(whole_number).unwrap_or(0),
         calls: 1,
         estimated: false,
     }
+}
+
+/// Reads the cost in US dollars, as gateways state it: a number, a text, or the total of an object.
+fn read_cost(usage: Option<&Value>) -> Option<f64> {
+    let usage = usage?;
+    let number = |value: &Value| match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_f64(),
+    };
+    let stated = ["cost", "total_cost", "cost_usd"].iter().find_map(|name| {
+        let cost = usage.get(*name)?;
+        number(cost.get("total_cost").unwrap_or(cost))
+    });
+    // OpenRouter bills only its fee if the account has a key of the provider, which bills the rest.
+    let is_own_key = usage.get("is_byok").and_then(Value::as_bool) == Some(true);
+    let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
+    let upstream = upstream.and_then(number).unwrap_or(0.0);
+    stated.map(|it| it + upstream).filter(|it| it.is_finite() && *it >= 0.0)
 }
 
 /// Takes `12`, `12.0` and `"12"`.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
-/// The longest accepted wait. One misconfigured proxy asks for 27 hours.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+/// The longest accepted wait: quotas are counted by the day. One misconfigured proxy asks for 27 hours.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads `retry-after-ms: 1500`, `retry-after: 2`, `retry-after: 1.5` and
-/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to two minutes.
+/// `retry-after: Wed, 21 Oct 2015 07:28:00 GMT` (RFC 9110, section 10.2.3), clamped to a day.
 ///
 /// The milliseconds win where both headers are present, because they are the finer of the two.
 pub fn read_retry_after(
@@ -21,7 +22,24 @@ pub fn read_retry_after(
         let text = seconds_or_date?.trim();
         number(text).or_else(|| seconds_until(text, now))
     })?;
-    Some(Duration::try_from_secs_f64(seconds.max(0.0)).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX)))
+    Some(clamp(seconds))
+}
+
+/// Reads the `retryDelay` of a `google.rpc.RetryInfo`: `"34.07s"`, or its seconds as a number or text in an object.
+pub(super) fn read_retry_delay(delay: &Value) -> Option<Duration> {
+    let seconds = match delay {
+        Value::String(text) => number(text.trim().strip_suffix('s')?)?,
+        Value::Object(parts) => {
+            let seconds = parts.get("seconds")?;
+            seconds.as_f64().or_else(|| number(seconds.as_str()?))?
+        }
+        _ => return None,
+    };
+    Some(clamp(seconds))
+}
+
+fn clamp(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -36,6 +54,7 @@ fn seconds_until(date: &str, now: Timestamp) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn all_four_forms_are_read_and_clamped() {
@@ -47,8 +66,8 @@ mod tests {
             (Some("9"), Some("250"), Some(250)),
             (Some("Wed, 21 Oct 2015 07:28:00 GMT"), None, Some(30_000)),
             (Some("Wed, 21 Oct 2015 07:00:00 GMT"), None, Some(0)),
-            (Some("99999"), None, Some(120_000)),
-            (Some("1e300"), None, Some(120_000)),
+            (Some("99999"), None, Some(86_400_000)),
+            (Some("1e300"), None, Some(86_400_000)),
             (Some("-5"), None, Some(0)),
             (Some("NaN"), None, None),
             (Some("soon"), None, None),
@@ -62,6 +81,21 @@ mod tests {
                 expected.map(Duration::from_millis),
                 "retry-after {seconds:?}, retry-after-ms {milliseconds:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_delay_of_google_is_read() {
+        let cases = [
+            (json!("34s"), Some(34_000)),
+            (json!("0.5s"), Some(500)),
+            (json!({"seconds": "7"}), Some(7000)),
+            (json!({"seconds": 7, "nanos": 5}), Some(7000)),
+            (json!("soon"), None),
+            (json!(null), None),
+        ];
+        for (delay, expected) in cases {
+            assert_eq!(read_retry_delay(&delay), expected.map(Duration::from_millis), "{delay}");
         }
     }
 }

@@ -14,7 +14,7 @@ use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
 use graphrun_guard::redact::{redact, redact_value};
 use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -48,11 +48,14 @@ pub(super) struct Transport {
     has_key: bool,
     /// Scheme, host and port, for messages. The rest of the address may hold a password.
     origin: String,
+    /// The query of the base URL.
+    query: Option<String>,
 }
 
 impl Transport {
     pub(super) fn new(
         base_url: &str,
+        query: Option<&str>,
         limits: Limits,
         api_key: &Secret,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
@@ -70,7 +73,14 @@ impl Transport {
             limits,
             has_key: !api_key.is_empty(),
             origin: origin.unwrap_or_default(),
+            query: query.map(str::to_owned),
         })
+    }
+
+    /// Replaces the longest duration of an exchange.
+    pub(super) fn within(mut self, total: Duration) -> Self {
+        self.limits.total = total;
+        self
     }
 
     pub(super) fn http(&self) -> Client {
@@ -80,15 +90,35 @@ impl Transport {
     /// Makes one attempt, and returns a reply that async-openai accepts.
     async fn exchange(&self, factory: HttpRequestFactory) -> Result<Response, OpenAIError> {
         let mut request = factory.build().await?;
-        if !self.has_key {
-            request.headers_mut().remove(AUTHORIZATION);
+        if let Some(query) = &self.query {
+            request.url_mut().set_query(Some(query));
         }
-        if let Some(header) = request.headers_mut().get_mut(AUTHORIZATION) {
-            header.set_sensitive(true);
-        }
+        self.set_key(request.headers_mut());
         let body = self.send(request).await.map_err(|error| OpenAIError::Boxed(Box::new(error)))?;
         let body = serde_json::to_vec(&body).expect("a JSON value can always be written");
         Ok(Response::from(http::Response::new(body)))
+    }
+
+    /// Removes an empty key, and moves that of Azure's older addresses to the header where Azure expects it.
+    fn set_key(&self, headers: &mut HeaderMap) {
+        let Some(mut header) = headers.remove(AUTHORIZATION).filter(|_| self.has_key) else {
+            return;
+        };
+        header.set_sensitive(true);
+        let bearer = header.as_bytes().strip_prefix(b"Bearer ");
+        let key = bearer.and_then(|it| HeaderValue::from_bytes(it).ok());
+        match key.filter(|_| self.is_azure()) {
+            Some(mut key) => {
+                key.set_sensitive(true);
+                headers.insert("api-key", key);
+            }
+            None => drop(headers.insert(AUTHORIZATION, header)),
+        }
+    }
+
+    fn is_azure(&self) -> bool {
+        let query = self.query.as_deref().unwrap_or_default();
+        query.split('&').any(|it| it.starts_with("api-version="))
     }
 
     async fn send(&self, request: reqwest::Request) -> Result<Value, ModelError> {
@@ -170,7 +200,7 @@ impl Transport {
         }
         let doing = if error.is_connect() { "connect to" } else { "talk to" };
         let message = format!("cannot {doing} {}: {cause}", self.origin);
-        ModelError::Transient { message: readable(&message) }
+        ModelError::Transient { after: None, message: readable(&message) }
     }
 }
 
@@ -202,7 +232,7 @@ fn read_json(text: &str) -> Result<Value, ModelError> {
     let mut body: Value = serde_json::from_str(text).map_err(|error| {
         let start: String = redact(text).chars().take(80).collect();
         let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
-        ModelError::Transient { message: readable(&message) }
+        ModelError::Transient { after: None, message: readable(&message) }
     })?;
     redact_value(&mut body);
     Ok(body)

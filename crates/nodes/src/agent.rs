@@ -4,6 +4,8 @@ mod answer;
 mod read;
 mod tools;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
@@ -25,7 +27,7 @@ use self::{
     answer::Answer,
     tools::{Toolbox, WithTools},
 };
-use super::call::{Calls, Watched, failure_of, may_fall_back};
+use super::call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back};
 
 /// Asks a model for the fields that the node writes.
 #[derive(Debug)]
@@ -52,6 +54,7 @@ impl Agent {
         Ok(ChatRequest {
             caller: ctx.node.to_string(),
             key: ctx.idempotency_key(),
+            timeout: ctx.timeout,
             messages: self.messages(ctx)?,
             temperature: self.definition.temperature,
             tools: self.toolbox.specs(),
@@ -62,33 +65,50 @@ impl Agent {
     /// Asks the models in their order until one answers.
     async fn ask(&self, ctx: &NodeContext, answer: &Answer<'_>) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
-        let (calls, mut last) = (Calls::default(), None);
+        let (calls, mut fallback) = (Calls::default(), Fallback::default());
         for name in &self.definition.models {
-            if let Some(error) = &last {
+            let model = match self.services.models.model(name) {
+                Ok(model) => model,
+                Err(error) => {
+                    fallback.skip(name, error);
+                    continue;
+                }
+            };
+            if let Some(error) = fallback.last() {
                 let message = format!("{error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            match self.ask_one(ctx, name, (&request, answer), &calls).await {
-                Err(Refusal::Model(error)) if may_fall_back(&error) => last = Some(error),
-                Err(Refusal::Model(error)) => return Err(failure_of(&error).into()),
+            match self.ask_one(ctx, (name, model), (&request, answer), &calls).await {
+                Err(Refusal::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
+                Err(Refusal::Model(error)) if is_answer(&error) => {
+                    return Err(failure_of(&error).into());
+                }
+                Err(Refusal::Model(error)) => {
+                    fallback.add(name, error);
+                    break;
+                }
                 Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
                 Ok(update) => return Ok(update),
             }
         }
-        Err(last.map_or_else(
-            || NodeError::permanent("the agent has no model"),
-            |error| failure_of(&error).into(),
-        ))
+        Err(fallback
+            .failure()
+            .map_or_else(|| NodeError::permanent("the agent has no model"), NodeError::from))
     }
 
     async fn ask_one(
         &self,
         ctx: &NodeContext,
-        name: &str,
+        (name, model): (&str, Arc<dyn ChatModel>),
         (request, answer): (&ChatRequest, &Answer<'_>),
         calls: &Calls,
     ) -> Result<Update, Refusal> {
-        let model = self.services.models.model(name).map_err(Refusal::Model)?;
+        // Two models of one provider must not get each other's answer.
+        let key = match request.key.as_str() {
+            "" => String::new(),
+            key => format!("{key}/{name}"),
+        };
+        let request = &ChatRequest { key, ..request.clone() };
         let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max);
         let with_tools = WithTools::new((&watched, calls), ctx, tools);

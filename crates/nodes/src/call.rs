@@ -47,6 +47,8 @@ struct CallState {
     counts: BTreeMap<String, u32>,
     /// The last answer and its name, if it is not saved.
     last: Option<(String, ChatReply)>,
+    /// Whether the attempt has asked a model.
+    has_asked: bool,
 }
 
 impl Calls {
@@ -108,6 +110,15 @@ impl ChatModel for Watched<'_> {
             return Ok(reply);
         }
         self.ctx.within_budget().await;
+        let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
+        let repeated;
+        let request = if self.ctx.attempt > 1 && !has_asked {
+            // The request that failed in the last attempt.
+            repeated = ChatRequest { is_repeat: true, ..request.clone() };
+            &repeated
+        } else {
+            request
+        };
         let started = Instant::now();
         let span = info_span!(
             "chat",
@@ -127,7 +138,9 @@ impl ChatModel for Watched<'_> {
             span.record("error", field::debug(error.kind()));
         }
         if tokens != TokenUsage::default() {
-            let cost_usd = self.prices.cost(self.named, tokens);
+            // The provider knows discounts and fees that no table of prices has.
+            let stated = replied.as_ref().ok().and_then(|it| it.cost_usd);
+            let cost_usd = stated.or_else(|| self.prices.cost(self.named, tokens));
             let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
@@ -143,22 +156,65 @@ impl ChatModel for Watched<'_> {
     }
 }
 
+/// The models of a list that gave no answer, in the order in which they were tried.
+#[derive(Debug, Default)]
+pub(super) struct Fallback {
+    failed: Vec<(String, ModelError)>,
+    /// The first model that cannot be connected.
+    skipped: Option<(String, ModelError)>,
+}
+
+impl Fallback {
+    /// Adds a model that cannot be connected: a list may name models of providers that this machine has no key for.
+    pub(super) fn skip(&mut self, name: &str, error: ModelError) {
+        self.skipped.get_or_insert((name.to_owned(), error));
+    }
+
+    pub(super) fn add(&mut self, name: &str, error: ModelError) {
+        self.failed.push((name.to_owned(), error));
+    }
+
+    /// Returns the reason why the next model is tried.
+    pub(super) fn last(&self) -> Option<&ModelError> {
+        self.failed.last().or(self.skipped.as_ref()).map(|it| &it.1)
+    }
+
+    /// Returns the failure of the whole list, unless it is empty.
+    ///
+    /// If one of the models may answer later, the failure is transient, and the next attempt need not wait longer
+    /// than for the first of these models. Models that cannot be connected count only if no other model was asked.
+    pub(super) fn failure(self) -> Option<Failure> {
+        let Self { failed, skipped } = self;
+        let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
+        let errors = || failed.iter().map(|it| &it.1);
+        let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
+        let failure = failure_of(soonest.or(failed.last().map(|it| &it.1))?);
+        if failed.len() == 1 {
+            return Some(failure);
+        }
+        let each = failed.iter().map(|(name, error)| format!("{name}: {error}"));
+        Some(Failure { message: each.collect::<Vec<_>>().join("; "), ..failure })
+    }
+}
+
 /// The failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
     let kind = match error.kind() {
-        ModelErrorKind::Timeout => ErrorKind::Timeout,
         ModelErrorKind::RateLimit => ErrorKind::RateLimit,
         ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
         ModelErrorKind::Refused => ErrorKind::Refused,
         ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
         ModelErrorKind::Recording => ErrorKind::Recording,
-        ModelErrorKind::Provider | ModelErrorKind::ContextOverflow | ModelErrorKind::BadRequest => {
-            ErrorKind::Provider
-        }
+        // The provider was silent. A timeout of the node itself is reported by the engine.
+        ModelErrorKind::Timeout
+        | ModelErrorKind::Provider
+        | ModelErrorKind::ContextOverflow
+        | ModelErrorKind::BadRequest => ErrorKind::Provider,
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {
         ModelError::Truncated { text, .. }
+        | ModelError::Incomplete { text, .. }
         | ModelError::Refused { text, .. }
         | ModelError::UnknownTool { arguments: text, .. } => Some(text.clone()),
         _ => None,
@@ -171,9 +227,17 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     }
 }
 
+/// Returns whether the model itself caused the failure by its answer. Such an answer stands, also if models before it
+/// in a list may answer later.
+pub(super) fn is_answer(error: &ModelError) -> bool {
+    matches!(error.kind(), ModelErrorKind::Refused | ModelErrorKind::InvalidOutput)
+}
+
 /// Whether another model may succeed.
 pub(super) fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
+        // The next model may exist.
+        ModelErrorKind::BadRequest if matches!(error, ModelError::NotFound { .. }) => true,
         ModelErrorKind::Timeout
         | ModelErrorKind::RateLimit
         | ModelErrorKind::Provider

@@ -218,17 +218,21 @@ impl Report {
         let wanted = format!("a number of attempts from 1 to {ATTEMPTS_MAX}");
         let fits = |it: &u32| (1..=ATTEMPTS_MAX).contains(it);
         if !matches!(yaml.data, Data::Map(_)) {
-            retry.attempts_max = self.number(yaml, "`retry`", &wanted, fits)?;
+            retry.attempts_max = Some(self.number(yaml, "`retry`", &wanted, fits)?);
             return Some(retry);
         }
         let section = Section::read(self, yaml, "`retry`", RETRY_KEYS)?;
         let attempts = section.require(self, "attempts", "write `attempts: 3`")?;
-        retry.attempts_max = self.number(attempts, "`attempts`", &wanted, fits)?;
+        retry.attempts_max = Some(self.number(attempts, "`attempts`", &wanted, fits)?);
         if let Some(initial) = section.get("initial") {
             retry.initial = self.duration(initial, "`initial`")?;
         }
         if let Some(max) = section.get("max") {
             retry.max = self.duration(max, "`max`")?;
+        }
+        if section.get("initial").or(section.get("max")).is_some() {
+            // The author has chosen how long the waits are.
+            retry.total = None;
         }
         if retry.max < retry.initial {
             let word = section.key("max").or(section.key("initial"))?;

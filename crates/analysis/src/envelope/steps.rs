@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Edge, Graph, NodeSpec, SideEffects},
+    graph::{Backoff, Edge, Graph, NodeSpec, SideEffects},
     id::NodeName,
 };
 
@@ -75,7 +75,16 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
     if spec.node.describe().side_effects == SideEffects::Nothing {
         return Some(Duration::ZERO);
     }
-    Some(times(spec.policies.timeout?, spec.policies.retry.attempts_max.max(1).into()))
+    Some(times(spec.policies.timeout?, attempts_max(spec).into()))
+}
+
+/// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages.
+pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
+    let default = match spec.node.describe().calls_max {
+        Some(0) => 1,
+        _ => Backoff::OUTAGE_ATTEMPTS_MAX,
+    };
+    spec.policies.retry.attempts_max.unwrap_or(default).max(1)
 }
 
 /// Multiplies a duration.

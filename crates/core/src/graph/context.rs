@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use schemars::JsonSchema;
@@ -95,6 +96,8 @@ pub struct NodeContext {
     pub visits: Arc<Visits>,
     /// The bound of this node's visits.
     pub max_visits: Option<u32>,
+    /// The longest duration of the attempt, if it is limited.
+    pub timeout: Option<Duration>,
     /// The state at the start of the step.
     pub state: Arc<State>,
     /// The input of the task.

@@ -107,6 +107,9 @@ pub struct Failure {
     /// The minimum time before a retry, if the provider named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Whether a task of a nested run failed. Its policy for outages is used up, so the outer node does not retry it by default.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_nested: bool,
     /// The raw text that could not be parsed, kept for debugging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
@@ -139,7 +142,7 @@ impl Failure {
     /// Makes a failure that a retry would repeat.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         let message = message.to_string();
-        Self { kind, message, transient: false, retry_after_ms: None, raw: None }
+        Self { kind, message, transient: false, retry_after_ms: None, is_nested: false, raw: None }
     }
 
     /// Returns the class of the failure. Each failure has exactly one class.
@@ -151,6 +154,17 @@ impl Failure {
             FailureClass::Retryable => FailureClass::Permanent,
             class => class,
         }
+    }
+
+    /// Returns whether a provider cannot answer at the moment: the same run may continue later.
+    pub fn is_outage(&self) -> bool {
+        self.transient && matches!(self.kind, ErrorKind::RateLimit | ErrorKind::Provider)
+    }
+
+    /// Returns whether a route for any failure may take it. Otherwise the run stops and can continue from the same task,
+    /// once the operator has mended the cause or the outage is over.
+    pub fn ends_its_task(&self) -> bool {
+        !self.kind.is_for_the_operator() && !self.is_outage()
     }
 
     /// Makes a failure from an error and all of its causes.

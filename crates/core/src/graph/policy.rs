@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ErrorKind, Target};
+use super::{ErrorKind, Failure, Target};
 use crate::{
     diagnostic::Place,
     id::{ChannelName, NodeName},
@@ -49,7 +49,7 @@ pub struct Policies {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemPolicy {
     /// A list for the failures of items that no [`catch`](Policies::catch) takes, except those [for the
-    /// operator](ErrorKind::is_for_the_operator). Such an item counts as finished, and its update is the record of
+    /// operator](ErrorKind::is_for_the_operator) and [outages](Failure::is_outage). Such an item counts as finished, and its update is the record of
     /// its failure.
     pub failed: Option<ChannelName>,
 }
@@ -79,32 +79,37 @@ pub enum Defer {
 /// A route for failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catch {
-    /// The kind of failure; `None` matches any kind that is not [for the
-    /// operator](ErrorKind::is_for_the_operator).
+    /// The kind of failure; `None` matches any failure that is not [for the
+    /// operator](ErrorKind::is_for_the_operator) and no [outage](Failure::is_outage).
     pub kind: Option<ErrorKind>,
     /// The target.
     pub to: Target,
 }
 
 impl Catch {
-    /// Returns whether it catches this kind of failure.
-    pub fn takes(&self, kind: ErrorKind) -> bool {
-        self.kind.map_or(!kind.is_for_the_operator(), |it| it == kind)
+    /// Returns whether it catches this failure.
+    pub fn takes(&self, failure: &Failure) -> bool {
+        self.kind.map_or_else(|| failure.ends_its_task(), |it| it == failure.kind)
     }
 }
 
 /// The number and the delays of retries.
 ///
-/// The wait before try n+1 is drawn from half to all of `initial` × 2ⁿ⁻¹, and at most `max`
-/// ("equal jitter"). A provider may ask for a longer wait, up to `max` as well. The draw depends on the run and the task only, so that rules stay pure.
+/// The wait before try n+1 is drawn from zero to `initial` × 2ⁿ⁻¹, and at most to `max` ("full jitter"). If the
+/// provider asks for a wait, the drawn one is added to it. The draw depends on the run and the task only, so that rules
+/// stay pure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The total number of attempts; one means no retry.
-    pub attempts_max: u32,
-    /// The delay before the second attempt.
+    /// The total number of attempts; one means no retry. `None` means six for [outages](Failure::is_outage), and one
+    /// for other failures.
+    pub attempts_max: Option<u32>,
+    /// The maximum delay before the second attempt.
     pub initial: Duration,
     /// The maximum delay.
     pub max: Duration,
+    /// The time after the first attempt in which further attempts follow an outage: work and waits together. Waits of
+    /// more than 30 seconds for which a provider asks do not count.
+    pub total: Option<Duration>,
 }
 
 /// The limits of a run. Reaching one is not a failure: the run can continue with a higher one.
@@ -128,7 +133,29 @@ pub struct Limits {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { attempts_max: 1, initial: Duration::from_millis(500), max: Duration::from_secs(30) }
+        Self {
+            attempts_max: None,
+            initial: Duration::from_millis(500),
+            max: Duration::from_secs(30),
+            total: Some(Duration::from_secs(120)),
+        }
+    }
+}
+
+impl Backoff {
+    /// The attempts at a task during an outage, unless the node has another number.
+    pub const OUTAGE_ATTEMPTS_MAX: u32 = 6;
+
+    /// Returns the total number of attempts after a transient failure.
+    pub fn attempts_after(&self, failure: &Failure) -> u32 {
+        let is_default = failure.is_outage() && !failure.is_nested;
+        let default = if is_default { Self::OUTAGE_ATTEMPTS_MAX } else { 1 };
+        self.attempts_max.unwrap_or(default)
+    }
+
+    /// Returns whether no further attempt follows an outage that has lasted for this time.
+    pub fn is_over(&self, failure: &Failure, lasted: Duration) -> bool {
+        failure.is_outage() && self.total.is_some_and(|it| lasted >= it)
     }
 }
 

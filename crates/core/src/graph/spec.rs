@@ -19,7 +19,7 @@ use super::{Backoff, Defer, Node, NodeFn, NodeFunction, NodeLimits, NodeSpec, Po
 /// }
 ///
 /// let node = judge.retry(3).timeout(Duration::from_secs(60));
-/// assert_eq!(node.policies.retry.attempts_max, 3);
+/// assert_eq!(node.policies.retry.attempts_max, Some(3));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a node",
@@ -37,7 +37,7 @@ pub trait IntoNode<Marker>: Sized {
 
     /// Tries the node up to this many times in all when a failure is transient.
     fn retry(self, attempts_max: u32) -> NodeSpec {
-        self.set(|it| it.retry.attempts_max = attempts_max)
+        self.set(|it| it.retry.attempts_max = Some(attempts_max))
     }
 
     /// Sets the number of attempts and the waits between them.

@@ -36,7 +36,7 @@ pub use self::{
         AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions,
         replaceable_questions,
     },
-    record::{Outcome, TaskRecord, is_followed},
+    record::{Outcome, TaskRecord, is_followed, next_due},
     run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},
 };
 pub(crate) use self::{migration::Fate, questions::named};

@@ -202,6 +202,18 @@ impl Outcome {
     }
 }
 
+/// Returns when a suspended run can continue by itself: the first end of a wait for the next attempt, or the first
+/// deadline of a question. `records` are those of the step after its position, oldest first.
+pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
+    let last: BTreeMap<TaskId, &TaskRecord> = records.iter().map(|it| (it.task, it)).collect();
+    let due = last.into_values().filter_map(|it| match &it.outcome {
+        Outcome::Retrying { wake, .. } => Some(*wake),
+        Outcome::Asked { question } => question.deadline,
+        _ => None,
+    });
+    due.min()
+}
+
 /// Returns whether the transitions of a task of this step are followed: always, unless it is an item of a map and
 /// another item decides for all of them.
 pub fn is_followed<'r>(

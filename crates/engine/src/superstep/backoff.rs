@@ -3,8 +3,9 @@
 use graphrun_core::graph::Backoff;
 use jiff::{SignedDuration, Timestamp};
 
-/// Returns the wait after a failed attempt, in milliseconds. A hash of `seed` provides the jitter, so that the
-/// rules stay pure and many runs do not retry at the same moment.
+/// Returns the wait after a failed attempt, in milliseconds: the one that the provider asks for, and a random one above
+/// it, so that many runs do not retry at the same moment. A hash of `seed` provides the randomness, so that the rules
+/// stay pure.
 pub(super) fn wait_ms(
     backoff: &Backoff,
     seed: &str,
@@ -15,10 +16,8 @@ pub(super) fn wait_ms(
     let whole = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX);
     let hash = blake3::hash(seed.as_bytes());
     let drawn = hash.as_bytes().iter().take(2).fold(0, |sum, &it| sum << 8 | u64::from(it));
-    let jittered = whole / 2 + (whole / 2).saturating_mul(drawn) / u64::from(u16::MAX);
-    // A provider may request any wait; the workflow's `max` is the longest wait of a task.
-    let max = u64::try_from(backoff.max.as_millis()).unwrap_or(u64::MAX);
-    jittered.max(retry_after_ms.unwrap_or(0).min(max))
+    let jitter = whole.saturating_mul(drawn) / u64::from(u16::MAX);
+    retry_after_ms.unwrap_or(0).saturating_add(jitter)
 }
 
 /// Returns the later moment, or the last representable one.

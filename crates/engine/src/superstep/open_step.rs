@@ -1,6 +1,6 @@
 //! The tasks of the step that is not committed yet: the phase, the record and the usage of each.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
@@ -39,6 +39,7 @@ pub(super) struct TaskState {
     phase: Phase,
     pub(super) attempt: u32,
     total: TaskUsage,
+    retries: Retries,
     pub(super) answers: BTreeMap<String, Value>,
     /// The memos of the task: saved results of parts of its work.
     pub(super) memos: BTreeMap<String, Value>,
@@ -54,8 +55,8 @@ pub(super) struct TaskState {
 pub(super) enum Phase {
     /// The driver runs it, or will.
     Running,
-    /// It waits for its next attempt.
-    Sleeping { wake: Timestamp, wait_ms: u64 },
+    /// It waits for its next attempt, after this failure.
+    Sleeping { wake: Timestamp, wait_ms: u64, failure: String },
     /// It waits for a person.
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
@@ -65,6 +66,19 @@ pub(super) enum Phase {
     /// Its record is final.
     Settled,
 }
+
+/// The time of a task after its first attempt.
+#[derive(Clone, Copy, Debug, Default)]
+struct Retries {
+    /// The duration of the first attempt, if another one has followed.
+    first_ms: Option<u64>,
+    /// The waits that count towards the patience with an outage.
+    waited_ms: u64,
+}
+
+/// The longest wait for which a provider asks that counts towards the patience with an outage. The provider knows when
+/// a longer one ends.
+const NAMED_WAIT_MAX_MS: u64 = 30_000;
 
 /// The usage of a task, summed over its attempts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,6 +171,22 @@ impl OpenStep {
     /// Returns the next deadline of an open question.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.tasks.iter().filter_map(TaskState::deadline).min()
+    }
+
+    /// Returns the first end of a wait and its maximum duration, if no task runs and at least one waits for its next
+    /// attempt.
+    pub(super) fn next_wake(&self) -> Option<(Timestamp, u64)> {
+        let mut next = None;
+        for task in &self.tasks {
+            match &task.phase {
+                Phase::Running | Phase::Aborted => return None,
+                Phase::Sleeping { wake, wait_ms, .. } => {
+                    next = next.into_iter().chain([(*wake, *wait_ms)]).min();
+                }
+                Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => {}
+            }
+        }
+        next
     }
 
     /// Returns the tasks whose deadline has passed without an answer.
@@ -265,9 +295,12 @@ impl OpenStep {
         wake: Timestamp,
         wait_ms: u64,
     ) -> TaskRecord {
+        let task = &mut self.tasks[index];
+        task.retries.add(&failure, wait_ms, task.total.ms);
+        let message = failure.message.clone();
         let record = self.record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
-        self.set_phase(index, Phase::Sleeping { wake, wait_ms });
+        self.set_phase(index, Phase::Sleeping { wake, wait_ms, failure: message });
         record
     }
 
@@ -352,11 +385,14 @@ impl OpenStep {
                 // caused the failure. A nested run retries only its failed tasks.
                 task.attempt = 1;
                 task.memos.retain(|name, _| name.starts_with(NESTED_MEMO));
+                task.retries = Retries::default();
                 Phase::Running
             }
-            Outcome::Retrying { wait_ms, wake, .. } => {
+            Outcome::Retrying { failure, wait_ms, wake } => {
                 task.attempt = record.attempt.saturating_add(1);
-                Phase::Sleeping { wake: *wake, wait_ms: *wait_ms }
+                task.retries.add(failure, *wait_ms, record.ms);
+                let failure = failure.message.clone();
+                Phase::Sleeping { wake: *wake, wait_ms: *wait_ms, failure }
             }
             Outcome::Aborted => Phase::Running,
             Outcome::MemoSaved { name, value } => {
@@ -416,6 +452,7 @@ impl TaskState {
             phase: Phase::Running,
             attempt: 1,
             total: TaskUsage::default(),
+            retries: Retries::default(),
             answers: BTreeMap::new(),
             memos: BTreeMap::new(),
             question_keys: Vec::new(),
@@ -426,6 +463,25 @@ impl TaskState {
 
     pub(super) fn phase(&self) -> &Phase {
         &self.phase
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Returns the end of the wait for the next attempt, and the failure before it.
+    pub(super) fn wait(&self) -> Option<(Timestamp, &str)> {
+        match &self.phase {
+            Phase::Sleeping { wake, failure, .. } => Some((*wake, failure)),
+            _ => None,
+        }
+    }
+
+    /// Returns how long the task has been retried: its attempts after the first one, and the waits between them.
+    pub(super) fn retried_for(&self) -> Duration {
+        let Retries { first_ms, waited_ms } = self.retries;
+        let worked_ms = first_ms.map_or(0, |it| self.total.ms.saturating_sub(it));
+        Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
 
     /// Returns whether the task begins from its start: it has no record that it continues from.
@@ -464,6 +520,16 @@ impl Phase {
 
     fn is_busy(&self) -> bool {
         matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
+    }
+}
+
+impl Retries {
+    /// Adds the wait after a failure. `total_ms` is the duration of all attempts so far.
+    fn add(&mut self, failure: &Failure, wait_ms: u64, total_ms: u64) {
+        self.first_ms.get_or_insert(total_ms);
+        if failure.retry_after_ms.is_none_or(|it| it <= NAMED_WAIT_MAX_MS) {
+            self.waited_ms = self.waited_ms.saturating_add(wait_ms);
+        }
     }
 }
 

@@ -137,6 +137,7 @@ impl Entry {
                 tool_calls: reply.tool_calls.iter().flatten().map(CallLine::to_call).collect(),
                 reasoning: reply.reasoning.clone(),
                 usage,
+                cost_usd: None,
                 finish: reply.finish.clone().unwrap_or_else(|| reply.usual_finish()),
                 model: reply.model.clone().unwrap_or_else(|| "recorded".to_owned()),
             }),

@@ -117,9 +117,9 @@ impl ReplyLine {
             .without_usual_finish(),
             Err(error) => Self {
                 text: match error {
-                    ModelError::Refused { text, .. } | ModelError::Truncated { text, .. } => {
-                        Some(text.clone())
-                    }
+                    ModelError::Refused { text, .. }
+                    | ModelError::Truncated { text, .. }
+                    | ModelError::Incomplete { text, .. } => Some(text.clone()),
                     ModelError::UnknownTool { arguments, .. } => Some(arguments.clone()),
                     _ => None,
                 },
@@ -194,6 +194,8 @@ pub(super) enum ErrorWord {
     Truncated,
     UnknownTool,
     EmptyResponse,
+    Incomplete,
+    NotFound,
 }
 
 impl ErrorLine {
@@ -204,7 +206,7 @@ impl ErrorLine {
         match self.kind {
             ErrorWord::RateLimited => ModelError::RateLimited { after, message },
             ErrorWord::Overloaded => ModelError::Overloaded { after, message },
-            ErrorWord::Transient => ModelError::Transient { message },
+            ErrorWord::Transient => ModelError::Transient { after, message },
             ErrorWord::Timeout => {
                 ModelError::Timeout { phase: Phase::Response, after: after.unwrap_or_default() }
             }
@@ -222,6 +224,8 @@ impl ErrorLine {
                 ModelError::UnknownTool { name: message, arguments: text, usage }
             }
             ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
+            ErrorWord::Incomplete => ModelError::Incomplete { finish: message, text, usage },
+            ErrorWord::NotFound => ModelError::NotFound { message },
         }
     }
 
@@ -235,8 +239,11 @@ impl ErrorLine {
             ModelError::ContextOverflow { .. } => ErrorWord::ContextOverflow,
             ModelError::Refused { .. } => ErrorWord::Refused,
             ModelError::Truncated { .. } => ErrorWord::Truncated,
-            ModelError::UnknownTool { .. } => ErrorWord::UnknownTool,
+            // Only the loop of calls around a client reports the second one, and it is not recorded.
+            ModelError::UnknownTool { .. } | ModelError::NoAnswer { .. } => ErrorWord::UnknownTool,
             ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
+            ModelError::Incomplete { .. } => ErrorWord::Incomplete,
+            ModelError::NotFound { .. } => ErrorWord::NotFound,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }
             | ModelError::ReplyTooLarge { .. }
@@ -245,14 +252,18 @@ impl ErrorLine {
         };
         let (after, message) = match error {
             ModelError::RateLimited { after, message }
-            | ModelError::Overloaded { after, message } => (*after, message.clone()),
+            | ModelError::Overloaded { after, message }
+            | ModelError::Transient { after, message } => (*after, message.clone()),
             ModelError::Timeout { after, .. } => (Some(*after), String::new()),
-            ModelError::Transient { message }
-            | ModelError::Auth { message }
+            ModelError::Auth { message }
             | ModelError::Quota { message }
             | ModelError::ContextOverflow { message }
+            | ModelError::NotFound { message }
+            | ModelError::Incomplete { finish: message, .. }
             | ModelError::BadRequest { message, .. } => (None, message.clone()),
-            ModelError::UnknownTool { name, .. } => (None, name.clone()),
+            ModelError::UnknownTool { name, .. } | ModelError::NoAnswer { name, .. } => {
+                (None, name.clone())
+            }
             ModelError::ReplyTooLarge { .. } => (None, error.to_string()),
             _ => (None, String::new()),
         };

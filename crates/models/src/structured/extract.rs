@@ -9,7 +9,7 @@ use std::str::CharIndices;
 use graphrun_core::state::read_json;
 use serde_json::Value;
 
-use crate::reader::split_thoughts;
+use crate::thoughts::part_text;
 
 /// A JSON value found in a text.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,8 +66,8 @@ impl Wanted {
 /// # Errors
 /// Returns a description of the problem that the model can act on.
 pub fn extract_json(text: &str, wanted: Wanted) -> Result<Extracted, String> {
-    let (text, _) = split_thoughts(text.trim_start_matches('\u{feff}'));
-    let text = text.trim();
+    let parted = part_text(text.trim_start_matches('\u{feff}'));
+    let text = parted.answer.trim();
     if text.is_empty() {
         return Err("the answer is empty".to_owned());
     }

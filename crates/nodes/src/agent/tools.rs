@@ -200,9 +200,12 @@ impl ChatModel for WithTools<'_> {
                 let (model, rounds) = (self.model.name(), exchange.rounds);
                 let message = format!("{model} calls tools after its {rounds} rounds of calls");
                 self.warn(message).await;
-                // The text beside the calls may be the answer.
-                return match reply.text.trim() {
-                    "" => Err(ModelError::EmptyResponse { usage: reply.usage }),
+                return match reply.tool_calls.first() {
+                    Some(call) if reply.text.trim().is_empty() => {
+                        let (name, usage) = (call.name.clone(), reply.usage);
+                        Err(ModelError::NoAnswer { name, rounds, usage })
+                    }
+                    // The text beside the calls may be the answer.
                     _ => Ok(ChatReply { tool_calls: Vec::new(), ..reply }),
                 };
             }

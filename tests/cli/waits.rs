@@ -1,0 +1,112 @@
+//! Waits for a provider: the run pauses if they are too long, and `resume --due` continues it.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    program::{Place, workflow},
+    provider::{answer, read_request},
+};
+
+#[test]
+fn a_long_wait_pauses_a_run_until_it_is_due() {
+    const WAIT: Duration = Duration::from_secs(4);
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let variables = [("OPENAI_BASE_URL", &*url)];
+    let (place, agent) = (Place::new(), workflow("agent"));
+    let limited = thread::spawn(move || {
+        let (mut call, _) = provider.accept().unwrap();
+        read_request(&mut call);
+        let head = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: {}", WAIT.as_secs());
+        write!(call, "{head}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}").unwrap();
+        (provider, Instant::now())
+    });
+    let execute = ["execute", &agent, "-i", "brief=x", "--run-id", "run-1", "--output", "json"];
+    let paused = place.run_with(execute.into_iter().chain(["--wait", "1s"]), variables);
+    let (provider, refused) = limited.join().unwrap();
+    let report = paused.json();
+    assert_eq!((paused.code, &report["status"]), (3, &"paused".into()), "{paused}");
+    let reason = report["reason"].as_str().unwrap();
+    assert!(reason.contains("waits until") && reason.contains("limits the rate"), "{reason}");
+    assert!(report["due"].is_string() && report["questions"] == serde_json::json!([]), "{report}");
+
+    // Before the time, neither form makes a request.
+    let named = place.run_with(["resume", "run-1", "--due"], variables);
+    assert_eq!(named.code, 3, "{named}");
+    assert!(named.stderr.contains("waits until"), "{named}");
+    let all = place.run_with(["resume", "--due"], variables);
+    assert_eq!(all.code, 0, "{all}");
+    assert!(all.stderr.contains("no run is due"), "{all}");
+    assert!(refused.elapsed() < WAIT, "this machine is too slow for the test");
+    provider.set_nonblocking(true).unwrap();
+    assert!(provider.accept().is_err(), "the provider was asked too early");
+    provider.set_nonblocking(false).unwrap();
+
+    // The provider's wait and the jitter above it.
+    thread::sleep((WAIT + Duration::from_secs(1)).saturating_sub(refused.elapsed()));
+    let answered = thread::spawn(move || answer(&mut provider.accept().unwrap().0));
+    let done = place.run_with(["resume", "--due", "--output", "json"], variables);
+    assert_eq!((done.code, &done.json()["state"]["answer"]), (0, &"42".into()), "{done}");
+    assert_eq!(done.json().get("due"), None);
+    answered.join().unwrap();
+    let none = place.run_with(["resume", "run-1", "--due"], variables);
+    assert!(none.stderr.contains("is done and waits for no time"), "{none}");
+}
+
+#[test]
+fn a_name_or_due_is_needed_to_resume() {
+    let ended = Place::new().run(["resume"]);
+    assert_eq!(ended.code, 2, "{ended}");
+}
+
+#[test]
+fn twelve_items_ask_a_dead_provider_a_few_times() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        for call in provider.incoming() {
+            let mut call = call.unwrap();
+            read_request(&mut call);
+            count.fetch_add(1, Ordering::SeqCst);
+            let head = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close";
+            write!(call, "{head}\r\n\r\n").unwrap();
+        }
+    });
+    let place = Place::new();
+    fs::write(place.path("map.yaml"), MAP).unwrap();
+    let args = ["execute", "map.yaml", "--run-id", "run-1", "--output", "json"];
+    let ended = place.run_with(args, [("OPENAI_BASE_URL", &*url)]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (5, &"failed".into()), "{ended}");
+    assert_eq!(report["failures"].as_array().unwrap().len(), 12);
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((5..=20).contains(&asked), "{asked} requests");
+}
+
+/// Three attempts of each of twelve items are 36 requests without a breaker.
+const MAP: &str = r#"
+graphrun: 1
+name: map
+state:
+  items: { type: "[int]", default: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] }
+  words: { type: "[string]", merge: append, default: [] }
+output: words
+models: { small: openai/gpt-5-mini }
+agents: { writer: { model: small } }
+start: each
+nodes:
+  each: { map: { over: items, do: write, width: 12 }, then: end }
+  write: { agent: writer, prompt: { text: "A word for {{ item }}" }, writes: words, retry: 3 }
+"#;

@@ -1,0 +1,150 @@
+//! Many tasks at one provider: how many requests it gets while it fails, and how many at once.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use futures_util::future::join_all;
+use graphrun::llm::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
+use tokio::time::{Instant, sleep};
+
+use crate::peer::{Peer, client_of, completion, request};
+
+/// Asks until there is an answer, as the engine does: at most six times, after the named waits.
+async fn ask(client: &OpenAiCompatible, requests: usize) -> Result<ChatReply, ModelError> {
+    let mut attempt = 1;
+    loop {
+        let again = ChatRequest { is_repeat: attempt > 1, ..request("Which colour?") };
+        match client.chat(&again).await {
+            Err(error) if error.is_retryable() && attempt < requests => {
+                let after = error.retry_after().unwrap_or_default();
+                sleep(after + Duration::from_millis(50 * attempt as u64)).await;
+            }
+            done => return done,
+        }
+        attempt += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_provider_gets_few_requests_of_many_tasks() {
+    let peer = Peer::start(|_| (StatusCode::BAD_GATEWAY, "no").into_response()).await;
+    let client = peer.client();
+    let tasks = (0..12).map(|_| ask(&client, 4));
+    let ended = join_all(tasks).await;
+    assert!(ended.iter().all(|it| matches!(it, Err(ModelError::Transient { .. }))));
+    // Those that were under way when the breaker opened, and a probe for each of its times.
+    let requests = peer.seen().len();
+    assert!((5..=16).contains(&requests), "{requests} requests");
+    // The next run of this process does not ask at all, but its error names the cause.
+    let refused = client_of(&peer.base_url).chat(&request("Which colour?")).await.unwrap_err();
+    assert_eq!(peer.seen().len(), requests);
+    assert!(refused.to_string().contains("no") && refused.retry_after().is_some(), "{refused}");
+}
+
+#[tokio::test]
+async fn a_probe_closes_the_breaker_for_all_tasks() {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&is_up);
+    let peer = Peer::start(move |_| {
+        if state.load(Ordering::SeqCst) {
+            completion("Teal.")
+        } else {
+            (StatusCode::BAD_GATEWAY, "no").into_response()
+        }
+    })
+    .await;
+    let (client, begun) = (peer.client(), Instant::now());
+    let recovers = async {
+        sleep(Duration::from_millis(500)).await;
+        is_up.store(true, Ordering::SeqCst);
+    };
+    let (ended, ()) = tokio::join!(join_all((0..12).map(|_| ask(&client, 6))), recovers);
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert!(peer.seen().len() <= 12 + 12, "{} requests", peer.seen().len());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_rejected_request_does_not_open_the_breaker() {
+    let peer = Peer::start(|_| (StatusCode::BAD_REQUEST, "no").into_response()).await;
+    for _ in 0..12 {
+        let error = client_of(&peer.base_url).chat(&request("Which colour?")).await.unwrap_err();
+        assert!(matches!(error, ModelError::BadRequest { .. }), "{error}");
+    }
+    assert_eq!(peer.seen().len(), 12);
+}
+
+#[tokio::test]
+async fn a_limited_provider_is_asked_less_and_less_at_once() {
+    // It refuses whatever exceeds two requests in 100 ms.
+    let arrived: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let all = Arc::clone(&arrived);
+    let peer = Peer::start(move |_| {
+        let mut all = all.lock().unwrap();
+        let now = Instant::now();
+        all.push(now);
+        let recent = all.iter().filter(|it| now - **it < Duration::from_millis(100)).count();
+        if recent > 2 {
+            let wait = [("retry-after-ms", "150")];
+            return (StatusCode::TOO_MANY_REQUESTS, wait, "slow down").into_response();
+        }
+        completion("Teal.")
+    })
+    .await;
+    let client = peer.client();
+    let ended = join_all((0..12).map(|_| ask(&client, 40))).await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let arrived = arrived.lock().unwrap();
+    let waves = |from: usize| {
+        let after = &arrived[from..];
+        let count = |it: &Instant| {
+            after.iter().filter(|at| **at >= *it && **at - *it < Duration::from_millis(50)).count()
+        };
+        after.iter().map(count).max().unwrap_or_default()
+    };
+    assert!(waves(0) <= 8, "{} at once at the beginning", waves(0));
+    assert!(waves(arrived.len() / 2) <= 4, "{} at once later", waves(arrived.len() / 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healthy_provider_is_asked_by_more_and_more_tasks() {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, max) = (Arc::clone(&running), Arc::clone(&most));
+    let peer = Peer::slow(move || {
+        let (now, max) = (Arc::clone(&now), Arc::clone(&max));
+        async move {
+            max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(50)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            completion("Teal.")
+        }
+    })
+    .await;
+    let client = peer.client();
+    let ended = join_all((0..100).map(|_| ask(&client, 1))).await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert!(most.load(Ordering::SeqCst) > 16, "only {most:?} at once");
+}
+
+#[tokio::test]
+async fn a_cancelled_request_frees_its_slot() {
+    let peer = Peer::slow(|| async {
+        sleep(Duration::from_secs(5)).await;
+        completion("Teal.")
+    })
+    .await;
+    let client = client_of(&peer.base_url);
+    for _ in 0..20 {
+        let asked = request("Which colour?");
+        let cancelled = tokio::time::timeout(Duration::from_millis(20), client.chat(&asked)).await;
+        assert!(cancelled.is_err());
+    }
+    assert!(peer.seen().len() > 8, "{} requests", peer.seen().len());
+}

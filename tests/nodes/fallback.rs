@@ -1,0 +1,175 @@
+//! An agent with several models: which of them is asked, and what their failures mean together.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use graphrun::{
+    event::Status,
+    llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
+    nodes::{ModelSource, Services},
+    registry,
+};
+use serde_json::json;
+
+use super::{Ended, run_with, services};
+
+type Reply = Result<ChatReply, ModelError>;
+
+/// The requests of a run, each with the model that received it.
+type Asked = Arc<Mutex<Vec<(&'static str, ChatRequest)>>>;
+
+/// Models by name, each with its replies in order. The last reply is repeated; without any the model cannot be connected.
+#[derive(Debug, Default)]
+struct Models {
+    replies: BTreeMap<&'static str, Vec<Reply>>,
+    asked: Asked,
+}
+
+#[derive(Debug)]
+struct Scripted {
+    name: &'static str,
+    replies: Vec<Reply>,
+    asked: Asked,
+}
+
+#[async_trait]
+impl ChatModel for Scripted {
+    async fn chat(&self, request: &ChatRequest) -> Reply {
+        let mut asked = self.asked.lock().unwrap();
+        let before = asked.iter().filter(|it| it.0 == self.name).count();
+        asked.push((self.name, request.clone()));
+        self.replies[before.min(self.replies.len() - 1)].clone()
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl ModelSource for Models {
+    fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let known = self.replies.get_key_value(name).filter(|it| !it.1.is_empty());
+        let Some((name, replies)) = known else {
+            return Err(ModelError::Auth { message: format!("no key for {name}") });
+        };
+        let (replies, asked) = (replies.clone(), Arc::clone(&self.asked));
+        Ok(Arc::new(Scripted { name, replies, asked }))
+    }
+}
+
+fn models(replies: impl IntoIterator<Item = (&'static str, Vec<Reply>)>) -> Models {
+    Models { replies: replies.into_iter().collect(), asked: Asked::default() }
+}
+
+/// Runs an agent with the models `lab/a` and `lab/b`, and returns the models that were asked.
+async fn run(models: Models, node: &str) -> (Ended, Vec<&'static str>) {
+    let text = format!(
+        "graphrun: 1\nname: w\nstate: {{ text: string }}\nmodels: {{ m: [lab/a, lab/b] }}\nagents: {{ a: {{ \
+         model: m }} }}\nstart: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, writes: text{node}, \
+         then: end }}\n"
+    );
+    let asked = Arc::clone(&models.asked);
+    let services = Services { models: Arc::new(models), ..services() };
+    let ended = run_with(&text, json!({}), services, registry()).await;
+    let names = asked.lock().unwrap().iter().map(|it| it.0).collect();
+    (ended, names)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
+fn says(text: &str) -> Reply {
+    Ok(ChatReply { text: text.into(), ..ChatReply::default() })
+}
+
+fn limited() -> Reply {
+    Err(ModelError::RateLimited { after: None, message: "slow down".into() })
+}
+
+fn unauthorised() -> Reply {
+    Err(ModelError::Auth { message: "wrong key".into() })
+}
+
+const RETRY: &str = ", retry: { attempts: 3, initial: 1ms }";
+
+#[tokio::test]
+async fn a_model_that_cannot_be_connected_is_skipped() {
+    let only_first = models([("lab/a", vec![limited(), limited(), says("teal")])]);
+    let (ended, asked) = run(only_first, RETRY).await;
+    assert_eq!((ended.state("text"), asked.len()), (&json!("teal"), 3), "{}", ended.reason());
+
+    let only_second = models([("lab/b", vec![limited(), says("teal")])]);
+    let (ended, asked) = run(only_second, RETRY).await;
+    assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/b"; 2]));
+
+    let (ended, asked) = run(models([]), RETRY).await;
+    let reason = "`a` failed: the provider refuses the credentials: no key for lab/a";
+    assert_eq!((ended.end.status, ended.reason(), asked.len()), (Status::Failed, reason, 0));
+}
+
+#[tokio::test]
+async fn a_failure_that_may_pass_in_a_list_may_pass() {
+    for last in [
+        unauthorised(),
+        Err(ModelError::NotFound { message: "gone".into() }),
+        Err(ModelError::BadRequest { status: 400, message: "no".into() }),
+        Err(ModelError::Quota { message: "empty".into() }),
+    ] {
+        let first = vec![limited(), says("teal")];
+        let (ended, asked) =
+            run(models([("lab/a", first), ("lab/b", vec![last.clone()])]), RETRY).await;
+        assert_eq!(ended.state("text"), &json!("teal"), "{last:?}: {}", ended.reason());
+        assert_eq!(asked, ["lab/a", "lab/b", "lab/a"], "{last:?}");
+    }
+    // The other way round, and to the end of the attempts.
+    let both = models([("lab/a", vec![unauthorised()]), ("lab/b", vec![limited()])]);
+    let (ended, asked) = run(both, RETRY).await;
+    assert_eq!(asked.len(), 6);
+    let reason =
+        "lab/a: the provider refuses the credentials: wrong key; lab/b: the provider limits";
+    assert!(ended.reason().contains(reason), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn failures_that_stay_are_not_retried() {
+    let both = models([("lab/a", vec![unauthorised()]), ("lab/b", vec![unauthorised()])]);
+    assert_eq!(run(both, RETRY).await.1, ["lab/a", "lab/b"]);
+    // An answer is an answer, also if it is a refusal.
+    let usage = TokenUsage::default();
+    let refused = Err(ModelError::Refused { text: "No.".into(), usage });
+    let (ended, asked) =
+        run(models([("lab/a", vec![limited()]), ("lab/b", vec![refused])]), RETRY).await;
+    assert_eq!(asked, ["lab/a", "lab/b"]);
+    assert!(ended.reason().ends_with("the model refuses to answer: No."), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn an_unknown_model_falls_back() {
+    let unknown = Err(ModelError::NotFound { message: "no model a".into() });
+    let both = models([("lab/a", vec![unknown]), ("lab/b", vec![says("teal")])]);
+    let (ended, asked) = run(both, "").await;
+    assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/a", "lab/b"]));
+}
+
+#[tokio::test]
+async fn each_model_of_a_list_has_its_own_idempotency_key() {
+    let both = models([("lab/a", vec![limited()]), ("lab/b", vec![says("teal")])]);
+    let asked = Arc::clone(&both.asked);
+    run(both, "").await;
+    let asked = asked.lock().unwrap();
+    let keys: Vec<&str> = asked.iter().map(|it| it.1.key.as_str()).collect();
+    assert!(keys[0].ends_with("/lab/a") && keys[1].ends_with("/lab/b"), "{keys:?}");
+    assert_eq!(keys[0].strip_suffix("/lab/a"), keys[1].strip_suffix("/lab/b"));
+}
+
+#[tokio::test]
+async fn the_timeout_of_a_node_is_the_limit_of_its_requests() {
+    for (node, expected) in [(", timeout: 45m", Some(Duration::from_secs(45 * 60))), ("", None)] {
+        let one = models([("lab/a", vec![says("teal")])]);
+        let asked = Arc::clone(&one.asked);
+        run(one, node).await;
+        assert_eq!(asked.lock().unwrap()[0].1.timeout, expected);
+    }
+}
