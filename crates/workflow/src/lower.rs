@@ -116,9 +116,18 @@ fn read_workflow(
         loaded: &loaded,
         vague: &state.vague,
     });
-    let (registry, maps) = (registry.clone(), BTreeMap::new());
-    let mut env =
-        Environment { registry, prompts, schema, declarations, sections, flow, loaded, maps };
+    let (registry, maps, types) = (registry.clone(), BTreeMap::new(), state.types);
+    let mut env = Environment {
+        registry,
+        prompts,
+        schema,
+        declarations,
+        sections,
+        flow,
+        types,
+        loaded,
+        maps,
+    };
     env.maps = read_lists(report, &env, nodes);
     let (nodes, edges) = read_nodes(report, &env, &draft);
     report_unused(report, top);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::evaluate_owned,
+    evaluate::{Absent, evaluate_owned},
     syntax::{Kind, Node, Operator},
 };
 use crate::report::Problem;
@@ -18,7 +18,7 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     }
     let (state, visits) = (Schema::default().empty(), Visits::default());
     let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
-    Some(evaluate_owned(root, &view, None))
+    Some(evaluate_owned(root, &view, None, Absent::IsNull))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.

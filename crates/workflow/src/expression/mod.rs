@@ -1,8 +1,8 @@
 //! The expressions of a workflow: a small, pure, typed language in the style of CEL.
 //!
 //! Lexer, parser and checker run when the workflow is loaded. A run only calls
-//! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
-//! unsigned numbers and conversions are left out; `visits("node")` is an addition.
+//! [`Expression::evaluate`], which always terminates. CEL's bytes, unsigned numbers, timestamps and
+//! comparisons with null are left out; `visits("node")` and some functions are additions.
 
 mod access;
 mod calls;
@@ -19,12 +19,18 @@ mod operators;
 mod output_path;
 mod parser;
 mod print;
+mod records;
 mod satisfiability;
 mod syntax;
+mod values;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use graphrun_core::{
     graph::{AccessSet, NodeContext, Visits},
@@ -39,6 +45,7 @@ pub(crate) use self::{
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered},
 };
+use self::evaluate::Absent;
 use super::{report::Problem, written::AssignedFields};
 /// A checked expression over the state.
 #[derive(Clone)]
@@ -47,6 +54,8 @@ pub struct Expression {
     root: syntax::Node,
     ty: Type,
     reads: Vec<ChannelName>,
+    /// The named types of the records that it makes.
+    named: Vec<String>,
     /// The paths that are present if the expression is true.
     presumed: Vec<String>,
     /// The paths that are present if the expression is false.
@@ -99,6 +108,10 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) given: &'a [String],
     /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
+    /// The types of records that have a name.
+    pub(crate) types: &'a BTreeMap<String, Type>,
+    /// The type that the value is for. If it is optional, the value may be absent.
+    pub(crate) expected: Option<&'a Type>,
 }
 
 impl Expression {
@@ -117,6 +130,7 @@ impl Expression {
             root,
             ty: checked.ty,
             reads,
+            named: checked.named.into_iter().collect(),
             presumed: checked.presumed,
             presumed_otherwise: checked.presumed_otherwise,
             item,
@@ -132,7 +146,7 @@ impl Expression {
     /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate(&self.root, view, item)
+        evaluate::evaluate(&self.root, view, item, self.absent())
     }
 
     /// Returns a copy of the value in a state.
@@ -143,7 +157,14 @@ impl Expression {
     /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate_owned(&self.root, view, item)
+        evaluate::evaluate_owned(&self.root, view, item, self.absent())
+    }
+
+    fn absent(&self) -> Absent {
+        match self.ty {
+            Type::Optional(_) => Absent::IsNull,
+            _ => Absent::IsError,
+        }
     }
 
     /// The source text.
@@ -159,6 +180,11 @@ impl Expression {
     /// The channels it reads, sorted.
     pub fn reads(&self) -> &[ChannelName] {
         &self.reads
+    }
+
+    /// The named types of the records that it makes.
+    pub(crate) fn named_types(&self) -> &[String] {
+        &self.named
     }
 
     /// Its access set.

@@ -1,7 +1,7 @@
 //! The state of a workflow: a registered type, a JSON Schema, or fields in a short notation.
 //!
-//! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `a | b`, `T?`
-//! and the names under `types`. A field may have more keys:
+//! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `map[string, T]`,
+//! `a | b`, `T?` and the names under `types`. A field may have more keys:
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
 mod notation;
@@ -58,6 +58,8 @@ const RESERVED: &[&str] = &[
 pub(super) struct ReadState {
     /// `None` without a usable state, which is reported.
     pub(super) schema: Option<Schema>,
+    /// The types of records that have a name.
+    pub(super) types: BTreeMap<String, Type>,
     /// The used names under `types`.
     pub(super) used: BTreeSet<String>,
     /// The fields with reported mistakes.
@@ -88,7 +90,8 @@ pub(super) fn read_state(
     let help = "name a registered type, or declare fields: `state: { brief: string }`";
     let state = top.require(reading.report, "state", help);
     let schema = state.and_then(|it| reading.state(it));
-    ReadState { schema, used: reading.used, vague: reading.vague }
+    let types = reading.record_types(schema.as_ref());
+    ReadState { schema, types, used: reading.used, vague: reading.vague }
 }
 
 /// The state of reading types.
@@ -127,6 +130,33 @@ impl<'y> TypeReader<'_, 'y> {
             entries.iter().filter_map(|entry| self.channel(entry)).collect();
         // The reader ensures that no key is repeated.
         Schema::new(channels).ok()
+    }
+
+    /// The types of records that have a name, under `types` or in a registered state.
+    fn record_types(&self, schema: Option<&Schema>) -> BTreeMap<String, Type> {
+        let mut found = BTreeMap::new();
+        for (name, declared) in &self.types {
+            let DeclaredType::Read(schema) = declared else { continue };
+            let ty = Type::of_schema(schema);
+            if matches!(ty, Type::Record(_)) {
+                found.insert((*name).to_owned(), ty);
+            }
+        }
+        let mut rest: Vec<&Type> = Vec::new();
+        rest.extend(schema.into_iter().flat_map(Schema::channels).map(Channel::ty));
+        while let Some(ty) = rest.pop() {
+            match ty {
+                Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => rest.push(inner),
+                Type::Record(record) => {
+                    rest.extend(record.fields.iter().map(|it| &it.ty));
+                    if let Some(name) = record.name.clone() {
+                        found.entry(name).or_insert_with(|| ty.clone());
+                    }
+                }
+                _ => (),
+            }
+        }
+        found
     }
 
     fn registered(&mut self, name: &SpannedText) -> Option<Schema> {

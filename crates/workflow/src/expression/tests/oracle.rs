@@ -223,6 +223,8 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         item: None,
         given: &[],
         output: false,
+        types: &BTreeMap::new(),
+        expected: None,
     };
     match Expression::compile(source, scope) {
         Ok(expression) => Some(expression),
