@@ -299,7 +299,8 @@ impl Checker<'_> {
             let message = format!("expected {noun}, found {}", describe(&index_type));
             self.problem("GR022", &index.range, message, format!("not {noun}"));
         }
-        if matches!((&ty, &index.kind), (Type::List(_), Kind::Negate(_))) {
+        let is_below_zero = matches!(&index.kind, Kind::Negate(it) if matches!(&it.kind, Kind::Literal(it) if it.as_i64() > Some(0)));
+        if is_below_zero && matches!(ty, Type::List(_)) {
             let message = "items are counted from zero on, so this one never exists";
             self.problem("GR022", &index.range, message.to_owned(), "below zero").help =
                 Some("the last item is `items.last()`".to_owned());
