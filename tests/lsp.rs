@@ -557,7 +557,10 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers("writes: review", "writes:\n      - t§"), "tries");
     assert_eq!(offers("set: { tries: 1 }", "set: { §"), "brief review tries");
     let when = "review.notes.exists(note, note.level == \"major\") && tries < 3";
-    assert_eq!(offers(when, "§"), "brief review tries has( visits(");
+    assert_eq!(
+        offers(when, "§"),
+        "brief review tries via run usage remaining has( visits( usage( now( string( int("
+    );
     assert_eq!(offers(when, "review.§"), "verdict notes");
     assert_eq!(
         offers(when, "review.verdict == §").split_once(" brief").unwrap().0,
@@ -628,7 +631,7 @@ nodes:
     assert_eq!(editor.findings(&uri), [Value::Null; 0]);
     assert_eq!(editor.hover(&with("task.title", "task.tit§le")), "**task.title**: `string`");
     assert_eq!(editor.completions(&with("task.title", "ta§")), ["task", "tasks"]);
-    assert_eq!(editor.completions(&with("task.title", "task.§")), ["title", "size"]);
+    assert_eq!(editor.completions(&with("task.title", "task.§")), ["title", "size", "merge("]);
     assert_eq!(editor.completions(&with("task.title", "task.size == \"§")), ["small", "big"]);
     assert_eq!(editor.definition(&with("[Task]", "[Ta§sk]")), "2: Task");
     assert_eq!(editor.completions(&with("[Task]", "T§")), ["Task"]);

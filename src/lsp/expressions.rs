@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{
     state::{Schema, Type},
-    workflow::Function,
+    workflow::{Fact, Function},
 };
 
 /// The kind of text that is expected at the end of an incomplete expression.
@@ -30,7 +30,6 @@ pub(super) enum Wanted<'t> {
 pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
     ("visit", "How often the node has run since its count was last reset, this time included."),
     ("max_visits", "The bound of `visit`, if the node has one."),
-    ("via", "How the run reached this node: `via.reason`, and `via.node` and `via.error` if any."),
     ("item", "The input of a dispatched task."),
 ];
 
@@ -94,9 +93,10 @@ pub(super) fn function(name: &str) -> Option<&'static Function> {
 pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type> {
     let mut parts = chain.split(['.', '[']);
     let first = parts.next()?;
-    let root = match item_of(first, before, state) {
-        Some(ty) => ty,
-        None => state.channel(first)?.ty().clone(),
+    let root = match (item_of(first, before, state), state.channel(first)) {
+        (Some(ty), _) => ty,
+        (None, Some(channel)) => channel.ty().clone(),
+        (None, None) => Fact::find(first)?.ty(),
     };
     parts.try_fold(root, |ty, part| match (part.strip_suffix(']'), ty.required()) {
         (Some(_), Type::List(item) | Type::Map(item)) => Some(Type::clone(item)),
@@ -240,6 +240,7 @@ mod tests {
             |chain: &str, before: &str| type_of(chain, before, &state).map(|it| it.to_string());
         assert_eq!(ty("review", ""), Some("Review".into()));
         assert_eq!(ty("test_result.passed", ""), Some("bool".into()));
+        assert_eq!(ty("via.error.message", ""), Some("string".into()));
         assert_eq!(ty("review.nothing", ""), None);
         assert_eq!(ty("code_artifact.files[0].file_path", ""), Some("string".into()));
         let before = "code_artifact.files.exists(f, ";

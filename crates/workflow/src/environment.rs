@@ -144,6 +144,7 @@ impl<'e> NodeScope<'e> {
         let (expression, problems) = match Expression::compile(text, scope) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
+                report.needs(expression.facts());
                 for name in expression.named_types() {
                     report.uses("types", name);
                 }
@@ -171,10 +172,13 @@ impl<'e> NodeScope<'e> {
         let (node, any_item, given) = (self.name, self.any_item, self.given.as_slice());
         let written = if is_repeated { flow.before_again(node) } else { flow.before(node) };
         let (written, item) = (&written, self.item());
-        let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
+        let nodes = &self.env.declarations.nodes;
+        let scope = PromptScope { schema, written, nodes, node, bounded, item, any_item, given };
         // Finding one place takes time proportional to the text, and more findings are not reported
         // anyway.
-        for problem in loaded.prompt.check(scope).into_iter().take(FINDINGS_MAX) {
+        let (problems, facts) = loaded.prompt.check(scope);
+        report.needs(&facts);
+        for problem in problems.into_iter().take(FINDINGS_MAX) {
             let place = loaded.place(report, &problem);
             report.push_problem(problem, place);
         }

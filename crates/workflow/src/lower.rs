@@ -144,6 +144,7 @@ fn read_workflow(
         groups: env.declarations.members(),
         file: Arc::clone(&report.file),
         folder: env.prompts.folder().path().to_owned(),
+        facts: std::mem::take(&mut report.facts),
         settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
         schema: env.schema,
         defaults: env.sections.defaults,

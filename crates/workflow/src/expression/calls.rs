@@ -57,10 +57,9 @@ fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Opti
     for (parameter, argument) in function.parameters.iter().zip(&mut arguments) {
         let kind = match (&parameter.takes, &argument.kind) {
             (Takes::Path, _) if argument.place().is_some() => continue,
-            (
-                Takes::Value { .. } | Takes::Condition | Takes::Expression | Takes::Key,
-                _,
-            ) => continue,
+            (Takes::Value { .. } | Takes::Condition | Takes::Expression | Takes::Key, _) => {
+                continue;
+            }
             (Takes::NodeName, Kind::Literal(Value::String(name))) => Kind::NodeName(name.clone()),
             (Takes::Pattern, Kind::Literal(Value::String(pattern))) => {
                 let pattern = compiled(pattern, &argument.range)?;

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use graphrun_core::{
+    graph::FactNeeds,
     id::{ChannelName, NodeName},
     state::{Field, Record, Type},
 };
@@ -20,6 +21,7 @@ use super::{
     syntax::{Kind, Node, Operator},
 };
 use crate::{
+    facts::Fact,
     report::{Problem, suggestion},
     typing::{describe, null},
     written::Presence,
@@ -32,6 +34,8 @@ pub(super) struct Checked {
     pub(super) reads: BTreeSet<ChannelName>,
     /// The named types of the records that it makes.
     pub(super) named: BTreeSet<String>,
+    /// The facts that a run must save for it.
+    pub(super) facts: FactNeeds,
     /// The paths that are present if the expression is true.
     pub(super) presumed: Vec<String>,
     /// The paths that are present if the expression is false.
@@ -49,6 +53,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         types: Types::new(),
         reads: BTreeSet::new(),
         named: BTreeSet::new(),
+        facts: FactNeeds::default(),
         problems: Vec::new(),
     };
     let ty = match scope.expected {
@@ -61,8 +66,8 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     // A list of cases passes them from one case to the next.
     presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
-    let Checker { types, reads, named, present: presumed, problems, .. } = checker;
-    Checked { ty, types, reads, named, presumed, presumed_otherwise, problems }
+    let Checker { types, reads, named, facts, present: presumed, problems, .. } = checker;
+    Checked { ty, types, reads, named, facts, presumed, presumed_otherwise, problems }
 }
 
 pub(super) struct Checker<'a> {
@@ -78,6 +83,7 @@ pub(super) struct Checker<'a> {
     types: Types,
     reads: BTreeSet<ChannelName>,
     pub(super) named: BTreeSet<String>,
+    facts: FactNeeds,
     problems: Vec<Problem>,
 }
 
@@ -194,12 +200,15 @@ impl Checker<'_> {
         }
         let schema = self.scope.schema;
         let Some(channel) = schema.channel(name) else {
+            if let Some(fact) = Fact::find(name) {
+                return fact.ty();
+            }
             if self.scope.any_item {
                 return Type::Any;
             }
             let known = schema.channels().iter().map(|it| it.name().as_str());
             let known = known.chain(self.variables.iter().map(|(it, _)| it.as_str()));
-            let help = suggestion(name, known);
+            let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
             self.problem(
                 "GR021",
                 range,
@@ -290,8 +299,8 @@ impl Checker<'_> {
             _ => {
                 let message = format!("{} has no items", describe(&ty));
                 let text = matches!(ty, Type::String | Type::Enum(_) | Type::Date);
-                self.problem("GR022", range, message, "no item").help = text
-                    .then(|| "a part of a text is `text.slice(0, 1)`".to_owned());
+                self.problem("GR022", range, message, "no item").help =
+                    text.then(|| "a part of a text is `text.slice(0, 1)`".to_owned());
                 return Type::Any;
             }
         };
@@ -387,19 +396,23 @@ impl Checker<'_> {
                     self.condition(argument);
                     Type::Bool
                 }
-                (Takes::Expression, _) => {
-                    self.value_as(argument, expected.and_then(item_of))
-                }
+                (Takes::Expression, _) => self.value_as(argument, expected.and_then(item_of)),
                 (Takes::Key, _) => {
                     let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
                     self.taken(argument, "a text", is_text)
                 }
                 (Takes::Pattern, Kind::Pattern(pattern)) => pattern.groups_type(),
-                (_, Kind::NodeName(name)) => self.node_name(name, range),
+                (_, Kind::NodeName(name)) => {
+                    if function.name == "usage" {
+                        self.facts.usage_of.extend(NodeName::parse_path(name));
+                    }
+                    self.node_name(name, range)
+                }
                 (_, Kind::Variable(name)) => self.variable(name, types.last(), &argument.range),
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
         }
+        self.facts.time |= function.name == "now";
         self.variables.truncate(bound);
         self.asking = before;
         (function.result)(&types)

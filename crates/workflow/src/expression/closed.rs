@@ -1,6 +1,9 @@
 //! Constant parts of an expression: they read nothing, so their value is known before any run.
 
-use graphrun_core::{graph::Visits, state::Schema};
+use graphrun_core::{
+    graph::{RunFacts, Trigger, Visits},
+    state::Schema,
+};
 use serde_json::Value;
 
 use super::{
@@ -17,7 +20,9 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
         return None;
     }
     let (state, visits) = (Schema::default().empty(), Visits::default());
-    let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
+    let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
+    let (state, visits) = (&state, &visits);
+    let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
     Some(evaluate_owned(root, &view, None, Absent::IsNull))
 }
 
@@ -51,7 +56,9 @@ fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
         Kind::NodeName(_) => false,
         Kind::Call(function, arguments) => {
             let bound = variables.len();
+            // A function without arguments reads a fact.
             let is_closed = !function.is_presence()
+                && !arguments.is_empty()
                 && arguments.iter().all(|it| match &it.kind {
                     Kind::Variable(name) => {
                         variables.push(name);

@@ -13,6 +13,7 @@ use super::{
     syntax::{Kind, Node, Operator, Pattern, RecordField},
     values,
 };
+use crate::facts::{Fact, FactsView};
 
 pub(super) fn evaluate(
     root: &Node,
@@ -181,7 +182,11 @@ impl<'a> Evaluation<'a> {
         if let (Some(dir), "output") = (self.view.output_dir, name) {
             return Some(Cow::Owned(serde_json::json!({ "dir": dir })));
         }
-        self.view.state.get(name).map(Cow::Borrowed)
+        let ExpressionView { state, facts, trigger, .. } = self.view;
+        match Fact::find(name).filter(|_| state.schema().channel(name).is_none()) {
+            Some(fact) => Some(Cow::Owned(fact.value(&FactsView { facts, trigger }))),
+            None => state.get(name).map(Cow::Borrowed),
+        }
     }
 
     fn binary(&mut self, operator: Operator, left: &'a Node, right: &'a Node) -> Evaluated<Value> {
@@ -355,10 +360,19 @@ impl Arguments<'_, '_> {
 
     /// Returns how often the named node has run.
     pub(super) fn visits(&self, at: usize) -> u32 {
+        self.view.visits.get(self.node_name(at)).unwrap_or(0)
+    }
+
+    pub(super) fn node_name(&self, at: usize) -> &str {
         let Kind::NodeName(name) = &self.nodes[at].kind else {
             unreachable!("the parser takes the argument for the name of a node")
         };
-        self.view.visits.get(name.as_str()).unwrap_or(0)
+        name
+    }
+
+    pub(super) fn facts(&self) -> FactsView<'_> {
+        let ExpressionView { facts, trigger, .. } = *self.view;
+        FactsView { facts, trigger }
     }
 }
 

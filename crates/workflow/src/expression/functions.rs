@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::evaluate::{Arguments, Evaluated, Items};
 use super::meter::Meter;
 use super::values;
+use crate::facts::usage_type;
 
 /// A function or method of expressions.
 pub struct Function {
@@ -83,10 +84,8 @@ const LIST: Parameter = Parameter {
     name: "list",
     takes: Takes::Value { noun: "a list", includes: |it| matches!(it, Type::List(_)) },
 };
-const TEXT: Parameter = Parameter {
-    name: "text",
-    takes: Takes::Value { noun: "a text", includes: is_text },
-};
+const TEXT: Parameter =
+    Parameter { name: "text", takes: Takes::Value { noun: "a text", includes: is_text } };
 const TEXTS: Parameter = Parameter {
     name: "list",
     takes: Takes::Value { noun: "a list of texts", includes: |it| holds(it, is_text) },
@@ -139,8 +138,7 @@ impl Function {
     const OF_LIST: Self =
         Self { parameters: &[LIST], result: |types| types[0].clone(), ..Self::QUESTION };
     /// A text of a text.
-    const OF_TEXT: Self =
-        Self { parameters: &[TEXT], result: |_| Type::String, ..Self::QUESTION };
+    const OF_TEXT: Self = Self { parameters: &[TEXT], result: |_| Type::String, ..Self::QUESTION };
     /// A question about the items of a list.
     const OF_ITEMS: Self = Self { parameters: &[LIST, VARIABLE, CONDITION], ..Self::QUESTION };
     /// A question about a text and a part of it.
@@ -168,6 +166,28 @@ static FUNCTIONS: &[Function] = &[
         result: |_| Type::Int,
         counts: true,
         value: FunctionValue::OfValues(|arguments, _| Ok(arguments.visits(0).into())),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "usage",
+        about: "The usage of models by one node before this step, with the fields of `usage`.",
+        example: "usage(\"sse\").tokens",
+        style: Style::Function,
+        parameters: &[Parameter { name: "node", takes: Takes::NodeName }],
+        result: |_| usage_type(),
+        value: FunctionValue::OfValues(|arguments, _| {
+            Ok(arguments.facts().usage_of(arguments.node_name(0)))
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "now",
+        about: "When the step began, as a text such as `2026-01-31T08:30:00Z`; the same if the step runs again.",
+        example: "now()",
+        aliases: &["today", "date", "timestamp"],
+        style: Style::Function,
+        result: |_| Type::String,
+        value: FunctionValue::OfValues(|arguments, _| Ok(arguments.facts().now())),
         ..Function::QUESTION
     },
     Function {
@@ -463,7 +483,7 @@ static FUNCTIONS: &[Function] = &[
                 includes: |it| holds(it, Type::is_number),
             },
         }],
-        result: |types| item_of(&types[0]),
+        result: |types| if item_of(&types[0]) == Type::Int { Type::Int } else { Type::Float },
         value: FunctionValue::OfValues(|arguments, meter| values::sum(arguments.list(0)?, meter)),
         ..Function::QUESTION
     },

@@ -22,9 +22,9 @@ mod print;
 mod records;
 mod satisfiability;
 mod syntax;
-mod values;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,19 +33,19 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{AccessSet, NodeContext, Visits},
+    graph::{AccessSet, FactNeeds, NodeContext, RunFacts, Trigger, Visits},
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
 use serde_json::Value;
 
+use self::evaluate::Absent;
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::known_after,
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered},
 };
-use self::evaluate::Absent;
 use super::{report::Problem, written::AssignedFields};
 /// A checked expression over the state.
 #[derive(Clone)]
@@ -56,6 +56,8 @@ pub struct Expression {
     reads: Vec<ChannelName>,
     /// The named types of the records that it makes.
     named: Vec<String>,
+    /// The facts that a run must save for it.
+    facts: FactNeeds,
     /// The paths that are present if the expression is true.
     presumed: Vec<String>,
     /// The paths that are present if the expression is false.
@@ -76,13 +78,18 @@ pub struct ExpressionView<'a> {
     pub item: Option<&'a Value>,
     /// The output folder of the run, where `output.dir` may be used.
     pub output_dir: Option<&'a str>,
+    /// The trigger of the task.
+    pub trigger: &'a Trigger,
+    /// The facts of the run.
+    pub facts: &'a RunFacts,
 }
 
 impl<'a> ExpressionView<'a> {
     /// The values of an attempt.
     pub fn of(ctx: &'a NodeContext) -> Self {
         let item = ctx.input.item();
-        Self { state: &ctx.state, visits: &ctx.visits, item, output_dir: None }
+        let NodeContext { state, visits, trigger, facts, .. } = ctx;
+        Self { state, visits, item, output_dir: None, trigger, facts }
     }
 
     /// Allows `output.dir`.
@@ -131,6 +138,7 @@ impl Expression {
             ty: checked.ty,
             reads,
             named: checked.named.into_iter().collect(),
+            facts: checked.facts,
             presumed: checked.presumed,
             presumed_otherwise: checked.presumed_otherwise,
             item,
@@ -185,6 +193,11 @@ impl Expression {
     /// The named types of the records that it makes.
     pub(crate) fn named_types(&self) -> &[String] {
         &self.named
+    }
+
+    /// The facts that a run must save for it.
+    pub(crate) fn facts(&self) -> &FactNeeds {
+        &self.facts
     }
 
     /// Its access set.

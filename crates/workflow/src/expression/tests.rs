@@ -2,7 +2,13 @@
 
 mod oracle;
 
-use graphrun_core::state::{Channel, Reducer, Update};
+use graphrun_core::{
+    event::Usage,
+    graph::Remaining,
+    id::RunId,
+    state::{Channel, Reducer, Update},
+    usage::TokenUsage,
+};
 use graphrun_guard::data_limit::DataLimit;
 use proptest::prelude::*;
 use serde_json::json;
@@ -48,6 +54,22 @@ fn state() -> State {
     let update =
         written.fold(Update::default(), |it, (at, _, value)| it.write(name(at), value.clone()));
     schema.apply(schema.empty(), [&update]).unwrap().0
+}
+
+/// The facts of a run with a limit of tokens but none of money.
+fn facts() -> RunFacts {
+    let usage = |tokens| {
+        let tokens = TokenUsage { input_tokens: tokens, calls: 1, ..TokenUsage::default() };
+        Usage { tokens, cost_usd: None }
+    };
+    RunFacts {
+        run: Some(RunId::parse("run-1").unwrap()),
+        workflow: "team".into(),
+        began: Some("2026-01-31T08:30:00Z".parse().unwrap()),
+        usage: usage(1_200),
+        node_usage: BTreeMap::from([(node("sse"), usage(700))]),
+        remaining: Remaining { steps: 8, tokens: Some(300), usd: None },
+    }
 }
 
 fn node(name: &str) -> NodeName {
@@ -98,7 +120,14 @@ fn compiled_for(
 
 fn evaluated(state: &State, expression: &Expression) -> Result<Value, EvaluateError> {
     let visits = Visits::from_iter([(node("sse"), 2)]);
-    let view = ExpressionView { state, visits: &visits, item: None, output_dir: Some("/out") };
+    let view = ExpressionView {
+        state,
+        visits: &visits,
+        item: None,
+        output_dir: Some("/out"),
+        trigger: &Trigger::Start,
+        facts: &facts(),
+    };
     expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }
 
@@ -119,7 +148,14 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
     let root = |name: &str| syntax::Node { kind: syntax::Kind::Name(name.to_owned()), range: 0..0 };
     let (item, dir) = (json!("item"), Some("/out"));
     let evaluated = |name: &str, item, output_dir| {
-        let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir };
+        let view = ExpressionView {
+            state: &state,
+            visits: &visits,
+            item: None,
+            output_dir,
+            trigger: &Trigger::Start,
+            facts: &facts(),
+        };
         evaluate::evaluate(&root(name), &view, item, Absent::IsError).unwrap()
     };
     let list = evaluated("list", None, dir);
@@ -249,12 +285,20 @@ fn expressions_have_types_and_values() {
         ("text.contains(level) || level.contains('ig')", "bool", json!(true)),
         ("text.matches('^gr.*r$') && text.matches('(?i)GRÖSS|ße')", "bool", json!(true)),
         ("text.matches('^r')", "bool", json!(false)),
-        ("{ n: n, \"two words\": text, }", "{n: int, two words: string}", json!({"n": 7, "two words": "größer"})),
+        (
+            "{ n: n, \"two words\": text, }",
+            "{n: int, two words: string}",
+            json!({"n": 7, "two words": "größer"}),
+        ),
         ("{ gone: has(review.note) ? review.note : null, n: 1 }.n", "int", json!(1)),
         ("{ gone: review.note, n: 1 }", "{gone: string?, n: int}", json!({"n": 1})),
         ("[{ a: 1 }, { a: 2.5, b: yes }].size()", "int", json!(2)),
         ("[{ a: 1 }, { b: yes }]", "[{a: int?, b: bool?}]", json!([{"a": 1}, {"b": true}])),
-        ("Review{ score: n, by: { name: level } }", "Review", json!({"score": 7, "by": {"name": "high"}})),
+        (
+            "Review{ score: n, by: { name: level } }",
+            "Review",
+            json!({"score": 7, "by": {"name": "high"}}),
+        ),
         ("Review{ score: 1, by: {}, parts: list.map(it, { n: it }) }.score", "float", json!(1)),
         ("{ a: 1 } == { a: 1.0 } && [{ a: 'x' }] != [{ a: text }]", "bool", json!(true)),
         ("has(list[0]) && list[0] == 1 && !has(list[3])", "bool", json!(true)),
@@ -266,20 +310,36 @@ fn expressions_have_types_and_values() {
         ("has(any.a.b[7])", "bool", json!(false)),
         ("[[1], []].exists(it, has(it[0]) && it[0] == 1)", "bool", json!(true)),
         ("has([{ a: 1 }][0]) ? [{ a: 1 }][0].a : 0", "int", json!(1)),
-        ("string(n) + string(x) + string(yes) + string(level) + string(2.0)", "string", json!("72.5truehigh2")),
+        (
+            "string(n) + string(x) + string(yes) + string(level) + string(2.0)",
+            "string",
+            json!("72.5truehigh2"),
+        ),
         ("has(int('42')) && int('42') == 42", "bool", json!(true)),
-        ("['', '-', 'a1', '4.2', ' 4', '+4', '99999999999999999999'].exists(it, has(int(it)))", "bool", json!(false)),
+        (
+            "['', '-', 'a1', '4.2', ' 4', '+4', '99999999999999999999'].exists(it, has(int(it)))",
+            "bool",
+            json!(false),
+        ),
         ("has(int('-7')) ? int('-7') : 0", "int", json!(-7)),
         ("int(x) + int(-2.5) + int(n)", "int", json!(7)),
         ("'a, b,, c'.split(',')", "[string]", json!(["a", " b", "", " c"])),
         ("text.split('')", "[string]", json!(["g", "r", "ö", "ß", "e", "r"])),
         ("['a', level, ''].join('-') + [].join(', ')", "string", json!("a-high-")),
         ("'\\t ä \\n'.trim() + 'ÄB'.lower()", "string", json!("ääb")),
-        ("has(list.first()) && list.first() == 1 && has(list.last()) && list.last() == 3", "bool", json!(true)),
+        (
+            "has(list.first()) && list.first() == 1 && has(list.last()) && list.last() == 3",
+            "bool",
+            json!(true),
+        ),
         ("has([].first()) || has(list.filter(it, it > 5).last())", "bool", json!(false)),
         ("[[1, 2], [3]].flatten()", "[int]", json!([1, 2, 3])),
         ("[[1, 2], []].flatten()", "[json]", json!([1, 2])),
-        ("[3, 1, 2].sort() + ['b', 'a'].sort().map(it, it.size())", "[int]", json!([1, 2, 3, 1, 1])),
+        (
+            "[3, 1, 2].sort() + ['b', 'a'].sort().map(it, it.size())",
+            "[int]",
+            json!([1, 2, 3, 1, 1]),
+        ),
         ("[2, 0.5, 1].sort()", "[float]", json!([0.5, 1, 2])),
         ("[1, 2, 1.0, 2].distinct()", "[float]", json!([1, 2])),
         ("[{ a: 1, b: 2 }, { b: 2, a: 1 }].distinct().size()", "int", json!(1)),
@@ -289,11 +349,37 @@ fn expressions_have_types_and_values() {
         ("[0.5, 1].sum()", "float", json!(1.5)),
         ("counts.merge({ b: 2, a: 3 })", "map[string, int]", json!({"a": 3, "b": 2})),
         ("counts.merge({ b: 2 }).keys()", "[string]", json!(["a", "b"])),
-        ("{ a: { x: 1, y: 2 }, b: 1 }.merge({ a: { y: 'z' }, c: review.note })", "{a: {x: int, y: z}, b: int, c: string?}", json!({"a": {"x": 1, "y": "z"}, "b": 1})),
+        (
+            "{ a: { x: 1, y: 2 }, b: 1 }.merge({ a: { y: 'z' }, c: review.note })",
+            "{a: {x: int, y: z}, b: int, c: string?}",
+            json!({"a": {"x": 1, "y": "z"}, "b": 1}),
+        ),
         ("list.toMap(it, string(it), it * 2)", "map[string, int]", json!({"1": 2, "2": 4, "3": 6})),
-        ("has('ab-12'.groups('([a-z]+)-([0-9]+)(x)?')) ? 'ab-12'.groups('([a-z]+)-([0-9]+)(x)?') : []", "[string]", json!(["ab", "12", ""])),
-        ("has(text.groups('^(?<first>.)(?<rest>.*)$')) ? text.groups('^(?<first>.)(?<rest>.*)$').rest : ''", "string", json!("rößer")),
+        (
+            "has('ab-12'.groups('([a-z]+)-([0-9]+)(x)?')) ? 'ab-12'.groups('([a-z]+)-([0-9]+)(x)?') : []",
+            "[string]",
+            json!(["ab", "12", ""]),
+        ),
+        (
+            "has(text.groups('^(?<first>.)(?<rest>.*)$')) ? text.groups('^(?<first>.)(?<rest>.*)$').rest : ''",
+            "string",
+            json!("rößer"),
+        ),
         ("has(text.groups('(x)'))", "bool", json!(false)),
+        ("run.id + ' ' + run.name", "string", json!("run-1 team")),
+        ("now()", "string", json!("2026-01-31T08:30:00Z")),
+        ("now().size() > 0 && now() == now()", "bool", json!(true)),
+        ("usage.tokens + usage.calls", "int", json!(1201)),
+        ("has(usage.usd)", "bool", json!(false)),
+        ("usage('sse').tokens + usage('qa').tokens", "int", json!(700)),
+        ("remaining.steps", "int", json!(8)),
+        (
+            "has(remaining.tokens) && remaining.tokens < 500 && !has(remaining.usd)",
+            "bool",
+            json!(true),
+        ),
+        ("via.reason", "start | then | exhausted | caught | limit", json!("start")),
+        ("has(via.node) || has(via.error) && via.error.kind == 'timeout'", "bool", json!(false)),
     ];
     let state = state();
     for (source, ty, value) in cases {
@@ -386,10 +472,16 @@ fn forms_of_other_languages_get_the_form_of_this_one() {
         ("yes & yes", "and is `&&`"),
         ("{{ yes }}", "remove the braces; a record is written `{ field: value }`"),
         ("{% if yes %}", "remove the braces; a record is written `{ field: value }`"),
-        ("{ yes }", "a record is written `{ field: value }`; remove the braces if no record is meant"),
+        (
+            "{ yes }",
+            "a record is written `{ field: value }`; remove the braces if no record is meant",
+        ),
         ("${n}", "a field is written by its name alone, as in `review.verdict`"),
         ("text == null", "`has(x)` asks whether a value is there"),
-        ("text == None", "the value of an absent field is `null`; `has(x)` asks whether a value is there"),
+        (
+            "text == None",
+            "the value of an absent field is `null`; `has(x)` asks whether a value is there",
+        ),
         ("1 < n < 3", "write `a < b && b < c`"),
         ("list[0] == 1", "guard it: `has(list[0]) && …`"),
         ("list[-1] == 1", "the last item is `items.last()`"),
@@ -442,7 +534,11 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
     let accepted = [
         (&review, "{ score: 1, tags: ['a'] }", json!({"score": 1, "tags": ["a"]})),
         (&review, "yes ? { score: 1 } : { score: 2, tags: null }", json!({"score": 1})),
-        (&list, "[{ score: 1 }] + list.map(it, { score: it })", json!([{"score": 1}, {"score": 1}, {"score": 2}, {"score": 3}])),
+        (
+            &list,
+            "[{ score: 1 }] + list.map(it, { score: it })",
+            json!([{"score": 1}, {"score": 1}, {"score": 2}, {"score": 3}]),
+        ),
         (&optional, "null", json!(null)),
         (&optional, "review.note", json!(null)),
         (&optional, "yes ? review.note : 'x'", json!(null)),
@@ -459,12 +555,32 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
     let refused = [
         (&review, "{ tags: [] }", "GR022", "`{score: int, tags: [a | b]?}` needs `score`"),
         (&review, "{ score: 1.5 }", "GR022", "`score` is `int`, and this is `float`"),
-        (&review, "{ score: null }", "GR022", "null is the value of an absent field, but a value is needed here"),
+        (
+            &review,
+            "{ score: null }",
+            "GR022",
+            "null is the value of an absent field, but a value is needed here",
+        ),
         (&review, "{ score: list[0] }", "GR026", "`list[0]` may be absent"),
-        (&review, "{ score: 1, stars: 2 }", "GR021", "`{score: int, tags: [a | b]?}` has no field `stars`"),
-        (&list, "list.map(it, { stars: it })", "GR021", "`{score: int, tags: [a | b]?}` has no field `stars`"),
+        (
+            &review,
+            "{ score: 1, stars: 2 }",
+            "GR021",
+            "`{score: int, tags: [a | b]?}` has no field `stars`",
+        ),
+        (
+            &list,
+            "list.map(it, { stars: it })",
+            "GR021",
+            "`{score: int, tags: [a | b]?}` has no field `stars`",
+        ),
         (&map, "{ a: 'x' }", "GR022", "a value of the map is `int?`, and this is the text \"x\""),
-        (&list, "[null]", "GR022", "null is the value of an absent field, but a value is needed here"),
+        (
+            &list,
+            "[null]",
+            "GR022",
+            "null is the value of an absent field, but a value is needed here",
+        ),
     ];
     for (schema, source, code, message) in refused {
         let ty = Type::of_schema(schema);
@@ -476,7 +592,20 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
 #[test]
 fn deep_and_long_inputs_are_refused() {
     let state = state();
-    let parts = ["(", "[", "{a: ", "n[", "!", "-", "n.", "n + ", "yes ? ", "list.map(it, ", "has(", "size("];
+    let parts = [
+        "(",
+        "[",
+        "{a: ",
+        "n[",
+        "!",
+        "-",
+        "n.",
+        "n + ",
+        "yes ? ",
+        "list.map(it, ",
+        "has(",
+        "size(",
+    ];
     for part in parts {
         for times in [10_000, 1_000_000 / part.len()] {
             let problems = compiled(&state, &part.repeat(times)).expect_err(part);

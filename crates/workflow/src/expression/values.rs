@@ -183,9 +183,7 @@ pub(super) fn merge(
     for (name, value) in of {
         meter.make_text(name.len())?;
         let value = match (value, change(name)) {
-            (Value::Object(below), Some(change @ Value::Object(_))) => {
-                merge(below, change, meter)?
-            }
+            (Value::Object(below), Some(change @ Value::Object(_))) => merge(below, change, meter)?,
             (_, Some(change)) => meter.copy(change)?,
             (value, None) => meter.copy(value)?,
         };

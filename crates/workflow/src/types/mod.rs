@@ -79,6 +79,7 @@ pub(super) fn read_state(
         folder,
         types: BTreeMap::new(),
         open: Vec::new(),
+        inputs: top.get("input").into_iter().flat_map(names).collect(),
         files: BTreeMap::new(),
         nodes: 0,
         used: BTreeSet::new(),
@@ -102,6 +103,8 @@ struct TypeReader<'a, 'y> {
     types: BTreeMap<&'y str, DeclaredType<'y>>,
     /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
+    /// The names under `input`.
+    inputs: BTreeSet<&'y str>,
     /// The schema files read so far, by their paths in the workflow.
     files: BTreeMap<&'y str, Value>,
     /// The nodes of all schemas from files and of all uses of named types.
@@ -247,7 +250,12 @@ impl<'y> TypeReader<'_, 'y> {
         };
         let is_private = section.get("private").and_then(|it| self.flag(it, "`private`"));
         let channel = if is_private == Some(true) { channel.private() } else { channel };
-        let Some(default) = section.get("default") else { return Some(channel) };
+        let Some(default) = section.get("default") else {
+            // A list that grows begins empty, unless the input gives it.
+            let begins_empty =
+                channel.reducer().grows_list() && !self.inputs.contains(name.as_str());
+            return Some(if begins_empty { channel.with_default(json!([])) } else { channel });
+        };
         let value = value_of(self.report, default, &ty)?;
         if let Err(problems) = channel.validate(&value) {
             let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
@@ -291,6 +299,11 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
         report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
     }
     reserved
+}
+
+/// The names in a text or a list of texts.
+fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
+    yaml.items().iter().chain([yaml]).filter_map(Yaml::text)
 }
 
 /// Whether a mapping is a field with more than a type, and not a record.

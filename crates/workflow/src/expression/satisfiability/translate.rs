@@ -15,6 +15,7 @@ use super::{
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
+use crate::facts::is_counted;
 /// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
 /// same result for whole numbers and for floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
@@ -189,6 +190,9 @@ impl Translation<'_> {
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
             Kind::Call(Function { counts: true, .. }, _) => NumberKind::Count,
+            Kind::Field(of, _) if *self.ty(node) == Type::Int && is_counted(self.ty(of)) => {
+                NumberKind::Count
+            }
             Kind::Name(_) | Kind::Field(..) if *self.ty(node) == Type::Int => NumberKind::Whole,
             _ => NumberKind::Real,
         }

@@ -88,7 +88,10 @@ const FORMS: &[(&str, &str, &str)] = &[
 ];
 
 /// Writes the forms of a source, with `spelling` of those in the table.
-fn written(source: &str, spelling: fn(&(&str, &'static str, &'static str)) -> &'static str) -> String {
+fn written(
+    source: &str,
+    spelling: fn(&(&str, &'static str, &'static str)) -> &'static str,
+) -> String {
     let mut source = source.to_owned();
     // The last form contains no other one.
     while let Some(at) = source.rfind('@') {
@@ -96,23 +99,25 @@ fn written(source: &str, spelling: fn(&(&str, &'static str, &'static str)) -> &'
         let form = FORMS.iter().find(|it| it.0 == &source[at + 1..open]).unwrap();
         let (mut depth, mut parts, mut from) = (0, Vec::new(), open + 1);
         let (mut quote, mut before) = (None, ' ');
-        let end = source[open..].char_indices().map(|(it, char)| (open + it, char)).find(|(here, char)| {
-            let is_escaped = before == '\\';
-            before = if is_escaped { ' ' } else { *char };
-            match (quote, char) {
-                (Some(it), char) if it == *char && !is_escaped => quote = None,
-                (Some(_), _) => (),
-                (None, '"' | '\'') => quote = Some(*char),
-                (None, '(' | '[' | '{') => depth += 1,
-                (None, ')' | ']' | '}') => depth -= 1,
-                (None, ';') if depth == 1 => {
-                    parts.push(source[from..*here].to_owned());
-                    from = here + 1;
+        let end = source[open..].char_indices().map(|(it, char)| (open + it, char)).find(
+            |(here, char)| {
+                let is_escaped = before == '\\';
+                before = if is_escaped { ' ' } else { *char };
+                match (quote, char) {
+                    (Some(it), char) if it == *char && !is_escaped => quote = None,
+                    (Some(_), _) => (),
+                    (None, '"' | '\'') => quote = Some(*char),
+                    (None, '(' | '[' | '{') => depth += 1,
+                    (None, ')' | ']' | '}') => depth -= 1,
+                    (None, ';') if depth == 1 => {
+                        parts.push(source[from..*here].to_owned());
+                        from = here + 1;
+                    }
+                    _ => (),
                 }
-                _ => (),
-            }
-            depth == 0
-        });
+                depth == 0
+            },
+        );
         let (end, _) = end.unwrap();
         parts.push(source[from..end].to_owned());
         let made = parts.iter().enumerate().fold(spelling(form).to_owned(), |text, (at, part)| {
@@ -169,7 +174,8 @@ fn float(depth: u32) -> BoxedStrategy<String> {
 }
 
 fn text(depth: u32) -> BoxedStrategy<String> {
-    let leaf = select(&["s", "t", "level", "''", "\"low\"", "'grün'", "'42'", "'-7'", r#""a\"b\\""#]);
+    let leaf =
+        select(&["s", "t", "level", "''", "\"low\"", "'grün'", "'42'", "'-7'", r#""a\"b\\""#]);
     if depth == 0 {
         return leaf;
     }
@@ -329,7 +335,14 @@ fn ours(schema: &Schema, expression: &Expression, fields: &Value) -> Result<Valu
     let update = fields.as_object().unwrap().iter().fold(Update::default(), write);
     let state = schema.apply(schema.empty(), [&update]).unwrap().0;
     let visits = Visits::default();
-    let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
+    let view = ExpressionView {
+        state: &state,
+        visits: &visits,
+        item: None,
+        output_dir: None,
+        trigger: &Trigger::Start,
+        facts: &RunFacts::default(),
+    };
     expression.evaluate(&view).map(Arc::unwrap_or_clone)
 }
 
