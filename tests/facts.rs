@@ -128,10 +128,10 @@ async fn expressions_read_the_facts_of_their_step() {
     let field = |name: &str| -> Vec<Value> {
         notes.as_array().unwrap().iter().map(|it| it[name].clone()).collect()
     };
-    assert_eq!(field("left"), [json!(9), json!(8), json!(5_000)]);
-    assert_eq!(field("via"), [json!(null), json!("work"), json!("work")]);
-    assert_eq!(field("of_work"), [0, 0, 0]);
-    assert_eq!(field("by")[..2], ["notes", "notes"]);
+    assert_eq!(field("left"), [json!(9), json!(8), json!(7), json!(5_000)]);
+    assert_eq!(field("via"), [json!(null), json!("work"), json!("work"), json!("work")]);
+    assert_eq!(field("of_work"), [0, 0, 0, 0]);
+    assert_eq!(field("by")[..3], ["notes", "notes", "notes"]);
     let times: Vec<Timestamp> =
         field("at").iter().map(|it| it.as_str().unwrap().parse().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
@@ -227,7 +227,7 @@ fn mistakes_in_failures_and_routes_by_name_are_found() {
         ),
         (
             "then: { match: plan.next }",
-            "then: { match: plan.next, fail: reason }",
+            "then: { match: plan.next, to: { polish: polish, why: why, end: end }, fail: reason }",
             "GR009",
             "write `then: { fail: FIELD }`, or route to a node that does",
         ),

@@ -224,6 +224,7 @@ impl Offers<'_, '_> {
                     for (name, about) in OF_PROMPTS {
                         self.add(name, ItemKind::Variable).detail = Some((*about).to_owned());
                     }
+                    self.functions(Function::gives_facts);
                 } else {
                     self.functions(|it| !it.is_method());
                 }

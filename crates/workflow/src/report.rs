@@ -141,7 +141,7 @@ impl Report {
 
     /// Notes the facts that an expression or a prompt reads.
     pub(super) fn needs(&mut self, facts: &FactNeeds) {
-        self.facts.add(facts.clone(), NodeName::clone);
+        self.facts.add(facts, NodeName::clone);
     }
 
     pub(super) fn is_used(&self, section: &'static str, name: &str) -> bool {

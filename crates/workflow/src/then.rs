@@ -83,13 +83,11 @@ fn match_of_names<'y>(
     let (mut arms, mut missing) = (Vec::new(), Vec::new());
     for value in values {
         let key = SpannedText { text: value.clone(), range: on.range.clone() };
-        match declarations.targets(value) {
-            Some(targets) => arms.push((key, targets)),
-            None => {
-                missing.push(value.as_str());
-                arms.push((key, Vec::new()));
-            }
+        let targets = declarations.targets(value);
+        if targets.is_none() {
+            missing.push(value.as_str());
         }
+        arms.push((key, targets.unwrap_or_default()));
     }
     if let Some(first) = missing.first() {
         let message = format!("no node is called {}", missing.join(", "));

@@ -218,7 +218,7 @@ impl Workflow {
             self.nodes.insert(scope.node_name(&inner), definition);
         }
         self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
-        self.facts.add(used.facts, |it| scope.node_name(it));
+        self.facts.add(&used.facts, |it| scope.node_name(it));
         self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {
             let members = members.iter().map(|it| scope.node_name(it)).collect();

@@ -52,7 +52,7 @@ pub struct FactNeeds {
 
 impl FactNeeds {
     /// Adds the needs of a used workflow.
-    pub fn add(&mut self, other: Self, outside: impl Fn(&NodeName) -> NodeName) {
+    pub fn add(&mut self, other: &Self, outside: impl Fn(&NodeName) -> NodeName) {
         self.time |= other.time;
         self.usage_of.extend(other.usage_of.iter().map(outside));
     }

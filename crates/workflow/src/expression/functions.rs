@@ -608,6 +608,12 @@ impl Function {
         self.parameters.iter().any(|it| matches!(it.takes, Takes::NodeName))
     }
 
+    /// Returns whether it gives facts of the run, so that prompts have it, too.
+    pub fn gives_facts(&self) -> bool {
+        self.style == Style::Function
+            && self.parameters.iter().all(|it| matches!(it.takes, Takes::NodeName))
+    }
+
     /// Returns whether it binds a name to each item of the list before the dot.
     pub fn binds_item(&self) -> bool {
         self.parameters.iter().any(|it| matches!(it.takes, Takes::Variable))

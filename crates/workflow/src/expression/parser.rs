@@ -173,9 +173,9 @@ impl Parser {
         self.next();
         let mut fields: Vec<RecordField> = Vec::new();
         while !self.takes("}") {
-            let (name, range) = match self.tokens[self.at].clone() {
-                (Token::Name(name) | Token::Text(name), range) => (name, range),
-                _ => return Err(self.unexpected("the name of a field")),
+            let (Token::Name(name) | Token::Text(name), range) = self.tokens[self.at].clone()
+            else {
+                return Err(self.unexpected("the name of a field"));
             };
             if fields.iter().any(|it| it.name == name) {
                 let message = format!("the field `{name}` is given twice");

@@ -17,7 +17,7 @@ impl Checker<'_> {
         expected: Option<&Type>,
     ) -> Type {
         let declared = match name {
-            Some(name) => self.named_type(name, range),
+            Some(name) => Some(self.named_type(name, range)),
             // A reducer appends a record to a list.
             None => match expected.map(Type::required) {
                 Some(Type::List(item)) => Some(item.required().clone()),
@@ -25,7 +25,7 @@ impl Checker<'_> {
             },
         };
         match declared {
-            Some(Type::Record(record)) => self.declared_record(record, fields, range),
+            Some(Type::Record(record)) => self.declared_record(&record, fields, range),
             Some(Type::Map(value)) => {
                 for field in fields {
                     let ty = self.maybe(&field.value, Some(&value));
@@ -49,7 +49,7 @@ impl Checker<'_> {
     }
 
     /// The record of a name; [`Type::Any`] if there is none, which is reported.
-    fn named_type(&mut self, name: &str, range: &Range<usize>) -> Option<Type> {
+    fn named_type(&mut self, name: &str, range: &Range<usize>) -> Type {
         self.named.insert(name.to_owned());
         let found = self.scope.types.get(name).cloned();
         if found.is_none() {
@@ -61,16 +61,16 @@ impl Checker<'_> {
             self.problem("GR014", &range, message, "no such type").help =
                 Some(help.unwrap_or_else(|| declare.to_owned()));
         }
-        Some(found.unwrap_or(Type::Any))
+        found.unwrap_or(Type::Any)
     }
 
     fn declared_record(
         &mut self,
-        record: Arc<Record>,
+        record: &Arc<Record>,
         fields: &[RecordField],
         range: &Range<usize>,
     ) -> Type {
-        let shown = Type::Record(Arc::clone(&record));
+        let shown = Type::Record(Arc::clone(record));
         for field in fields {
             let Some(declared) = record.fields.iter().find(|it| it.name == field.name) else {
                 self.maybe(&field.value, None);

@@ -228,9 +228,19 @@ fn large_values_can_be_inspected() {
     }
 }
 
+/// Checks the types and the values of expressions.
+fn check_values(cases: &[(&str, &str, Value)]) {
+    let state = state();
+    for (source, ty, value) in cases {
+        let expression = compiled(&state, source).unwrap_or_else(|it| panic!("{source}: {it:?}"));
+        assert_eq!(expression.ty().to_string(), *ty, "{source}");
+        assert_eq!(evaluated(&state, &expression).as_ref(), Ok(value), "{source}");
+    }
+}
+
 #[test]
 fn expressions_have_types_and_values() {
-    let cases = [
+    check_values(&[
         ("1 + 2 * 3", "int", json!(7)),
         ("(1 + 2) * 3", "int", json!(9)),
         ("10 - 4 - 3", "int", json!(3)),
@@ -285,6 +295,12 @@ fn expressions_have_types_and_values() {
         ("text.contains(level) || level.contains('ig')", "bool", json!(true)),
         ("text.matches('^gr.*r$') && text.matches('(?i)GRÖSS|ße')", "bool", json!(true)),
         ("text.matches('^r')", "bool", json!(false)),
+    ]);
+}
+
+#[test]
+fn records_and_items_have_types_and_values() {
+    check_values(&[
         (
             "{ n: n, \"two words\": text, }",
             "{n: int, two words: string}",
@@ -310,6 +326,12 @@ fn expressions_have_types_and_values() {
         ("has(any.a.b[7])", "bool", json!(false)),
         ("[[1], []].exists(it, has(it[0]) && it[0] == 1)", "bool", json!(true)),
         ("has([{ a: 1 }][0]) ? [{ a: 1 }][0].a : 0", "int", json!(1)),
+    ]);
+}
+
+#[test]
+fn functions_make_values_of_their_type() {
+    check_values(&[
         (
             "string(n) + string(x) + string(yes) + string(level) + string(2.0)",
             "string",
@@ -366,6 +388,12 @@ fn expressions_have_types_and_values() {
             json!("rößer"),
         ),
         ("has(text.groups('(x)'))", "bool", json!(false)),
+    ]);
+}
+
+#[test]
+fn the_facts_of_a_run_are_values() {
+    check_values(&[
         ("run.id + ' ' + run.name", "string", json!("run-1 team")),
         ("now()", "string", json!("2026-01-31T08:30:00Z")),
         ("now().size() > 0 && now() == now()", "bool", json!(true)),
@@ -380,13 +408,7 @@ fn expressions_have_types_and_values() {
         ),
         ("via.reason", "start | then | exhausted | caught | limit", json!("start")),
         ("has(via.node) || has(via.error) && via.error.kind == 'timeout'", "bool", json!(false)),
-    ];
-    let state = state();
-    for (source, ty, value) in cases {
-        let expression = compiled(&state, source).unwrap_or_else(|it| panic!("{source}: {it:?}"));
-        assert_eq!(expression.ty().to_string(), ty, "{source}");
-        assert_eq!(evaluated(&state, &expression), Ok(value), "{source}");
-    }
+    ]);
 }
 
 #[test]

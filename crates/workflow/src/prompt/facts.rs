@@ -60,8 +60,11 @@ fn usage(total: Value, view: &FactsView<'_>) -> Value {
 /// A record that can also be called, with a text or with nothing.
 struct Callable {
     of: Value,
-    call: Box<dyn Fn(Option<&str>) -> Option<Value> + Send + Sync>,
+    call: Box<Call>,
 }
+
+/// A call with the name of a node, or with nothing. It has no value if the name is missing.
+type Call = dyn Fn(Option<&str>) -> Option<Value> + Send + Sync;
 
 impl Object for Callable {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
