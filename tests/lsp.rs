@@ -567,7 +567,7 @@ fn completion_offers_only_fitting_names() {
         "\"approved\" \"rework\""
     );
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
-    assert_eq!(offers(when, "review.notes.exists(note, no§"), "note");
+    assert_eq!(offers(when, "review.notes.exists(note, no§"), "note now(");
     assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level merge(");
     assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level merge(");
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");

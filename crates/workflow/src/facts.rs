@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 pub struct Fact {
     /// The name.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// The meaning, in one sentence.
     pub about: &'static str,
     ty: fn() -> Type,
     value: fn(&FactsView<'_>) -> Value,
@@ -58,7 +58,7 @@ static FACTS: &[Fact] = &[
     },
     Fact {
         name: "remaining",
-        about: "What is left of the limits at the start of this step: `remaining.steps`, and `remaining.tokens` and `remaining.usd` if they are limited.",
+        about: "The rest of the limits at the start of this step: `remaining.steps`, and `remaining.tokens` and `remaining.usd` if they are limited.",
         ty: remaining_type,
         value: |view| {
             let rest = view.facts.remaining;

@@ -30,7 +30,7 @@ pub struct RunFacts {
     pub remaining: Remaining,
 }
 
-/// What is left of the limits of a run; `None` without a limit.
+/// The rest of the limits of a run; `None` without a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remaining {
     /// Steps, with the current one.
