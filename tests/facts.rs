@@ -18,7 +18,7 @@ use graphrun::{
     },
     event::{Status, Usage},
     graph::Limits,
-    id::RunId,
+    id::{NodeName, RunId},
     llm::TokenUsage,
     nodes::{Services, factory},
     registry,
@@ -152,7 +152,7 @@ async fn a_used_workflow_reads_the_facts_of_the_whole_run() {
     let (workflow, _) = parse(file, folder.path(), &registry).unwrap();
     let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry));
     assert!(missing.is_empty(), "{missing}");
-    let needed: Vec<&str> = graph.facts.usage_of.iter().map(|it| it.as_str()).collect();
+    let needed: Vec<&str> = graph.facts.usage_of.iter().map(NodeName::as_str).collect();
     assert_eq!((graph.facts.time, &needed[..]), (true, &["team.work"][..]));
     let engine = Engine::new(compile((graph, Diagnostics::default())).unwrap());
     let end = engine.run(&json!({})).await.unwrap();
