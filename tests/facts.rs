@@ -250,3 +250,12 @@ fn mistakes_in_failures_and_routes_by_name_are_found() {
         assert_eq!(found.help.as_deref(), Some(help), "{to}: {findings}");
     }
 }
+
+#[test]
+fn a_growing_list_begins_empty_unless_it_is_an_input() {
+    let text = "graphrun: 1\nname: w\nstate: { log: { type: \"[string]\", merge: append }, given: { type: \"[string]\", merge: append } }\n\
+                input: given\nstart: first\nnodes:\n  first: { set: { log: given }, then: end }\n";
+    let graph = graph(text);
+    let channel = |name: &str| graph.schema().channel(name).unwrap().is_needed_as_input();
+    assert_eq!((channel("log"), channel("given")), (false, true));
+}
