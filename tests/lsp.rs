@@ -557,22 +557,28 @@ fn completion_offers_only_fitting_names() {
     assert_eq!(offers("writes: review", "writes:\n      - t§"), "tries");
     assert_eq!(offers("set: { tries: 1 }", "set: { §"), "brief review tries");
     let when = "review.notes.exists(note, note.level == \"major\") && tries < 3";
-    assert_eq!(offers(when, "§"), "brief review tries has( visits(");
-    assert_eq!(offers(when, "review.§"), "verdict notes");
+    assert_eq!(
+        offers(when, "§"),
+        "brief review tries via run usage remaining has( visits( usage( now( string( int("
+    );
+    assert_eq!(offers(when, "review.§"), "verdict notes merge(");
     assert_eq!(
         offers(when, "review.verdict == §").split_once(" brief").unwrap().0,
         "\"approved\" \"rework\""
     );
     assert_eq!(offers(when, "review.verdict == \"re§"), "rework");
-    assert_eq!(offers(when, "review.notes.exists(note, no§"), "note");
-    assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level");
-    assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level");
+    assert_eq!(offers(when, "review.notes.exists(note, no§"), "note now(");
+    assert_eq!(offers(when, "review.notes.exists(note, note.§"), "text level merge(");
+    assert_eq!(offers(when, "review.notes.filter(note, note.§"), "text level merge(");
     assert_eq!(offers(when, "review.notes.exists(note, note.level == \"§"), "minor major");
-    assert_eq!(offers(when, "review.notes.§"), "size() exists( all( exists_one( filter( map(");
+    assert_eq!(
+        offers(when, "review.notes.§"),
+        "size() exists( all( exists_one( filter( map( first() last() slice( distinct() toMap("
+    );
     assert_eq!(offers(when, "visits(\"§"), "write count judge");
     assert_eq!(offers("approved: end, rework: fail }", "§"), "approved rework");
     assert_eq!(offers("approved: end, rework: fail }", "approved: end, §"), "rework");
-    assert_eq!(offers("{{ visit }}", "{{ vi§"), "visit via");
+    assert_eq!(offers("{{ visit }}", "{{ vi§"), "via visit visits(");
     assert_eq!(offers("merge: sum", "merge: m§"), "min max merge messages");
     let prompt = "prompt: { text: \"{{ brief }} {{ visit }}\" }";
     assert_eq!(offers(prompt, "prompt: §"), "prompts/deep/again.md prompts/write.md");
@@ -628,7 +634,7 @@ nodes:
     assert_eq!(editor.findings(&uri), [Value::Null; 0]);
     assert_eq!(editor.hover(&with("task.title", "task.tit§le")), "**task.title**: `string`");
     assert_eq!(editor.completions(&with("task.title", "ta§")), ["task", "tasks"]);
-    assert_eq!(editor.completions(&with("task.title", "task.§")), ["title", "size"]);
+    assert_eq!(editor.completions(&with("task.title", "task.§")), ["title", "size", "merge("]);
     assert_eq!(editor.completions(&with("task.title", "task.size == \"§")), ["small", "big"]);
     assert_eq!(editor.definition(&with("[Task]", "[Ta§sk]")), "2: Task");
     assert_eq!(editor.completions(&with("[Task]", "T§")), ["Task"]);

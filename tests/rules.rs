@@ -232,7 +232,7 @@ fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
     let ran = notes(hand.machine.state());
     let count = |node: &str| ran.iter().filter(|it| *it == node).count();
     assert_eq!((count("code"), count("test"), count("lead")), (9, 9, 2));
-    assert_eq!(vias[0], Trigger::Exhausted { node: name("code"), max_visits: 3 });
+    assert_eq!(vias[0], Trigger::Exhausted { node: name("code"), max_visits: 3, cause: None });
     let (status, reason) = hand.rest.unwrap();
     assert_eq!(status, Status::Failed);
     assert_eq!(reason.unwrap(), "`lead` used up its 2 visits");

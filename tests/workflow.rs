@@ -19,7 +19,7 @@ use graphrun::{
     diagnostic::{CODES, Code, Diagnostics, SourceFile},
     graph::{
         Command, Contract, Edge, Input, Node, NodeContext, NodeDescription, NodeError, Route,
-        RouteView, Target, Transition,
+        RouteView, RunFacts, Target, Transition, Trigger,
     },
     id::{ChannelName, NodeName},
     nodes::{AgentNode, AskNode, RunTestsNode, TestOutput},
@@ -424,7 +424,8 @@ fn routes_are_labelled_and_decide_by_the_state() {
     let visits = graphrun::graph::Visits::default();
     let decide = |node: &str, field: &str, value: Value| {
         let state = state_with(&workflow, &[(field, value)]);
-        let view = RouteView { state: &state, visits: &visits, input: &Input::State };
+        let (input, trigger, facts) = (&Input::State, &Trigger::Start, &RunFacts::default());
+        let view = RouteView { state: &state, visits: &visits, input, trigger, facts };
         route_of(&workflow, node).decide(&view).map_err(|error| error.to_string())
     };
     let to = |name: &str| Ok(vec![Transition::To(Target::Node(NodeName::parse(name).unwrap()))]);

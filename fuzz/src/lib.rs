@@ -11,7 +11,7 @@ use std::{
 use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
-    graph::{Edge, Input, RouteView, Visits},
+    graph::{Edge, Input, RouteView, RunFacts, Trigger, Visits},
     nodes::{Services, factory},
     registry,
     workflow::{NodeFactory, Registry, Workflow, parse},
@@ -131,7 +131,8 @@ fn ask_routes(workflow: &Workflow) {
     let (state, visits) = (workflow.schema.empty(), Visits::default());
     for edge in &workflow.edges {
         if let Edge::Route { route, .. } = edge {
-            let view = RouteView { state: &state, visits: &visits, input: &Input::State };
+            let (input, trigger, facts) = (&Input::State, &Trigger::Start, &RunFacts::default());
+            let view = RouteView { state: &state, visits: &visits, input, trigger, facts };
             drop(route.decide(&view));
         }
     }

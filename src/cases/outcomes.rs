@@ -172,6 +172,7 @@ impl<'a> Outcomes<'a> {
         let spec = self.graph.node(&task.node).expect("the rules run only nodes of the graph");
         let reporter = Reporter::default();
         let ctx = NodeContext {
+            facts: task.facts.clone(),
             provided: Provided::default(),
             run: run.clone(),
             task: task.id,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     state::Type,
-    workflow::{Function, Outline, Registry, Slot, Step, source_paths},
+    workflow::{Fact, Function, Outline, Registry, Slot, Step, source_paths},
 };
 
 /// The maximum number of suggested files, and the maximum depth of folders searched for them.
@@ -217,10 +217,14 @@ impl Offers<'_, '_> {
                     self.add(variable, ItemKind::Variable);
                 }
                 self.fields("", &[]);
+                for fact in Fact::all() {
+                    self.add(fact.name, ItemKind::Variable).detail = Some(fact.about.to_owned());
+                }
                 if is_template {
                     for (name, about) in OF_PROMPTS {
                         self.add(name, ItemKind::Variable).detail = Some((*about).to_owned());
                     }
+                    self.functions(Function::gives_facts);
                 } else {
                     self.functions(|it| !it.is_method());
                 }

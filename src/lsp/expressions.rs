@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{
     state::{Schema, Type},
-    workflow::Function,
+    workflow::{Fact, Function},
 };
 
 /// The kind of text that is expected at the end of an incomplete expression.
@@ -30,7 +30,6 @@ pub(super) enum Wanted<'t> {
 pub(super) const OF_PROMPTS: &[(&str, &str)] = &[
     ("visit", "How often the node has run since its count was last reset, this time included."),
     ("max_visits", "The bound of `visit`, if the node has one."),
-    ("via", "How the run reached this node: `via.reason`, and `via.node` and `via.error` if any."),
     ("item", "The input of a dispatched task."),
 ];
 
@@ -49,8 +48,7 @@ pub(super) fn wanted(before: &str) -> (Wanted<'_>, usize) {
     let start = before.len() - trailing(before, is_word).len();
     let outer = &before[..start];
     if let Some(of) = outer.strip_suffix('.') {
-        let of = trailing(of, is_part);
-        return (Wanted::MemberOf(of), start);
+        return (Wanted::MemberOf(trailing_chain(of)), start);
     }
     (Wanted::Name(compared(outer.trim_end())), start)
 }
@@ -93,13 +91,18 @@ pub(super) fn function(name: &str) -> Option<&'static Function> {
 
 /// Returns the type of names such as `review.verdict`, after a text that may bind some of them.
 pub(super) fn type_of(chain: &str, before: &str, state: &Schema) -> Option<Type> {
-    let mut names = chain.split('.');
-    let first = names.next()?;
-    let root = match item_of(first, before, state) {
-        Some(ty) => ty,
-        None => state.channel(first)?.ty().clone(),
+    let mut parts = chain.split(['.', '[']);
+    let first = parts.next()?;
+    let root = match (item_of(first, before, state), state.channel(first)) {
+        (Some(ty), _) => ty,
+        (None, Some(channel)) => channel.ty().clone(),
+        (None, None) => Fact::find(first)?.ty(),
     };
-    names.try_fold(root, |ty, name| ty.field(name).cloned())
+    parts.try_fold(root, |ty, part| match (part.strip_suffix(']'), ty.required()) {
+        (Some(_), Type::List(item) | Type::Map(item)) => Some(Type::clone(item)),
+        (Some(name), record) => record.field(name.trim_matches(['"', '\''])).cloned(),
+        (None, ty) => ty.field(part).cloned(),
+    })
 }
 
 /// Returns the type of a variable that an earlier quantifier or loop binds.
@@ -179,6 +182,19 @@ fn is_part(char: char) -> bool {
     is_word(char) || char == '.'
 }
 
+/// Returns the names at the end of a text, with items such as `tasks[0]`.
+fn trailing_chain(text: &str) -> &str {
+    let mut start = text.len();
+    loop {
+        start -= trailing(&text[..start], is_part).len();
+        let open = text[..start].strip_suffix(']').and_then(|it| it.rfind('['));
+        match open.filter(|it| text[*it..].starts_with('[') && text[..*it].ends_with(is_word)) {
+            Some(open) if !text[open + 1..start - 1].contains(['.', ']']) => start = open,
+            _ => return &text[start..],
+        }
+    }
+}
+
 fn leading(text: &str, fits: fn(char) -> bool) -> &str {
     &text[..text.find(|it| !fits(it)).unwrap_or(text.len())]
 }
@@ -202,6 +218,8 @@ mod tests {
             ("review.", MemberOf("review"), 7),
             ("review.ver", MemberOf("review"), 7),
             ("a.b.c", MemberOf("a.b"), 4),
+            ("x in [a[0].b[\"k\"].", MemberOf("a[0].b[\"k\"]"), 18),
+            ("[a].", MemberOf(""), 4),
             ("a.b == ", Name(Some("a.b")), 7),
             ("a.b == \"", ValueOf("a.b"), 8),
             ("x && a.b != 'ap", ValueOf("a.b"), 13),
@@ -222,7 +240,9 @@ mod tests {
             |chain: &str, before: &str| type_of(chain, before, &state).map(|it| it.to_string());
         assert_eq!(ty("review", ""), Some("Review".into()));
         assert_eq!(ty("test_result.passed", ""), Some("bool".into()));
+        assert_eq!(ty("via.error.message", ""), Some("string".into()));
         assert_eq!(ty("review.nothing", ""), None);
+        assert_eq!(ty("code_artifact.files[0].file_path", ""), Some("string".into()));
         let before = "code_artifact.files.exists(f, ";
         assert_eq!(ty("f.file_path", before), Some("string".into()));
         let before = "{% for f in code_artifact.files %}{{ ";

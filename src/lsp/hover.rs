@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     state::{Field, Type},
-    workflow::{Step, source_paths},
+    workflow::{Fact, Step, source_paths},
 };
 
 /// Returns the description of the name at an offset.
@@ -113,7 +113,8 @@ fn within(
         Some(format!("**{function}**\n\n{}\n\nexample: `{}`", function.about, function.example))
     };
     let about_name = || {
-        let (name, about) = OF_PROMPTS.iter().find(|(name, _)| *name == chain)?;
+        let of_prompts = || OF_PROMPTS.iter().find(|(name, _)| *name == chain).copied();
+        let (name, about) = Fact::find(chain).map(|it| (it.name, it.about)).or_else(of_prompts)?;
         Some(format!("**{name}**\n\n{about}"))
     };
     let text = about_call().or_else(|| view.about_field(chain, &before)).or_else(about_name)?;

@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
-use graphrun::{graph::ErrorKind, state::Reducer, tool::BUILT_IN, workflow::Function};
+use graphrun::{
+    graph::ErrorKind,
+    state::Reducer,
+    tool::BUILT_IN,
+    workflow::{Fact, Function},
+};
 use serde_json::Value;
 
 use crate::{check_generated, page::Page};
@@ -37,6 +42,8 @@ fn the_table_of_functions_is_that_of_the_program() {
         format!("| `{it}` | `{example}` | {about} |")
     });
     let text = with_rows(&page.text, "| function | example | gives |", rows);
+    let rows = Fact::all().iter().map(|it| format!("| `{}` | {} |", it.name, it.about));
+    let text = with_rows(&text, "| fact | is |", rows);
     check_generated(&page.path, &text);
 }
 

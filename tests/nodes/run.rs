@@ -74,7 +74,8 @@ async fn an_unwritten_exit_code_is_a_failure_that_can_be_caught() {
                 writes: { out: stdout }\n";
     let ended = run(&command(node), words("")).await;
     assert_eq!(ended.end.status, Status::Failed);
-    assert!(ended.reason().contains("`sh` ended with 7: the reason"), "{}", ended.reason());
+    let said = "`sh` ended with 7:\nfirst\nthe reason";
+    assert!(ended.reason().contains(said), "{}", ended.reason());
     let caught = format!("{node}    catch: {{ command: mend }}\n");
     let mend = "  mend: { set: { caught: '\"yes\"' }, then: end }\n";
     let ended = run(&(command(&caught) + mend), words("")).await;

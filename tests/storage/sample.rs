@@ -154,6 +154,7 @@ pub(crate) fn position(step: u64) -> Position {
     let activation = |name: &str, input, trigger| Activation { node: node(name), input, trigger };
     let failure = Failure { raw: Some("{".into()), ..failure() };
     Position {
+        began: Some(jiff::Timestamp::UNIX_EPOCH),
         step: Step(step),
         frontier: vec![
             activation("qc", Input::State, Trigger::Then { node: node("ba") }),

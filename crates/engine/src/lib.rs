@@ -528,6 +528,6 @@ impl Engine {
 
     fn terms(&self) -> Terms {
         let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, ..Terms::default() }
+        Terms { limits, pauses, now: self.clock.now(), ..Terms::default() }
     }
 }

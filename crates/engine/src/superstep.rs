@@ -29,7 +29,7 @@ use graphrun_core::{
     event::{Status, Usage},
     graph::{
         Command, ErrorKind, Failure, Goto, Input, Limits, OriginalTask, Policies, Question,
-        Transition, Trigger, Visits,
+        Remaining, RunFacts, Transition, Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, Channel, State, StateError, Type, Update},
@@ -69,6 +69,8 @@ pub struct Terms {
     pub messages: Vec<InboxMessage>,
     /// Whether nothing saves the run: [`Action::StepEnded`] then takes the place of each commit.
     pub is_unsaved: bool,
+    /// When the machine starts. The rules have no clock; later they learn the time from events.
+    pub now: Timestamp,
 }
 
 impl From<Limits> for Terms {
@@ -89,6 +91,10 @@ pub struct Machine {
     step: OpenStep,
     inbox: Inbox,
     is_unsaved: bool,
+    /// The latest known time.
+    now: Timestamp,
+    /// The facts at the start of the open step.
+    facts: Arc<RunFacts>,
 }
 
 impl Machine {
@@ -147,6 +153,8 @@ impl Machine {
         (position, state): (IndexedPosition, State),
         changes: Vec<Change>,
     ) -> (Self, Commit, Vec<Action>) {
+        let began = graph.graph().facts.time.then_some(terms.now);
+        let position = IndexedPosition { began, ..position };
         let commit = Commit { position: position.named(&graph), changes };
         let mut machine = Self::at(graph, terms, run, position, state);
         let actions = machine.pause(&[]).unwrap_or_else(|| {
@@ -234,11 +242,46 @@ impl Machine {
         position: IndexedPosition,
         state: State,
     ) -> Self {
-        let Terms { limits, pauses, messages, is_unsaved } = terms;
+        let Terms { limits, pauses, messages, is_unsaved, now } = terms;
         let step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
-        Self { graph, limits, pauses, run, position, state, step, inbox, is_unsaved }
+        let workflow = graph.graph().name.as_str().into();
+        let facts = Arc::new(RunFacts { workflow, ..RunFacts::default() });
+        let mut machine = Self {
+            graph,
+            limits,
+            pauses,
+            run,
+            position,
+            state,
+            step,
+            inbox,
+            is_unsaved,
+            now,
+            facts,
+        };
+        machine.note_facts();
+        machine
+    }
+
+    /// Notes the facts at the start of the step after the position.
+    fn note_facts(&mut self) {
+        let (graph, used) = (self.graph.graph(), &self.position.used);
+        let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
+        let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
+        let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
+        let cost = if used.usage.tokens.calls == 0 { Some(0.0) } else { used.usage.cost_usd };
+        let usd = self.limits.usd.zip(cost).map(|(limit, cost)| (limit - cost).max(0.0));
+        self.facts = Arc::new(RunFacts {
+            run: Some(self.run.clone()),
+            workflow: Arc::clone(&self.facts.workflow),
+            // A run of an earlier version has no time.
+            began: graph.facts.time.then(|| self.position.began.unwrap_or(self.now)),
+            usage: used.usage,
+            node_usage: graph.facts.usage_of.iter().filter_map(usage_of).collect(),
+            remaining: Remaining { steps, tokens, usd },
+        });
     }
 
     /// Applies an event and returns the next actions.
@@ -250,6 +293,7 @@ impl Machine {
         if !self.step.expects(index, &event) {
             return Vec::new();
         }
+        self.now = event.time().map_or(self.now, |it| it.max(self.now));
         match event {
             Event::Finished { command, attempt, .. } => {
                 self.step.add_attempt(index, &attempt);
@@ -459,6 +503,7 @@ impl Machine {
             attempt: task.attempt,
             input,
             trigger,
+            facts: Arc::clone(&self.facts),
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
@@ -467,7 +512,8 @@ impl Machine {
     }
 
     fn routing(&self) -> Routing<'_> {
-        Routing { graph: &self.graph, state: &self.state, visits: self.visits() }
+        let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
+        Routing { graph, state, visits: self.visits(), facts }
     }
 
     fn visits(&self) -> &Visits {
@@ -742,9 +788,12 @@ impl Machine {
                 return actions.push(Action::stop(Status::Failed, Some(reason)));
             }
         };
-        next_frontier(&self.graph, &self.limits, &mut self.position, &records);
+        let done = (&records[..], &*self.state);
+        next_frontier(&self.graph, &self.limits, &mut self.position, done);
         self.position.people.question_keys.extend(question_keys);
+        self.position.began = self.graph.graph().facts.time.then_some(self.now);
         self.step.reset(&self.graph, &self.position);
+        self.note_facts();
 
         actions.push(self.committed(changes));
         actions.extend(self.emissions());
@@ -776,6 +825,7 @@ impl Machine {
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
         self.step.reset(&self.graph, &self.position);
+        self.note_facts();
         vec![Action::PublishMessages(messages), self.committed(changes)]
     }
 }

@@ -106,6 +106,7 @@ impl NewAttempt {
             answers: task.answers,
             memos: Memos::new(task.memos),
             reporter: reporter.clone(),
+            facts: task.facts,
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.

@@ -278,11 +278,19 @@ fn shown(bytes: &[u8]) -> String {
     clean_output(&bytes[..STREAM_BYTES_MAX], true) + "\n… cut after 1 MiB\n"
 }
 
-/// Returns a message with the last line of the output.
+/// The lines of a command's output in the text of its failure, and the characters of each.
+const LAST_LINES: usize = 20;
+const LINE_CHARACTERS_MAX: usize = 200;
+
+/// Returns a message with the last lines of the output.
 fn with_last_words(message: String, said: &[u8]) -> String {
     let said = shown(said);
-    match said.lines().rev().find(|it| !it.trim().is_empty()) {
-        Some(last) => format!("{message}: {}", last.trim().chars().take(200).collect::<String>()),
-        None => message,
+    let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
+    let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    match last {
+        [] => message,
+        [line] => format!("{message}: {}", shown(line).trim_start()),
+        lines => format!("{message}:\n{}", lines.iter().map(shown).collect::<Vec<_>>().join("\n")),
     }
 }

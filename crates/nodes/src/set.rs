@@ -56,7 +56,10 @@ impl Kind for SetKind {
         let mut sets = Vec::new();
         for Entry { key, value } in entries {
             let channel = reader.channel(key);
-            let expression = reader.expression(value);
+            let expression = match &channel {
+                Some(channel) => reader.expression_for_update(value, channel),
+                None => reader.expression(value),
+            };
             let (Some(channel), Some(expression)) = (channel, expression) else { continue };
             reader.expect_update(value, &channel, expression.ty());
             sets.push((channel, expression));

@@ -9,7 +9,9 @@ use std::{
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile},
-    graph::{Backoff, Catch, Condition, Edge, Graph, Limits, Node, NodeSpec, Policies, Scope},
+    graph::{
+        Backoff, Catch, Condition, Edge, FactNeeds, Graph, Limits, Node, NodeSpec, Policies, Scope,
+    },
     id::{ChannelName, NodeName},
     state::Schema,
 };
@@ -49,6 +51,8 @@ pub struct Workflow {
     pub file: Arc<SourceFile>,
     /// The folder that its relative paths start from.
     pub folder: PathBuf,
+    /// The facts that a run must save.
+    pub facts: FactNeeds,
     /// The fields that are assigned whenever a run is done; only set for a used workflow.
     pub(super) settled: BTreeSet<ChannelName>,
 }
@@ -201,6 +205,7 @@ impl Workflow {
             edges: self.edges,
             entry: self.entry,
             limits: self.limits,
+            facts: self.facts,
         };
         (graph, findings)
     }

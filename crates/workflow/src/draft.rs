@@ -62,7 +62,7 @@ pub(super) enum RouteDraft<'y> {
     /// Cases that are tried in order.
     Cases { then: &'y Yaml, cases: Vec<CaseDraft<'y>> },
     /// A target for each value.
-    Match { on: Option<&'y Yaml>, to: &'y SpannedText, arms: Vec<(&'y SpannedText, Vec<Target>)> },
+    Match { on: Option<&'y Yaml>, to: &'y SpannedText, arms: Vec<(SpannedText, Vec<Target>)> },
     /// A task for each item of the list of a `map`.
     Each { node: NodeName, after: Vec<Target> },
 }
@@ -83,7 +83,7 @@ impl<'y> WorkflowDraft<'y> {
             report.wrong_kind(nodes, "`nodes`", "a mapping from names to nodes");
         }
         let declarations = scope.declarations;
-        let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations));
+        let (mut drafts, mut edges) = (BTreeMap::new(), Edges::new(declarations, scope.schema));
         for entry in nodes.entries() {
             let key = entry.key.text.as_str();
             if let Some((name, _)) = declarations.groups.get_key_value(key) {

@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use graphrun_core::{id::NodeName, state::Schema};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    id::NodeName,
+    state::{Schema, Type},
+};
 
 use super::{
     Expression, Prompt, Registry, Workflow,
@@ -11,7 +15,7 @@ use super::{
     expression::ExpressionScope,
     flow::Flow,
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
-    reader::{SpannedText, Yaml},
+    reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{Item, MapList},
@@ -28,6 +32,8 @@ pub(crate) struct Environment {
     pub(crate) declarations: Declarations,
     pub(crate) sections: Sections,
     pub(crate) flow: Flow,
+    /// The types of records that have a name.
+    pub(crate) types: BTreeMap<String, Type>,
     /// The used workflows, by the node that uses them.
     pub(crate) loaded: BTreeMap<NodeName, Workflow>,
     /// The list of each `map`.
@@ -47,6 +53,14 @@ pub(crate) struct NodeScope<'e> {
     pub(crate) given: Vec<String>,
 }
 
+/// What an expression is for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected<'t> {
+    ty: Option<&'t Type>,
+    /// Whether it may name `output.dir`.
+    is_output: bool,
+}
+
 impl<'e> NodeScope<'e> {
     pub(crate) fn of(env: &'e Environment, name: &'e NodeName) -> Self {
         let item = env.maps.values().find(|it| it.node.as_ref() == Some(name)).map(|it| &it.item);
@@ -62,13 +76,24 @@ impl<'e> NodeScope<'e> {
         Self { env, name, item: None, any_item: false, given: Vec::new() }
     }
 
-    fn item(&self) -> Option<(&str, &graphrun_core::state::Type)> {
+    fn item(&self) -> Option<(&str, &Type)> {
         self.item.map(|it| (it.name.as_str(), &it.ty))
     }
 
     /// Compiles an expression, which may use the fields that are assigned when the node starts.
     pub(crate) fn expression_before(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
         self.expression(report, yaml, &self.env.flow.before(self.name))
+    }
+
+    /// Compiles an expression for a value of a type, which may use the fields that are assigned when the node starts.
+    pub(crate) fn expression_for(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        expected: &Type,
+    ) -> Option<Expression> {
+        let expected = Expected { ty: Some(expected), ..Expected::default() };
+        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
     }
 
     /// Compiles an expression.
@@ -78,12 +103,13 @@ impl<'e> NodeScope<'e> {
         yaml: &Yaml,
         written: &AssignedFields,
     ) -> Option<Expression> {
-        self.compile(report, yaml, written, false)
+        self.compile(report, yaml, written, Expected::default())
     }
 
     /// Compiles an expression that may name `output.dir`.
     pub(crate) fn output_path(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
-        self.compile(report, yaml, &self.env.flow.before(self.name), true)
+        let expected = Expected { is_output: true, ..Expected::default() };
+        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
     }
 
     fn compile(
@@ -91,10 +117,17 @@ impl<'e> NodeScope<'e> {
         report: &mut Report,
         yaml: &Yaml,
         written: &AssignedFields,
-        output: bool,
+        expected: Expected<'_>,
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {
-            report.wrong_kind(yaml, "an expression", "a text");
+            let finding = report.of_wrong_kind(yaml, "an expression", "a text");
+            let help = match yaml.data {
+                Data::Map(_) => Some("a record is an expression in quotes: `'{ field: value }'`"),
+                Data::List(_) => Some("a list is an expression in quotes: `'[a, b]'`"),
+                _ => None,
+            };
+            let help = help.map(str::to_owned).or(finding.help.clone());
+            report.push(Diagnostic { help, ..finding });
             return None;
         };
         let scope = ExpressionScope {
@@ -104,11 +137,17 @@ impl<'e> NodeScope<'e> {
             item: self.item(),
             any_item: self.any_item,
             given: &self.given,
-            output,
+            output: expected.is_output,
+            types: &self.env.types,
+            expected: expected.ty,
         };
         let (expression, problems) = match Expression::compile(text, scope) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
+                report.needs(expression.facts());
+                for name in expression.named_types() {
+                    report.uses("types", name);
+                }
                 (Some(expression), problems)
             }
             Err(problems) => (None, problems),
@@ -133,10 +172,13 @@ impl<'e> NodeScope<'e> {
         let (node, any_item, given) = (self.name, self.any_item, self.given.as_slice());
         let written = if is_repeated { flow.before_again(node) } else { flow.before(node) };
         let (written, item) = (&written, self.item());
-        let scope = PromptScope { schema, written, node, bounded, item, any_item, given };
+        let nodes = &self.env.declarations.nodes;
+        let scope = PromptScope { schema, written, nodes, node, bounded, item, any_item, given };
         // Finding one place takes time proportional to the text, and more findings are not reported
         // anyway.
-        for problem in loaded.prompt.check(scope).into_iter().take(FINDINGS_MAX) {
+        let (problems, facts) = loaded.prompt.check(scope);
+        report.needs(&facts);
+        for problem in problems.into_iter().take(FINDINGS_MAX) {
             let place = loaded.place(report, &problem);
             report.push_problem(problem, place);
         }

@@ -7,6 +7,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Place},
     graph::{Edge, Target},
     id::NodeName,
+    state::Schema,
 };
 
 use super::{
@@ -15,13 +16,14 @@ use super::{
     reader::Yaml,
     report::Report,
     shape::Section,
-    then::{is_conditional, read_then, targets_within},
+    then::{fail_reason, is_conditional, read_then, targets_within},
 };
 
 /// The edges of a workflow, as far as they are read.
 #[derive(Debug)]
 pub(super) struct Edges<'y, 'd> {
     declarations: &'d Declarations,
+    schema: &'d Schema,
     pub(super) drafts: Vec<EdgeDraft<'y>>,
     /// The arrivals: each node that leads to a join that awaits it, with the join.
     arrivals: BTreeSet<(NodeName, NodeName)>,
@@ -40,9 +42,9 @@ enum Following<'y> {
 }
 
 impl<'y, 'd> Edges<'y, 'd> {
-    pub(super) fn new(declarations: &'d Declarations) -> Self {
+    pub(super) fn new(declarations: &'d Declarations, schema: &'d Schema) -> Self {
         let (arrivals, doubted) = (BTreeSet::new(), BTreeSet::new());
-        Self { declarations, drafts: Vec::new(), arrivals, doubted }
+        Self { declarations, schema, drafts: Vec::new(), arrivals, doubted }
     }
 
     /// Reads the edges that leave a node, a `map` or a `parallel`.
@@ -63,8 +65,12 @@ impl<'y, 'd> Edges<'y, 'd> {
                 let targets = self.plain_targets(report, then, is_map);
                 self.gather(name, &targets, report.place(&then.range).as_ref());
             }
+            Following::Written(then) if fail_reason(then).is_some() => {
+                self.lead(name, vec![Target::Fail], report.place(&then.range).as_ref());
+            }
             Following::Written(then) if is_conditional(then) => {
-                if let Some(route) = read_then(report, self.declarations, then) {
+                let route = read_then(report, self.declarations, self.schema, then);
+                if let Some(route) = route {
                     self.push_route(name, route, report.place(&then.range));
                 }
             }
@@ -117,6 +123,12 @@ impl<'y, 'd> Edges<'y, 'd> {
     /// Reads plain targets behind several tasks. No single task can decide for all, so routes are
     /// refused.
     fn plain_targets(&self, report: &mut Report, then: &Yaml, is_map: bool) -> Vec<Target> {
+        if let Some(reason) = fail_reason(then) {
+            let message = "only a single node can fail with a reason";
+            let finding = Diagnostic::error("GR039", message);
+            report.push(finding.at(report.place(&reason.range), "not here"));
+            return vec![Target::Fail];
+        }
         if !is_conditional(then) {
             return self.declarations.read_targets(report, then, "`then`");
         }

@@ -42,6 +42,7 @@ mod definition;
 mod draft;
 mod environment;
 mod expression;
+mod facts;
 mod fan;
 mod flow;
 mod format;
@@ -80,6 +81,7 @@ use thiserror::Error;
 pub use self::{
     definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
     expression::{EvaluateError, Expression, ExpressionView, Function},
+    facts::Fact,
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,

@@ -116,9 +116,18 @@ fn read_workflow(
         loaded: &loaded,
         vague: &state.vague,
     });
-    let (registry, maps) = (registry.clone(), BTreeMap::new());
-    let mut env =
-        Environment { registry, prompts, schema, declarations, sections, flow, loaded, maps };
+    let (registry, maps, types) = (registry.clone(), BTreeMap::new(), state.types);
+    let mut env = Environment {
+        registry,
+        prompts,
+        schema,
+        declarations,
+        sections,
+        flow,
+        types,
+        loaded,
+        maps,
+    };
     env.maps = read_lists(report, &env, nodes);
     let (nodes, edges) = read_nodes(report, &env, &draft);
     report_unused(report, top);
@@ -136,6 +145,7 @@ fn read_workflow(
         groups: env.declarations.members(),
         file: Arc::clone(&report.file),
         folder: env.prompts.folder().path().to_owned(),
+        facts: std::mem::take(&mut report.facts),
         settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
         schema: env.schema,
         defaults: env.sections.defaults,

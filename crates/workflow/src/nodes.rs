@@ -11,7 +11,7 @@ use super::{
     environment::{Environment, NodeScope},
     kind::{NodeReader, RegisteredKind},
     report::Report,
-    then::check_condition,
+    then::{check_condition, fail_reason},
 };
 
 /// Reads the rest of a draft: the expressions, the prompts and the keys of each kind.
@@ -55,6 +55,13 @@ fn read_node(
         check_condition(report, yaml, &condition);
         Some(condition)
     });
+    if let Some(field) = section.get("then").and_then(fail_reason) {
+        // As an expression, it is checked for being assigned.
+        let written = scope.env.flow.after(scope.name);
+        if policies.fail_reason.is_some() {
+            scope.expression(report, field, &written);
+        }
+    }
     scope.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.

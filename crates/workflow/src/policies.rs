@@ -5,8 +5,8 @@ use std::time::Duration;
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{Backoff, Catch, Defer, ErrorKind, NodeLimits, Policies},
-    id::NodeName,
-    state::Schema,
+    id::{ChannelName, NodeName},
+    state::{Schema, Type},
 };
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     report::Report,
     shape::Section,
     structure::{FAILED, MAP},
+    then::fail_reason,
 };
 /// More tries than this count as a mistake.
 pub(super) const ATTEMPTS_MAX: u32 = 20;
@@ -62,6 +63,20 @@ pub(super) struct PolicyScope<'r, 'd> {
 pub(super) struct Timeouts {
     pub(super) total: Option<Duration>,
     pub(super) idle: Option<Duration>,
+}
+
+/// Reads the field in `then: { fail: FIELD }`.
+fn read_fail_reason(report: &mut Report, then: &Yaml, schema: &Schema) -> Option<ChannelName> {
+    let field = fail_reason(then)?;
+    let word = report.word(field, "`fail`")?;
+    let name = report.channel(&word, schema)?;
+    let ty = schema.channel(name.as_str())?.ty().required();
+    if !ty.fits(&Type::String) {
+        let message = format!("the reason of a failure is a text, and `{name}` is `{ty}`");
+        let finding = Diagnostic::error("GR022", message).at(report.place(&word.range), "no text");
+        report.push(finding.help("name a field of the type `string`, which `set` can compute"));
+    }
+    Some(name)
 }
 
 /// Reads the policies of a node.
@@ -123,6 +138,7 @@ pub(super) fn read_policies(
         max_visits,
         limits,
         exhausted,
+        fail_reason: section.get("then").and_then(|it| read_fail_reason(report, it, schema)),
         resets: resets.unwrap_or_default(),
         clears: clears.unwrap_or_default(),
         catch,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place, SourceFile, did_you_mean},
-    graph::Target,
+    graph::{FactNeeds, Target},
     id::NodeName,
 };
 use graphrun_guard::data_limit::DataLimitReached;
@@ -22,6 +22,8 @@ pub struct Report {
     said: BTreeSet<(&'static str, String, usize, String)>,
     /// The positions of repeated keys.
     pub(super) repeated: BTreeSet<usize>,
+    /// The facts that expressions and prompts read.
+    pub(super) facts: FactNeeds,
     /// The declarations that something refers to, each with its section.
     used: BTreeSet<(&'static str, String)>,
 }
@@ -46,6 +48,7 @@ impl Report {
             findings: Diagnostics::default(),
             said: BTreeSet::new(),
             repeated: BTreeSet::new(),
+            facts: FactNeeds::default(),
             used: BTreeSet::new(),
         }
     }
@@ -134,6 +137,11 @@ impl Report {
     /// Records that something refers to a declaration.
     pub(super) fn uses(&mut self, section: &'static str, name: &str) {
         self.used.insert((section, name.to_owned()));
+    }
+
+    /// Notes the facts that an expression or a prompt reads.
+    pub(super) fn needs(&mut self, facts: &FactNeeds) {
+        self.facts.add(facts, NodeName::clone);
     }
 
     pub(super) fn is_used(&self, section: &'static str, name: &str) -> bool {

@@ -272,7 +272,8 @@ impl Route for Each {
 
 fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>, RouteError> {
     let item = view.input.item();
-    let view = ExpressionView { state: view.state, visits: view.visits, item, output_dir: None };
+    let RouteView { state, visits, trigger, facts, .. } = *view;
+    let view = ExpressionView { state, visits, item, output_dir: None, trigger, facts };
     let failed = |error: EvaluateError| failed(expression, error.to_string());
     expression.evaluate(&view).map_err(failed)
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{Route, Target},
-    state::Type,
+    state::{Schema, Type},
 };
 
 use super::{
@@ -25,13 +25,22 @@ use super::{
 };
 /// The keys of a case.
 pub(super) const CASE_KEYS: &[&str] = &["when", "to"];
-/// The keys of a route by value.
-pub(super) const MATCH_KEYS: &[&str] = &["match", "to"];
+/// The keys of a route by value, and of a failure with a reason.
+pub(super) const MATCH_KEYS: &[&str] = &["match", "to", FAIL];
+const FAIL: &str = "fail";
+
+/// The field with the reason, if the `then` is `{ fail: FIELD }`.
+pub(super) fn fail_reason(then: &Yaml) -> Option<&Yaml> {
+    match then.entries() {
+        [entry] if entry.key.text == FAIL => Some(&entry.value),
+        _ => None,
+    }
+}
 
 /// Whether the next node depends on the state.
 pub(super) fn is_conditional(then: &Yaml) -> bool {
     match &then.data {
-        Data::Map(_) => true,
+        Data::Map(_) => fail_reason(then).is_none(),
         Data::List(items) => items.iter().any(|it| matches!(it.data, Data::Map(_))),
         Data::Null | Data::Scalar { .. } => false,
     }
@@ -41,17 +50,52 @@ pub(super) fn is_conditional(then: &Yaml) -> bool {
 pub(super) fn read_then<'y>(
     report: &mut Report,
     declarations: &Declarations,
+    schema: &Schema,
     then: &'y Yaml,
 ) -> Option<RouteDraft<'y>> {
     if matches!(then.data, Data::List(_)) {
         let cases = read_cases(report, declarations, then.items());
         return Some(RouteDraft::Cases { then, cases });
     }
+    if let Some(route) = match_of_names(report, declarations, schema, then) {
+        return Some(route);
+    }
     let (on, to, entries) = match_parts(report, then)?;
     let arm = |Entry { key, value }: &'y Entry| {
-        (key, declarations.read_targets(report, value, "a target"))
+        (key.clone(), declarations.read_targets(report, value, "a target"))
     };
     Some(RouteDraft::Match { on, to, arms: entries.into_iter().map(arm).collect() })
+}
+
+/// A `match` without targets over an enum: its values are the names of the targets. Only the type of a field is known
+/// before the data flow, so the subject is a field or a part of one.
+fn match_of_names<'y>(
+    report: &mut Report,
+    declarations: &Declarations,
+    schema: &Schema,
+    then: &'y Yaml,
+) -> Option<RouteDraft<'y>> {
+    let [Entry { key: to, value: on }] = then.entries() else { return None };
+    let mut path = on.text().filter(|_| to.text == "match")?.trim().split('.');
+    let root = schema.channel(path.next()?)?.ty().clone();
+    let ty = path.try_fold(root, |ty, name| ty.field(name).cloned())?;
+    let Type::Enum(values) = ty.required() else { return None };
+    let (mut arms, mut missing) = (Vec::new(), Vec::new());
+    for value in values {
+        let key = SpannedText { text: value.clone(), range: on.range.clone() };
+        let targets = declarations.targets(value);
+        if targets.is_none() {
+            missing.push(value.as_str());
+        }
+        arms.push((key, targets.unwrap_or_default()));
+    }
+    if let Some(first) = missing.first() {
+        let message = format!("no node is called {}", missing.join(", "));
+        let finding = Diagnostic::error("GR024", message);
+        let finding = finding.at(report.place(&on.range), "not every value is a node");
+        report.push(finding.help(format!("give each value a target: `to: {{ {first}: … }}`")));
+    }
+    Some(RouteDraft::Match { on: Some(on), to, arms })
 }
 
 /// The targets in a `then` that is reported already.
@@ -103,6 +147,10 @@ fn match_parts<'y>(
         return Some((Some(&subject.value), &subject.key, arms));
     }
     let section = Section::read(report, then, "`then`", MATCH_KEYS)?;
+    if let Some(fail) = section.key(FAIL) {
+        let help = "write `then: { fail: FIELD }`, or route to a node that does";
+        report.bad_value(fail, "`fail` with a reason stands alone", help);
+    }
     let help = "name the value to match: `match: review.verdict`";
     let subject = section.require(report, "match", help);
     let to = section.require(report, "to", "a target for each value")?;
@@ -207,7 +255,7 @@ fn compile_match(
     scope: &NodeScope<'_>,
     subject: Option<&Yaml>,
     to: &SpannedText,
-    drafts: &[(&SpannedText, Vec<Target>)],
+    drafts: &[(SpannedText, Vec<Target>)],
 ) -> Option<Match> {
     let written = scope.env.flow.after(scope.name);
     let on = subject.and_then(|it| scope.expression(report, it, &written));

@@ -221,6 +221,7 @@ impl Workflow {
         let nested = used.nested.into_iter();
         self.nested.extend(nested.map(|(inner, workflow)| (scope.node_name(&inner), workflow)));
         self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
+        self.facts.add(&used.facts, |it| scope.node_name(it));
         self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {
             let members = members.iter().map(|it| scope.node_name(it)).collect();

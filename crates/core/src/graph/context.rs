@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Failure, NodeError, Provided, Question, Visits,
+    ErrorKind, Failure, NodeError, Provided, Question, RunFacts, Visits,
     memo::{Memo, Memos},
 };
 use crate::{
@@ -55,6 +55,9 @@ pub enum Trigger {
         node: NodeName,
         /// The bound.
         max_visits: u32,
+        /// The error that led to the node once more, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// A failure was caught.
     Caught {
@@ -112,6 +115,8 @@ pub struct NodeContext {
     pub memos: Memos,
     /// Reports the node's actions to watchers.
     pub reporter: Reporter,
+    /// The facts of the run at the start of the step.
+    pub facts: Arc<RunFacts>,
     /// The values that the engine and the run provide; see [`NodeContext::get`].
     pub provided: Provided,
 }
@@ -442,15 +447,48 @@ impl Trigger {
         }
     }
 
+    /// Returns the error behind it, without the bounds that it used up on its way.
+    pub fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Start | Self::Then { .. } => None,
+            Self::Exhausted { cause, .. } => cause.as_deref(),
+            Self::Caught { failure, .. } => Some(&failure.message),
+            Self::Limit { error } => Some(error),
+        }
+    }
+
+    /// The kinds of errors that are a trigger but no failure of a node.
+    pub const OTHER_ERROR_KINDS: [&str; 2] = ["exhausted", "limit"];
+
+    /// Returns the kind of the error, if the trigger is one: that of a failure, or one of
+    /// [`OTHER_ERROR_KINDS`](Self::OTHER_ERROR_KINDS).
+    pub fn error_kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Start | Self::Then { .. } => None,
+            Self::Exhausted { .. } => Some(Self::OTHER_ERROR_KINDS[0]),
+            Self::Caught { failure, .. } => Some(ErrorKind::as_str(failure.kind)),
+            Self::Limit { .. } => Some(Self::OTHER_ERROR_KINDS[1]),
+        }
+    }
+
     /// Returns the text of the error, if the trigger is one.
     pub fn error(&self) -> Option<String> {
         match self {
             Self::Start | Self::Then { .. } => None,
-            Self::Exhausted { node, max_visits } => {
-                Some(format!("`{node}` used up its {max_visits} visits"))
+            Self::Exhausted { node, max_visits, cause } => {
+                let exhausted = format!("`{node}` used up its {max_visits} visits");
+                Some(with_cause(exhausted, cause.as_deref()))
             }
             Self::Caught { failure, .. } => Some(failure.message.clone()),
             Self::Limit { error } => Some(error.clone()),
         }
+    }
+}
+
+/// Adds the error behind an error to its text.
+pub fn with_cause(error: String, cause: Option<&str>) -> String {
+    match cause {
+        Some(cause) => format!("{error}; the last error: {cause}"),
+        None => error,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Condition, Limits, Node, Policies, Route, Target};
+use super::{Condition, FactNeeds, Limits, Node, Policies, Route, Target};
 use crate::{diagnostic::Place, id::NodeName, state::Schema};
 
 /// A graph as its author defined it. `compile` checks it and makes it executable.
@@ -24,6 +24,8 @@ pub struct Graph {
     pub entry: Vec<NodeName>,
     /// The limits of a run.
     pub limits: Limits,
+    /// The facts that a run must save.
+    pub facts: FactNeeds,
 }
 
 /// A node and the policies under which it runs.

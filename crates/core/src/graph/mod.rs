@@ -7,6 +7,7 @@ mod command;
 mod condition;
 mod context;
 mod definition;
+mod facts;
 mod failure;
 mod function;
 mod go;
@@ -24,8 +25,9 @@ pub use self::{
     access::{Access, AccessSet},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{Cancel, Input, NodeContext, OriginalTask, Reporter, Trigger},
+    context::{Cancel, Input, NodeContext, OriginalTask, Reporter, Trigger, with_cause},
     definition::{Edge, Graph, NodeSpec},
+    facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},

@@ -24,6 +24,8 @@ pub struct Policies {
     pub limits: Option<NodeLimits>,
     /// The target when one of these is used up; without a target the run fails.
     pub exhausted: Option<Target>,
+    /// The channel with the reason of the run's failure, if the node leads to `fail`.
+    pub fail_reason: Option<ChannelName>,
     /// The nodes whose counts are reset when this one finishes.
     pub resets: Vec<NodeName>,
     /// The channels that are cleared, or reset to their defaults, when this node finishes, before

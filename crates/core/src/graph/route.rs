@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::{
-    AccessSet, Dispatch, DispatchOf, Input, Next, Target, Transition, Visits, function::fields_of,
+    AccessSet, Dispatch, DispatchOf, Input, Next, RunFacts, Target, Transition, Trigger, Visits,
+    function::fields_of,
 };
 use crate::{
     id::ChannelName,
@@ -122,6 +123,10 @@ pub struct RouteView<'a> {
     pub visits: &'a Visits,
     /// The input of the task.
     pub input: &'a Input,
+    /// The trigger of the task.
+    pub trigger: &'a Trigger,
+    /// The facts of the run at the start of the step.
+    pub facts: &'a RunFacts,
 }
 
 /// The reason why a route could not decide.

@@ -7,16 +7,17 @@
 
 mod within;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
     NodeDescription, NodeError, Read, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-    Spread, Target, Transition, Visits,
+    RunFacts, Spread, Target, Transition, Visits,
 };
 use crate::{
+    event::Usage,
     id::{ChannelName, NodeName},
     state::{Schema, State, Update},
 };
@@ -110,6 +111,19 @@ impl Scope {
         outside.iter().filter_map(within)
     }
 
+    /// Returns the facts of the run with inner names.
+    fn facts<'a>(&self, outside: &'a RunFacts) -> Cow<'a, RunFacts> {
+        if outside.node_usage.is_empty() {
+            return Cow::Borrowed(outside);
+        }
+        let within = |(name, usage): (&NodeName, &Usage)| {
+            let name = NodeName::parse_path(name.strip_scope(self.name.as_str())?).ok()?;
+            Some((name, *usage))
+        };
+        let node_usage = outside.node_usage.iter().filter_map(within).collect();
+        Cow::Owned(RunFacts { node_usage, ..outside.clone() })
+    }
+
     fn transition(&self, transition: Transition) -> Transition {
         match transition {
             Transition::To(target) => Transition::To(self.target(&target)),
@@ -152,7 +166,11 @@ impl Node for ScopedNode {
         let own = [(ctx.node.clone(), ctx.visit())];
         let visits: Visits = self.scope.visits(&ctx.visits).chain(own).collect();
         let state = Arc::new(self.scope.state(&ctx.state));
-        let inner = NodeContext { state, visits: Arc::new(visits), ..ctx };
+        let facts = match self.scope.facts(&ctx.facts) {
+            Cow::Borrowed(_) => Arc::clone(&ctx.facts),
+            Cow::Owned(facts) => Arc::new(facts),
+        };
+        let inner = NodeContext { state, visits: Arc::new(visits), facts, ..ctx };
         Ok(self.scope.command(self.inner.run(inner).await?))
     }
 
@@ -207,14 +225,24 @@ impl Route for ScopedRoute {
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (state, visits) =
             (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        let within = RouteView { state: &state, visits: &visits, input: view.input };
+        let within = RouteView {
+            state: &state,
+            visits: &visits,
+            facts: &self.scope.facts(view.facts),
+            ..*view
+        };
         Ok(self.scope.transitions(self.inner.decide(&within)?))
     }
 
     fn taken(&self, view: &RouteView<'_>) -> Result<Vec<usize>, RouteError> {
         let (state, visits) =
             (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        self.inner.taken(&RouteView { state: &state, visits: &visits, input: view.input })
+        self.inner.taken(&RouteView {
+            state: &state,
+            visits: &visits,
+            facts: &self.scope.facts(view.facts),
+            ..*view
+        })
     }
 
     fn access_set(&self) -> Option<AccessSet> {
@@ -245,6 +273,11 @@ impl Condition for ScopedCondition {
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {
         let (state, visits) =
             (self.scope.state(view.state), self.scope.visits(view.visits).collect());
-        self.inner.holds(&RouteView { state: &state, visits: &visits, input: view.input })
+        self.inner.holds(&RouteView {
+            state: &state,
+            visits: &visits,
+            facts: &self.scope.facts(view.facts),
+            ..*view
+        })
     }
 }

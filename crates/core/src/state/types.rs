@@ -96,6 +96,9 @@ impl Type {
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
                 value.fits(declared)
             }
+            (Self::Record(value), Self::Map(declared)) => {
+                value.fields.iter().all(|it| it.ty.required().fits(declared))
+            }
             (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
                 let found = value.fields.iter().find(|it| it.name == field.name);
                 found.map_or(matches!(field.ty, Self::Optional(_)), |it| it.ty.fits(&field.ty))
@@ -150,7 +153,7 @@ impl fmt::Display for Type {
             Self::Duration => f.write_str("duration"),
             Self::Enum(values) => f.write_str(&values.join(" | ")),
             Self::List(item) => write!(f, "[{item}]"),
-            Self::Map(value) => write!(f, "{{*: {value}}}"),
+            Self::Map(value) => write!(f, "map[string, {value}]"),
             Self::Optional(inner) => write!(f, "{inner}?"),
             Self::Record(record) => {
                 if let Some(name) = &record.name {

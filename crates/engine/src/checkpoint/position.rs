@@ -8,6 +8,7 @@ use graphrun_core::{
     id::{NodeName, Step},
     state::{Change, State},
 };
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::InboxMessage;
@@ -26,6 +27,9 @@ pub struct Position {
     /// The deferred nodes that the run has reached, each with its trigger.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deferred: BTreeMap<NodeName, Trigger>,
+    /// When the next step began, if the graph needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Timestamp>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
     /// The tasks of the next step that had begun before the run was migrated, by their index in the
@@ -51,7 +55,7 @@ pub struct UsedBudget {
     pub usage: Usage,
     /// The elapsed time of work so far.
     pub elapsed_ms: u64,
-    /// The usage so far of each node that has limits.
+    /// The usage so far of each node that has limits, or whose usage the graph needs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_usage: BTreeMap<NodeName, NodeUsage>,
     /// The limit that was reached and routed, if there was one; a run routes a limit once.

@@ -175,8 +175,9 @@ impl Carrying<'_> {
         let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
         match trigger {
             Trigger::Then { node } => Trigger::Then { node: named(node) },
-            Trigger::Exhausted { node, max_visits } => {
-                Trigger::Exhausted { node: named(node), max_visits: *max_visits }
+            Trigger::Exhausted { node, max_visits, cause } => {
+                let (node, max_visits, cause) = (named(node), *max_visits, cause.clone());
+                Trigger::Exhausted { node, max_visits, cause }
             }
             Trigger::Caught { node, failure } => {
                 Trigger::Caught { node: named(node), failure: failure.clone() }

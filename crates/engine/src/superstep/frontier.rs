@@ -7,8 +7,9 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{Defer, Dispatch, Input, Limits, Policies, Target, Transition, Trigger},
+    graph::{Defer, Dispatch, Input, Limits, Policies, Target, Transition, Trigger, with_cause},
     id::NodeName,
+    state::State,
 };
 
 use super::{
@@ -20,15 +21,18 @@ use crate::{
     checkpoint::{Outcome, Position, TaskRecord, is_followed},
 };
 
+/// The longest text of the state in the reason of a failure, in characters.
+const REASON_CHARACTERS_MAX: usize = 2_000;
+
 /// Replaces a position by the one after a step whose tasks left these records, in task order.
 ///
-/// Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
+/// The state is the one after the step. Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
 /// person.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: &Limits,
     position: &mut IndexedPosition,
-    records: &[Arc<TaskRecord>],
+    (records, state): (&[Arc<TaskRecord>], &State),
 ) {
     position.step = position.step.next();
     position.original_tasks.clear();
@@ -37,7 +41,8 @@ pub(super) fn next_frontier(
     for (record, active) in records.iter().zip(&before) {
         position.used.usage.add(&record.usage);
         let policies = &graph.at(active.node).1.policies;
-        if policies.limits.is_some() {
+        let is_read = || graph.graph().facts.usage_of.contains(&record.node);
+        if policies.limits.is_some() || is_read() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
             node_usage.usage.add(&record.usage);
             node_usage.elapsed_ms += record.ms;
@@ -50,6 +55,7 @@ pub(super) fn next_frontier(
     }
     let mut next = Next {
         graph,
+        state: Some(state),
         position,
         reached: BTreeMap::new(),
         sent: Vec::new(),
@@ -93,6 +99,7 @@ pub(super) fn resettled(
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
     let mut next = Next {
         graph,
+        state: None,
         reached: BTreeMap::new(),
         sent: Vec::new(),
         arrived: arrived.collect(),
@@ -113,6 +120,8 @@ pub(super) fn resettled(
 /// Collects the targets of the tasks of a step.
 struct Next<'a> {
     graph: &'a CompiledGraph,
+    /// The state after the step.
+    state: Option<&'a State>,
     position: &'a mut IndexedPosition,
     reached: BTreeMap<NodeIndex, Trigger>,
     sent: Vec<Active>,
@@ -316,9 +325,10 @@ impl Next<'_> {
             let node_usage =
                 policies.limits.as_ref().and_then(|_| self.position.used.node_usage.get(name));
             if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
-                trigger = Trigger::Exhausted { node: name.clone(), max_visits };
+                let cause = trigger.cause().map(str::to_owned);
+                trigger = Trigger::Exhausted { node: name.clone(), max_visits, cause };
             } else if let Some(error) = budget::reached_by_node(name, policies, node_usage) {
-                trigger = Trigger::Limit { error };
+                trigger = Trigger::Limit { error: with_cause(error, trigger.cause()) };
             } else {
                 return Some((node, trigger));
             }
@@ -333,12 +343,22 @@ impl Next<'_> {
         }
     }
 
-    /// Handles a route to `fail`. The reason names the error that led to the node, if there is one.
+    /// Handles a route to `fail`. The reason is the text that the node names, and the error that led to the node, if
+    /// there are any.
     fn fail(&mut self, node: &NodeName, active: &Active, trigger: &Trigger) {
         let cause = trigger.error().or(active.trigger.error());
-        let reason = match cause {
-            Some(cause) => format!("`{node}` ended the run: {cause}"),
-            None => format!("`{node}` ended the run"),
+        let field = self.policies(active.node).fail_reason.as_ref();
+        let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
+            Some(text) => text.to_owned(),
+            None => it.to_string(),
+        });
+        let text = text.map(|it| it.chars().take(REASON_CHARACTERS_MAX).collect::<String>());
+        let reason = match (text, cause) {
+            (Some(text), cause) => {
+                with_cause(format!("`{node}` ended the run: {}", text.trim()), cause.as_deref())
+            }
+            (None, Some(cause)) => format!("`{node}` ended the run: {cause}"),
+            (None, None) => format!("`{node}` ended the run"),
         };
         self.position.failure.get_or_insert(reason);
     }

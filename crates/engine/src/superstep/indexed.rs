@@ -13,6 +13,8 @@ use graphrun_core::{
     id::{NodeName, Step},
 };
 
+use jiff::Timestamp;
+
 use super::RestoreError;
 use crate::checkpoint::{Activation, Conversation, EarlierTurns, Position, UsedBudget};
 
@@ -23,6 +25,7 @@ pub(super) struct IndexedPosition {
     pub(super) frontier: Vec<Active>,
     pub(super) joins: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
     pub(super) deferred: BTreeMap<NodeIndex, Trigger>,
+    pub(super) began: Option<Timestamp>,
     /// Shared with the tasks.
     pub(super) visits: Arc<Visits>,
     pub(super) original_tasks: BTreeMap<u32, OriginalTask>,
@@ -77,6 +80,7 @@ impl IndexedPosition {
             frontier,
             joins,
             deferred,
+            began,
             visits,
             original_tasks,
             failure,
@@ -105,6 +109,7 @@ impl IndexedPosition {
                 .into_iter()
                 .map(|(it, trigger)| Ok::<_, RestoreError>((index(&it)?, trigger)))
                 .collect::<Result<_, _>>()?,
+            began,
             visits: Arc::new(counts),
             original_tasks,
             failure,
@@ -133,6 +138,7 @@ impl IndexedPosition {
                 .iter()
                 .map(|(it, trigger)| (name(*it), trigger.clone()))
                 .collect(),
+            began: self.began,
             visits,
             original_tasks: self.original_tasks.clone(),
             failure: self.failure.clone(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use graphrun_analysis::NodeIndex;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{Command, Failure, Input, OriginalTask, Question, Trigger, Visits},
+    graph::{Command, Failure, Input, OriginalTask, Question, RunFacts, Trigger, Visits},
     id::{NodeName, TaskId},
     state::{State, StateError},
 };
@@ -158,6 +158,8 @@ pub struct Task {
     pub input: Input,
     /// The trigger of the task.
     pub trigger: Trigger,
+    /// The facts of the run at the start of the step.
+    pub facts: Arc<RunFacts>,
     /// How often each node has run since its count was last reset.
     pub visits: Arc<Visits>,
     /// The state at the start of the step.
@@ -209,6 +211,19 @@ impl From<Arc<TaskRecord>> for Action {
 }
 
 impl Event {
+    /// When it happened, as far as it shows that.
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        match self {
+            Self::Finished { attempt, .. }
+            | Self::Failed { attempt, .. }
+            | Self::Aborted { attempt, .. }
+            | Self::MemoSaved { attempt, .. }
+            | Self::Asked { attempt, .. } => Some(attempt.ended),
+            Self::Woke { wake, .. } => Some(*wake),
+            Self::Answered { .. } | Self::Expired { .. } => None,
+        }
+    }
+
     /// The task it is about.
     pub fn task(&self) -> TaskId {
         match self {

@@ -3,8 +3,8 @@
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{
-        Edge, ErrorKind, Failure, Goto, Input, Route, RouteError, RouteView, Spread, Target,
-        Transition, Visits,
+        Edge, ErrorKind, Failure, Goto, Input, Route, RouteError, RouteView, RunFacts, Spread,
+        Target, Transition, Trigger, Visits,
     },
     id::{ChannelName, NodeName},
     state::{ReduceError, State, StateError, Update, contained},
@@ -18,17 +18,27 @@ pub(super) struct Routing<'a> {
     pub(super) graph: &'a CompiledGraph,
     pub(super) state: &'a State,
     pub(super) visits: &'a Visits,
+    pub(super) facts: &'a RunFacts,
 }
 
 impl Routing<'_> {
+    fn view<'v>(
+        &'v self,
+        state: &'v State,
+        input: &'v Input,
+        trigger: &'v Trigger,
+    ) -> RouteView<'v> {
+        RouteView { state, visits: self.visits, input, trigger, facts: self.facts }
+    }
+
     /// Returns the condition of a node if it is false, so that the node is skipped.
     pub(super) fn false_condition(
         &self,
-        Active { node, input, .. }: &Active,
+        Active { node, input, trigger }: &Active,
     ) -> Result<Option<String>, Failure> {
         let spec = self.graph.at(*node).1;
         let Some(when) = &spec.when else { return Ok(None) };
-        let view = RouteView { state: self.state, visits: self.visits, input };
+        let view = self.view(self.state, input, trigger);
         let holds = contained(|| when.holds(&view))
             .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }));
         Ok((!holds.map_err(|it| indecision(&it))?).then(|| when.text().to_owned()))
@@ -111,7 +121,7 @@ impl Routing<'_> {
     /// A failure is one of a route: the node has finished.
     pub(super) fn transitions(
         &self,
-        Active { node: index, input, .. }: &Active,
+        Active { node: index, input, trigger }: &Active,
         updates: &[&Update],
     ) -> Result<Vec<Transition>, Failure> {
         let node = self.graph.at(*index).0;
@@ -123,7 +133,7 @@ impl Routing<'_> {
                 Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
                 Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
                 Edge::Route { route, .. } => {
-                    let decided = self.evaluate(route.as_ref(), input, updates);
+                    let decided = self.evaluate(route.as_ref(), (input, trigger), updates);
                     let decided = decided.map_err(|it| indecision(&it))?;
                     transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
@@ -147,7 +157,7 @@ impl Routing<'_> {
     fn evaluate(
         &self,
         route: &dyn Route,
-        input: &Input,
+        (input, trigger): (&Input, &Trigger),
         updates: &[&Update],
     ) -> Result<Vec<Transition>, RouteError> {
         let is_read = |it: &ChannelName| route.reads().is_none_or(|reads| reads.contains(it));
@@ -157,7 +167,7 @@ impl Routing<'_> {
             self.graph.schema().fold(state, [&own]).map_err(RouteError::State)?;
         }
         let state = changed.as_ref().unwrap_or(self.state);
-        decision(route, &RouteView { state, visits: self.visits, input })
+        decision(route, &self.view(state, input, trigger))
     }
 }
 

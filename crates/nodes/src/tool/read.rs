@@ -73,7 +73,12 @@ impl Kind for ToolKind {
                 reader.report().wrong_kind(yaml, "`args`", wanted);
             }
             for Entry { key, value } in yaml.entries() {
-                let expression = reader.expression(value);
+                let input = Type::of_schema(tool.input_schema());
+                // A tool need not accept null for an argument that may be omitted.
+                let expression = match input.field(&key.text).map(Type::required) {
+                    Some(expected) => reader.expression_for(value, expected),
+                    None => reader.expression(value),
+                };
                 if let Some(expression) = &expression {
                     reader.refuse_named_secret(&key.text, &value.range, expression);
                 }

@@ -54,7 +54,7 @@ impl Looker<'_> {
             Kind::Call(function, arguments) if function.is_presence() => {
                 self.path(&arguments[0], false, true);
             }
-            Kind::Call(..) | Kind::List(_) => {
+            Kind::Call(..) | Kind::List(_) | Kind::Record(..) | Kind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
             Kind::Binary(Operator::In, item, list) => {

@@ -56,11 +56,19 @@ fn call_of(function: &'static Function, mut arguments: Vec<Node>) -> Parsed<Opti
     }
     for (parameter, argument) in function.parameters.iter().zip(&mut arguments) {
         let kind = match (&parameter.takes, &argument.kind) {
-            (Takes::Path, _) if argument.path().is_some() => continue,
-            (Takes::Value { .. } | Takes::Condition | Takes::Expression, _) => continue,
+            (Takes::Path, _) if argument.place().is_some() => continue,
+            (Takes::Value { .. } | Takes::Condition | Takes::Expression | Takes::Key, _) => {
+                continue;
+            }
             (Takes::NodeName, Kind::Literal(Value::String(name))) => Kind::NodeName(name.clone()),
             (Takes::Pattern, Kind::Literal(Value::String(pattern))) => {
-                Kind::Pattern(compiled(pattern, &argument.range)?)
+                let pattern = compiled(pattern, &argument.range)?;
+                if function.name == "groups" && pattern.regex.captures_len() == 1 {
+                    let message = "the pattern has no group";
+                    let problem = Problem::new("GR029", argument.range.clone(), message, "here");
+                    return Err(problem.help(format!("write `{}`", function.example)));
+                }
+                Kind::Pattern(pattern)
             }
             (Takes::Variable, Kind::Name(name)) => Kind::Variable(name.clone()),
             (Takes::Path | Takes::NodeName | Takes::Pattern | Takes::Variable, _) => {
@@ -92,7 +100,9 @@ fn other_name<'f>(name: &str, known: impl Iterator<Item = &'f str>) -> String {
     if name == "includes" {
         return "write `item in items`, or `text.contains(\"part\")`".to_owned();
     }
-    match Function::all().iter().find(|it| it.aliases.contains(&name)) {
+    // A function that is called as a method, or a method as a function.
+    let same = || Function::all().iter().find(|it| it.name == name);
+    match Function::all().iter().find(|it| it.aliases.contains(&name)).or_else(same) {
         Some(function) => format!("write `{}`", function.example),
         None => suggestion(name, known).unwrap_or_default(),
     }

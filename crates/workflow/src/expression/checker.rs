@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use graphrun_core::{
+    graph::FactNeeds,
     id::{ChannelName, NodeName},
     state::{Field, Record, Type},
 };
@@ -17,11 +18,12 @@ use super::{
     known,
     operators::joined,
     satisfiability::Types,
-    syntax::{Kind, Node},
+    syntax::{Kind, Node, Operator},
 };
 use crate::{
+    facts::Fact,
     report::{Problem, suggestion},
-    typing::describe,
+    typing::{describe, null},
     written::Presence,
 };
 
@@ -30,6 +32,10 @@ pub(super) struct Checked {
     /// The type of each part.
     pub(super) types: Types,
     pub(super) reads: BTreeSet<ChannelName>,
+    /// The named types of the records that it makes.
+    pub(super) named: BTreeSet<String>,
+    /// The facts that a run must save for it.
+    pub(super) facts: FactNeeds,
     /// The paths that are present if the expression is true.
     pub(super) presumed: Vec<String>,
     /// The paths that are present if the expression is false.
@@ -46,21 +52,26 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         asking: false,
         types: Types::new(),
         reads: BTreeSet::new(),
+        named: BTreeSet::new(),
+        facts: FactNeeds::default(),
         problems: Vec::new(),
     };
-    let ty = checker.value(root);
+    let ty = match scope.expected {
+        Some(expected @ Type::Optional(_)) => checker.maybe(root, Some(expected)),
+        expected => checker.value_as(root, expected),
+    };
     checker.learn(root, false);
     let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
     let mut seen = BTreeSet::new();
     // A list of cases passes them from one case to the next.
     presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
-    let Checker { types, reads, present: presumed, problems, .. } = checker;
-    Checked { ty, types, reads, presumed, presumed_otherwise, problems }
+    let Checker { types, reads, named, facts, present: presumed, problems, .. } = checker;
+    Checked { ty, types, reads, named, facts, presumed, presumed_otherwise, problems }
 }
 
 pub(super) struct Checker<'a> {
-    scope: ExpressionScope<'a>,
+    pub(super) scope: ExpressionScope<'a>,
     /// The item of the task, and the variables of the quantifiers around.
     variables: Vec<(String, Type)>,
     /// The paths that an enclosing guard has proved present.
@@ -71,22 +82,47 @@ pub(super) struct Checker<'a> {
     asking: bool,
     types: Types,
     reads: BTreeSet<ChannelName>,
+    pub(super) named: BTreeSet<String>,
+    facts: FactNeeds,
     problems: Vec<Problem>,
 }
 
 impl Checker<'_> {
     /// The type of a value that must be present.
     pub(super) fn value(&mut self, node: &Node) -> Type {
-        let ty = self.ty(node);
+        self.value_as(node, None)
+    }
+
+    /// The type of a value that must be present, and that should have an expected type.
+    pub(super) fn value_as(&mut self, node: &Node, expected: Option<&Type>) -> Type {
+        let ty = self.ty(node, expected);
         let Type::Optional(inner) = ty else { return ty };
-        let path = node.path();
-        let guarded = path.as_ref().is_some_and(|it| self.is_guarded(it));
-        if !guarded && !self.asking {
-            let shown = path.unwrap_or_else(|| "this".to_owned());
+        let place = node.place();
+        let guarded = place.as_ref().is_some_and(|it| self.is_guarded(it));
+        if matches!(node.kind, Kind::Literal(Value::Null)) {
+            let message = "null is the value of an absent field, but a value is needed here";
+            self.problem("GR022", &node.range, message.to_owned(), "no value").help =
+                Some("`has(x)` asks whether a value is there".to_owned());
+        } else if !guarded && !self.asking {
+            let shown = place.unwrap_or_else(|| "this".to_owned());
             self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
                 .help = Some(format!("guard it: `has({shown}) && …`"));
         }
         inner.required().clone()
+    }
+
+    /// The type of a value that may be absent.
+    pub(super) fn maybe(&mut self, node: &Node, expected: Option<&Type>) -> Type {
+        let ty = match &node.kind {
+            Kind::If(parts) => {
+                let ty = self.conditional(parts, &node.range, |it, part| it.maybe(part, expected));
+                self.note(node, &ty);
+                ty
+            }
+            _ => self.ty(node, expected),
+        };
+        let is_guarded = node.place().is_some_and(|it| self.is_guarded(&it));
+        if is_guarded { ty.required().clone() } else { ty }
     }
 
     fn is_guarded(&self, path: &str) -> bool {
@@ -94,16 +130,25 @@ impl Checker<'_> {
         self.present.iter().any(|it| it == path) || path.rsplit_once('.').is_some_and(asked)
     }
 
-    pub(super) fn ty(&mut self, node: &Node) -> Type {
-        let ty = self.found(node);
-        self.types.insert((node.range.start, node.range.end), ty.clone());
+    /// The type of a value that may be absent, except that both parts of `? :` must be present.
+    pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
+        let ty = self.found(node, expected);
+        self.note(node, &ty);
         ty
     }
 
-    fn found(&mut self, node: &Node) -> Type {
+    fn note(&mut self, node: &Node, ty: &Type) {
+        self.types.insert((node.range.start, node.range.end), ty.clone());
+    }
+
+    fn found(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         match &node.kind {
             Kind::Literal(value) => literal(value),
-            Kind::List(items) => self.list(items),
+            Kind::List(items) => self.list(items, expected.and_then(item_of)),
+            Kind::Record(name, fields) => {
+                self.record(name.as_deref(), fields, &node.range, expected)
+            }
+            Kind::Index(of, index) => self.item(of, index, &node.range),
             Kind::Name(name) => self.name(name, &node.range),
             Kind::Field(of, name) => self.field(of, name, &node.range),
             Kind::Not(of) => {
@@ -111,18 +156,25 @@ impl Checker<'_> {
                 Type::Bool
             }
             Kind::Negate(of) => self.number(of),
+            Kind::Binary(Operator::Add, left, right) => {
+                self.sum(left, right, &node.range, expected)
+            }
             Kind::Binary(operator, left, right) => self.binary(*operator, left, right, &node.range),
-            Kind::If(parts) => self.conditional(parts, &node.range),
-            Kind::Call(function, arguments) => self.call(function, arguments, &node.range),
+            Kind::If(parts) => {
+                self.conditional(parts, &node.range, |it, part| it.value_as(part, expected))
+            }
+            Kind::Call(function, arguments) => {
+                self.call(function, arguments, &node.range, expected)
+            }
             // Only their calls read them.
             Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => Type::Any,
         }
     }
 
-    fn list(&mut self, items: &[Node]) -> Type {
+    fn list(&mut self, items: &[Node], expected: Option<&Type>) -> Type {
         let mut item_type: Option<Type> = None;
         for item in items {
-            let ty = self.value(item);
+            let ty = self.value_as(item, expected);
             let Some(before) = item_type else {
                 item_type = Some(ty);
                 continue;
@@ -134,6 +186,7 @@ impl Checker<'_> {
             }
             item_type = Some(both.unwrap_or(Type::Any));
         }
+        let item_type = item_type.or_else(|| expected.cloned());
         Type::List(Box::new(item_type.unwrap_or(Type::Any)))
     }
 
@@ -147,12 +200,15 @@ impl Checker<'_> {
         }
         let schema = self.scope.schema;
         let Some(channel) = schema.channel(name) else {
+            if let Some(fact) = Fact::find(name) {
+                return fact.ty();
+            }
             if self.scope.any_item {
                 return Type::Any;
             }
             let known = schema.channels().iter().map(|it| it.name().as_str());
             let known = known.chain(self.variables.iter().map(|(it, _)| it.as_str()));
-            let help = suggestion(name, known);
+            let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
             self.problem(
                 "GR021",
                 range,
@@ -201,25 +257,72 @@ impl Checker<'_> {
 
     fn field(&mut self, of: &Node, name: &str, range: &Range<usize>) -> Type {
         let ty = self.value(of);
-        let place = range.end - name.len()..range.end;
-        match &ty {
+        self.field_of(of, &ty, name, range.end - name.len()..range.end)
+    }
+
+    fn field_of(&mut self, of: &Node, ty: &Type, name: &str, place: Range<usize>) -> Type {
+        match ty {
             Type::Any => Type::Any,
             Type::Map(value) => Type::clone(value).optional(),
             Type::Record(record) => ty.field(name).cloned().unwrap_or_else(|| {
                 let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
-                let message = format!("{} has no field `{name}`", describe(&ty));
+                let message = format!("{} has no field `{name}`", describe(ty));
                 self.problem("GR021", &place, message, "no such field").help = help;
                 if self.asking {
-                    self.misasked.extend(of.path());
+                    self.misasked.extend(of.place());
                 }
                 Type::Any
             }),
             _ => {
-                let message = format!("{} has no fields", describe(&ty));
+                let message = format!("{} has no fields", describe(ty));
                 self.problem("GR021", &place, message, "no field");
                 Type::Any
             }
         }
+    }
+
+    /// An item of a list or of a map. It may be absent: a number may lie beyond the end, and a map may lack a key.
+    fn item(&mut self, of: &Node, index: &Node, range: &Range<usize>) -> Type {
+        let ty = self.value(of);
+        // Only the list or the map may be asked for, not the value that chooses one of its items.
+        let index_type = self.strictly(|it| it.value(index));
+        let (noun, fits) = match &ty {
+            Type::Any => return Type::Any,
+            Type::Record(_) => match &index.kind {
+                Kind::Literal(Value::String(name)) => {
+                    return self.field_of(of, &ty, name, index.range.clone());
+                }
+                _ => ("the name of a field, in quotes", false),
+            },
+            Type::List(_) => ("a whole number", index_type == Type::Int),
+            Type::Map(_) => ("a text", matches!(index_type, Type::String | Type::Enum(_))),
+            _ => {
+                let message = format!("{} has no items", describe(&ty));
+                let text = matches!(ty, Type::String | Type::Enum(_) | Type::Date);
+                self.problem("GR022", range, message, "no item").help =
+                    text.then(|| "a part of a text is `text.slice(0, 1)`".to_owned());
+                return Type::Any;
+            }
+        };
+        if !fits && index_type != Type::Any {
+            let message = format!("expected {noun}, found {}", describe(&index_type));
+            self.problem("GR022", &index.range, message, format!("not {noun}"));
+        }
+        let is_below_zero = matches!(&index.kind, Kind::Negate(it) if matches!(&it.kind, Kind::Literal(it) if it.as_i64() > Some(0)));
+        if is_below_zero && matches!(ty, Type::List(_)) {
+            let message = "items are counted from zero on, so this one never exists";
+            self.problem("GR022", &index.range, message.to_owned(), "below zero").help =
+                Some("the last item is `items.last()`".to_owned());
+        }
+        item_of(&ty).cloned().unwrap_or(Type::Any).optional()
+    }
+
+    /// Checks a part outside of `has`.
+    fn strictly<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.asking, false);
+        let checked = check(self);
+        self.asking = before;
+        checked
     }
 
     pub(super) fn condition(&mut self, node: &Node) {
@@ -239,17 +342,27 @@ impl Checker<'_> {
 
     fn conditional(
         &mut self,
-        [condition, then, otherwise]: &[Node; 3],
+        [condition, then_node, otherwise_node]: &[Node; 3],
         range: &Range<usize>,
+        mut check: impl FnMut(&mut Self, &Node) -> Type,
     ) -> Type {
         self.condition(condition);
         let before = self.present.len();
         self.learn(condition, true);
-        let then = self.value(then);
+        let then = check(self, then_node);
         self.present.truncate(before);
         self.learn(condition, false);
-        let otherwise = self.value(otherwise);
+        let otherwise = check(self, otherwise_node);
         self.present.truncate(before);
+        // An empty list is a list of any type.
+        let is_empty = |it: &Node| matches!(&it.kind, Kind::List(items) if items.is_empty());
+        let is_list = |it: &Type| matches!(it.required(), Type::List(_));
+        if is_empty(otherwise_node) && is_list(&then) {
+            return then;
+        }
+        if is_empty(then_node) && is_list(&otherwise) {
+            return otherwise;
+        }
         joined(&then, &otherwise).unwrap_or_else(|| {
             let message = format!("either {} or {}", describe(&then), describe(&otherwise));
             self.problem("GR022", range, message, "both must be of one type");
@@ -257,30 +370,60 @@ impl Checker<'_> {
         })
     }
 
-    fn call(&mut self, function: &Function, arguments: &[Node], range: &Range<usize>) -> Type {
+    fn call(
+        &mut self,
+        function: &Function,
+        arguments: &[Node],
+        range: &Range<usize>,
+        expected: Option<&Type>,
+    ) -> Type {
+        let before = std::mem::replace(&mut self.asking, false);
         let bound = self.variables.len();
         let mut types = Vec::new();
         for (parameter, argument) in function.parameters.iter().zip(arguments) {
             types.push(match (&parameter.takes, &argument.kind) {
                 (Takes::Value { noun, includes }, _) => self.taken(argument, noun, *includes),
                 (Takes::Path, _) => {
-                    let before = std::mem::replace(&mut self.asking, true);
-                    let ty = self.ty(argument);
-                    self.asking = before;
+                    self.asking = true;
+                    let ty = self.ty(argument, None);
+                    self.asking = false;
+                    if matches!(argument.kind, Kind::Call(..)) && ty == *ty.required() {
+                        self.always_there(argument, &ty);
+                    }
                     ty
                 }
                 (Takes::Condition, _) => {
                     self.condition(argument);
                     Type::Bool
                 }
-                (Takes::Expression, _) => self.value(argument),
-                (_, Kind::NodeName(name)) => self.node_name(name, range),
+                (Takes::Expression, _) => self.value_as(argument, expected.and_then(item_of)),
+                (Takes::Key, _) => {
+                    let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
+                    self.taken(argument, "a text", is_text)
+                }
+                (Takes::Pattern, Kind::Pattern(pattern)) => pattern.groups_type(),
+                (_, Kind::NodeName(name)) => {
+                    if function.name == "usage" {
+                        self.facts.usage_of.extend(NodeName::parse_path(name));
+                    }
+                    self.node_name(name, range)
+                }
                 (_, Kind::Variable(name)) => self.variable(name, types.last(), &argument.range),
                 (Takes::NodeName | Takes::Pattern | Takes::Variable, _) => Type::String,
             });
         }
+        self.facts.time |= function.name == "now";
         self.variables.truncate(bound);
+        self.asking = before;
         (function.result)(&types)
+    }
+
+    fn always_there(&mut self, call: &Node, ty: &Type) {
+        if *ty != Type::Any {
+            let message = format!("`{call}` always has a value");
+            self.problem("GR022", &call.range, message, "never absent").help =
+                Some("omit `has`".to_owned());
+        }
     }
 
     /// Checks an argument that must have one of some types.
@@ -321,14 +464,11 @@ impl Checker<'_> {
 
     /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
-        known::learn(condition, outcome, &mut |path| {
-            let mut part = Some(path);
+        known::learn(condition, outcome, &mut |proved| {
+            let mut part = Some(proved);
             while let Some(node) = part {
-                self.present.extend(node.path());
-                part = match &node.kind {
-                    Kind::Field(of, _) => Some(of),
-                    _ => None,
-                };
+                self.present.extend(node.place());
+                part = node.container();
             }
         });
     }
@@ -346,12 +486,21 @@ impl Checker<'_> {
     }
 }
 
+/// The type of the items of a list or of a map.
+fn item_of(ty: &Type) -> Option<&Type> {
+    match ty.required() {
+        Type::List(item) | Type::Map(item) => Some(item),
+        _ => None,
+    }
+}
+
 fn literal(value: &Value) -> Type {
     match value {
+        Value::Null => null(),
         Value::Bool(_) => Type::Bool,
         Value::Number(number) if number.is_i64() => Type::Int,
         Value::Number(_) => Type::Float,
         Value::String(text) => Type::Enum(vec![text.clone()]),
-        Value::Null | Value::Array(_) | Value::Object(_) => Type::Any,
+        Value::Array(_) | Value::Object(_) => Type::Any,
     }
 }

@@ -1,11 +1,14 @@
 //! Constant parts of an expression: they read nothing, so their value is known before any run.
 
-use graphrun_core::{graph::Visits, state::Schema};
+use graphrun_core::{
+    graph::{RunFacts, Trigger, Visits},
+    state::Schema,
+};
 use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::evaluate_owned,
+    evaluate::{Absent, evaluate_owned},
     syntax::{Kind, Node, Operator},
 };
 use crate::report::Problem;
@@ -17,8 +20,10 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
         return None;
     }
     let (state, visits) = (Schema::default().empty(), Visits::default());
-    let view = ExpressionView { state: &state, visits: &visits, item: None, output_dir: None };
-    Some(evaluate_owned(root, &view, None))
+    let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
+    let (state, visits) = (&state, &visits);
+    let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
+    Some(evaluate_owned(root, &view, None, Absent::IsNull))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.
@@ -51,7 +56,9 @@ fn is_closed<'a>(node: &'a Node, variables: &mut Vec<&'a str>) -> bool {
         Kind::NodeName(_) => false,
         Kind::Call(function, arguments) => {
             let bound = variables.len();
+            // A function without arguments reads a fact.
             let is_closed = !function.is_presence()
+                && !arguments.is_empty()
                 && arguments.iter().all(|it| match &it.kind {
                     Kind::Variable(name) => {
                         variables.push(name);

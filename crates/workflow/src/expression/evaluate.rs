@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     ExpressionView,
@@ -10,13 +10,16 @@ use super::{
     functions::{Function, FunctionValue},
     meter::Meter,
     numbers::{Numeric, arithmetic, float, numeric, order_of},
-    syntax::{Kind, Node, Operator, Pattern},
+    syntax::{Kind, Node, Operator, Pattern, RecordField},
+    values,
 };
+use crate::facts::{Fact, FactsView};
 
 pub(super) fn evaluate(
     root: &Node,
     view: &ExpressionView<'_>,
     item: Option<(&str, &Value)>,
+    absent: Absent,
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
     let is_output = |name: &str| name == "output" && view.output_dir.is_some();
@@ -27,17 +30,29 @@ pub(super) fn evaluate(
     {
         return Ok(value);
     }
-    evaluate_owned(root, view, item).map(Arc::new)
+    evaluate_owned(root, view, item, absent).map(Arc::new)
 }
 
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
     item: Option<(&str, &Value)>,
+    absent: Absent,
 ) -> Result<Value, EvaluateError> {
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = item.into_iter().collect();
-    Evaluation { view: *view, variables, meter: Meter::default() }.owned(root)
+    let mut evaluation = Evaluation { view: *view, variables, meter: Meter::default() };
+    match absent {
+        Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),
+        Absent::IsError => evaluation.owned(root),
+    }
+}
+
+/// What an expression without a value gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    IsNull,
+    IsError,
 }
 
 pub(super) struct Evaluation<'a> {
@@ -58,14 +73,29 @@ pub(super) type Evaluated<T> = Result<T, EvaluateError>;
 
 impl<'a> Evaluation<'a> {
     fn value(&mut self, node: &'a Node) -> Evaluated<Cow<'a, Value>> {
+        match self.if_present(node)? {
+            Some(value) => Ok(value),
+            None => Err(self.absent(node)),
+        }
+    }
+
+    /// Returns the value; `None` if it is absent or null.
+    fn if_present(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         self.meter.step()?;
         let value = match &node.kind {
-            Kind::Literal(value) => return Ok(Cow::Borrowed(value)),
-            Kind::Name(_) | Kind::Field(..) => {
-                return match self.look_up(node)? {
-                    Some(value) => Ok(value),
-                    None => Err(self.absent(node)),
-                };
+            Kind::Literal(Value::Null) => return Ok(None),
+            Kind::Literal(value) => return Ok(Some(Cow::Borrowed(value))),
+            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) => return self.look_up(node),
+            Kind::Record(_, fields) => {
+                self.meter.make_record()?;
+                let mut made = Map::new();
+                for RecordField { name, value, .. } in fields {
+                    if let Some(value) = self.owned_if_present(value)? {
+                        self.meter.make_field(name)?;
+                        made.insert(name.clone(), value);
+                    }
+                }
+                Value::Object(made)
             }
             Kind::List(items) => {
                 let values = items.iter().map(|it| self.owned(it));
@@ -80,24 +110,32 @@ impl<'a> Evaluation<'a> {
             Kind::If(parts) => {
                 let [condition, then, otherwise] = parts.as_ref();
                 let chosen = if self.condition(condition, "?")? { then } else { otherwise };
-                return self.value(chosen);
+                return self.if_present(chosen);
             }
             Kind::Call(function, arguments) => self.call(function, arguments)?,
             // Only their calls read them.
-            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => Value::Null,
+            Kind::NodeName(_) | Kind::Pattern(_) | Kind::Variable(_) => return Ok(None),
         };
-        Ok(Cow::Owned(value))
+        Ok((!value.is_null()).then_some(Cow::Owned(value)))
     }
 
     /// Returns the value; values of the state are copied.
     fn owned(&mut self, node: &'a Node) -> Evaluated<Value> {
-        match self.value(node)? {
-            Cow::Borrowed(value) => Ok(self.meter.copy(value)?),
-            Cow::Owned(value) => {
-                self.meter.make()?;
-                Ok(value)
-            }
+        match self.owned_if_present(node)? {
+            Some(value) => Ok(value),
+            None => Err(self.absent(node)),
         }
+    }
+
+    fn owned_if_present(&mut self, node: &'a Node) -> Evaluated<Option<Value>> {
+        Ok(match self.if_present(node)? {
+            Some(Cow::Borrowed(value)) => Some(self.meter.copy(value)?),
+            Some(Cow::Owned(value)) => {
+                self.meter.make()?;
+                Some(value)
+            }
+            None => None,
+        })
     }
 
     /// Returns the value at a path; `None` if a part of the path is absent or null.
@@ -116,7 +154,15 @@ impl<'a> Evaluation<'a> {
                     Some(Cow::Owned(mut of)) => of.get_mut(name).map(Value::take).map(Cow::Owned),
                     None => None,
                 },
-                _ => Some(self.value(node)?),
+                Kind::Index(of, index) => {
+                    let index = self.value(index)?.into_owned();
+                    match self.look_up(of)? {
+                        Some(Cow::Borrowed(of)) => item(of, &index)?.map(Cow::Borrowed),
+                        Some(Cow::Owned(of)) => item(&of, &index)?.cloned().map(Cow::Owned),
+                        None => None,
+                    }
+                }
+                _ => self.if_present(node)?,
             },
         };
         Ok(found.filter(|it| !it.is_null()))
@@ -125,8 +171,10 @@ impl<'a> Evaluation<'a> {
     /// Returns the error for the first absent part of a path.
     fn absent(&mut self, node: &'a Node) -> EvaluateError {
         match &node.kind {
-            Kind::Field(of, _) if matches!(self.look_up(of), Ok(None)) => self.absent(of),
-            _ => EvaluateError::Absent(node.path().unwrap_or_else(|| "a field".to_owned())),
+            Kind::Field(of, _) | Kind::Index(of, _) if matches!(self.look_up(of), Ok(None)) => {
+                self.absent(of)
+            }
+            _ => EvaluateError::Absent(node.to_string()),
         }
     }
 
@@ -134,7 +182,11 @@ impl<'a> Evaluation<'a> {
         if let (Some(dir), "output") = (self.view.output_dir, name) {
             return Some(Cow::Owned(serde_json::json!({ "dir": dir })));
         }
-        self.view.state.get(name).map(Cow::Borrowed)
+        let ExpressionView { state, facts, trigger, .. } = self.view;
+        match Fact::find(name).filter(|_| state.schema().channel(name).is_none()) {
+            Some(fact) => Some(Cow::Owned(fact.value(&FactsView { facts, trigger }))),
+            None => state.get(name).map(Cow::Borrowed),
+        }
     }
 
     fn binary(&mut self, operator: Operator, left: &'a Node, right: &'a Node) -> Evaluated<Value> {
@@ -234,27 +286,29 @@ impl<'a> Evaluation<'a> {
         match &function.value {
             FunctionValue::Presence => Ok(Value::Bool(self.look_up(&arguments[0])?.is_some())),
             FunctionValue::OfValues(evaluate) => {
-                let values = arguments.iter().map(|it| self.value(it));
+                let values = arguments.iter().map(|it| match it.kind {
+                    Kind::NodeName(_) | Kind::Pattern(_) => Ok(Cow::Owned(Value::Null)),
+                    _ => self.value(it),
+                });
                 let values = values.collect::<Result<Vec<_>, _>>()?;
                 for text in values.iter().filter_map(|it| it.as_str()) {
                     self.meter.look_at(text)?;
                 }
                 let arguments = Arguments { function, nodes: arguments, values, view: &self.view };
-                let value = evaluate(&arguments, &mut self.meter)?;
-                self.meter.count(&value)?;
-                Ok(value)
+                evaluate(&arguments, &mut self.meter)
             }
             FunctionValue::OfItems(evaluate) => {
-                let [list, Node { kind: Kind::Variable(variable), .. }, body] = arguments else {
-                    unreachable!("the parameters are a list, a variable and a body")
+                let [list, Node { kind: Kind::Variable(variable), .. }, bodies @ ..] = arguments
+                else {
+                    unreachable!("the parameters are a list, a variable and expressions")
                 };
-                let list: Box<dyn Iterator<Item = _>> = match self.value(list)? {
+                let list: Box<dyn Iterator<Item = Cow<'a, Value>>> = match self.value(list)? {
                     Cow::Borrowed(Value::Array(items)) => Box::new(items.iter().map(Cow::Borrowed)),
                     Cow::Owned(Value::Array(items)) => Box::new(items.into_iter().map(Cow::Owned)),
                     other => return Err(kind(function.name, "a list", &other)),
                 };
                 let function = function.name;
-                evaluate(Items { function, evaluation: self, list, variable, body })
+                evaluate(Items { function, evaluation: self, list, variable, bodies })
             }
         }
     }
@@ -274,9 +328,27 @@ impl Arguments<'_, '_> {
     }
 
     pub(super) fn text(&self, at: usize) -> Evaluated<&str> {
+        self.value(at).as_str().ok_or_else(|| self.unfit(at))
+    }
+
+    pub(super) fn list(&self, at: usize) -> Evaluated<&[Value]> {
         let value = self.value(at);
+        value.as_array().map(Vec::as_slice).ok_or_else(|| self.unfit(at))
+    }
+
+    pub(super) fn fields(&self, at: usize) -> Evaluated<&Map<String, Value>> {
+        self.value(at).as_object().ok_or_else(|| self.unfit(at))
+    }
+
+    /// Returns a whole number. A field of whole numbers may hold `1.0`.
+    pub(super) fn whole(&self, at: usize) -> Evaluated<i64> {
+        let number = values::int(self.value(at)).ok().and_then(|it| it.as_i64());
+        number.filter(|_| self.value(at).is_number()).ok_or_else(|| self.unfit(at))
+    }
+
+    fn unfit(&self, at: usize) -> EvaluateError {
         let noun = self.function.parameters[at].takes.noun();
-        value.as_str().ok_or_else(|| kind(self.function.name, noun, value))
+        kind(self.function.name, noun, self.value(at))
     }
 
     pub(super) fn pattern(&self, at: usize) -> &Pattern {
@@ -288,45 +360,70 @@ impl Arguments<'_, '_> {
 
     /// Returns how often the named node has run.
     pub(super) fn visits(&self, at: usize) -> u32 {
+        self.view.visits.get(self.node_name(at)).unwrap_or(0)
+    }
+
+    pub(super) fn node_name(&self, at: usize) -> &str {
         let Kind::NodeName(name) = &self.nodes[at].kind else {
             unreachable!("the parser takes the argument for the name of a node")
         };
-        self.view.visits.get(name.as_str()).unwrap_or(0)
+        name
+    }
+
+    pub(super) fn facts(&self) -> FactsView<'_> {
+        let ExpressionView { facts, trigger, .. } = *self.view;
+        FactsView { facts, trigger }
     }
 }
 
-/// The items of a list, each with the value of an expression of it.
+/// The items of a list, each with the values of expressions of it.
 pub(super) struct Items<'e, 'a> {
     function: &'static str,
     evaluation: &'e mut Evaluation<'a>,
     list: Box<dyn Iterator<Item = Cow<'a, Value>> + 'a>,
     variable: &'a str,
-    body: &'a Node,
+    bodies: &'a [Node],
 }
 
 impl<'a> Items<'_, 'a> {
     /// Returns the next item, and whether the condition holds for it.
     pub(super) fn next_condition(&mut self) -> Evaluated<Option<(Cow<'a, Value>, bool)>> {
-        let value =
-            |evaluation: &mut Evaluation<'a>, body| evaluation.value(body).map(Cow::into_owned);
-        let Some((item, value)) = self.next_of(value)? else { return Ok(None) };
+        let body = &self.bodies[0];
+        let found = self.next_of(|it| it.value(body).map(Cow::into_owned))?;
+        let Some((item, value)) = found else { return Ok(None) };
         let holds = value.as_bool().ok_or_else(|| kind(self.function, "a bool", &value))?;
         Ok(Some((item, holds)))
     }
 
     /// Returns the next item and the value of the expression.
     pub(super) fn next_value(&mut self) -> Evaluated<Option<(Cow<'a, Value>, Value)>> {
-        self.next_of(Evaluation::owned)
+        let body = &self.bodies[0];
+        self.next_of(|it| it.owned(body))
     }
 
-    fn next_of(
+    /// Returns the text and the value of the next item.
+    pub(super) fn next_pair(&mut self) -> Evaluated<Option<(String, Value)>> {
+        let [key, body] = self.bodies else { unreachable!("the function has two expressions") };
+        let function = self.function;
+        let found = self.next_of(|evaluation| {
+            let key = match evaluation.value(key)?.as_ref() {
+                Value::String(key) => key.clone(),
+                other => return Err(kind(function, "a text", other)),
+            };
+            evaluation.meter.make_field(&key)?;
+            Ok((key, evaluation.owned(body)?))
+        })?;
+        Ok(found.map(|(_, pair)| pair))
+    }
+
+    fn next_of<T>(
         &mut self,
-        evaluate: impl FnOnce(&mut Evaluation<'a>, &'a Node) -> Evaluated<Value>,
-    ) -> Evaluated<Option<(Cow<'a, Value>, Value)>> {
+        evaluate: impl FnOnce(&mut Evaluation<'a>) -> Evaluated<T>,
+    ) -> Evaluated<Option<(Cow<'a, Value>, T)>> {
         let Some(item) = self.list.next() else { return Ok(None) };
         self.evaluation.meter.step()?;
         self.evaluation.variables.push((self.variable, item));
-        let value = evaluate(self.evaluation, self.body);
+        let value = evaluate(self.evaluation);
         let item = self.evaluation.variables.pop();
         Ok(item.map(|(_, item)| item).zip(Some(value?)))
     }
@@ -358,6 +455,20 @@ fn in_variable<'v, 'a>(
             InVariable::Made(of) => InVariable::Made(of.and_then(|it| it.get(name))),
         }),
         _ => None,
+    }
+}
+
+/// Returns an item of a list or a map; `None` if there is none.
+fn item<'v>(of: &'v Value, index: &Value) -> Evaluated<Option<&'v Value>> {
+    match (of, index) {
+        (Value::Array(items), Value::Number(_)) => {
+            let number = values::int(index)?.as_u64().and_then(|it| usize::try_from(it).ok());
+            Ok(number.and_then(|it| items.get(it)))
+        }
+        (Value::Object(fields), Value::String(name)) => Ok(fields.get(name)),
+        (Value::Array(_), other) => Err(kind("[]", "a whole number", other)),
+        (Value::Object(_), other) => Err(kind("[]", "a text", other)),
+        (other, _) => Err(kind("[]", "a list or a map", other)),
     }
 }
 

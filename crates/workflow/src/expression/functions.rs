@@ -1,8 +1,8 @@
 //! The functions and methods of expressions: [`FUNCTIONS`]. Parser, checker, evaluation, satisfiability, editors and the
 //! documentation use this list; a new function is an entry here.
 //!
-//! The evaluation charges the meter for each text that a function reads and for the memory of its result. A function
-//! that does more, such as comparing items with each other, charges the rest.
+//! The evaluation charges the meter for each text that a function reads. A function that does more, such as comparing
+//! items with each other or making a list, charges the rest. [`values`](super::values) has the larger ones.
 
 use std::fmt;
 
@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::evaluate::{Arguments, Evaluated, Items};
 use super::meter::Meter;
+use super::values;
+use crate::facts::usage_type;
 
 /// A function or method of expressions.
 pub struct Function {
@@ -64,6 +66,8 @@ pub(super) enum Takes {
     Condition,
     /// An expression of the item.
     Expression,
+    /// A text of the item, which names it.
+    Key,
 }
 
 /// The evaluation of a function.
@@ -72,7 +76,7 @@ pub(super) enum FunctionValue {
     Presence,
     /// A value of the values of the arguments.
     OfValues(fn(&Arguments<'_, '_>, &mut Meter) -> Evaluated<Value>),
-    /// A value of the items of a list. The parameters are the list, a variable, and a condition or an expression.
+    /// A value of the items of a list. The parameters are the list, a variable, and conditions or expressions.
     OfItems(fn(Items<'_, '_>) -> Evaluated<Value>),
 }
 
@@ -80,15 +84,42 @@ const LIST: Parameter = Parameter {
     name: "list",
     takes: Takes::Value { noun: "a list", includes: |it| matches!(it, Type::List(_)) },
 };
-const TEXT: Parameter = Parameter {
-    name: "text",
-    takes: Takes::Value {
-        noun: "a text",
-        includes: |it| matches!(it, Type::String | Type::Enum(_) | Type::Date),
-    },
+const TEXT: Parameter =
+    Parameter { name: "text", takes: Takes::Value { noun: "a text", includes: is_text } };
+const TEXTS: Parameter = Parameter {
+    name: "list",
+    takes: Takes::Value { noun: "a list of texts", includes: |it| holds(it, is_text) },
+};
+const WHOLE: Parameter = Parameter {
+    name: "number",
+    takes: Takes::Value { noun: "a whole number", includes: |it| matches!(it, Type::Int) },
 };
 const VARIABLE: Parameter = Parameter { name: "x", takes: Takes::Variable };
+const RECORD: Parameter = Parameter {
+    name: "record",
+    takes: Takes::Value {
+        noun: "a record or a map",
+        includes: |it| matches!(it, Type::Record(_) | Type::Map(_)),
+    },
+};
 const CONDITION: Parameter = Parameter { name: "condition", takes: Takes::Condition };
+
+fn is_text(ty: &Type) -> bool {
+    matches!(ty, Type::String | Type::Enum(_) | Type::Date)
+}
+
+/// Whether a type is a list whose items may have some types.
+fn holds(ty: &Type, includes: fn(&Type) -> bool) -> bool {
+    matches!(ty, Type::List(item) if **item == Type::Any || includes(item))
+}
+
+/// The type of the items of a list.
+fn item_of(ty: &Type) -> Type {
+    match ty {
+        Type::List(item) => Type::clone(item),
+        _ => Type::Any,
+    }
+}
 
 impl Function {
     /// A question about values.
@@ -103,6 +134,11 @@ impl Function {
         counts: false,
         value: FunctionValue::Presence,
     };
+    /// A part of a list, with the type of the list.
+    const OF_LIST: Self =
+        Self { parameters: &[LIST], result: |types| types[0].clone(), ..Self::QUESTION };
+    /// A text of a text.
+    const OF_TEXT: Self = Self { parameters: &[TEXT], result: |_| Type::String, ..Self::QUESTION };
     /// A question about the items of a list.
     const OF_ITEMS: Self = Self { parameters: &[LIST, VARIABLE, CONDITION], ..Self::QUESTION };
     /// A question about a text and a part of it.
@@ -130,6 +166,28 @@ static FUNCTIONS: &[Function] = &[
         result: |_| Type::Int,
         counts: true,
         value: FunctionValue::OfValues(|arguments, _| Ok(arguments.visits(0).into())),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "usage",
+        about: "The usage of models by one node before this step, with the fields of `usage`.",
+        example: "usage(\"sse\").tokens",
+        style: Style::Function,
+        parameters: &[Parameter { name: "node", takes: Takes::NodeName }],
+        result: |_| usage_type(),
+        value: FunctionValue::OfValues(|arguments, _| {
+            Ok(arguments.facts().usage_of(arguments.node_name(0)))
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "now",
+        about: "When the step began, as a text such as `2026-01-31T08:30:00Z`; the same if the step runs again.",
+        example: "now()",
+        aliases: &["today", "date", "timestamp"],
+        style: Style::Function,
+        result: |_| Type::String,
+        value: FunctionValue::OfValues(|arguments, _| Ok(arguments.facts().now())),
         ..Function::QUESTION
     },
     Function {
@@ -270,6 +328,255 @@ static FUNCTIONS: &[Function] = &[
         }),
         ..Function::QUESTION
     },
+    Function {
+        name: "groups",
+        about: "The groups of the first match: a record of texts if the groups have names, otherwise a list; absent without a match. A group that took no part is an empty text.",
+        example: "has(title.groups(\"^(?<key>[A-Z]+)-[0-9]+$\"))",
+        aliases: &["captures", "extract"],
+        parameters: &[TEXT, Parameter { name: "pattern", takes: Takes::Pattern }],
+        result: |types| types[1].clone().optional(),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::groups(arguments.text(0)?, arguments.pattern(1), meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "split",
+        about: "The parts of the text between the separators; the characters if the separator is empty.",
+        example: "title.split(\", \")",
+        parameters: &[TEXT, Parameter { name: "separator", ..TEXT }],
+        result: |_| Type::List(Box::new(Type::String)),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::split(arguments.text(0)?, arguments.text(1)?, meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "trim",
+        about: "The text without white space at its ends.",
+        example: "title.trim()",
+        aliases: &["strip"],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::text(arguments.text(0)?.trim(), meter)
+        }),
+        ..Function::OF_TEXT
+    },
+    Function {
+        name: "lower",
+        about: "The text in lower-case letters.",
+        example: "title.lower()",
+        aliases: &["lowerAscii", "toLowerCase", "lowercase", "downcase"],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::text(&arguments.text(0)?.to_lowercase(), meter)
+        }),
+        ..Function::OF_TEXT
+    },
+    Function {
+        name: "join",
+        about: "The texts of the list as one, with the separator between them.",
+        example: "items.map(item, item.title).join(\", \")",
+        aliases: &["concat"],
+        parameters: &[TEXTS, Parameter { name: "separator", ..TEXT }],
+        result: |_| Type::String,
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::join(arguments.list(0)?, arguments.text(1)?, meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "first",
+        about: "The first item, the same as `items[0]`; absent if the list is empty.",
+        example: "has(items.first())",
+        result: |types| item_of(&types[0]).optional(),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::item(arguments.list(0)?.first(), meter)
+        }),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "last",
+        about: "The last item; absent if the list is empty.",
+        example: "has(items.last()) && items.last().done",
+        result: |types| item_of(&types[0]).optional(),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::item(arguments.list(0)?.last(), meter)
+        }),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "slice",
+        about: "The items from one number up to, and without, another; of a text, the characters. Both count from zero and may lie beyond the ends.",
+        example: "items.slice(0, 3)",
+        aliases: &["substring", "take", "substr"],
+        parameters: &[
+            Parameter {
+                name: "list",
+                takes: Takes::Value {
+                    noun: "a list or a text",
+                    includes: |it| matches!(it, Type::List(_)) || is_text(it),
+                },
+            },
+            Parameter { name: "from", ..WHOLE },
+            Parameter { name: "to", ..WHOLE },
+        ],
+        result: |types| if is_text(&types[0]) { Type::String } else { types[0].clone() },
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::slice(arguments.value(0), arguments.whole(1)?..arguments.whole(2)?, meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "flatten",
+        about: "The items of all lists in the list.",
+        example: "items.map(item, item.title.split(\" \")).flatten()",
+        aliases: &["flat", "flatMap"],
+        parameters: &[Parameter {
+            name: "list",
+            takes: Takes::Value {
+                noun: "a list of lists",
+                includes: |it| holds(it, |it| matches!(it, Type::List(_))),
+            },
+        }],
+        result: |types| match item_of(&types[0]) {
+            Type::Any => Type::List(Box::new(Type::Any)),
+            list => list,
+        },
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::flatten(arguments.list(0)?, meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "sort",
+        about: "The numbers or texts in ascending order.",
+        example: "items.map(item, item.title).sort()",
+        aliases: &["sorted", "order"],
+        parameters: &[Parameter {
+            name: "list",
+            takes: Takes::Value {
+                noun: "a list of numbers or texts",
+                includes: |it| holds(it, |it| it.is_number() || is_text(it)),
+            },
+        }],
+        value: FunctionValue::OfValues(|arguments, meter| values::sort(arguments.list(0)?, meter)),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "distinct",
+        about: "The items without repetitions, each at its first place.",
+        example: "items.map(item, item.title).distinct()",
+        aliases: &["unique", "uniq", "dedup"],
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::distinct(arguments.list(0)?, meter)
+        }),
+        ..Function::OF_LIST
+    },
+    Function {
+        name: "sum",
+        about: "The sum of the numbers; 0 of an empty list.",
+        example: "items.map(item, item.title.size()).sum()",
+        aliases: &["total"],
+        parameters: &[Parameter {
+            name: "list",
+            takes: Takes::Value {
+                noun: "a list of numbers",
+                includes: |it| holds(it, Type::is_number),
+            },
+        }],
+        result: |types| if item_of(&types[0]) == Type::Int { Type::Int } else { Type::Float },
+        value: FunctionValue::OfValues(|arguments, meter| values::sum(arguments.list(0)?, meter)),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "toMap",
+        about: "A map from a text of each item to a value of it; the last of equal texts wins.",
+        example: "items.toMap(item, item.title, item.done)",
+        aliases: &["to_map", "associate", "groupBy", "index_by"],
+        parameters: &[
+            LIST,
+            VARIABLE,
+            Parameter { name: "key", takes: Takes::Key },
+            Parameter { name: "value", takes: Takes::Expression },
+        ],
+        result: |types| Type::Map(Box::new(types[3].clone())),
+        value: FunctionValue::OfItems(|mut items| {
+            let mut made = serde_json::Map::new();
+            while let Some((key, value)) = items.next_pair()? {
+                made.insert(key, value);
+            }
+            Ok(made.into())
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "keys",
+        about: "The keys of a map, sorted.",
+        example: "items.toMap(item, item.title, item).keys()",
+        parameters: &[Parameter {
+            name: "map",
+            takes: Takes::Value { noun: "a map", includes: |it| matches!(it, Type::Map(_)) },
+        }],
+        result: |_| Type::List(Box::new(Type::String)),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::keys(arguments.fields(0)?, meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "merge",
+        about: "The fields of both records or maps, at any depth; where both have one, that of the argument.",
+        example: "items.toMap(item, item.title, 1).merge({ other: 2 })",
+        aliases: &["update", "assign", "extend"],
+        parameters: &[RECORD, Parameter { name: "changes", ..RECORD }],
+        result: |types| values::merged_type(&types[0], &types[1]),
+        value: FunctionValue::OfValues(|arguments, meter| {
+            arguments.fields(1)?;
+            values::merge(arguments.fields(0)?, arguments.value(1), meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "string",
+        about: "The text of a number, a bool or another simple value.",
+        example: "string(items.size())",
+        aliases: &["str", "text", "toString"],
+        style: Style::Function,
+        parameters: &[Parameter {
+            name: "value",
+            takes: Takes::Value {
+                noun: "a simple value",
+                includes: |it| {
+                    it.is_number() || is_text(it) || matches!(it, Type::Bool | Type::Duration)
+                },
+            },
+        }],
+        result: |_| Type::String,
+        value: FunctionValue::OfValues(|arguments, meter| {
+            values::string(arguments.value(0), meter)
+        }),
+        ..Function::QUESTION
+    },
+    Function {
+        name: "int",
+        about: "The whole number that a text shows, absent if it shows none; of a number, the part before the point.",
+        example: "has(int(title))",
+        aliases: &["parseInt", "number", "toInt"],
+        style: Style::Function,
+        parameters: &[Parameter {
+            name: "value",
+            takes: Takes::Value {
+                noun: "a text or a number",
+                includes: |it| it.is_number() || is_text(it),
+            },
+        }],
+        result: |types| match &types[0] {
+            Type::Any => Type::Any,
+            number if number.is_number() => Type::Int,
+            _ => Type::Int.optional(),
+        },
+        value: FunctionValue::OfValues(|arguments, _| values::int(arguments.value(0))),
+        ..Function::QUESTION
+    },
 ];
 
 impl Function {
@@ -301,6 +608,12 @@ impl Function {
         self.parameters.iter().any(|it| matches!(it.takes, Takes::NodeName))
     }
 
+    /// Returns whether it gives facts of the run, so that prompts have it, too.
+    pub fn gives_facts(&self) -> bool {
+        self.style == Style::Function
+            && self.parameters.iter().all(|it| matches!(it.takes, Takes::NodeName))
+    }
+
     /// Returns whether it binds a name to each item of the list before the dot.
     pub fn binds_item(&self) -> bool {
         self.parameters.iter().any(|it| matches!(it.takes, Takes::Variable))
@@ -316,18 +629,19 @@ impl Takes {
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Self::Value { noun, .. } => noun,
-            Self::Path => "one field",
+            Self::Path => "one field or item",
             Self::NodeName => "the name of a node, in quotes",
             Self::Pattern => "a pattern, in quotes",
             Self::Variable => "a name",
             Self::Condition => "a condition",
             Self::Expression => "an expression",
+            Self::Key => "a text of the item",
         }
     }
 
     /// Whether every evaluation of the function evaluates the argument, and needs its value.
     pub(super) fn is_always_evaluated(&self) -> bool {
-        !matches!(self, Self::Path | Self::Condition | Self::Expression)
+        !matches!(self, Self::Path | Self::Condition | Self::Expression | Self::Key)
     }
 }
 

@@ -12,9 +12,14 @@ pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
     let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
     let known = |outcome| {
         let mut known = Vec::new();
-        learn(&condition, outcome, &mut |path| {
-            let path = path.path().unwrap_or_default();
-            known.extend(path.split('.').next().map(str::to_owned));
+        learn(&condition, outcome, &mut |proved| {
+            let mut root = proved;
+            while let Some(container) = root.container() {
+                root = container;
+            }
+            if let Kind::Name(name) = &root.kind {
+                known.push(name.clone());
+            }
         });
         known
     };
@@ -51,6 +56,7 @@ mod tests {
             format!("{} | {}", holds.join(" "), fails.join(" "))
         };
         assert_eq!(known("has(a) && (has(b.c) && n > 1)"), "a b | ");
+        assert_eq!(known("has(a[0].b) && has(int(c))"), "a | ");
         assert_eq!(known("!has(a) || !has(b)"), " | a b");
         assert_eq!(known("has(a) || has(b)"), " | ");
         assert_eq!(known("has(a) &&"), " | ");

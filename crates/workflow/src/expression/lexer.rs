@@ -10,7 +10,7 @@ const LENGTH_MAX: usize = 4096;
 /// The symbols, longer ones first.
 const SYMBOLS: &[&str] = &[
     "||", "&&", "==", "!=", "<=", ">=", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", "(", ")",
-    "[", "]", ",", ".",
+    "[", "]", "{", "}", ",", ".",
 ];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +104,10 @@ fn text(source: &str, at: usize, quote: char) -> Result<(Token, usize), Problem>
 }
 
 fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem> {
+    if ["{{", "{%"].iter().any(|it| source[at..].starts_with(it)) {
+        let found = problem(at..at + 2, "an expression is not a template", "starts here");
+        return Err(found.help("remove the braces; a record is written `{ field: value }`"));
+    }
     if let Some(symbol) = SYMBOLS.iter().find(|it| source[at..].starts_with(**it)) {
         return Ok((Token::Symbol(symbol), symbol.len()));
     }
@@ -113,7 +117,7 @@ fn symbol(source: &str, at: usize, next: char) -> Result<(Token, usize), Problem
         '=' => found.help("equality is `==`"),
         '&' => found.help("and is `&&`"),
         '|' => found.help("or is `||`"),
-        '{' => found.help("an expression is not a template; remove the braces"),
+        '$' => found.help("a field is written by its name alone, as in `review.verdict`"),
         _ => found,
     })
 }

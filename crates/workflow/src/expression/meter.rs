@@ -40,6 +40,16 @@ impl Meter {
         self.take(text_memory(length as u64))
     }
 
+    /// Counts a new record.
+    pub(super) fn make_record(&mut self) -> Result<(), DataLimitReached> {
+        self.take(PART_MEMORY + RECORD_MEMORY)
+    }
+
+    /// Counts the name of a new field.
+    pub(super) fn make_field(&mut self, name: &str) -> Result<(), DataLimitReached> {
+        self.take(FIELD_MEMORY + name.len() as u64)
+    }
+
     fn take(&mut self, memory: u64) -> Result<(), DataLimitReached> {
         self.memory = self.memory.saturating_add(memory);
         DataLimit::ExpressionMemory.check(self.memory)
@@ -61,9 +71,9 @@ impl Meter {
                 items.iter().try_for_each(|it| self.count(it))
             }
             Value::Object(fields) => {
-                self.take(PART_MEMORY + RECORD_MEMORY)?;
+                self.make_record()?;
                 fields.iter().try_for_each(|(name, value)| {
-                    self.take(FIELD_MEMORY + name.len() as u64)?;
+                    self.make_field(name)?;
                     self.count(value)
                 })
             }

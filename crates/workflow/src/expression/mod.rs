@@ -1,8 +1,8 @@
 //! The expressions of a workflow: a small, pure, typed language in the style of CEL.
 //!
 //! Lexer, parser and checker run when the workflow is loaded. A run only calls
-//! [`Expression::evaluate`], which always terminates. CEL's null, map literals, indexing by number,
-//! unsigned numbers and conversions are left out; `visits("node")` is an addition.
+//! [`Expression::evaluate`], which always terminates. CEL's bytes, unsigned numbers, timestamps and
+//! comparisons with null are left out; `visits("node")` and some functions are additions.
 
 mod access;
 mod calls;
@@ -19,20 +19,27 @@ mod operators;
 mod output_path;
 mod parser;
 mod print;
+mod records;
 mod satisfiability;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod values;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use graphrun_core::{
-    graph::{AccessSet, NodeContext, Visits},
+    graph::{AccessSet, FactNeeds, NodeContext, RunFacts, Trigger, Visits},
     id::{ChannelName, NodeName},
     state::{Schema, State, Type},
 };
 use serde_json::Value;
 
+use self::evaluate::Absent;
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::known_after,
@@ -47,6 +54,10 @@ pub struct Expression {
     root: syntax::Node,
     ty: Type,
     reads: Vec<ChannelName>,
+    /// The named types of the records that it makes.
+    named: Vec<String>,
+    /// The facts that a run must save for it.
+    facts: FactNeeds,
     /// The paths that are present if the expression is true.
     presumed: Vec<String>,
     /// The paths that are present if the expression is false.
@@ -67,13 +78,18 @@ pub struct ExpressionView<'a> {
     pub item: Option<&'a Value>,
     /// The output folder of the run, where `output.dir` may be used.
     pub output_dir: Option<&'a str>,
+    /// The trigger of the task.
+    pub trigger: &'a Trigger,
+    /// The facts of the run.
+    pub facts: &'a RunFacts,
 }
 
 impl<'a> ExpressionView<'a> {
     /// The values of an attempt.
     pub fn of(ctx: &'a NodeContext) -> Self {
         let item = ctx.input.item();
-        Self { state: &ctx.state, visits: &ctx.visits, item, output_dir: None }
+        let NodeContext { state, visits, trigger, facts, .. } = ctx;
+        Self { state, visits, item, output_dir: None, trigger, facts }
     }
 
     /// Allows `output.dir`.
@@ -99,6 +115,10 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) given: &'a [String],
     /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
+    /// The types of records that have a name.
+    pub(crate) types: &'a BTreeMap<String, Type>,
+    /// The type that the value is for. If it is optional, the value may be absent.
+    pub(crate) expected: Option<&'a Type>,
 }
 
 impl Expression {
@@ -117,6 +137,8 @@ impl Expression {
             root,
             ty: checked.ty,
             reads,
+            named: checked.named.into_iter().collect(),
+            facts: checked.facts,
             presumed: checked.presumed,
             presumed_otherwise: checked.presumed_otherwise,
             item,
@@ -132,7 +154,7 @@ impl Expression {
     /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate(&self.root, view, item)
+        evaluate::evaluate(&self.root, view, item, self.absent())
     }
 
     /// Returns a copy of the value in a state.
@@ -143,7 +165,14 @@ impl Expression {
     /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate_owned(&self.root, view, item)
+        evaluate::evaluate_owned(&self.root, view, item, self.absent())
+    }
+
+    fn absent(&self) -> Absent {
+        match self.ty {
+            Type::Optional(_) => Absent::IsNull,
+            _ => Absent::IsError,
+        }
     }
 
     /// The source text.
@@ -159,6 +188,16 @@ impl Expression {
     /// The channels it reads, sorted.
     pub fn reads(&self) -> &[ChannelName] {
         &self.reads
+    }
+
+    /// The named types of the records that it makes.
+    pub(crate) fn named_types(&self) -> &[String] {
+        &self.named
+    }
+
+    /// The facts that a run must save for it.
+    pub(crate) fn facts(&self) -> &FactNeeds {
+        &self.facts
     }
 
     /// Its access set.

@@ -1,8 +1,8 @@
 //! The types of operators.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{Field, Record, Type};
 use serde_json::Value;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     report::suggestion,
-    typing::{comparable, describe, values_of},
+    typing::{comparable, describe, is_null, values_of},
 };
 
 impl Checker<'_> {
@@ -51,7 +51,7 @@ impl Checker<'_> {
                 self.contained(left, right);
                 Type::Bool
             }
-            Operator::Add => self.sum(left, right, range),
+            Operator::Add => self.sum(left, right, range, None),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
                 let (left, right) = (self.number(left), self.number(right));
                 arithmetic(&left, &right)
@@ -118,7 +118,7 @@ impl Checker<'_> {
         };
         if let (Kind::List(items), Some(_)) = (&right.kind, values_of(&item)) {
             for literal in items.iter().filter(|it| matches!(it.kind, Kind::Literal(_))) {
-                let ty = self.ty(literal);
+                let ty = self.ty(literal, None);
                 self.is_value_of(&item, literal, &ty);
             }
         } else if matches!(left.kind, Kind::Literal(_)) && !self.is_value_of(&of, left, &item) {
@@ -130,8 +130,14 @@ impl Checker<'_> {
         }
     }
 
-    fn sum(&mut self, left: &Node, right: &Node, range: &Range<usize>) -> Type {
-        let (left, right) = (self.value(left), self.value(right));
+    pub(super) fn sum(
+        &mut self,
+        left: &Node,
+        right: &Node,
+        range: &Range<usize>,
+        expected: Option<&Type>,
+    ) -> Type {
+        let (left, right) = (self.value_as(left, expected), self.value_as(right, expected));
         let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
         match (&left, &right) {
             (Type::Any, _) | (_, Type::Any) => Type::Any,
@@ -164,6 +170,12 @@ pub(super) fn joined(a: &Type, b: &Type) -> Option<Type> {
     match (a, b) {
         (a, b) if a == b => Some(a.clone()),
         (Type::Any, _) | (_, Type::Any) => Some(Type::Any),
+        (a, b) if is_null(a) || is_null(b) => {
+            Some(if is_null(a) { b.clone() } else { a.clone() }.optional())
+        }
+        (Type::Optional(a), b) | (b, Type::Optional(a)) => {
+            joined(a, b.required()).map(Type::optional)
+        }
         (Type::Enum(a), Type::Enum(b)) => {
             let more = b.iter().filter(|it| !a.contains(it));
             Some(Type::Enum(a.iter().chain(more).cloned().collect()))
@@ -171,8 +183,28 @@ pub(super) fn joined(a: &Type, b: &Type) -> Option<Type> {
         (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
         (Type::Int, Type::Float) | (Type::Float, Type::Int) => Some(Type::Float),
         (Type::List(a), Type::List(b)) => joined(a, b).map(|it| Type::List(Box::new(it))),
+        (Type::Map(a), Type::Map(b)) => joined(a, b).map(|it| Type::Map(Box::new(it))),
+        (Type::Record(a), Type::Record(b)) if a.name.is_none() || b.name.is_none() => {
+            joined_records(a, b)
+        }
         _ => None,
     }
+}
+
+/// The record with the fields of both; a field that one of them lacks may be absent.
+fn joined_records(a: &Record, b: &Record) -> Option<Type> {
+    let mut fields = Vec::new();
+    for field in &a.fields {
+        let other = b.fields.iter().find(|it| it.name == field.name);
+        let ty = match other {
+            Some(other) => joined(&field.ty, &other.ty)?,
+            None => field.ty.clone().optional(),
+        };
+        fields.push(Field { name: field.name.clone(), ty });
+    }
+    let only_b = b.fields.iter().filter(|it| !a.fields.iter().any(|field| field.name == it.name));
+    fields.extend(only_b.map(|it| Field { name: it.name.clone(), ty: it.ty.clone().optional() }));
+    Some(Type::Record(Arc::new(Record { name: None, fields })))
 }
 
 fn arithmetic(a: &Type, b: &Type) -> Type {

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::{
     lexer::{Token, tokens},
-    syntax::{Kind, Node, Operator},
+    syntax::{Kind, Node, Operator, RecordField},
 };
 use crate::report::Problem;
 
@@ -90,7 +90,17 @@ impl Parser {
     fn postfix(&mut self) -> Parsed<Node> {
         let start = self.range().start;
         let mut node = self.primary()?;
-        while self.takes(".") {
+        loop {
+            if self.takes("[") {
+                let index = self.expression(0)?;
+                self.expect("]")?;
+                let whole = start..self.end();
+                node = self.node(Kind::Index(Box::new(node), Box::new(index)), whole)?;
+                continue;
+            }
+            if !self.takes(".") {
+                return Ok(node);
+            }
             let (name, range) = self.name("the name of a field")?;
             let whole = start..range.end;
             node = if *self.peek() == Token::Symbol("(") {
@@ -99,7 +109,6 @@ impl Parser {
                 self.node(Kind::Field(Box::new(node), name), whole)?
             };
         }
-        Ok(node)
     }
 
     fn primary(&mut self) -> Parsed<Node> {
@@ -124,6 +133,7 @@ impl Parser {
                 let end = self.end();
                 return self.node(Kind::List(items), range.start..end);
             }
+            Token::Symbol("{") => return self.record(None, range.start),
             Token::Symbol(_) | Token::End => return Err(self.unexpected("a value")),
         };
         self.next();
@@ -135,9 +145,12 @@ impl Parser {
         let kind = match name.as_str() {
             "true" => Kind::Literal(Value::Bool(true)),
             "false" => Kind::Literal(Value::Bool(false)),
-            "null" | "none" | "None" => {
-                let problem = Problem::new("GR020", range, "there is no null", "here");
-                return Err(problem.help("`has(x)` asks whether a value is there"));
+            "null" => Kind::Literal(Value::Null),
+            "none" | "None" | "nil" => {
+                let message = format!("`{name}` has no meaning in an expression");
+                let problem = Problem::new("GR020", range, message, "here");
+                let help = "the value of an absent field is `null`; `has(x)` asks whether a value is there";
+                return Err(problem.help(help));
             }
             "and" | "or" | "not" | "in" => {
                 self.at -= 1;
@@ -147,9 +160,39 @@ impl Parser {
                 let start = range.start;
                 return self.call(None, &name, range, start);
             }
+            _ if *self.peek() == Token::Symbol("{") => {
+                return self.record(Some(name), range.start);
+            }
             _ => Kind::Name(name),
         };
         self.node(kind, range)
+    }
+
+    /// Parses a record from `{` on. The whole begins at `start`.
+    fn record(&mut self, name: Option<String>, start: usize) -> Parsed<Node> {
+        self.next();
+        let mut fields: Vec<RecordField> = Vec::new();
+        while !self.takes("}") {
+            let (Token::Name(name) | Token::Text(name), range) = self.tokens[self.at].clone()
+            else {
+                return Err(self.unexpected("the name of a field"));
+            };
+            if fields.iter().any(|it| it.name == name) {
+                let message = format!("the field `{name}` is given twice");
+                return Err(Problem::new("GR020", range, message, "the second value"));
+            }
+            self.next();
+            if !self.takes(":") {
+                let help = "a record is written `{ field: value }`; remove the braces if no record is meant";
+                return Err(self.unexpected("`:`").help(help));
+            }
+            let value = self.expression(0)?;
+            fields.push(RecordField { name, range, value });
+            if !self.takes(",") && *self.peek() != Token::Symbol("}") {
+                return Err(self.unexpected("`,` or `}`"));
+            }
+        }
+        self.node(Kind::Record(name, fields), start..self.end())
     }
 
     /// Parses expressions up to a closing symbol and consumes it.
@@ -243,9 +286,6 @@ impl Parser {
             Token::Name(name) if name == "is" => problem.help("equality is `==`"),
             Token::Symbol(">") if before == Some(&Token::Symbol("<")) => {
                 problem.help("unequal is `!=`")
-            }
-            Token::Symbol("[") => {
-                problem.help("items cannot be indexed; test all of them: `items.exists(it, …)`")
             }
             _ => problem,
         }

@@ -4,14 +4,26 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
 
-use super::syntax::{Kind, Node, Operator};
+use super::syntax::{Kind, Node, Operator, RecordField};
 
 impl Display for Node {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Literal(value) => write!(f, "{value}"),
             Kind::List(items) => write!(f, "[{}]", listed(items)),
+            Kind::Record(name, fields) => {
+                let field = |it: &RecordField| format!("{}: {}", Key(&it.name), it.value);
+                let fields = fields.iter().map(field).collect::<Vec<_>>().join(", ");
+                write!(f, "{}{{{fields}}}", name.as_deref().unwrap_or_default())
+            }
             Kind::Name(name) => f.write_str(name),
+            // `counts["a"]` and `counts.a` are the same value.
+            Kind::Index(of, index) => match &index.kind {
+                Kind::Literal(Value::String(name)) if is_name(name) => {
+                    write!(f, "{}.{name}", Inside(of))
+                }
+                _ => write!(f, "{}[{index}]", Inside(of)),
+            },
             Kind::Field(of, name) => write!(f, "{}.{name}", Inside(of)),
             Kind::Not(of) => write!(f, "!{}", Inside(of)),
             Kind::Negate(of) => write!(f, "-{}", Inside(of)),
@@ -40,6 +52,21 @@ impl Display for Node {
             Kind::Variable(name) => f.write_str(name),
         }
     }
+}
+
+/// The name of a field, in quotes where the syntax needs them.
+struct Key<'a>(&'a str);
+
+impl Display for Key<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if is_name(self.0) { f.write_str(self.0) } else { write!(f, "{}", Value::from(self.0)) }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|it| it.is_alphabetic() || it == '_')
+        && characters.all(|it| it.is_alphanumeric() || it == '_')
 }
 
 /// An operand directly before or behind another token.

@@ -16,12 +16,16 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// A bool, number or text.
+    /// A bool, number or text, or null.
     Literal(Value),
     List(Vec<Node>),
+    /// The fields of a record or a map, with the name of the type if it is written.
+    Record(Option<String>, Vec<RecordField>),
     /// A channel, or a variable of a call around it.
     Name(String),
     Field(Box<Node>, String),
+    /// An item of a list, by its number from zero on, or of a map, by its key.
+    Index(Box<Node>, Box<Node>),
     Not(Box<Node>),
     Negate(Box<Node>),
     Binary(Operator, Box<Node>, Box<Node>),
@@ -35,6 +39,15 @@ pub(super) enum Kind {
     Pattern(Pattern),
     /// The name that a call gives to each item, as an argument.
     Variable(String),
+}
+
+/// A field of a record that an expression makes.
+#[derive(Clone, Debug)]
+pub(super) struct RecordField {
+    pub(super) name: String,
+    /// The bytes of the name.
+    pub(super) range: Range<usize>,
+    pub(super) value: Node,
 }
 
 /// A regular expression.
@@ -80,6 +93,25 @@ impl Node {
         }
     }
 
+    /// The canonical text of a value that a guard may prove present: a field, an item, or the result of a call. An
+    /// expression has no side effects, so equal texts have equal values.
+    pub(super) fn place(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) | Kind::Call(..) => {
+                Some(self.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    /// The value that contains this one as a field or an item.
+    pub(super) fn container(&self) -> Option<&Self> {
+        match &self.kind {
+            Kind::Field(of, _) | Kind::Index(of, _) => Some(of),
+            _ => None,
+        }
+    }
+
     /// The direct parts, in source order.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
@@ -90,6 +122,8 @@ impl Node {
             | Kind::Variable(_) => Vec::new(),
             Kind::List(items) | Kind::Call(_, items) => items.iter().collect(),
             Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => vec![of],
+            Kind::Record(_, fields) => fields.iter().map(|it| &it.value).collect(),
+            Kind::Index(of, index) => vec![of, index],
             Kind::Binary(_, left, right) => vec![left, right],
             Kind::If(parts) => parts.iter().collect(),
         }

@@ -71,9 +71,11 @@ pub(super) struct CaseKeys {
 pub(super) struct MatchKeys {
     /// The matched expression: an enum or a bool.
     #[serde(rename = "match")]
-    on: Expression,
-    /// A target for each value.
-    to: Named<MatchedValue, OneOrMany<TargetName>>,
+    on: Option<Expression>,
+    /// A target for each value. Without it, the values of the enum are the names of the targets.
+    to: Option<Named<MatchedValue, OneOrMany<TargetName>>>,
+    /// The run fails; the field of the state is the reason.
+    fail: Option<FieldName>,
 }
 
 /// How results are cached.

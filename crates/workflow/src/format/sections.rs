@@ -25,7 +25,7 @@ pub(super) struct WorkflowFile {
     about: Option<Text>,
     /// The typed state that every node reads and writes: the name of a registered Rust type, or the
     /// fields with their types: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`,
-    /// `{field: T}`, `a | b` for one of a few texts, `T?` for an optional value, or one of `types`;
+    /// `{field: T}`, `map[string, T]`, `a | b` for one of a few texts, `T?` for an optional value, or one of `types`;
     /// or `{ schema: file.json }`, a JSON Schema beside the workflow.
     state: Either<StateName, Named<FieldDeclared, FieldType>>,
     /// Types with names of your choice, for the fields of the state.
@@ -58,7 +58,7 @@ pub(super) struct WorkflowFile {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Field {
-    /// The type: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`, `{field: T}`,
+    /// The type: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`, `{field: T}`, `map[string, T]`,
     /// `a | b`, `T?`, or one of `types`.
     #[serde(rename = "type")]
     ty: Anything,

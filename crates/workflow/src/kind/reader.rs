@@ -145,6 +145,29 @@ impl NodeReader<'_> {
         self.scope.expression_before(self.report, yaml)
     }
 
+    /// Reads an expression for a value of a type. If the type is optional, the value may be absent.
+    pub fn expression_for(&mut self, yaml: &Yaml, expected: &Type) -> Option<Expression> {
+        self.scope.expression_for(self.report, yaml, expected)
+    }
+
+    /// Reads an expression for an update of a field.
+    pub fn expression_for_update(
+        &mut self,
+        yaml: &Yaml,
+        channel: &ChannelName,
+    ) -> Option<Expression> {
+        let is_part = self
+            .schema()
+            .channel(channel.as_str())
+            .is_some_and(|it| it.reducer().update_form() == UpdateForm::Part);
+        // Only the reducer knows the form of a part.
+        if is_part {
+            return self.expression(yaml);
+        }
+        let expected = self.type_of(channel).clone();
+        self.expression_for(yaml, &expected)
+    }
+
     /// Reads a folder at or below `output.dir`.
     pub fn output_folder(&mut self, yaml: &Yaml) -> Option<Expression> {
         let to = self.scope.output_path(self.report, yaml)?;

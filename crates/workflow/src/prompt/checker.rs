@@ -2,9 +2,10 @@
 //!
 //! It reports only certain mistakes: a value of an unknown type is compatible with everything.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use graphrun_core::{
+    graph::FactNeeds,
     id::NodeName,
     state::{Schema, Type},
 };
@@ -23,6 +24,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
     /// The channels that are assigned at this point.
     pub(crate) written: &'a AssignedFields,
+    /// The nodes whose visits and usage can be read.
+    pub(crate) nodes: &'a BTreeSet<NodeName>,
     pub(crate) node: &'a NodeName,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
@@ -34,17 +37,24 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) given: &'a [String],
 }
 
-pub(super) fn check(text: &str, scope: PromptScope<'_>) -> Vec<Problem> {
+/// Returns the problems of a prompt, and the facts that a run must save for it.
+pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNeeds) {
     // A text that does not parse was refused when the prompt was compiled.
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
-        return Vec::new();
+        return Default::default();
     };
     let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
     let defined = scope.given.to_vec();
-    let mut checker =
-        Checker { scope, variables, defined, problems: Vec::new(), missed: Vec::new() };
+    let mut checker = Checker {
+        scope,
+        variables,
+        defined,
+        problems: Vec::new(),
+        missed: Vec::new(),
+        facts: FactNeeds::default(),
+    };
     checker.statement(&template);
-    checker.problems
+    (checker.problems, checker.facts)
 }
 
 pub(super) struct Checker<'a> {
@@ -56,6 +66,7 @@ pub(super) struct Checker<'a> {
     problems: Vec<Problem>,
     /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
+    pub(super) facts: FactNeeds,
 }
 
 impl Checker<'_> {

@@ -1,6 +1,6 @@
 //! The types of the expressions of a template.
 
-use graphrun_core::state::{Field, Record, Type};
+use graphrun_core::{id::NodeName, state::Type};
 use minijinja::machinery::{
     Span,
     ast::{BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter},
@@ -8,9 +8,10 @@ use minijinja::machinery::{
 
 use super::{
     checker::Checker,
-    names::{FILTERS, FUNCTIONS, TESTS},
+    names::{FILTERS, FUNCTIONS, FactFunction, TESTS},
 };
 use crate::{
+    facts::{Fact, usage_type},
     report::suggestion,
     structure::ITEM,
     typing::{describe, values_of},
@@ -151,7 +152,7 @@ impl Checker<'_> {
                 let fields = self.scope.schema.channels().iter().map(|it| it.name().as_str());
                 let variables = self.variables.iter().map(|(it, _)| it.as_str());
                 let known = fields.chain(variables).chain(["visit", "max_visits", "via"]);
-                let help = suggestion(name, known);
+                let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
                 let message = format!("a prompt has no name `{name}`");
                 self.problem("GR041", span, message, "not known").help = help;
                 Type::Any
@@ -173,10 +174,12 @@ impl Checker<'_> {
             ITEM if defined => Type::Any,
             ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
             ITEM => return None,
-            "via" => via_type(),
             _ if FUNCTIONS.contains(&name) => Type::Any,
             _ => {
-                let ty = self.scope.schema.channel(name)?.ty().clone();
+                let Some(channel) = self.scope.schema.channel(name) else {
+                    return Some((Fact::find(name)?.ty(), Presence::Always));
+                };
+                let ty = channel.ty().clone();
                 let presence =
                     if defined { Presence::Always } else { self.scope.written.presence(name) };
                 return Some((ty, presence));
@@ -256,6 +259,9 @@ impl Checker<'_> {
         match &call.expr {
             Expr::Var(it) => {
                 let ours = self.variables.iter().any(|(name, _)| name == it.id);
+                if !ours && let Some(function) = FactFunction::find(it.id) {
+                    return self.fact(function, it.id, call);
+                }
                 if !ours {
                     self.known("function", it.id, FUNCTIONS, it.span());
                 }
@@ -271,6 +277,43 @@ impl Checker<'_> {
             other => drop(self.ty(other)),
         }
         Type::Any
+    }
+
+    /// A call of a function for facts of the run.
+    fn fact(&mut self, function: FactFunction, name: &str, call: &Call<'_>) -> Type {
+        let node = match (function.takes_node(), call.args.as_slice()) {
+            (false, []) => None,
+            (true, [CallArg::Pos(Expr::Const(it))]) if it.value.as_str().is_some() => {
+                it.value.as_str()
+            }
+            (takes_node, _) => {
+                let (what, form) = if takes_node {
+                    ("the name of a node, in quotes", "\"node\"")
+                } else {
+                    ("nothing", "")
+                };
+                let message = format!("`{name}` takes {what}");
+                self.problem("GR041", call.expr.span(), message, "here").help =
+                    Some(format!("write `{name}({form})`"));
+                return Type::Any;
+            }
+        };
+        if let Some(node) = node.filter(|it| !self.scope.nodes.contains(*it)) {
+            let help = suggestion(node, self.scope.nodes.iter().map(NodeName::as_str));
+            let message = format!("there is no node `{node}`");
+            self.problem("GR010", call.expr.span(), message, "no such node").help = help;
+        }
+        match function {
+            FactFunction::Now => {
+                self.facts.time = true;
+                Type::String
+            }
+            FactFunction::Visits => Type::Int,
+            FactFunction::Usage => {
+                self.facts.usage_of.extend(node.and_then(|it| NodeName::parse_path(it).ok()));
+                usage_type()
+            }
+        }
     }
 
     fn arguments(&mut self, arguments: &[CallArg<'_>]) {
@@ -308,16 +351,4 @@ impl Checker<'_> {
             self.problem("GR041", span, message, format!("no such {kind}")).help = help;
         }
     }
-}
-
-fn via_type() -> Type {
-    let reasons = ["start", "then", "exhausted", "caught", "limit"];
-    let field = |name: &str, ty: Type| Field { name: name.to_owned(), ty };
-    let reason = Type::Enum(reasons.map(str::to_owned).to_vec());
-    let fields = vec![
-        field("node", Type::String.optional()),
-        field("reason", reason),
-        field("error", Type::String.optional()),
-    ];
-    Type::Record(Record { name: Some("via".to_owned()), fields }.into())
 }

@@ -6,6 +6,7 @@
 mod builtins;
 mod checker;
 mod expressions;
+mod facts;
 mod files;
 mod json;
 mod meter;
@@ -20,7 +21,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Input, NodeContext, Trigger},
+    graph::{FactNeeds, Input, NodeContext, RunFacts, Trigger, Visits},
     state::State,
 };
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
@@ -33,9 +34,9 @@ use minijinja::{
 use thiserror::Error;
 
 pub use self::files::LoadedPrompt;
-use self::metered::metered;
 pub(super) use self::{checker::PromptScope, files::PromptFiles};
-use super::report::Problem;
+use self::{facts::add_facts, metered::metered};
+use super::{facts::FactsView, report::Problem};
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
@@ -72,6 +73,10 @@ pub struct PromptView<'a> {
     pub trigger: &'a Trigger,
     /// The input of the task.
     pub input: &'a Input,
+    /// How often each node has run since its count was last reset.
+    pub visits: &'a Visits,
+    /// The facts of the run.
+    pub facts: &'a RunFacts,
 }
 
 impl<'a> PromptView<'a> {
@@ -83,6 +88,8 @@ impl<'a> PromptView<'a> {
             max_visits: ctx.max_visits,
             trigger: &ctx.trigger,
             input: &ctx.input,
+            visits: &ctx.visits,
+            facts: &ctx.facts,
         }
     }
 }
@@ -117,8 +124,8 @@ impl Prompt {
         Self { item: name.map(Arc::from), ..self }
     }
 
-    /// Checks every name in the prompt against the scope.
-    pub(crate) fn check(&self, scope: PromptScope<'_>) -> Vec<Problem> {
+    /// Checks every name in the prompt against the scope. Returns also the facts that a run must save for it.
+    pub(crate) fn check(&self, scope: PromptScope<'_>) -> (Vec<Problem>, FactNeeds) {
         checker::check(&self.text, scope)
     }
 
@@ -183,10 +190,8 @@ impl Prompt {
             let name = self.item.as_deref().unwrap_or("item");
             context.insert(name, Value::from(Serde(item)));
         }
-        let mut via = BTreeMap::from([("reason", view.trigger.reason().to_owned())]);
-        via.extend(view.trigger.node().map(|it| ("node", it.to_string())));
-        via.extend(view.trigger.error().map(|it| ("error", it)));
-        context.insert("via", Value::from(Serde(via)));
+        let counts = view.visits.iter().map(|(name, count)| (name.to_string(), count)).collect();
+        add_facts(&mut context, &FactsView { facts: view.facts, trigger: view.trigger }, counts);
         Value::from(Serde(context))
     }
 }
@@ -260,9 +265,11 @@ mod tests {
     use serde_json::json;
 
     use graphrun_core::{
+        event::Usage,
         graph::{ErrorKind, Failure},
-        id::{ChannelName, NodeName},
+        id::{ChannelName, NodeName, RunId},
         state::{Channel, Reducer, Schema, Update},
+        usage::TokenUsage,
     };
 
     use super::*;
@@ -286,8 +293,24 @@ mod tests {
             ("later", json!(null)),
         ]);
         let input = Input::State;
-        let view =
-            PromptView { state: &state, visit: 2, max_visits: Some(3), trigger, input: &input };
+        let sse = NodeName::parse("sse").unwrap();
+        let visits = Visits::from_iter([(sse.clone(), 4)]);
+        let tokens = TokenUsage { input_tokens: 70, calls: 1, ..TokenUsage::default() };
+        let facts = RunFacts {
+            run: Some(RunId::parse("run-1").unwrap()),
+            began: Some("2026-01-31T08:30:00Z".parse().unwrap()),
+            node_usage: BTreeMap::from([(sse, Usage { tokens, cost_usd: None })]),
+            ..RunFacts::default()
+        };
+        let view = PromptView {
+            state: &state,
+            visit: 2,
+            max_visits: Some(3),
+            trigger,
+            input: &input,
+            visits: &visits,
+            facts: &facts,
+        };
         Prompt::compile("p.md", text).unwrap().render(&view)
     }
 
@@ -300,6 +323,13 @@ mod tests {
                     {{ via.node }} {{ via.reason }} {{ via.error }} {{ later is defined }}";
         assert_eq!(rendered(text, &trigger).unwrap(), "a.py 2/3 sse caught no JSON at all False");
         assert_eq!(rendered("{{ via.node is defined }}", &Trigger::Start).unwrap(), "False");
+        let text = "{{ via.error.kind }}: {{ via.error.message | upper }} {{ via.error | trim }}";
+        let shown = "invalid_output: NO JSON AT ALL no JSON at all";
+        assert_eq!(rendered(text, &trigger).unwrap(), shown);
+        let text = "{{ run.id }} {{ now() }} {{ usage.tokens }} {{ usage(\"sse\").tokens }} {{ usage(\"qa\").tokens }} \
+                    {{ visits(\"sse\") }} {{ remaining.steps }}";
+        let shown = "run-1 2026-01-31T08:30:00Z 0 70 0 4 0";
+        assert_eq!(rendered(text, &Trigger::Start).unwrap(), shown);
     }
 
     #[test]
@@ -308,7 +338,7 @@ mod tests {
         let ways = [
             Trigger::Start,
             Trigger::Then { node: node.clone() },
-            Trigger::Exhausted { node: node.clone(), max_visits: 3 },
+            Trigger::Exhausted { node: node.clone(), max_visits: 3, cause: None },
             Trigger::Caught {
                 node: node.clone(),
                 failure: Box::new(Failure::new(ErrorKind::Other, "x")),
@@ -319,6 +349,7 @@ mod tests {
         let scope = PromptScope {
             schema: state.schema(),
             written: &AssignedFields::from_iter([]),
+            nodes: &BTreeSet::new(),
             node: &node,
             bounded: false,
             any_item: false,
@@ -327,7 +358,7 @@ mod tests {
         };
         let problems = |reason: &str| {
             let text = format!("{{{{ via.reason == \"{reason}\" }}}}");
-            Prompt::compile("p.md", &text).unwrap().check(scope).len()
+            Prompt::compile("p.md", &text).unwrap().check(scope).0.len()
         };
         assert_eq!(problems("retried"), 1);
         assert_eq!(ways.map(|it| problems(it.reason())), [0; 5]);

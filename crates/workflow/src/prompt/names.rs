@@ -95,6 +95,29 @@ pub(super) const TESTS: &[&str] = &[
 /// The functions of a prompt.
 pub(super) const FUNCTIONS: &[&str] = &["dict", "range"];
 
+/// The functions of a prompt for facts of the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FactFunction {
+    Now,
+    Usage,
+    Visits,
+}
+
+impl FactFunction {
+    pub(super) fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "now" => Self::Now,
+            "usage" => Self::Usage,
+            "visits" => Self::Visits,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn takes_node(self) -> bool {
+        !matches!(self, Self::Now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use minijinja::context;

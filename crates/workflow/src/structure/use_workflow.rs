@@ -278,13 +278,13 @@ impl NodeReader<'_> {
             self.report().wrong_kind(yaml, "`in`", wanted);
         }
         for Entry { key, value } in given.map(Yaml::entries).unwrap_or_default() {
-            let expression = self.expression(value);
             let Some(channel) = input_of(used, &key.text) else {
+                self.expression(value);
                 let known = used.input.iter().map(ChannelName::as_str);
                 self.unknown_field(used, key, "takes no input", known);
                 continue;
             };
-            let Some(expression) = expression else { continue };
+            let Some(expression) = self.expression_for(value, channel.ty()) else { continue };
             let what = format!("the input `{}`", key.text);
             self.expect_type(value, expression.ty(), channel.ty(), &what);
             sets.push((channel.name().clone(), expression));

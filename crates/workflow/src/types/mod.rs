@@ -1,7 +1,7 @@
 //! The state of a workflow: a registered type, a JSON Schema, or fields in a short notation.
 //!
-//! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `a | b`, `T?`
-//! and the names under `types`. A field may have more keys:
+//! The notation is `string int float bool json date duration`, `[T]`, `{field: T}`, `map[string, T]`,
+//! `a | b`, `T?` and the names under `types`. A field may have more keys:
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
 mod notation;
@@ -58,6 +58,8 @@ const RESERVED: &[&str] = &[
 pub(super) struct ReadState {
     /// `None` without a usable state, which is reported.
     pub(super) schema: Option<Schema>,
+    /// The types of records that have a name.
+    pub(super) types: BTreeMap<String, Type>,
     /// The used names under `types`.
     pub(super) used: BTreeSet<String>,
     /// The fields with reported mistakes.
@@ -77,6 +79,7 @@ pub(super) fn read_state(
         folder,
         types: BTreeMap::new(),
         open: Vec::new(),
+        inputs: top.get("input").into_iter().flat_map(names).collect(),
         files: BTreeMap::new(),
         nodes: 0,
         used: BTreeSet::new(),
@@ -88,7 +91,8 @@ pub(super) fn read_state(
     let help = "name a registered type, or declare fields: `state: { brief: string }`";
     let state = top.require(reading.report, "state", help);
     let schema = state.and_then(|it| reading.state(it));
-    ReadState { schema, used: reading.used, vague: reading.vague }
+    let types = reading.record_types(schema.as_ref());
+    ReadState { schema, types, used: reading.used, vague: reading.vague }
 }
 
 /// The state of reading types.
@@ -99,6 +103,8 @@ struct TypeReader<'a, 'y> {
     types: BTreeMap<&'y str, DeclaredType<'y>>,
     /// The named types that are currently read, the outermost first.
     open: Vec<&'y str>,
+    /// The names under `input`.
+    inputs: BTreeSet<&'y str>,
     /// The schema files read so far, by their paths in the workflow.
     files: BTreeMap<&'y str, Value>,
     /// The nodes of all schemas from files and of all uses of named types.
@@ -127,6 +133,33 @@ impl<'y> TypeReader<'_, 'y> {
             entries.iter().filter_map(|entry| self.channel(entry)).collect();
         // The reader ensures that no key is repeated.
         Schema::new(channels).ok()
+    }
+
+    /// The types of records that have a name, under `types` or in a registered state.
+    fn record_types(&self, schema: Option<&Schema>) -> BTreeMap<String, Type> {
+        let mut found = BTreeMap::new();
+        for (name, declared) in &self.types {
+            let DeclaredType::Read(schema) = declared else { continue };
+            let ty = Type::of_schema(schema);
+            if matches!(ty, Type::Record(_)) {
+                found.insert((*name).to_owned(), ty);
+            }
+        }
+        let mut rest: Vec<&Type> = Vec::new();
+        rest.extend(schema.into_iter().flat_map(Schema::channels).map(Channel::ty));
+        while let Some(ty) = rest.pop() {
+            match ty {
+                Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => rest.push(inner),
+                Type::Record(record) => {
+                    rest.extend(record.fields.iter().map(|it| &it.ty));
+                    if let Some(name) = record.name.clone() {
+                        found.entry(name).or_insert_with(|| ty.clone());
+                    }
+                }
+                _ => (),
+            }
+        }
+        found
     }
 
     fn registered(&mut self, name: &SpannedText) -> Option<Schema> {
@@ -217,7 +250,12 @@ impl<'y> TypeReader<'_, 'y> {
         };
         let is_private = section.get("private").and_then(|it| self.flag(it, "`private`"));
         let channel = if is_private == Some(true) { channel.private() } else { channel };
-        let Some(default) = section.get("default") else { return Some(channel) };
+        let Some(default) = section.get("default") else {
+            // A list that grows begins empty, unless the input gives it.
+            let begins_empty =
+                channel.reducer().grows_list() && !self.inputs.contains(name.as_str());
+            return Some(if begins_empty { channel.with_default(json!([])) } else { channel });
+        };
         let value = value_of(self.report, default, &ty)?;
         if let Err(problems) = channel.validate(&value) {
             let message = format!("the default of `{name}` does not fit: {}", problems.join("; "));
@@ -261,6 +299,11 @@ fn refuse_reserved(report: &mut Report, field: &str, at: &SpannedText) -> bool {
         report.push(Diagnostic::error("GR016", message).at(place, "reserved"));
     }
     reserved
+}
+
+/// The names in a text or a list of texts.
+fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
+    yaml.items().iter().chain([yaml]).filter_map(Yaml::text)
 }
 
 /// Whether a mapping is a field with more than a type, and not a record.

@@ -15,6 +15,9 @@ use crate::{
 /// The types with a name.
 pub(crate) const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
 
+/// The start of the type of a map.
+const MAP: &str = "map[";
+
 impl<'y> TypeReader<'_, 'y> {
     /// Reads `types`.
     pub(super) fn types(&mut self, yaml: &'y Yaml) {
@@ -26,6 +29,11 @@ impl<'y> TypeReader<'_, 'y> {
             let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
             if TYPES.contains(&name) {
                 let message = format!("`{name}` is built in and cannot name another type");
+                let place = self.report.place(&entry.key.range);
+                let finding = Diagnostic::error("GR016", message).at(place, "reserved");
+                self.report.push(finding.help("choose another name"));
+            } else if name == "map" {
+                let message = "`map` is built in, as in `map[string, int]`";
                 let place = self.report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
                 self.report.push(finding.help("choose another name"));
@@ -151,8 +159,10 @@ impl<'y> TypeReader<'_, 'y> {
                 return None;
             };
             (json!({"type": "array", "items": item}), rest.trim_start())
+        } else if let Some(inner) = text.strip_prefix(MAP) {
+            self.map(word, inner.trim_start())?
         } else {
-            let end = text.find(['?', ']', '[']).unwrap_or(text.len());
+            let end = text.find(['?', ']', '[', ',']).unwrap_or(text.len());
             let (named, rest) = text.split_at(end);
             (self.simple(word, named.trim())?, rest)
         };
@@ -160,6 +170,27 @@ impl<'y> TypeReader<'_, 'y> {
             Some(rest) => (optional(&schema), rest.trim_start()),
             None => (schema, rest),
         })
+    }
+
+    /// Parses the parts of `map[string, T]` behind the bracket.
+    fn map<'t>(&mut self, word: &SpannedText, text: &'t str) -> Option<(Value, &'t str)> {
+        let form = |reading: &mut Self, label: &str| {
+            let message = format!("`{}` is not a map from texts to values of a type", word.text);
+            let finding = Diagnostic::error("GR014", message);
+            let finding = finding.at(reading.report.place(&word.range), label);
+            reading.report.push(finding.help("write `map[string, T]`"));
+        };
+        let value = text.strip_prefix("string").map(str::trim_start);
+        let Some(value) = value.and_then(|it| it.strip_prefix(',')) else {
+            form(self, "the keys are texts");
+            return None;
+        };
+        let (value, rest) = self.notation(word, value.trim_start())?;
+        let Some(rest) = rest.strip_prefix(']') else {
+            form(self, "not closed");
+            return None;
+        };
+        Some((json!({"type": "object", "additionalProperties": value}), rest.trim_start()))
     }
 
     fn simple(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
@@ -231,7 +262,8 @@ fn in_other_words(name: &str) -> Option<&'static str> {
         "integer" | "i32" | "i64" | "u32" | "u64" | "long" => "int",
         "number" | "double" | "f32" | "f64" | "decimal" => "float",
         "boolean" => "bool",
-        "any" | "object" | "dict" | "map" => "json",
+        "any" | "object" => "json",
+        "dict" | "map" | "hash" => "map[string, json]",
         "array" | "list" | "vec" => "[string]",
         "datetime" | "timestamp" => "date",
         _ => return None,
@@ -241,5 +273,5 @@ fn in_other_words(name: &str) -> Option<&'static str> {
 fn unreadable(word: &SpannedText, rest: &str) -> Diagnostic {
     let message = format!("`{}` is not a type from `{rest}` on", word.text);
     Diagnostic::error("GR014", message)
-        .help("types are `string`, `[T]`, `{field: T}`, `a | b` and `T?`")
+        .help("types are `string`, `[T]`, `{field: T}`, `map[string, T]`, `a | b` and `T?`")
 }

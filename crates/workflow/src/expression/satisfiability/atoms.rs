@@ -94,7 +94,7 @@ impl Atoms {
 
 /// Whether a path equals another one or lies below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 impl Ask {

@@ -2,7 +2,7 @@
 
 mod random;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
     id::{ChannelName, NodeName},
@@ -64,6 +64,8 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         item: None,
         given: &[],
         output: false,
+        types: &BTreeMap::new(),
+        expected: None,
     };
     Expression::compile(source, scope)
 }

@@ -15,6 +15,7 @@ use super::{
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
+use crate::facts::is_counted;
 /// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
 /// same result for whole numbers and for floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
@@ -189,18 +190,21 @@ impl Translation<'_> {
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
             Kind::Call(Function { counts: true, .. }, _) => NumberKind::Count,
+            Kind::Field(of, _) if *self.ty(node) == Type::Int && is_counted(self.ty(of)) => {
+                NumberKind::Count
+            }
             Kind::Name(_) | Kind::Field(..) if *self.ty(node) == Type::Int => NumberKind::Whole,
             _ => NumberKind::Real,
         }
     }
 
     fn present(&self, of: &Node) -> FormulaKind {
-        let path = of.path().unwrap_or_default();
-        // An optional value may be absent; about others nothing is known here.
+        // An optional value may be absent; about others nothing is known here. An item is not independent of the
+        // size of its list, nor is the result of a call of its arguments.
         let found = self.types.get(&(of.range.start, of.range.end));
-        let free = matches!(found, Some(Type::Optional(_)));
-        let term = Term { reads: vec![path.clone()], text: path, needs: Vec::new(), free };
-        test(term, Ask::Present)
+        let free = is_path(of) && matches!(found, Some(Type::Optional(_)));
+        let Term { text, needs, .. } = term(of);
+        test(Term { text, reads: needs, needs: Vec::new(), free }, Ask::Present)
     }
 
     fn ty(&self, node: &Node) -> &Type {
@@ -266,14 +270,16 @@ fn is_path(node: &Node) -> bool {
 
 /// Records the paths of a part. `always` means that the term needs them to have a value.
 fn look(node: &Node, always: bool, into: &mut Term) {
-    if let Some(path) = node.path() {
-        if always && !into.needs.contains(&path) {
-            into.needs.push(path.clone());
+    if let Some(place) = node.place() {
+        if always && !into.needs.contains(&place) {
+            into.needs.push(place.clone());
         }
-        if !into.reads.contains(&path) {
-            into.reads.push(path);
+        if !into.reads.contains(&place) {
+            into.reads.push(place);
         }
-        return;
+        if is_path(node) {
+            return;
+        }
     }
     match &node.kind {
         Kind::Literal(_)
@@ -281,9 +287,15 @@ fn look(node: &Node, always: bool, into: &mut Term) {
         | Kind::NodeName(_)
         | Kind::Pattern(_)
         | Kind::Variable(_) => (),
-        Kind::List(items) => {
-            for item in items {
-                look(item, always, into);
+        Kind::List(_) | Kind::Index(..) => {
+            for part in node.parts() {
+                look(part, always, into);
+            }
+        }
+        // A record has a value without its absent fields.
+        Kind::Record(_, fields) => {
+            for field in fields {
+                look(&field.value, false, into);
             }
         }
         Kind::Field(of, _) | Kind::Not(of) | Kind::Negate(of) => look(of, always, into),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use graphrun_core::{
-    graph::Visits,
+    graph::{RunFacts, Trigger, Visits},
     state::{State, Update},
 };
 use proptest::prelude::*;
@@ -134,7 +134,14 @@ fn state(schema: &Schema, fields: &Map<String, Value>) -> State {
 /// The outcomes of conditions; `None` if one has no value.
 fn outcomes(expressions: &[Expression], state: &State, visits: u32) -> Vec<Option<bool>> {
     let visits = Visits::from_iter([(node("sse"), visits)]);
-    let view = ExpressionView { state, visits: &visits, item: None, output_dir: None };
+    let view = ExpressionView {
+        state,
+        visits: &visits,
+        item: None,
+        output_dir: None,
+        trigger: &Trigger::Start,
+        facts: &RunFacts::default(),
+    };
     let outcome = |it: &Expression| it.evaluate(&view).ok().and_then(|it| it.as_bool());
     expressions.iter().map(outcome).collect()
 }

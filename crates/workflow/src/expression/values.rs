@@ -1,0 +1,304 @@
+//! Functions that make texts, lists and records. Each charges the meter before it makes them.
+
+use std::{cmp::Ordering, collections::BTreeSet, ops::Range, sync::Arc};
+
+use graphrun_core::state::{Field, Record, Type};
+use serde_json::{Map, Value};
+
+use super::{
+    evaluate::Evaluated,
+    evaluate_error::{EvaluateError, kind},
+    meter::Meter,
+    numbers::{Numeric, arithmetic, numeric, order_of},
+    operators::joined,
+    syntax::{Operator, Pattern},
+};
+
+/// Whole numbers below this are exact as floats.
+const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+
+pub(super) fn text(text: &str, meter: &mut Meter) -> Evaluated<Value> {
+    meter.make_text(text.len())?;
+    Ok(text.into())
+}
+
+pub(super) fn split(text: &str, separator: &str, meter: &mut Meter) -> Evaluated<Value> {
+    let mut parts = Vec::new();
+    let mut keep = |part: &str| -> Evaluated<()> {
+        meter.make_text(part.len())?;
+        parts.push(Value::from(part));
+        Ok(())
+    };
+    if separator.is_empty() {
+        let mut buffer = [0; 4];
+        text.chars().try_for_each(|it| keep(it.encode_utf8(&mut buffer)))?;
+    } else {
+        text.split(separator).try_for_each(&mut keep)?;
+    }
+    Ok(parts.into())
+}
+
+pub(super) fn join(items: &[Value], separator: &str, meter: &mut Meter) -> Evaluated<Value> {
+    let text = |it: &'_ Value| it.as_str().map(str::len).ok_or_else(|| kind("join", "texts", it));
+    let mut length = items.len().saturating_sub(1).saturating_mul(separator.len());
+    for item in items {
+        meter.step()?;
+        length = length.saturating_add(text(item)?);
+    }
+    meter.make_text(length)?;
+    let parts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+    Ok(parts.join(separator).into())
+}
+
+/// An item of a list; null if there is none.
+pub(super) fn item(item: Option<&Value>, meter: &mut Meter) -> Evaluated<Value> {
+    Ok(item.map(|it| meter.copy(it)).transpose()?.unwrap_or_default())
+}
+
+pub(super) fn slice(of: &Value, range: Range<i64>, meter: &mut Meter) -> Evaluated<Value> {
+    let bound = |it: i64| usize::try_from(it.max(0)).unwrap_or(usize::MAX);
+    let (from, to) = (bound(range.start), bound(range.end));
+    match of {
+        Value::Array(items) => {
+            let to = to.min(items.len());
+            copied(items.get(from.min(to)..to).unwrap_or_default(), meter)
+        }
+        Value::String(whole) => {
+            let start = |at: usize| whole.char_indices().nth(at).map_or(whole.len(), |it| it.0);
+            let to = start(to);
+            text(whole.get(start(from).min(to)..to).unwrap_or_default(), meter)
+        }
+        other => Err(kind("slice", "a list or a text", other)),
+    }
+}
+
+fn copied(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+    let copies = items.iter().map(|it| Ok(meter.copy(it)?));
+    Ok(Value::Array(copies.collect::<Evaluated<_>>()?))
+}
+
+pub(super) fn flatten(lists: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+    let mut items = Vec::new();
+    for list in lists {
+        meter.step()?;
+        let list = list.as_array().ok_or_else(|| kind("flatten", "lists", list))?;
+        for item in list {
+            items.push(meter.copy(item)?);
+        }
+    }
+    Ok(items.into())
+}
+
+pub(super) fn sort(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+    // Each item is compared with about as many others as the number of items has binary digits.
+    let comparisons = u64::from(items.len().max(1).ilog2()) + 1;
+    let is_text = items.first().is_some_and(Value::is_string);
+    for item in items {
+        let steps = match item {
+            Value::String(text) if is_text => text.len() as u64 / 32 + 1,
+            Value::Number(_) if !is_text => 1,
+            other => return Err(kind("sort", "numbers or texts", other)),
+        };
+        meter.steps(steps.saturating_mul(comparisons))?;
+    }
+    let Value::Array(mut sorted) = copied(items, meter)? else { return Ok(Value::Null) };
+    sorted.sort_by(|left, right| match (left, right) {
+        (Value::String(left), Value::String(right)) => left.cmp(right),
+        _ => numeric(left)
+            .zip(numeric(right))
+            .and_then(|(left, right)| order_of(left, right))
+            .unwrap_or(Ordering::Equal),
+    });
+    Ok(sorted.into())
+}
+
+pub(super) fn distinct(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+    let mut seen = BTreeSet::new();
+    let mut kept = Vec::new();
+    for item in items {
+        // The key is a second copy.
+        meter.count(item)?;
+        let key = key_of(item);
+        meter.steps(key.len() as u64 / 32 + 1)?;
+        if seen.insert(key) {
+            kept.push(meter.copy(item)?);
+        }
+    }
+    Ok(kept.into())
+}
+
+/// A text that is the same for equal values: `1` and `1.0` are equal, and the order of fields does not matter.
+fn key_of(value: &Value) -> String {
+    match value {
+        Value::Number(number) => match numeric(value) {
+            #[expect(clippy::cast_possible_truncation, reason = "below the limit it is exact")]
+            Some(Numeric::Float(float)) if float.fract() == 0.0 && float.abs() < EXACT_BELOW => {
+                (float as i64).to_string()
+            }
+            _ => number.to_string(),
+        },
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(key_of).collect::<Vec<_>>().join(","))
+        }
+        Value::Object(fields) => {
+            let field = |(name, it): (&String, &Value)| {
+                format!("{}:{}", Value::from(name.as_str()), key_of(it))
+            };
+            let fields: BTreeSet<String> = fields.iter().map(field).collect();
+            format!("{{{}}}", fields.into_iter().collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn sum(items: &[Value], meter: &mut Meter) -> Evaluated<Value> {
+    let mut sum = Value::from(0);
+    for item in items {
+        meter.step()?;
+        let next = numeric(item).ok_or_else(|| kind("sum", "numbers", item))?;
+        let before = numeric(&sum).unwrap_or(Numeric::Int(0));
+        sum = arithmetic(Operator::Add, before, next)?;
+    }
+    Ok(sum)
+}
+
+pub(super) fn keys(of: &Map<String, Value>, meter: &mut Meter) -> Evaluated<Value> {
+    for key in of.keys() {
+        meter.look_at(key)?;
+        meter.make_text(key.len())?;
+    }
+    let keys: BTreeSet<&String> = of.keys().collect();
+    Ok(keys.into_iter().map(String::as_str).collect())
+}
+
+/// Adds the fields of a record to those of another. An absent field changes nothing.
+pub(super) fn merge(
+    of: &Map<String, Value>,
+    changes: &Value,
+    meter: &mut Meter,
+) -> Evaluated<Value> {
+    let mut merged = Map::new();
+    let changes = changes.as_object();
+    let change = |name: &str| changes.and_then(|it| it.get(name)).filter(|it| !it.is_null());
+    for (name, value) in of {
+        meter.make_text(name.len())?;
+        let value = match (value, change(name)) {
+            (Value::Object(below), Some(change @ Value::Object(_))) => merge(below, change, meter)?,
+            (_, Some(change)) => meter.copy(change)?,
+            (value, None) => meter.copy(value)?,
+        };
+        merged.insert(name.clone(), value);
+    }
+    for (name, value) in changes.into_iter().flatten() {
+        if !of.contains_key(name) {
+            meter.make_text(name.len())?;
+            merged.insert(name.clone(), meter.copy(value)?);
+        }
+    }
+    Ok(merged.into())
+}
+
+/// The type of merged records or maps.
+pub(super) fn merged_type(of: &Type, changes: &Type) -> Type {
+    let either = |a: &Type, b: &Type| joined(a, b).unwrap_or(Type::Any);
+    match (of, changes) {
+        (Type::Record(of), Type::Record(changes)) => {
+            let mut fields = of.fields.clone();
+            for change in &changes.fields {
+                match fields.iter_mut().find(|it| it.name == change.name) {
+                    Some(field) => field.ty = merged_field(&field.ty, &change.ty),
+                    None => fields.push(change.clone()),
+                }
+            }
+            // With fields of the same types, it is still a value of the named type.
+            let name = of.name.clone().filter(|_| fields == of.fields);
+            Type::Record(Arc::new(Record { name, fields }))
+        }
+        (Type::Map(of), Type::Map(changes)) => {
+            Type::Map(Box::new(either(of, &merged_field(of, changes))))
+        }
+        (Type::Map(value), Type::Record(record)) | (Type::Record(record), Type::Map(value)) => {
+            let types = record.fields.iter().map(|it| it.ty.required());
+            Type::Map(Box::new(types.fold(Type::clone(value), |all, it| either(&all, it))))
+        }
+        _ => Type::Any,
+    }
+}
+
+fn merged_field(of: &Type, change: &Type) -> Type {
+    let changed = match (of.required(), change.required()) {
+        (of @ (Type::Record(_) | Type::Map(_)), change @ (Type::Record(_) | Type::Map(_))) => {
+            merged_type(of, change)
+        }
+        (_, change) => change.clone(),
+    };
+    let is_optional = |it: &Type| matches!(it, Type::Optional(_));
+    // Without a record to merge with, the change stands alone.
+    let changed = if is_optional(of) && changed != *change.required() {
+        joined(&changed, change.required()).unwrap_or(Type::Any)
+    } else {
+        changed
+    };
+    if is_optional(change) { joined(of, &changed).unwrap_or(Type::Any) } else { changed }
+}
+
+pub(super) fn string(value: &Value, meter: &mut Meter) -> Evaluated<Value> {
+    match (value, numeric(value)) {
+        (Value::String(it), _) => text(it, meter),
+        (Value::Bool(it), _) => text(&it.to_string(), meter),
+        (_, Some(Numeric::Int(it))) => text(&it.to_string(), meter),
+        (_, Some(Numeric::Float(it))) => text(&it.to_string(), meter),
+        (other, None) => Err(kind("string", "a simple value", other)),
+    }
+}
+
+/// The whole number of a text or a number; null if the text shows none.
+pub(super) fn int(value: &Value) -> Evaluated<Value> {
+    match (value, numeric(value)) {
+        (Value::String(text), _) => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let is_whole = digits.bytes().all(|it| it.is_ascii_digit());
+            let number = is_whole.then(|| text.parse::<i64>().ok()).flatten();
+            Ok(number.map(Value::from).unwrap_or_default())
+        }
+        (_, Some(Numeric::Int(it))) => Ok(it.into()),
+        #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+        #[expect(clippy::cast_precision_loss, reason = "the bounds are powers of two")]
+        (_, Some(Numeric::Float(it))) => {
+            let is_inside = it >= i64::MIN as f64 && it < -(i64::MIN as f64);
+            is_inside.then(|| Value::from(it as i64)).ok_or(EvaluateError::Range("int"))
+        }
+        (other, None) => Err(kind("int", "a text or a number", other)),
+    }
+}
+
+/// The groups of the first match; null without one.
+pub(super) fn groups(of: &str, pattern: &Pattern, meter: &mut Meter) -> Evaluated<Value> {
+    // Finding the groups takes a slower search than finding out whether there is a match.
+    meter.steps(pattern.steps(of).saturating_mul(4))?;
+    let Some(found) = pattern.regex.captures(of) else { return Ok(Value::Null) };
+    let group = |at: usize| found.get(at).map_or("", |it| it.as_str());
+    let mut made = Map::new();
+    let mut items = Vec::new();
+    for (at, name) in pattern.regex.capture_names().enumerate().skip(1) {
+        let value = text(group(at), meter)?;
+        match name {
+            Some(name) => _ = made.insert(name.to_owned(), value),
+            None => items.push(value),
+        }
+    }
+    Ok(if made.is_empty() { items.into() } else { made.into() })
+}
+
+impl Pattern {
+    /// The type of its groups: a record if they have names, otherwise a list.
+    pub(super) fn groups_type(&self) -> Type {
+        let names = self.regex.capture_names().flatten();
+        let fields: Vec<Field> =
+            names.map(|it| Field { name: it.to_owned(), ty: Type::String }).collect();
+        if fields.is_empty() {
+            return Type::List(Box::new(Type::String));
+        }
+        Type::Record(Arc::new(Record { name: None, fields }))
+    }
+}

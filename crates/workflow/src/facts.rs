@@ -1,0 +1,165 @@
+//! The facts of a run as expressions and prompts see them: [`Fact::all`] lists their names. A field of the state with
+//! such a name takes precedence.
+
+use graphrun_core::{
+    diagnostic::did_you_mean,
+    event::Usage,
+    graph::{ErrorKind, RunFacts, Trigger},
+    state::{Field, Record, Type},
+};
+use serde_json::{Map, Value, json};
+
+/// A name that stands for facts of the run.
+#[derive(Debug)]
+pub struct Fact {
+    /// The name.
+    pub name: &'static str,
+    /// The meaning, in one sentence.
+    pub about: &'static str,
+    ty: fn() -> Type,
+    value: fn(&FactsView<'_>) -> Value,
+}
+
+/// The values of facts at one point of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FactsView<'a> {
+    pub(crate) facts: &'a RunFacts,
+    pub(crate) trigger: &'a Trigger,
+}
+
+static FACTS: &[Fact] = &[
+    Fact {
+        name: "via",
+        about: "How the run reached this node: `via.reason`; `via.node`, if a node led here; and `via.error.kind` and `via.error.message`, if an error did.",
+        ty: via_type,
+        value: |view| {
+            let mut via = Map::from_iter([("reason".to_owned(), view.trigger.reason().into())]);
+            via.extend(view.trigger.node().map(|it| ("node".to_owned(), it.as_str().into())));
+            let error = view.trigger.error().zip(view.trigger.error_kind());
+            let error = error.map(|(message, kind)| json!({"kind": kind, "message": message}));
+            via.extend(error.map(|it| ("error".to_owned(), it)));
+            via.into()
+        },
+    },
+    Fact {
+        name: "run",
+        about: "The run: `run.id`, and `run.name`, the name of its workflow.",
+        ty: || record("run", [("id", Type::String), ("name", Type::String)]),
+        value: |view| {
+            let id = view.facts.run.as_ref().map_or("", |it| it.as_str());
+            json!({"id": id, "name": &*view.facts.workflow})
+        },
+    },
+    Fact {
+        name: "usage",
+        about: "The usage of models before this step: `usage.tokens`, `.input_tokens`, `.output_tokens`, `.calls`, and `.usd` if all prices are known; `usage(\"node\")` is that of one node.",
+        ty: usage_type,
+        value: |view| usage_value(&view.facts.usage),
+    },
+    Fact {
+        name: "remaining",
+        about: "The rest of the limits at the start of this step: `remaining.steps`, and `remaining.tokens` and `remaining.usd` if they are limited.",
+        ty: remaining_type,
+        value: |view| {
+            let rest = view.facts.remaining;
+            let mut remaining = Map::from_iter([("steps".to_owned(), whole(rest.steps))]);
+            remaining.extend(rest.tokens.map(|it| ("tokens".to_owned(), whole(it))));
+            remaining.extend(rest.usd.map(|it| ("usd".to_owned(), it.into())));
+            remaining.into()
+        },
+    },
+];
+
+impl Fact {
+    /// Returns all facts, in the order of the documentation.
+    pub fn all() -> &'static [Self] {
+        FACTS
+    }
+
+    /// Returns the fact of a name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        FACTS.iter().find(|it| it.name == name)
+    }
+
+    /// Returns advice for a name that is similar to that of a fact.
+    pub(crate) fn meant_by(name: &str) -> Option<String> {
+        let meant = did_you_mean(name, FACTS.iter().map(|it| it.name))?;
+        Some(format!("did you mean `{meant}`?"))
+    }
+
+    /// Returns its type.
+    pub fn ty(&self) -> Type {
+        (self.ty)()
+    }
+
+    pub(crate) fn value(&self, view: &FactsView<'_>) -> Value {
+        (self.value)(view)
+    }
+}
+
+impl FactsView<'_> {
+    /// The time when the step began, as a text.
+    pub(crate) fn now(&self) -> Value {
+        self.facts.began.unwrap_or_default().to_string().into()
+    }
+
+    /// The usage of one node.
+    pub(crate) fn usage_of(&self, node: &str) -> Value {
+        usage_value(&self.facts.node_usage.get(node).copied().unwrap_or_default())
+    }
+}
+
+/// The type of the usage of models.
+pub(crate) fn usage_type() -> Type {
+    let whole = ["tokens", "input_tokens", "output_tokens", "calls"].map(|it| (it, Type::Int));
+    record("usage", whole.into_iter().chain([("usd", Type::Float.optional())]))
+}
+
+/// Whether the whole numbers of a record count something from zero on.
+pub(crate) fn is_counted(ty: &Type) -> bool {
+    *ty == usage_type() || *ty == remaining_type()
+}
+
+fn remaining_type() -> Type {
+    let fields =
+        [("steps", Type::Int), ("tokens", Type::Int.optional()), ("usd", Type::Float.optional())];
+    record("remaining", fields)
+}
+
+fn via_type() -> Type {
+    let texts = |it: &[&str]| Type::Enum(it.iter().map(|&it| it.to_owned()).collect());
+    let kinds = ErrorKind::ALL.map(ErrorKind::as_str);
+    let kinds = texts(&[&kinds[..], &Trigger::OTHER_ERROR_KINDS].concat());
+    let error = record("error", [("kind", kinds), ("message", Type::String)]);
+    let fields = [
+        ("node", Type::String.optional()),
+        ("reason", texts(&["start", "then", "exhausted", "caught", "limit"])),
+        ("error", error.optional()),
+    ];
+    record("via", fields)
+}
+
+fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
+    let fields = fields.into_iter().map(|(name, ty)| Field { name: name.to_owned(), ty });
+    Type::Record(Record { name: Some(name.to_owned()), fields: fields.collect() }.into())
+}
+
+fn usage_value(usage: &Usage) -> Value {
+    let tokens = &usage.tokens;
+    let mut value = Map::from_iter(
+        [
+            ("tokens", usage.total_tokens()),
+            ("input_tokens", tokens.input_tokens),
+            ("output_tokens", tokens.output_tokens),
+            ("calls", tokens.calls),
+        ]
+        .map(|(name, count)| (name.to_owned(), whole(count))),
+    );
+    let cost = if tokens.calls == 0 { Some(0.0) } else { usage.cost_usd };
+    value.extend(cost.map(|it| ("usd".to_owned(), it.into())));
+    value.into()
+}
+
+fn whole(number: u64) -> Value {
+    i64::try_from(number).unwrap_or(i64::MAX).into()
+}

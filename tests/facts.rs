@@ -1,0 +1,261 @@
+//! The facts of a run in expressions and prompts: the time, the usage, the limits and the trigger.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use graphrun::{
+    checkpoint::Checkpoint,
+    compile::{CompiledGraph, compile},
+    diagnostic::{Diagnostics, SourceFile},
+    engine::{
+        Clock, Engine,
+        superstep::{Action, Attempt, Event, Machine, Task, Terms},
+    },
+    event::{Status, Usage},
+    graph::Limits,
+    id::{NodeName, RunId},
+    llm::TokenUsage,
+    nodes::{Services, factory},
+    registry,
+    state::{State, Update},
+    workflow::parse,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const NOTES: &str = r#"
+graphrun: 1
+name: notes
+types:
+  Note: { at: string, by: string, left: int, of_work: int, via: string? }
+state: { notes: { type: "[Note]", merge: append, default: [] } }
+start: work
+limits: { steps: 9, tokens: 5000 }
+nodes:
+  work:
+    set: { notes: 'Note{ at: now(), by: run.name, left: remaining.steps, of_work: usage("work").tokens, via: via.node }' }
+    max_visits: 3
+    exhausted: last
+    then: [{ when: 'remaining.steps > 7 && usage.tokens < 100 && via.reason != "caught"', to: work }, { to: last }]
+  last:
+    set: { notes: 'Note{ at: now(), by: run.id, left: has(remaining.tokens) ? remaining.tokens : -1, of_work: usage("work").tokens, via: via.node }' }
+    then: end
+"#;
+
+fn graph(text: &str) -> CompiledGraph {
+    let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.into() });
+    let registry = registry();
+    let (workflow, warnings) = parse(file, Path::new("."), &registry).unwrap();
+    assert!(warnings.is_empty(), "{warnings}");
+    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry));
+    assert!(missing.is_empty(), "{missing}");
+    compile((graph, Diagnostics::default())).unwrap()
+}
+
+fn second(number: i64) -> Timestamp {
+    Timestamp::from_second(number).unwrap()
+}
+
+fn notes(state: &State) -> Value {
+    state.get("notes").cloned().unwrap_or_default()
+}
+
+fn run_id() -> RunId {
+    RunId::parse("run-7").unwrap()
+}
+
+fn started(actions: Vec<Action>) -> Vec<Task> {
+    let task = |it| if let Action::Run(task) = it { Some(*task) } else { None };
+    actions.into_iter().filter_map(task).collect()
+}
+
+fn committed(actions: &[Action]) -> Option<Checkpoint> {
+    actions.iter().find_map(|it| match it {
+        Action::Commit(commit) => Some(Checkpoint {
+            position: commit.position.clone(),
+            state: graph(NOTES).schema().empty(),
+        }),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_facts_of_a_step_survive_a_new_process() {
+    let graph = graph(NOTES);
+    let limits = Limits { steps: 9, tokens: Some(5_000), ..Limits::default() };
+    let terms = |now| Terms { limits: limits.clone(), now: second(now), ..Terms::default() };
+    let (mut machine, commit, actions) =
+        Machine::start(graph.clone(), terms(100), run_id(), Update::default()).unwrap();
+    assert_eq!(commit.position.began, Some(second(100)));
+    let task = started(actions).remove(0);
+    assert_eq!(task.facts.began, Some(second(100)));
+    assert_eq!(task.facts.remaining.steps, 9);
+    let tokens =
+        TokenUsage { input_tokens: 40, output_tokens: 2, calls: 1, ..TokenUsage::default() };
+    let usage = Usage { tokens, cost_usd: None };
+    let attempt = Attempt { number: 1, ms: 5, usage, ended: second(130) };
+    let command = Update::default().into();
+    let actions = machine.apply(Event::Finished { task: task.id, command, attempt });
+    let saved = committed(&actions).unwrap();
+    assert_eq!(saved.position.began, Some(second(130)));
+    let next = started(actions).remove(0);
+    assert_eq!(next.facts.usage.total_tokens(), 42);
+    assert_eq!(next.facts.node_usage[&task.node].total_tokens(), 42);
+    assert_eq!((next.facts.remaining.steps, next.facts.remaining.tokens), (8, Some(4_958)));
+
+    // A later process starts the same step again.
+    let saved = Checkpoint { state: machine.state().as_ref().clone(), ..saved };
+    let (_, actions) = Machine::restore(graph, terms(9_000), run_id(), saved, Vec::new()).unwrap();
+    let again = started(actions).remove(0);
+    assert_eq!(again.facts, next.facts);
+    assert_eq!(again.trigger, next.trigger);
+}
+
+#[tokio::test]
+async fn expressions_read_the_facts_of_their_step() {
+    let clock = Arc::new(AtomicI64::new(50));
+    let ticking = Arc::clone(&clock);
+    let clock = Clock::new(move || second(ticking.fetch_add(10, Ordering::Relaxed)));
+    let engine = Engine::new(graph(NOTES)).with_clock(clock);
+    let end = engine.run(&json!({})).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{end:?}");
+    let notes = notes(&end.state);
+    let field = |name: &str| -> Vec<Value> {
+        notes.as_array().unwrap().iter().map(|it| it[name].clone()).collect()
+    };
+    assert_eq!(field("left"), [json!(9), json!(8), json!(7), json!(5_000)]);
+    assert_eq!(field("via"), [json!(null), json!("work"), json!("work"), json!("work")]);
+    assert_eq!(field("of_work"), [0, 0, 0, 0]);
+    assert_eq!(field("by")[..3], ["notes", "notes", "notes"]);
+    let times: Vec<Timestamp> =
+        field("at").iter().map(|it| it.as_str().unwrap().parse().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+}
+
+#[tokio::test]
+async fn a_used_workflow_reads_the_facts_of_the_whole_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("notes.yaml"),
+        NOTES.replacen("state:", "output: notes\nstate:", 1),
+    )
+    .unwrap();
+    let text = "graphrun: 1\nname: outer\nstate: { all: json }\nstart: team\nnodes:\n  \
+                team: { use: { workflow: notes.yaml, out: { all: notes } }, then: end }\n";
+    let file = Arc::new(SourceFile { name: "outer.yaml".into(), text: text.into() });
+    let registry = registry();
+    let (workflow, _) = parse(file, folder.path(), &registry).unwrap();
+    let (graph, missing) = workflow.into_graph(&factory(Services::offline(), registry));
+    assert!(missing.is_empty(), "{missing}");
+    let needed: Vec<&str> = graph.facts.usage_of.iter().map(NodeName::as_str).collect();
+    assert_eq!((graph.facts.time, &needed[..]), (true, &["team.work"][..]));
+    let engine = Engine::new(compile((graph, Diagnostics::default())).unwrap());
+    let end = engine.run(&json!({})).await.unwrap();
+    assert_eq!(end.status, Status::Done, "{end:?}");
+    let all = end.state.get("all").unwrap();
+    assert_eq!(all[0]["by"], "outer");
+    assert_ne!(all[0]["at"], "1970-01-01T00:00:00Z");
+}
+
+const FAILS: &str = r#"
+graphrun: 1
+name: fails
+types: { Plan: { next: polish | why | end, at: "[int]" } }
+state: { plan: Plan, reason: string, log: { type: "[string]", merge: append } }
+start: plan
+nodes:
+  plan: { set: { plan: 'Plan{ next: "NEXT", at: [1] }', log: '["planned"]' }, then: { match: plan.next } }
+  polish:
+    set: { log: '[string(1 / (plan.at.size() - 1))]' }
+    catch: { any: polish }
+    max_visits: 2
+    exhausted: why
+    then: end
+  why: { set: { reason: '"gave up after " + log.join(", ")' }, then: { fail: reason } }
+"#;
+
+async fn ended(next: &str) -> (Status, Option<String>) {
+    let graph = graph(&FAILS.replace("NEXT", next));
+    let end = Engine::new(graph).run(&json!({})).await.unwrap();
+    (end.status, end.reason)
+}
+
+#[tokio::test]
+async fn a_run_fails_with_the_reason_of_its_node() {
+    let (status, reason) = ended("why").await;
+    assert_eq!(status, Status::Failed);
+    assert_eq!(reason.unwrap(), "`why` ended the run: gave up after planned");
+    assert_eq!(ended("end").await, (Status::Done, None));
+}
+
+#[tokio::test]
+async fn a_used_up_bound_keeps_the_last_error() {
+    let (status, reason) = ended("polish").await;
+    assert_eq!(status, Status::Failed);
+    let reason = reason.unwrap();
+    let start = "`why` ended the run: gave up after planned; the last error: `polish` used up its 2 visits; the last error: ";
+    assert!(reason.starts_with(start), "{reason}");
+    assert!(reason.contains("division by zero"), "{reason}");
+}
+
+#[test]
+fn mistakes_in_failures_and_routes_by_name_are_found() {
+    let cases = [
+        ("then: { fail: reason }", "then: { fail: reasons }", "GR021", "did you mean `reason`?"),
+        (
+            "then: { fail: reason }",
+            "then: { fail: log }",
+            "GR022",
+            "name a field of the type `string`, which `set` can compute",
+        ),
+        (
+            r#"set: { reason: '"gave up after " + log.join(", ")' }"#,
+            "set: { log: log }",
+            "GR035",
+            "make `reason` an input, give it a default, or let an earlier node write it",
+        ),
+        (
+            "polish | why | end",
+            "polish | wyh | end",
+            "GR024",
+            "give each value a target: `to: { wyh: … }`",
+        ),
+        (
+            "then: { match: plan.next }",
+            "then: { match: plan.next, to: { polish: polish, why: why, end: end }, fail: reason }",
+            "GR009",
+            "write `then: { fail: FIELD }`, or route to a node that does",
+        ),
+        (
+            "then: { match: plan.next }",
+            "then: { match: plan.at }",
+            "GR006",
+            "a target for each value",
+        ),
+    ];
+    for (from, to, code, help) in cases {
+        let text = FAILS.replace("NEXT", "end").replacen(from, to, 1);
+        assert_ne!(text, FAILS.replace("NEXT", "end"), "{from}");
+        let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
+        let findings = match parse(file, Path::new("."), &registry()) {
+            Ok((_, findings)) | Err(findings) => findings,
+        };
+        let found = findings.clone().into_iter().find(|it| it.code == code);
+        let found = found.unwrap_or_else(|| panic!("{to}: {findings}"));
+        assert_eq!(found.help.as_deref(), Some(help), "{to}: {findings}");
+    }
+}
+
+#[test]
+fn a_growing_list_begins_empty_unless_it_is_an_input() {
+    let text = "graphrun: 1\nname: w\nstate: { log: { type: \"[string]\", merge: append }, given: { type: \"[string]\", merge: append } }\n\
+                input: given\nstart: first\nnodes:\n  first: { set: { log: given }, then: end }\n";
+    let graph = graph(text);
+    let channel = |name: &str| graph.schema().channel(name).unwrap().is_needed_as_input();
+    assert_eq!((channel("log"), channel("given")), (false, true));
+}
