@@ -170,10 +170,13 @@ impl<'e> NodeScope<'e> {
     ) {
         let Environment { flow, schema, .. } = self.env;
         let (node, any_item, given) = (self.name, self.any_item, self.given.as_slice());
-        let written = if is_repeated { flow.before_again(node) } else { flow.before(node) };
-        let (written, item) = (&written, self.item());
+        // The fields of later visits take time to find, and few prompts ask for the visit.
+        let needs_again = is_repeated || loaded.prompt.text().contains("visit");
+        let again = if needs_again { flow.before_again(node) } else { flow.before(node) };
+        let written = if is_repeated { &again } else { &flow.before(node) };
+        let (written_again, item) = (&again, self.item());
         let nodes = &self.env.declarations.nodes;
-        let scope = PromptScope { schema, written, nodes, node, bounded, item, any_item, given };
+        let scope = PromptScope { schema, written, written_again, nodes, node, bounded, item, any_item, given };
         // Finding one place takes time proportional to the text, and more findings are not reported
         // anyway.
         let (problems, facts) = loaded.prompt.check(scope);

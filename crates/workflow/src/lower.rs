@@ -28,6 +28,7 @@ use super::{
     structure::read_lists,
     types::{read_state, refuse_private},
     used::{Chain, load_used},
+    written::Presence,
 };
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
@@ -130,6 +131,7 @@ fn read_workflow(
     };
     env.maps = read_lists(report, &env, nodes);
     let (nodes, edges) = read_nodes(report, &env, &draft);
+    check_outputs(report, top, &env, (&input, &inbox));
     report_unused(report, top);
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
@@ -159,6 +161,28 @@ fn read_workflow(
         }
     }
     Some(workflow)
+}
+
+/// Reports outputs that nothing ever writes, unless errors may be the reason.
+fn check_outputs(
+    report: &mut Report,
+    top: &Section<'_>,
+    env: &Environment,
+    (input, inbox): (&[ChannelName], &[ChannelName]),
+) {
+    let Some(outputs) = top.get("output").filter(|_| !report.has_errors()) else { return };
+    for word in outputs.items().iter().chain([outputs]).filter_map(Yaml::word) {
+        let Some(channel) = env.schema.channel(&word.text) else { continue };
+        let name = channel.name();
+        let is_given = input.contains(name) || inbox.contains(name) || channel.default().is_some();
+        let writes = |node: &NodeName| env.flow.after(node).presence(&word.text) != Presence::Never;
+        if !is_given && !env.declarations.nodes.iter().any(writes) {
+            let message = format!("`{name}` is an output, and nothing writes it");
+            let place = report.place(&word.range);
+            let finding = Diagnostic::error("GR035", message).at(place, "never has a value");
+            report.push(finding.help(format!("let a node write `{name}`, or remove it here")));
+        }
+    }
 }
 
 fn check_version(report: &mut Report, top: &Section<'_>) {

@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_core::{diagnostic::Place, graph::Edge, id::NodeName};
+use graphrun_core::{
+    diagnostic::{Diagnostic, Place},
+    graph::Edge,
+    id::NodeName,
+};
 
 use super::{
     NodeDefinition,
     cache::read_cache,
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
-    kind::{NodeReader, RegisteredKind},
+    kind::{NodeReader, NodeSettings, RegisteredKind},
     report::Report,
+    shape::Section,
     then::{check_condition, fail_reason},
 };
 
@@ -69,8 +74,31 @@ fn read_node(
         let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout };
         kind.kind.read(&mut reader)
     });
+    if let Some(settings) = &settings {
+        check_effects(report, section, settings.as_ref());
+    }
     let cache = read_cache(report, scope, section);
     let place = Place { file: report.file.clone(), range: key.range.clone() };
     let (about, scopes) = (about.clone(), Vec::new());
     Some(NodeDefinition { settings: settings?, policies, when, cache, place, about, scopes })
+}
+
+/// Warns about policies that change nothing for a node of this kind.
+fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn NodeSettings) {
+    let is_pure = settings.computes().is_some() && settings.choices().is_none();
+    let is_use = section.get("use").is_some() && is_pure;
+    let (keys, reason): (&[&str], &str) = if is_use {
+        (&["limits"], "the node only begins the used workflow")
+    } else if is_pure {
+        (&["retry", "timeout", "limits"], "the node computes its fields at once, and would fail again")
+    } else {
+        return;
+    };
+    for key in keys.iter().filter_map(|it| section.key(it)) {
+        let message = format!("`{}` has no effect here: {reason}", key.text);
+        let place = report.place(&key.range);
+        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+        let help = if is_use { "write `use: { nested: true, … }`, so that it applies to each call" } else { "remove it" };
+        report.push(finding.help(help));
+    }
 }

@@ -191,10 +191,14 @@ pub(super) fn read_catch(
 ///
 /// A node is not caught by itself: at the target of a default, its own failure is the failure of
 /// the run.
+/// Adds the default routes for failures. The targets of these routes get none: their failures would lead back to them.
 fn with_defaults(mut catch: Vec<Catch>, defaults: &[Catch], name: &NodeName) -> Vec<Catch> {
+    if defaults.iter().any(|it| it.to.node() == Some(name)) {
+        return catch;
+    }
     for default in defaults {
         let covered = catch.iter().any(|it| it.kind == default.kind || it.kind.is_none());
-        if !covered && default.to.node() != Some(name) {
+        if !covered {
             catch.push(default.clone());
         }
     }

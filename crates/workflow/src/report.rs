@@ -39,6 +39,8 @@ pub(crate) struct Problem {
     pub(crate) help: Option<String>,
     /// The way that causes the problem, if there is one.
     pub(crate) without: Option<Box<Without>>,
+    /// Whether the workflow loads in spite of it.
+    pub(crate) is_warning: bool,
 }
 
 impl Report {
@@ -76,8 +78,9 @@ impl Report {
     }
 
     pub(super) fn push_problem(&mut self, problem: Problem, place: Option<Place>) {
-        let Problem { code, range: _, message, label, help, without } = problem;
-        let mut finding = Diagnostic::error(code, message).at(place, label);
+        let Problem { code, range: _, message, label, help, without, is_warning } = problem;
+        let finding = if is_warning { Diagnostic::warning } else { Diagnostic::error };
+        let mut finding = finding(code, message).at(place, label);
         if let Some(without) = without {
             finding = finding.at(self.place(&without.place), without.text);
         }
@@ -176,7 +179,14 @@ impl Problem {
             label: label.into(),
             help: None,
             without: None,
+            is_warning: false,
         }
+    }
+
+    #[must_use]
+    pub(crate) fn warning(mut self) -> Self {
+        self.is_warning = true;
+        self
     }
 
     #[must_use]

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Limits};
+use graphrun_core::{
+    diagnostic::{Diagnostic, did_you_mean},
+    graph::Limits,
+};
+use graphrun_models::PROVIDERS;
 
 use super::{
     Defaults, Registry, SandboxSettings,
@@ -210,6 +214,7 @@ fn read_model(report: &mut Report, yaml: &Yaml) -> Vec<String> {
             !provider.is_empty() && !model.is_empty() && !word.text.contains(char::is_whitespace)
         });
         if whole {
+            check_provider(report, &word);
             models.push(word.text);
         } else {
             let message = format!("`{}` is not `provider/model`", word.text);
@@ -217,6 +222,19 @@ fn read_model(report: &mut Report, yaml: &Yaml) -> Vec<String> {
         }
     }
     models
+}
+
+/// Warns about a misspelt provider. A program may have providers that are not known here.
+fn check_provider(report: &mut Report, word: &SpannedText) {
+    let Some((provider, _)) = word.text.split_once('/') else { return };
+    let names = || PROVIDERS.iter().map(|it| it.name);
+    let near = did_you_mean(provider, names());
+    if let Some(near) = near.filter(|_| !names().any(|it| it == provider)) {
+        let message = format!("there is no built-in provider `{provider}`");
+        let place = report.place(&word.range);
+        let finding = Diagnostic::warning("GR012", message).at(place, "not known");
+        report.push(finding.help(format!("did you mean `{near}`?")));
+    }
 }
 
 /// Checks that a model can call the tool: it passes arguments by name.

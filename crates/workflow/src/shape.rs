@@ -215,7 +215,10 @@ impl Report {
         T: FromStr,
     {
         let number = match &yaml.data {
-            Data::Scalar { text, plain: true } => text.replace('_', "").parse().ok(),
+            // YAML readers differ on `010`: eight, or ten.
+            Data::Scalar { text, plain: true } if !has_leading_zero(text) => {
+                text.replace('_', "").parse().ok()
+            }
             _ => None,
         };
         let number = number.filter(fits);
@@ -346,4 +349,9 @@ pub(super) fn built_in(name: &str) -> Option<Target> {
         "fail" => Some(Target::Fail),
         _ => None,
     }
+}
+
+fn has_leading_zero(number: &str) -> bool {
+    let digits = number.trim_start_matches(['-', '+']).as_bytes();
+    digits.first() == Some(&b'0') && digits.get(1).is_some_and(u8::is_ascii_digit)
 }

@@ -23,7 +23,11 @@ impl FlowModel {
         }
         let mut written = self.surely_at_start.clone();
         for first in &self.start {
-            written.add(&self.led_to(Arrow::Node(*first), &after));
+            // No visits are used up at the start. The limits of a node may be, by an earlier call of a used workflow.
+            let is_free = self.nodes[*first].bound.is_none_or(|it| !it.has_limits);
+            let begun = || after[*first].clone();
+            let led_to = || self.led_to(Arrow::Node(*first), &after);
+            written.add(&if is_free { begun() } else { led_to() });
         }
         for node in &self.nodes {
             written.remove(&node.clears);

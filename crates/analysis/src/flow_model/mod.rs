@@ -95,6 +95,8 @@ pub(crate) struct Scope {
 pub struct Bound {
     /// The target after the last visit.
     pub exhausted: Arrow,
+    /// Whether the node has limits, which count the usage of all visits of a run.
+    pub has_limits: bool,
 }
 
 /// One way in which a task may end.

@@ -40,7 +40,7 @@ pub const CODES: &[Code] = pages! {
     // The graph, and what flows through it.
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
-    "GR040" "GR041" "GR046" "GR047" "GR048" "GR049" "GR050"
+    "GR040" "GR041" "GR042" "GR046" "GR047" "GR048" "GR049" "GR050" "GR051"
     // Sizes and places.
     "GR055" "GR056"
     // Workflows in workflows.
@@ -50,7 +50,7 @@ pub const CODES: &[Code] = pages! {
     // Names, continued.
     "GR110" "GR111" "GR112" "GR113" "GR114"
     // The graph, where the range above is full.
-    "GR130" "GR131" "GR132" "GR133"
+    "GR130" "GR131" "GR132" "GR133" "GR134"
 };
 
 impl Code {

@@ -172,6 +172,13 @@ fn read_argv(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<String>> {
             let place = reader.report().place(&word.range);
             let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
             reader.report().push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
+        } else if is_shell_syntax(&word.text) {
+            let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
+            let place = reader.report().place(&word.range);
+            let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
+            reader.report().push(finding.help(
+                "run a program that does this, such as `[sh, -c, \"…\"]`, or pass values by `env:` and `stdin:`",
+            ));
         } else if word.text.contains('\0') {
             reader.report().bad_value(&word, "an argument has no NUL character", "");
         }
@@ -244,4 +251,13 @@ fn as_list(yaml: &Yaml) -> String {
         return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
     }
     format!("write `run: [{}]`", words.join(", "))
+}
+
+/// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
+fn is_shell_syntax(argument: &str) -> bool {
+    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
+    let is_name = |it: &str| {
+        !it.is_empty() && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+    };
+    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
 }

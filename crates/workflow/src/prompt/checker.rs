@@ -11,11 +11,11 @@ use graphrun_core::{
 };
 use minijinja::machinery::{
     Span,
-    ast::{BinOpKind, Expr, ForLoop, Stmt, UnaryOpKind},
+    ast::{BinOpKind, CompareOpKind, Expr, ForLoop, Stmt, UnaryOpKind},
     parse,
 };
 
-use super::TEMPLATE;
+use super::{TEMPLATE, expressions::is_single};
 use crate::{report::Problem, typing::describe, written::AssignedFields};
 
 /// The scope of a prompt.
@@ -24,6 +24,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
     /// The channels that are assigned at this point.
     pub(crate) written: &'a AssignedFields,
+    /// The channels that are assigned when the node has run before.
+    pub(crate) written_again: &'a AssignedFields,
     /// The nodes whose visits and usage can be read.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     pub(crate) node: &'a NodeName,
@@ -86,10 +88,10 @@ impl Checker<'_> {
     fn statement(&mut self, statement: &Stmt<'_>) {
         match statement {
             Stmt::Template(it) => self.body(&it.children),
-            Stmt::EmitRaw(_) => (),
-            Stmt::EmitExpr(it) => drop(self.ty(&it.expr)),
+            Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
+            Stmt::EmitExpr(it) => drop(self.present(&it.expr)),
             Stmt::IfCond(it) => {
-                self.ty(&it.expr);
+                self.present(&it.expr);
                 // A `set` inside an `if` is visible after it.
                 self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                 self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
@@ -145,24 +147,46 @@ impl Checker<'_> {
         }
     }
 
+    /// Warns about text that looks like a placeholder of another template language.
+    fn raw(&mut self, text: &str, span: Span) {
+        let is_field = |it: &str| self.scope.schema.channel(it).is_some();
+        let mut found = Vec::new();
+        for (at, _) in text.match_indices('{') {
+            let rest = &text[at + 1..];
+            let name = rest.split_once('}').map_or("", |it| it.0);
+            let root = name.split('.').next().unwrap_or_default();
+            if is_field(root) && name.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) {
+                found.push((at..at + name.len() + 2, name.to_owned()));
+            }
+        }
+        let start = span.start_offset as usize;
+        for (range, name) in found {
+            let range = start + range.start..start + range.end;
+            let message = format!("`{{{name}}}` is a part of the text");
+            let problem = Problem::new("GR042", range, message, "not filled in");
+            self.problems.push(problem.warning().help(format!("write `{{{{ {name} }}}}`")));
+        }
+        if text.ends_with('$') {
+            let end = span.end_offset as usize;
+            let message = "the `$` before `{{` is a part of the text";
+            let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
+            self.problems.push(problem.warning().help("remove it, or put a blank behind it"));
+        }
+    }
+
     fn for_loop(&mut self, it: &ForLoop<'_>) {
-        let iterated = self.ty(&it.iter);
+        let iterated = self.present(&it.iter);
         let item = match iterated.required() {
             // A recursive loop iterates over the items of its items.
             _ if it.recursive => Type::Any,
             Type::List(item) => Type::clone(item),
             Type::Map(_) | Type::Record(_) => Type::String,
-            Type::Bool | Type::Int | Type::Float => {
+            single if is_single(single) => {
                 let message = format!("{} cannot be looped over", describe(&iterated));
                 self.problem("GR022", it.iter.span(), message, "no list");
                 Type::Any
             }
-            Type::Any
-            | Type::String
-            | Type::Date
-            | Type::Duration
-            | Type::Enum(_)
-            | Type::Optional(_) => Type::Any,
+            _ => Type::Any,
         };
         let outside = self.variables.len();
         self.name_target(&it.target, item);
@@ -195,10 +219,14 @@ impl Checker<'_> {
         outcome: bool,
         then: impl FnOnce(&mut Self),
     ) {
-        let before = self.defined.len();
+        let (before, written) = (self.defined.len(), self.scope.written);
         learn(condition, outcome, &mut self.defined);
+        if proves_revisit(condition, outcome) {
+            self.scope.written = self.scope.written_again;
+        }
         then(self);
         self.defined.truncate(before);
+        self.scope.written = written;
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {
@@ -224,12 +252,14 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
     match condition {
         Expr::Test(it) if (it.name == "defined") == outcome => {
             let asks = matches!(it.name, "defined" | "undefined");
-            let mut of = &it.expr;
-            while let Expr::GetAttr(inner) = of {
-                of = &inner.expr;
-            }
-            if let (true, Expr::Var(var)) = (asks, of) {
-                defined.push(var.id.to_owned());
+            // `a.b is defined` proves `a` as well.
+            let mut of = asks.then_some(&it.expr);
+            while let Some(expression) = of {
+                defined.extend(path_of(expression));
+                of = match expression {
+                    Expr::GetAttr(inner) => Some(&inner.expr),
+                    _ => None,
+                };
             }
         }
         Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
@@ -247,6 +277,61 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
             _ => (),
         },
         _ => (),
+    }
+}
+
+/// Returns whether the node has run before if a condition has this outcome: `visit > 1`, and what means the same.
+fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
+    match condition {
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => proves_revisit(&it.expr, !outcome),
+        Expr::BinOp(it) => match it.op {
+            BinOpKind::ScAnd if outcome => {
+                proves_revisit(&it.left, true) || proves_revisit(&it.right, true)
+            }
+            BinOpKind::ScOr if !outcome => {
+                proves_revisit(&it.left, false) || proves_revisit(&it.right, false)
+            }
+            BinOpKind::Eq => !outcome && compares_visit(&it.left, &it.right) == Some(1),
+            BinOpKind::Ne => outcome && compares_visit(&it.left, &it.right) == Some(1),
+            BinOpKind::Gt if outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1),
+            BinOpKind::Gte if outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2),
+            BinOpKind::Lt if !outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2),
+            BinOpKind::Lte if !outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1),
+            _ => false,
+        },
+        Expr::Compare(it) => {
+            let [step] = it.ops.as_slice() else { return false };
+            let number = compares_visit(&it.expr, &step.expr);
+            number.is_some_and(|number| match step.op {
+                CompareOpKind::Eq => !outcome && number == 1,
+                CompareOpKind::Ne => outcome && number == 1,
+                CompareOpKind::Gt => outcome && number >= 1,
+                CompareOpKind::Gte => outcome && number >= 2,
+                CompareOpKind::Lt => !outcome && number >= 2,
+                CompareOpKind::Lte => !outcome && number >= 1,
+                _ => false,
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Returns the number that the number of the visit is compared with.
+fn compares_visit(left: &Expr<'_>, right: &Expr<'_>) -> Option<i64> {
+    match (left, right) {
+        (Expr::Var(name), Expr::Const(number)) if name.id == "visit" => {
+            i64::try_from(number.value.clone()).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The path of a name or of a field, such as `review.notes`.
+pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
+    match expression {
+        Expr::Var(it) => Some(it.id.to_owned()),
+        Expr::GetAttr(it) => Some(format!("{}.{}", path_of(&it.expr)?, it.name)),
+        _ => None,
     }
 }
 

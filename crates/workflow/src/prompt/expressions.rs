@@ -7,7 +7,7 @@ use minijinja::machinery::{
 };
 
 use super::{
-    checker::Checker,
+    checker::{Checker, path_of},
     names::{FILTERS, FUNCTIONS, FactFunction, TESTS},
 };
 use crate::{
@@ -17,6 +17,20 @@ use crate::{
     typing::{describe, values_of},
     written::Presence,
 };
+
+/// Whether a value of the type has no items.
+pub(super) fn is_single(ty: &Type) -> bool {
+    matches!(
+        ty,
+        Type::Bool
+            | Type::Int
+            | Type::Float
+            | Type::String
+            | Type::Date
+            | Type::Duration
+            | Type::Enum(_)
+    )
+}
 
 impl Checker<'_> {
     /// The type of an expression; [`Type::Any`] where it is not known.
@@ -28,7 +42,7 @@ impl Checker<'_> {
                 None => Type::Any,
             },
             Expr::GetAttr(it) => {
-                let ty = self.ty(&it.expr);
+                let ty = self.present(&it.expr);
                 self.field(&ty, it.name, it.span())
             }
             Expr::GetItem(it) => {
@@ -99,6 +113,28 @@ impl Checker<'_> {
                 Type::Any
             }
         }
+    }
+
+    /// The type of an expression whose value is needed. A field that may be absent must be guarded.
+    pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
+        let ty = self.ty(expression);
+        let Some(path) = path_of(expression).filter(|_| matches!(expression, Expr::GetAttr(_)))
+        else {
+            return ty;
+        };
+        let is_proved = self.defined.contains(&path) || self.missed.contains(&path);
+        // A condition on `via.reason` decides which of its fields there are.
+        let is_trigger = path.starts_with("via.") && self.scope.schema.channel("via").is_none();
+        if matches!(ty, Type::Optional(_)) && !is_proved && !is_trigger {
+            let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
+            let help = format!(
+                "guard it: `{{% if {path} is defined %}} … {{% endif %}}`, or give another text: \
+                 `{{{{ {path} | default(\"…\") }}}}`"
+            );
+            self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
+            self.missed.push(path);
+        }
+        ty
     }
 
     /// The advice for a name that may be undefined.
@@ -216,6 +252,10 @@ impl Checker<'_> {
             None => Type::String,
         };
         let list = matches!(input.required(), Type::List(_));
+        if it.name == "join" && is_single(input.required()) {
+            let message = format!("{} is no list that can be joined", describe(&input));
+            self.problem("GR022", span, message, "no list");
+        }
         let first = it.args.iter().find_map(|argument| match argument {
             CallArg::Pos(Expr::Const(name)) | CallArg::Kwarg("attribute", Expr::Const(name)) => {
                 name.value.as_str()
@@ -250,7 +290,8 @@ impl Checker<'_> {
             Expr::Var(it) if allowed && self.look_up(it.id).is_some() => {
                 self.look_up(it.id).map_or(Type::Any, |(ty, _)| ty)
             }
-            other => self.ty(other),
+            other if allowed => self.ty(other),
+            other => self.present(other),
         }
     }
 
@@ -329,6 +370,20 @@ impl Checker<'_> {
 
     /// Checks that a literal text that is compared with an enum is one of its values.
     fn compare(&mut self, left: &Type, left_is: &Expr<'_>, right: &Type, right_is: &Expr<'_>) {
+        let (one, other) = (left.required(), right.required());
+        let is_number = |it: &Type| matches!(it, Type::Int | Type::Float | Type::Bool);
+        let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
+        if is_number(one) && is_text(other) || is_text(one) && is_number(other) {
+            let shown = |it: &Type, is: &Expr<'_>| match (values_of(it), is) {
+                (Some([text]), Expr::Const(_)) => format!("the text \"{text}\""),
+                _ => describe(it),
+            };
+            let (one, other) = (shown(left, left_is), shown(right, right_is));
+            let message = format!("{one} is never equal to {other}");
+            self.problem("GR022", right_is.span(), message, "never equal").help =
+                Some("compare values of one type: write a number without quotes".to_owned());
+            return;
+        }
         for (ty, literal, is) in [(left, right, right_is), (right, left, left_is)] {
             let (Expr::Const(_), Some(values), Some([text])) =
                 (is, values_of(ty), values_of(literal))

@@ -349,6 +349,7 @@ mod tests {
         let scope = PromptScope {
             schema: state.schema(),
             written: &AssignedFields::from_iter([]),
+            written_again: &AssignedFields::from_iter([]),
             nodes: &BTreeSet::new(),
             node: &node,
             bounded: false,

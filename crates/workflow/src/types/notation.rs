@@ -201,6 +201,14 @@ impl<'y> TypeReader<'_, 'y> {
                 self.report.bad_value(word, message, "write `a | b | c`");
                 return None;
             }
+            if let Some((_, again)) =
+                values.iter().enumerate().find(|(at, it)| values[..*at].contains(it))
+            {
+                let message = format!("the value `{again}` of this enum is given twice");
+                let place = self.report.place(&word.range);
+                self.report.push(Diagnostic::error("GR002", message).at(place, "given twice"));
+                return None;
+            }
             return Some(json!({"type": "string", "enum": values}));
         }
         Some(match named {
