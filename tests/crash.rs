@@ -221,7 +221,9 @@ async fn kill_once(recording: &str, moment: Moment, usual: &Usual) -> Option<Kil
         before.iter().filter(|it| it.outcome.is_final()).map(key_of).collect();
     // The name of the model follows the key of the task.
     let is_finished = |key: &str| {
-        finished.iter().any(|it| key.strip_prefix(it.as_str()).is_some_and(|it| it.starts_with('/')))
+        finished
+            .iter()
+            .any(|it| key.strip_prefix(it.as_str()).is_some_and(|it| it.starts_with('/')))
     };
     let left = usual.asked.iter().filter(|key| !is_finished(key));
     assert_eq!(

@@ -111,6 +111,8 @@ impl Stopped {
     async fn asked_until_done(&self) -> Vec<String> {
         let provider = Provider::start("retry").await;
         Ended::of(self.home.resume(&provider.base_url)).await.done();
-        provider.asked()
+        let calls = provider.asked().into_iter();
+        // The name of the model follows the key of the task.
+        calls.map(|it| it.trim_end_matches("/openai/stand-in").to_owned()).collect()
     }
 }

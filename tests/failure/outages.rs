@@ -140,7 +140,7 @@ async fn a_number_of_attempts_replaces_only_that_of_the_policy() {
     saved.start(&provider.engine(&saved, retry(2))).await;
     assert_eq!(provider.requests().len(), 2);
 
-    // After two minutes no further attempt follows, whatever their number.
+    // After two minutes no further attempt follows, however many there were.
     let (provider, saved) =
         (Provider::failing(99, ErrorKind::RateLimit, Some(29_000)), Saved::new());
     saved.start(&provider.engine(&saved, retry(20))).await;

@@ -83,7 +83,7 @@ async fn a_rejected_request_does_not_open_the_breaker() {
 
 #[tokio::test]
 async fn a_limited_provider_is_asked_less_and_less_at_once() {
-    // It refuses whatever exceeds two requests in 100 ms.
+    // It refuses every request beyond two in 100 ms.
     let arrived: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let all = Arc::clone(&arrived);
     let peer = Peer::start(move |_| {

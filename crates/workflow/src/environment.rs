@@ -176,7 +176,17 @@ impl<'e> NodeScope<'e> {
         let written = if is_repeated { &again } else { &flow.before(node) };
         let (written_again, item) = (&again, self.item());
         let nodes = &self.env.declarations.nodes;
-        let scope = PromptScope { schema, written, written_again, nodes, node, bounded, item, any_item, given };
+        let scope = PromptScope {
+            schema,
+            written,
+            written_again,
+            nodes,
+            node,
+            bounded,
+            item,
+            any_item,
+            given,
+        };
         // Finding one place takes time proportional to the text, and more findings are not reported
         // anyway.
         let (problems, facts) = loaded.prompt.check(scope);

@@ -90,7 +90,7 @@ fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn Node
     let (keys, reason): (&[&str], &str) = if is_use {
         (&["limits"], "the node only begins the used workflow")
     } else if is_pure {
-        (&["retry", "timeout", "limits"], "the node computes its fields at once, and would fail again")
+        (&["retry", "timeout", "limits"], "the node computes its fields at once")
     } else {
         return;
     };
@@ -98,7 +98,11 @@ fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn Node
         let message = format!("`{}` has no effect here: {reason}", key.text);
         let place = report.place(&key.range);
         let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        let help = if is_use { "write `use: { nested: true, … }`, so that it applies to each call" } else { "remove it" };
+        let help = if is_use {
+            "write `use: { nested: true, … }`, so that it applies to each call"
+        } else {
+            "remove it"
+        };
         report.push(finding.help(help));
     }
 }

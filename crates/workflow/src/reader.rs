@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
                         "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `",
                     )
                 } else {
-                    finding
+                    Diagnostic { help: line_help(&self.report.file.text, at), ..finding }
                 };
                 self.report.push(finding);
                 Err(Hopeless)
@@ -470,4 +470,26 @@ impl<'a> Reader<'a> {
         self.report.push(Diagnostic::error("GR001", message).at(self.report.place(range), "here"));
         Err(Hopeless)
     }
+}
+
+/// Returns advice for a line that cannot be read: a value with a colon, or another indentation than the line above.
+fn line_help(text: &str, at: usize) -> Option<String> {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let start = text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    if let Some((key, value)) = line.trim().split_once(": ")
+        && value.contains(':')
+        && !value.starts_with(['"', '\'', '{', '[', '|', '>'])
+    {
+        let value = value.replace('"', "\\\"");
+        return Some(format!("quote the value, because it holds a colon: `{key}: \"{value}\"`"));
+    }
+    let above = text[..start].lines().rev().find(|it| !it.trim().is_empty())?;
+    let (one, other) = (indent(above), indent(line));
+    (one != other).then(|| {
+        format!(
+            "the line above begins after {one} blanks, and this one after {other}: indent the keys of one mapping \
+             equally"
+        )
+    })
 }

@@ -82,6 +82,18 @@ impl Assigned {
         &self.surely[node]
     }
 
+    /// Returns the fields that are written on every line into a node from another one or from itself; none, if there
+    /// is no such line.
+    pub(super) fn written_along_lines_into(&self, node: usize, fields: usize) -> Bits {
+        let mut lines = self.into[node].iter().filter(|it| self.lines[**it].from.is_some());
+        let Some(first) = lines.next() else { return Bits::none(fields) };
+        let mut written = self.carried[*first].clone();
+        for line in lines {
+            written.keep(&self.carried[*line]);
+        }
+        written
+    }
+
     /// Returns a way on which a field is not written before a node, as near to the node as ways
     /// part.
     pub fn gap(&self, model: &FlowModel, node: usize, field: usize) -> Option<Gap> {

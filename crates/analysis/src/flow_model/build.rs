@@ -182,11 +182,10 @@ impl<'a> Builder<'_, 'a> {
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
-            bound: (policies.max_visits.is_some() || policies.limits.is_some())
-                .then(|| Bound {
-                    exhausted: exhausted.unwrap_or(Arrow::Fail),
-                    has_limits: policies.limits.is_some(),
-                }),
+            bound: (policies.max_visits.is_some() || policies.limits.is_some()).then(|| Bound {
+                exhausted: exhausted.unwrap_or(Arrow::Fail),
+                has_limits: policies.limits.is_some(),
+            }),
             resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
             maybe,
             surely: fields(surely),

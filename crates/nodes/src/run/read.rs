@@ -257,7 +257,8 @@ fn as_list(yaml: &Yaml) -> String {
 fn is_shell_syntax(argument: &str) -> bool {
     const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
     let is_name = |it: &str| {
-        !it.is_empty() && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+        !it.is_empty()
+            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
     };
     OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
 }

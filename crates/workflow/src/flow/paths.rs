@@ -39,7 +39,7 @@ impl Paths {
     /// The fields that a node has assigned before any visit but the first since its count was last
     /// reset.
     pub(crate) fn written_again(&self, node: usize) -> Bits {
-        self.net.written_again(node)
+        self.net.written_again(node, self.assigned.surely_before(node))
     }
 
     pub(crate) fn after(&self, node: usize, field: usize) -> Presence {

@@ -91,7 +91,7 @@ impl Checker<'_> {
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
             Stmt::EmitExpr(it) => drop(self.present(&it.expr)),
             Stmt::IfCond(it) => {
-                self.present(&it.expr);
+                self.ty(&it.expr);
                 // A `set` inside an `if` is visible after it.
                 self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                 self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
@@ -253,15 +253,12 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
         Expr::Test(it) if (it.name == "defined") == outcome => {
             let asks = matches!(it.name, "defined" | "undefined");
             // `a.b is defined` proves `a` as well.
-            let mut of = asks.then_some(&it.expr);
-            while let Some(expression) = of {
-                defined.extend(path_of(expression));
-                of = match expression {
-                    Expr::GetAttr(inner) => Some(&inner.expr),
-                    _ => None,
-                };
+            if asks {
+                learn_path(&it.expr, defined);
             }
         }
+        // An absent field is false.
+        Expr::GetAttr(_) if outcome => learn_path(condition, defined),
         Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
             learn(&it.expr, !outcome, defined);
         }
@@ -280,10 +277,20 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
     }
 }
 
+/// Records a path and the values that it leads through.
+fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
+    defined.extend(path_of(path));
+    if let Expr::GetAttr(inner) = path {
+        learn_path(&inner.expr, defined);
+    }
+}
+
 /// Returns whether the node has run before if a condition has this outcome: `visit > 1`, and what means the same.
 fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
     match condition {
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => proves_revisit(&it.expr, !outcome),
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
+            proves_revisit(&it.expr, !outcome)
+        }
         Expr::BinOp(it) => match it.op {
             BinOpKind::ScAnd if outcome => {
                 proves_revisit(&it.left, true) || proves_revisit(&it.right, true)
@@ -293,10 +300,18 @@ fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
             }
             BinOpKind::Eq => !outcome && compares_visit(&it.left, &it.right) == Some(1),
             BinOpKind::Ne => outcome && compares_visit(&it.left, &it.right) == Some(1),
-            BinOpKind::Gt if outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1),
-            BinOpKind::Gte if outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2),
-            BinOpKind::Lt if !outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2),
-            BinOpKind::Lte if !outcome => compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1),
+            BinOpKind::Gt if outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
+            }
+            BinOpKind::Gte if outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
+            }
+            BinOpKind::Lt if !outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
+            }
+            BinOpKind::Lte if !outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
+            }
             _ => false,
         },
         Expr::Compare(it) => {

@@ -124,11 +124,16 @@ impl Checker<'_> {
         };
         let is_proved = self.defined.contains(&path) || self.missed.contains(&path);
         // A condition on `via.reason` decides which of its fields there are.
-        let is_trigger = path.starts_with("via.") && self.scope.schema.channel("via").is_none();
+        let root = path.split('.').next().unwrap_or_default();
+        let channel = self.scope.schema.channel(root);
+        let is_trigger = root == "via" && channel.is_none();
+        // A reader makes a value of a Rust type, which has all of its fields.
+        let is_whole = channel.is_some_and(|it| it.reader().is_some());
+        let is_proved = is_proved || is_whole;
         if matches!(ty, Type::Optional(_)) && !is_proved && !is_trigger {
             let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
             let help = format!(
-                "guard it: `{{% if {path} is defined %}} … {{% endif %}}`, or give another text: \
+                "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
                  `{{{{ {path} | default(\"…\") }}}}`"
             );
             self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);

@@ -244,7 +244,7 @@ fn environment<'a>() -> Environment<'a> {
     environment.set_debug(false);
     environment.set_fuel(Some(DataLimit::TemplateSteps.value()));
     builtins::register(&mut environment);
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment
 }
@@ -461,6 +461,8 @@ mod tests {
     fn an_undefined_name_is_an_error() {
         let error = rendered("{{ later }}", &Trigger::Start).unwrap_err();
         assert_eq!(error.to_string(), "the prompt `p.md` cannot be rendered");
-        assert!(rendered("{% if later %}{% endif %}", &Trigger::Start).is_err());
+        assert!(rendered("{% for it in later %}{% endfor %}", &Trigger::Start).is_err());
+        // As a condition, an absent value is false.
+        assert_eq!(rendered("{% if later %}x{% endif %}", &Trigger::Start).unwrap(), "");
     }
 }

@@ -29,7 +29,7 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
     )
         .prop_map(move |(outcomes, bound, resets, defers)| FlowNode {
             outcomes,
-            bound: bound.map(|exhausted| Bound { exhausted }),
+            bound: bound.map(|exhausted| Bound { exhausted, has_limits: false }),
             resets,
             defers: defers.map(|(others, is_first)| {
                 let mut first = Bits::none(nodes);
