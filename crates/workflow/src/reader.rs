@@ -443,6 +443,8 @@ impl<'a> Reader<'a> {
                     finding.help(
                         "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `",
                     )
+                } else if error.info().contains("flow") {
+                    finding
                 } else {
                     Diagnostic { help: line_help(&self.report.file.text, at), ..finding }
                 };
@@ -486,7 +488,8 @@ fn line_help(text: &str, at: usize) -> Option<String> {
     }
     let above = text[..start].lines().rev().find(|it| !it.trim().is_empty())?;
     let (one, other) = (indent(above), indent(line));
-    (one != other).then(|| {
+    let is_nested = above.trim_end().ends_with(':');
+    (one != other && !is_nested).then(|| {
         format!(
             "the line above begins after {one} blanks, and this one after {other}: indent the keys of one mapping \
              equally"
