@@ -14,6 +14,7 @@ mod format;
 mod json;
 mod lenient;
 mod measure;
+mod range;
 mod reducer;
 mod sample;
 mod schema;
@@ -27,6 +28,7 @@ pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
     lenient::{Choice, Fields, LenientValue, ReadError, ReadLeniently, Reader, read_as},
+    range::NumberRange,
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     policies::ATTEMPTS_MAX,
     tool::BUILT_IN,
-    types::{TYPES, reducer_names},
+    types::{RANGE_KEYS, TYPES, reducer_names},
 };
 
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
@@ -65,6 +65,15 @@ value_types! {
     pub Count = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9][0-9_]*$"};
     /// A whole number from one on; `200_000` is one too.
     pub Positive = {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9][0-9_]*$"};
+    /// A whole number from one on, or an input with a range.
+    pub VisitsMax = {
+        "type": ["integer", "string"],
+        "minimum": 1,
+        "pattern": "^([0-9][0-9_]*|[A-Za-z][A-Za-z0-9_]*)$",
+        "x-refers": "field",
+    };
+    /// A number.
+    pub Number = {"type": ["number", "string"], "pattern": "^[-+]?[0-9.][0-9_.eE+-]*$"};
     /// The number of attempts in all.
     pub Attempts = {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX};
     /// A sum of money.
@@ -264,12 +273,20 @@ impl JsonSchema for FieldType {
         };
         let hints: serde_json::Map<String, Value> =
             spec["properties"].as_object().into_iter().flatten().map(described).collect();
+        // A record may have fields with these names, whose values are types.
+        let number = |it: &str| (it.to_owned(), Number::json_schema(generator).to_value());
+        let numbers = serde_json::Map::from_iter(RANGE_KEYS.iter().copied().map(number));
         json_schema!({
             "type": ["string", "array", "object"],
             "examples": TYPES,
             "x-refers": "type",
             "properties": hints,
-            "if": {"type": "object", "required": ["type"], "propertyNames": {"enum": keys}},
+            "if": {
+                "type": "object",
+                "required": ["type"],
+                "propertyNames": {"enum": keys},
+                "properties": numbers,
+            },
             "then": {"properties": spec["properties"]},
         })
     }

@@ -106,15 +106,17 @@ impl<'y> TypeReader<'_, 'y> {
         }
     }
 
-    /// A type with a description, inside another type.
+    /// A type with a description or a range, inside another type.
     fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
         let mut schema = self.schema_of(ty)?;
+        self.restrict(&mut schema, spec)?;
         let about = spec.get("about").and_then(Yaml::text);
         if let (Some(about), Value::Object(object)) = (about, &mut schema) {
             object.insert("description".to_owned(), about.into());
         }
         let others = spec.entries().iter().map(|it| &it.key);
-        for key in { others }.filter(|it| !["type", "about"].contains(&it.text.as_str())) {
+        let inside = ["type", "about", "min", "max"];
+        for key in { others }.filter(|it| !inside.contains(&it.text.as_str())) {
             let message = format!("`{}` is for fields of the state, not inside one", key.text);
             let place = self.report.place(&key.range);
             self.report.push(Diagnostic::error("GR003", message).at(place, "not here"));
