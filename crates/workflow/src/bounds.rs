@@ -116,13 +116,11 @@ fn changes(
     if node.policies.clears.contains(field) {
         return Some("clears");
     }
-    match sources.written(name, node) {
-        Some((maybe, _)) => maybe.contains(field).then_some("writes"),
-        // The fields that a node of Rust writes may be unknown. Of other nodes the reason is reported.
-        None => {
-            let custom = node.section.get("node").and_then(Yaml::text)?;
-            let contract = sources.registry.custom(custom)?.describe().contract;
-            contract.writes.is_none().then_some("declares no writes, and may change")
-        }
+    if let Some((maybe, _)) = sources.written(name, node) {
+        return maybe.contains(field).then_some("writes");
     }
+    // The fields that a node of Rust writes may be unknown. Of other nodes the reason is reported.
+    let custom = node.section.get("node").and_then(Yaml::text)?;
+    let contract = sources.registry.custom(custom)?.describe().contract;
+    contract.writes.is_none().then_some("declares no writes, and may change")
 }

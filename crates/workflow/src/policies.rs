@@ -158,8 +158,8 @@ fn read_bound(
     yaml: &Yaml,
     schema: &Schema,
 ) -> Option<(u32, Option<ChannelName>)> {
-    let is_name = |it: &&str| it.starts_with(|it: char| it.is_ascii_alphabetic());
-    if yaml.text().filter(is_name).is_none() {
+    let is_name = |it: &str| it.starts_with(|it: char| it.is_ascii_alphabetic());
+    if !yaml.text().is_some_and(is_name) {
         return Some((report.count(yaml, "`max_visits`", 1)?, None));
     }
     let word = report.word(yaml, "`max_visits`")?;

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-/// The maximum number of references that are followed to a part of a schema.
-const REFERENCES_MAX: usize = 16;
+use super::part::{Part, resolve};
 
 /// The smallest and the largest number that fit a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,10 +25,10 @@ impl NumberRange {
     /// assert_eq!(range, NumberRange { min: Some(1.0), max: Some(5.0) });
     /// ```
     pub fn at(schema: &Value, path: &[String]) -> Self {
-        let part = path.iter().try_fold(target(schema, schema), |part, name| {
-            Some(target(schema, part?.get("properties")?.get(name)?))
+        let part = path.iter().try_fold(resolve(schema, schema), |part, name| {
+            Some(resolve(schema, part?.schema.get("properties")?.get(name)?))
         });
-        let Some(Some(part)) = part else { return Self::default() };
+        let Some(Some(Part { schema: part, .. })) = part else { return Self::default() };
         let end = |key| part.get(key).and_then(Value::as_f64);
         Self { min: end("minimum"), max: end("maximum") }
     }
@@ -38,24 +37,6 @@ impl NumberRange {
     pub fn contains(self, number: f64) -> bool {
         self.min.is_none_or(|it| number >= it) && self.max.is_none_or(|it| number <= it)
     }
-}
-
-/// Returns the part of a schema that describes the values other than null, with its references resolved.
-fn target<'s>(root: &'s Value, mut part: &'s Value) -> Option<&'s Value> {
-    for _ in 0..REFERENCES_MAX {
-        let options = ["anyOf", "oneOf"].into_iter().find_map(|it| part.get(it)?.as_array());
-        if let Some(options) = options {
-            let mut others =
-                options.iter().filter(|it| it.get("type").and_then(Value::as_str) != Some("null"));
-            let (Some(only), None) = (others.next(), others.next()) else { return None };
-            part = only;
-        } else if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
-            part = root.pointer(reference.strip_prefix('#')?)?;
-        } else {
-            return Some(part);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -48,7 +48,13 @@ value_types! {
     /// True or false.
     pub Flag = {"type": "boolean"};
     /// A type in the short notation: a text, a list with one type, or a record.
-    pub TypeNotation = {"type": ["string", "array", "object"], "examples": TYPES, "x-refers": "type"};
+    pub TypeNotation = {
+        "type": ["string", "array", "object"],
+        "examples": TYPES,
+        "x-refers": "type",
+        "properties": {"lenient": {"description": "Whether answers of models are read tolerantly: unknown keys are \
+            dropped, and a word, a number or a list may have another form with the same meaning."}},
+    };
     /// The name of a type under `types`.
     pub TypeDeclared = {"type": "string", "x-declares": "type"};
     /// The path of a JSON Schema beside the workflow.
@@ -275,7 +281,8 @@ impl JsonSchema for FieldType {
             spec["properties"].as_object().into_iter().flatten().map(described).collect();
         // A record may have fields with these names, whose values are types.
         let number = |it: &str| (it.to_owned(), Number::json_schema(generator).to_value());
-        let numbers = serde_json::Map::from_iter(RANGE_KEYS.iter().copied().map(number));
+        let numbers: serde_json::Map<String, Value> =
+            RANGE_KEYS.iter().copied().map(number).collect();
         json_schema!({
             "type": ["string", "array", "object"],
             "examples": TYPES,

@@ -23,6 +23,9 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
+#[cfg(test)]
+pub(super) use self::notation::RECORD_KEYS;
+use self::notation::is_lenience;
 pub(super) use self::{notation::TYPES, reducers::reducer_names, values::value_of};
 use super::{
     reader::{Data, Entry, SpannedText, Yaml},
@@ -325,5 +328,5 @@ fn as_spec(yaml: &Yaml) -> bool {
             || is_reducer(value)
     };
     let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
-    is_typed && yaml.entries().iter().all(meant)
+    is_typed && !yaml.entries().iter().any(is_lenience) && yaml.entries().iter().all(meant)
 }

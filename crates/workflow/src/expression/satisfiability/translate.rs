@@ -199,11 +199,11 @@ impl Translation<'_> {
         let mut names = Vec::new();
         let mut inner = node;
         while let Kind::Field(of, name) = &inner.kind {
-            names.push(name.to_string());
+            names.push(name.clone());
             inner = of;
         }
         let Kind::Name(name) = &inner.kind else { return NumberRange::default() };
-        names.push(name.to_string());
+        names.push(name.clone());
         names.reverse();
         let NumberRange { min, max } = (self.ranges)(&names);
         let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
