@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use graphrun_core::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, did_you_mean},
     graph::{Backoff, Catch, Defer, ErrorKind, NodeLimits, Policies},
     id::{ChannelName, NodeName},
     state::{NumberRange, Schema, Type},
@@ -158,8 +158,13 @@ fn read_bound(
     yaml: &Yaml,
     schema: &Schema,
 ) -> Option<(u32, Option<ChannelName>)> {
-    let is_name = |it: &str| it.starts_with(|it: char| it.is_ascii_alphabetic());
-    if !yaml.text().is_some_and(is_name) {
+    // Any other text is rather a wrong number than a misspelt field.
+    let fields = || schema.channels().iter().map(|it| it.name().as_str());
+    let is_field = |it: &str| {
+        let is_name = it.starts_with(|it: char| it.is_ascii_alphabetic());
+        is_name && (schema.channel(it).is_some() || did_you_mean(it, fields()).is_some())
+    };
+    if !yaml.text().is_some_and(is_field) {
         return Some((report.count(yaml, "`max_visits`", 1)?, None));
     }
     let word = report.word(yaml, "`max_visits`")?;
