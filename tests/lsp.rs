@@ -498,7 +498,8 @@ fn hover_describes_a_name() {
     insta::assert_snapshot!(hover("max_visits: 3", "max§_visits: 3"), @"
     **max_visits**
 
-    How often the node may run before its count is reset. Every loop needs such a bound.
+    How often the node may run before its count is reset. Every loop needs such a bound: a number, or an `input`
+    of the type `int` with `min` and `max`.
     ");
     insta::assert_snapshot!(hover("merge: sum", "merge: su§m"), @"
     **sum**

@@ -186,7 +186,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
         ("/defaults/retry", json!(0)),
         ("/nodes/unit_tests/run_tests/runner", json!("jest")),
         ("/nodes/unit_tests/writes/test_result", json!(["result"])),
-        ("/nodes/sse/max_visits", json!("three")),
+        ("/nodes/sse/max_visits", json!("3 times")),
         ("/nodes/sse/then", json!(null)),
         ("/nodes/qa/then/to", json!("publish")),
         ("/start", json!({"ba": 1})),

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use crate::{
     checkpoint::{Outcome, Position, TaskRecord, is_followed},
     diagnostic::Place,
     graph::{Catch, Edge, Graph, Target, Transition},
-    id::{NodeName, Step, TaskId},
+    id::{ChannelName, NodeName, Step, TaskId},
 };
 
 /// The parts of a graph, and those that the runs have taken.
@@ -73,6 +75,8 @@ pub(super) struct Trail {
     /// The positions before its first step and after each step.
     pub(super) positions: Vec<Position>,
     pub(super) records: Vec<TaskRecord>,
+    /// The values at its end, with the inputs that are bounds.
+    pub(super) values: BTreeMap<ChannelName, Value>,
     /// The choices of routes: the index of an edge, and of one of its ways.
     pub(super) ways: BTreeSet<(usize, usize)>,
 }
@@ -198,7 +202,7 @@ impl Coverage {
         for before in &trail.positions {
             let of_step = |it: &&&TaskRecord| it.task.step == before.step.next();
             let records: Vec<&TaskRecord> = tasks.values().filter(of_step).copied().collect();
-            for (node, _) in used_up(graph, before, &records) {
+            for (node, _) in used_up(graph, before, &records, |it| trail.values.get(it)) {
                 self.take(&PartKey::Exhausted(node));
             }
         }
@@ -280,10 +284,11 @@ impl Coverage {
 
 /// Returns the nodes that a step would have reached if their bounds were not used up, each with its
 /// target for that case.
-pub(super) fn used_up(
+pub(super) fn used_up<'v>(
     graph: &Graph,
     before: &Position,
     records: &[&TaskRecord],
+    value: impl Fn(&ChannelName) -> Option<&'v Value>,
 ) -> Vec<(NodeName, Option<Target>)> {
     let mut visits = before.visits.clone();
     let mut reached: Vec<NodeName> = Vec::new();
@@ -325,7 +330,7 @@ pub(super) fn used_up(
         // `compile` refuses graphs with a circle of `exhausted` targets.
         while let Some(spec) = graph.nodes.get(&name) {
             let made = visits.get(&name).copied().unwrap_or(0);
-            if spec.policies.max_visits.is_none_or(|it| made < it) {
+            if spec.policies.max_visits_of(&value).is_none_or(|it| made < it) {
                 break;
             }
             found.push((name.clone(), spec.policies.exhausted.clone()));

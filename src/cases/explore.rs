@@ -26,7 +26,7 @@ use crate::{
         use_up,
     },
     event::{Status, Usage},
-    graph::{Graph, Input, Limits, Target, Transition, Trigger},
+    graph::{Input, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId},
     workflow::Workflow,
 };
@@ -302,7 +302,7 @@ impl Search<'_> {
             }
         }
         if let Some((status, reason)) = rest {
-            let is_asked_for = asked_to_fail(self.graph.graph(), before, &records);
+            let is_asked_for = asked_to_fail(&machine, before, &records);
             if status != Status::Done && !is_asked_for {
                 self.stuck(reason.unwrap_or_default(), from, step);
             }
@@ -406,7 +406,7 @@ impl Search<'_> {
 }
 
 /// Returns whether a route, a bound or a limit of the workflow leads to failure by design.
-fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bool {
+fn asked_to_fail(machine: &Machine, before: &Position, records: &[TaskRecord]) -> bool {
     let fails = |it: &TaskRecord| match &it.outcome {
         Recorded::Finished { transitions, .. }
         | Recorded::Skipped { transitions, .. }
@@ -422,7 +422,8 @@ fn asked_to_fail(graph: &Graph, before: &Position, records: &[TaskRecord]) -> bo
         | Recorded::Answered { .. } => false,
     };
     let records_of_step: Vec<&TaskRecord> = records.iter().collect();
-    let used_up = used_up(graph, before, &records_of_step);
+    let (graph, state) = (machine.graph().graph(), machine.state());
+    let used_up = used_up(graph, before, &records_of_step, |it| state.get(it.as_str()));
     records.iter().any(fails)
         || used_up.iter().any(|(_, target)| *target == Some(Target::Fail))
         || before.failure.is_some()

@@ -180,7 +180,7 @@ impl<'a> Outcomes<'a> {
             original: None,
             attempt: task.attempt,
             visits: task.visits.clone(),
-            max_visits: spec.policies.max_visits,
+            max_visits: spec.policies.max_visits_in(&task.state),
             timeout: spec.policies.timeout,
             state: task.state.clone(),
             input: task.input.clone(),

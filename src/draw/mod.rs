@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::{
     graph::{Graph, NodeSpec},
-    id::NodeName,
+    id::{ChannelName, NodeName},
 };
 
 /// A drawing of a graph.
@@ -53,6 +53,11 @@ pub struct Drawing {
     pub run: Option<DrawnRun>,
 }
 
+/// Returns the bounds of the nodes that have one.
+fn bounds(nodes: &[DrawnNode]) -> BTreeMap<NodeName, u32> {
+    nodes.iter().filter_map(|it| Some((it.name.clone(), it.max_visits?))).collect()
+}
+
 /// A node of a drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrawnNode {
@@ -68,8 +73,10 @@ pub struct DrawnNode {
     pub when: Option<String>,
     /// Whether it waits until other nodes have run.
     pub defer: bool,
-    /// The maximum number of visits before its count is reset.
+    /// The maximum number of visits before its count is reset; over a run, the number of this run.
     pub max_visits: Option<u32>,
+    /// The input with this number, if it is one.
+    pub visits_field: Option<ChannelName>,
     /// The nodes whose counts are reset when it finishes.
     pub resets: Vec<NodeName>,
     /// The length of the longest way to it, without loops; `None` if no way leads to it.
@@ -96,9 +103,7 @@ impl Drawing {
         for arrow in &mut all {
             arrow.back = layers.is_back(arrow);
         }
-        let bounds: BTreeMap<NodeName, u32> =
-            nodes.iter().filter_map(|it| Some((it.name.clone(), it.max_visits?))).collect();
-        arrows::bound_loops(&mut all, &bounds);
+        arrows::bound_loops(&mut all, &bounds(&nodes));
         let groups = groups::groups(&nodes, &BTreeMap::new());
         Self { name: graph.name.clone(), about: None, nodes, arrows: all, groups, run: None }
     }
@@ -175,6 +180,7 @@ impl DrawnNode {
             when: spec.and_then(|it| it.when.as_ref()).map(|it| it.text().to_owned()),
             defer: spec.is_some_and(|it| it.policies.defer.is_some()),
             max_visits: spec.and_then(|it| it.policies.max_visits),
+            visits_field: spec.and_then(|it| it.policies.visits_field.clone()),
             resets: spec.map(|it| it.policies.resets.clone()).unwrap_or_default(),
             layer,
             visits: None,

@@ -9,11 +9,11 @@ mod replay;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::replay::Replay;
-use super::{Arrow, Drawing, Reason};
+use super::{Arrow, Drawing, Reason, arrows, bounds};
 use crate::{
     checkpoint::{Outcome, SavedRun, TaskRecord},
     event::Status,
-    graph::Target,
+    graph::{Policies, Target},
     id::{NodeName, RunId, Step, TaskId},
 };
 
@@ -85,7 +85,14 @@ impl Drawing {
         let mut visits = visits(saved, records);
         for node in &mut self.nodes {
             node.visits = visits.remove(&node.name);
+            let policies = Policies {
+                max_visits: node.max_visits,
+                visits_field: node.visits_field.clone(),
+                ..Policies::default()
+            };
+            node.max_visits = policies.max_visits_of(|it| saved.values.get(it));
         }
+        arrows::bound_loops(&mut self.arrows, &bounds(&self.nodes));
         notes.extend(visits.keys().map(|it| {
             format!(
                 "the run reached `{it}`, which the drawing \

@@ -15,9 +15,8 @@ use super::{
     compare::{Compared, compare},
     lease::Lease,
     log::Log,
-    migrate::values_by,
     stream::Sinks,
-    superstep::{Machine, ReviseError, carry},
+    superstep::{Machine, ReviseError, carry, carry_values},
 };
 use crate::checkpoint::{
     Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,
@@ -141,8 +140,8 @@ async fn as_of_now(
     if differences.iter().any(|it| it.breaks.is_some()) {
         return Err(RunError::NoPlace { run, differences });
     }
-    let position = carry(&engine.graph, &mapping, (&saved.position, &[]), messages).position;
-    let values = values_by(engine, &mapping, saved.values);
+    let position = carry(&engine.graph, &mapping, &saved, messages).position;
+    let values = carry_values(&engine.graph, &mapping, saved.values);
     Ok((position, values, Some(Box::new(new))))
 }
 

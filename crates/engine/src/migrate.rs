@@ -1,12 +1,10 @@
 //! Migrates a saved run to a changed workflow.
 
-use std::collections::BTreeMap;
-
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Event, Status},
     fault::{self, Point},
-    id::{ChannelName, NodeName, RunId},
+    id::{NodeName, RunId},
 };
 use serde_json::Value;
 
@@ -20,7 +18,7 @@ use super::{
     retry::failed_records,
     revise::changes,
     stream::Sinks,
-    superstep::{Machine, RestoreError, ReviseError, carry},
+    superstep::{Machine, RestoreError, ReviseError, carry, carry_values},
 };
 use crate::checkpoint::{
     Basis, Checkpoint, CheckpointError, Commit, Entry, InboxMessage, Mapping, Migration,
@@ -108,7 +106,7 @@ fn carried(
             .map_err(|source| RunError::Changed { run: run.clone(), source })?;
     }
     let mut differences = compare(compared, Some(mapping));
-    let carried = carry(graph, mapping, (&saved.position, &saved.records), messages);
+    let carried = carry(graph, mapping, &saved, messages);
     let is_settled = differences.iter().all(|it| it.breaks.is_none());
     if is_settled && carried.position.frontier.is_empty() {
         differences.insert(0, nothing_left(&carried.position));
@@ -118,7 +116,7 @@ fn carried(
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
     let changed = |source| RunError::Changed { run: run.clone(), source };
-    let values = values_by(engine, mapping, saved.values);
+    let values = carry_values(graph, mapping, saved.values);
     let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
     let (position, records) = (carried.position, carried.records);
@@ -128,27 +126,6 @@ fn carried(
     let machine = Machine::restore_only(graph.clone(), terms, run.clone(), again, None);
     let questions = machine.map_err(changed)?.0.open_questions();
     Ok((Migrated { position, differences, records, questions }, state))
-}
-
-/// Returns the values of a run by the names of the graph. New fields get their defaults.
-pub(super) fn values_by(
-    engine: &Engine,
-    mapping: &Mapping,
-    saved: BTreeMap<ChannelName, Value>,
-) -> BTreeMap<ChannelName, Value> {
-    let schema = engine.graph.schema();
-    let named = saved.into_iter().filter_map(|(name, value)| {
-        let name = mapping.new_field_of(&name)?;
-        schema.channel(name.as_str()).is_some().then_some((name, value))
-    });
-    let mut values: BTreeMap<ChannelName, Value> = named.collect();
-    for channel in schema.channels() {
-        if let Some(default) = channel.default() {
-            values.entry(channel.name().clone()).or_insert_with(|| default.as_ref().clone());
-        }
-    }
-    values.extend(mapping.set.clone());
-    values
 }
 
 /// Checks that every node of the frontier has a counterpart or was dropped.

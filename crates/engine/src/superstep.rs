@@ -42,7 +42,7 @@ pub use self::pauses::Pauses;
 pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
 pub use self::revise::ReviseError;
 pub(super) use self::{
-    carry::carry,
+    carry::{carry, carry_values},
     revise::{Revised, revise},
 };
 use self::{

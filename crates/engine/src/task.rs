@@ -97,7 +97,7 @@ impl NewAttempt {
             original: task.original,
             attempt: task.attempt,
             visits: task.visits,
-            max_visits: spec.policies.max_visits,
+            max_visits: spec.policies.max_visits_in(&task.state),
             timeout: spec.policies.timeout,
             state: task.state,
             input: task.input,

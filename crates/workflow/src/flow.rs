@@ -151,7 +151,7 @@ impl<'a> Sources<'a> {
     ///
     /// A node without valid ones counts as assigning every field, so that no reader of its fields
     /// is reported.
-    fn written(
+    pub(super) fn written(
         self,
         name: &NodeName,
         node: &NodeDraft<'a>,

@@ -34,6 +34,7 @@
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod bounds;
 mod cache;
 pub mod case_file;
 mod cases;

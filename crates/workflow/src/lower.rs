@@ -14,6 +14,7 @@ use graphrun_core::{
 
 use super::{
     NestedUse, Registry, Workflow,
+    bounds::check_bounds,
     declarations::Declarations,
     draft::WorkflowDraft,
     environment::Environment,
@@ -105,7 +106,7 @@ fn read_workflow(
     let defaults = &sections.defaults;
     let scope = PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
     let draft = WorkflowDraft::read(report, nodes, scope);
-    let flow = Flow::of(Sources {
+    let sources = Sources {
         top,
         draft: &draft,
         declarations: &declarations,
@@ -116,7 +117,9 @@ fn read_workflow(
         registry,
         loaded: &loaded,
         vague: &state.vague,
-    });
+    };
+    check_bounds(report, sources);
+    let flow = Flow::of(sources);
     let (registry, maps, types) = (registry.clone(), BTreeMap::new(), state.types);
     let mut env = Environment {
         registry,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use graphrun_core::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, did_you_mean},
     graph::{Backoff, Catch, Defer, ErrorKind, NodeLimits, Policies},
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::{NumberRange, Schema, Type},
 };
 
 use super::{
@@ -93,7 +93,8 @@ pub(super) fn read_policies(
         let message = "`idle` does not apply to a question: it has a total time";
         report.bad_value(key, message, "write `timeout: 24h`");
     }
-    let max_visits = section.get("max_visits").and_then(|it| report.count(it, "`max_visits`", 1));
+    let bound = section.get("max_visits").and_then(|it| read_bound(report, it, schema));
+    let (max_visits, visits_field) = bound.unzip();
     let exhausted = section.get("exhausted");
     let exhausted = exhausted.and_then(|it| declarations.read_target(report, it, "`exhausted`"));
     let limits = section.get("limits").and_then(|it| report.node_limits(it));
@@ -136,6 +137,7 @@ pub(super) fn read_policies(
         timeout: timeout.total.or(defaults.timeout.filter(|_| !asks)),
         idle_timeout: timeout.idle.or(defaults.idle_timeout).filter(|_| !asks),
         max_visits,
+        visits_field: visits_field.flatten(),
         limits,
         exhausted,
         fail_reason: section.get("then").and_then(|it| read_fail_reason(report, it, schema)),
@@ -147,6 +149,39 @@ pub(super) fn read_policies(
         width_max: None,
         items: None,
     }
+}
+
+/// Reads `max_visits`: a number, or a field with the number and its largest value. `bounds` checks that the field is an
+/// input.
+fn read_bound(
+    report: &mut Report,
+    yaml: &Yaml,
+    schema: &Schema,
+) -> Option<(u32, Option<ChannelName>)> {
+    // Any other text is rather a wrong number than a misspelt field.
+    let fields = || schema.channels().iter().map(|it| it.name().as_str());
+    let is_field = |it: &str| {
+        let is_name = it.starts_with(|it: char| it.is_ascii_alphabetic());
+        is_name && (schema.channel(it).is_some() || did_you_mean(it, fields()).is_some())
+    };
+    if !yaml.text().is_some_and(is_field) {
+        return Some((report.count(yaml, "`max_visits`", 1)?, None));
+    }
+    let word = report.word(yaml, "`max_visits`")?;
+    let name = report.channel(&word, schema)?;
+    let channel = schema.channel(name.as_str())?;
+    if *channel.ty() == Type::Any {
+        // Its type is reported.
+        return Some((1, Some(name)));
+    }
+    let max = NumberRange::at(channel.schema(), &[]).max.unwrap_or_default();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked with the field"
+    )]
+    let max = max as u32;
+    Some((max.max(1), Some(name)))
 }
 
 fn read_resets(report: &mut Report, declarations: &Declarations, yaml: &Yaml) -> Vec<NodeName> {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{ErrorKind, Failure, Target};
 use crate::{
     diagnostic::Place,
     id::{ChannelName, NodeName},
+    state::State,
 };
 
 /// The policies of one node.
@@ -20,6 +23,9 @@ pub struct Policies {
     /// How often the node may run before its count is reset. A visit is a step in which it runs, also if several
     /// tasks were dispatched to it.
     pub max_visits: Option<u32>,
+    /// The channel with the number of visits that a run allows, if it is an input; `max_visits` is then the largest
+    /// number that the channel takes.
+    pub visits_field: Option<ChannelName>,
     /// The limits for all visits of the node in a run together.
     pub limits: Option<NodeLimits>,
     /// The target when one of these is used up; without a target the run fails.
@@ -86,6 +92,35 @@ pub struct Catch {
     pub kind: Option<ErrorKind>,
     /// The target.
     pub to: Target,
+}
+
+impl Policies {
+    /// Returns how often the node may run in a run with this state before its count is reset.
+    ///
+    /// It is never more than [`max_visits`](Self::max_visits), with which the worst case is computed, and at least one.
+    pub fn max_visits_in(&self, state: &State) -> Option<u32> {
+        self.max_visits_of(|field| state.get(field.as_str()))
+    }
+
+    /// Returns the same for a run whose channels have these values.
+    pub fn max_visits_of<'v>(
+        &self,
+        value: impl FnOnce(&ChannelName) -> Option<&'v Value>,
+    ) -> Option<u32> {
+        let most = self.max_visits?;
+        let given = self.visits_field.as_ref().and_then(value).and_then(whole);
+        Some(given.map_or(most, |it| u32::try_from(it).unwrap_or(u32::MAX).clamp(1, most.max(1))))
+    }
+}
+
+/// Returns a whole number from zero on, which JSON may also write as `3.0`.
+fn whole(value: &Value) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a larger number is more than every bound, and a negative one becomes zero"
+    )]
+    value.as_u64().or_else(|| value.as_f64().map(|it| it as u64))
 }
 
 impl Catch {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     LenientValue, ReadError, Reducer, Type, UpdateForm,
+    lenient::{is_lenient, read_by_schema},
     measure::{measure, rounded_int},
     validator_for,
 };
@@ -20,7 +21,7 @@ const PROBLEMS_MAX: usize = 20;
 const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Reads a model's answer into the normal form of a channel's type.
-pub type ReadAnswer = fn(Value) -> Result<LenientValue<Value>, ReadError>;
+pub type ReadAnswer = Arc<dyn Fn(Value) -> Result<LenientValue<Value>, ReadError> + Send + Sync>;
 
 /// A named place in the state.
 #[derive(Clone)]
@@ -36,14 +37,15 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel whose values fit a JSON Schema.
+    /// Makes a channel whose values fit a JSON Schema. If a part of it has `x-lenient: true`, the channel reads
+    /// the answers of models [by the schema](read_by_schema).
     ///
     /// # Errors
     ///
     /// Fails when the schema itself is invalid.
     pub fn new(name: ChannelName, schema: Value, reducer: Reducer) -> Result<Self, String> {
         let validator = validator_for(&schema).map_err(|error| error.to_string())?;
-        Ok(Self {
+        let channel = Self {
             name,
             ty: Type::of_schema(&schema),
             schema: Arc::new(schema),
@@ -52,7 +54,12 @@ impl Channel {
             default: None,
             reader: None,
             is_private: false,
-        })
+        };
+        if !is_lenient(&channel.schema) {
+            return Ok(channel);
+        }
+        let schema = Arc::clone(&channel.schema);
+        Ok(channel.with_reader(move |answer| read_by_schema(&schema, answer)))
     }
 
     /// Sets the default value.
@@ -66,8 +73,11 @@ impl Channel {
 
     /// Sets how a model's answer is read into this channel.
     #[must_use]
-    pub fn with_reader(mut self, reader: ReadAnswer) -> Self {
-        self.reader = Some(reader);
+    pub fn with_reader(
+        mut self,
+        reader: impl Fn(Value) -> Result<LenientValue<Value>, ReadError> + Send + Sync + 'static,
+    ) -> Self {
+        self.reader = Some(Arc::new(reader));
         self.ty = Type::of_filled(&self.schema);
         self
     }
@@ -116,8 +126,8 @@ impl Channel {
     }
 
     /// Returns how a model's answer is read, or `None` if it is used unchanged.
-    pub fn reader(&self) -> Option<ReadAnswer> {
-        self.reader
+    pub fn reader(&self) -> Option<&ReadAnswer> {
+        self.reader.as_ref()
     }
 
     /// Returns whether only nodes use it: it is neither input nor part of the result.

@@ -6,12 +6,17 @@
 //! at [`ReadLeniently`].
 
 mod basic;
+mod by_schema;
 mod fields;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-pub use self::fields::Fields;
+pub(super) use self::by_schema::is_lenient;
+pub use self::{
+    by_schema::{LENIENT, read_by_schema},
+    fields::Fields,
+};
 
 /// A type that is read from a model's answer.
 ///
@@ -54,11 +59,7 @@ pub trait ReadLeniently: Sized {
     fn read_leniently(answer: Value) -> Result<LenientValue<Self>, ReadError> {
         let mut reader = Reader::default();
         let value = Self::read(answer, &mut reader);
-        if reader.problems.is_empty() {
-            Ok(LenientValue { value, warnings: reader.warnings })
-        } else {
-            Err(ReadError { problems: reader.problems })
-        }
+        reader.finish(value)
     }
 }
 
@@ -138,27 +139,43 @@ impl Reader {
         value
     }
 
+    fn finish<T>(self, value: T) -> Result<LenientValue<T>, ReadError> {
+        if self.problems.is_empty() {
+            Ok(LenientValue { value, warnings: self.warnings })
+        } else {
+            Err(ReadError { problems: self.problems })
+        }
+    }
+
     fn placed(&self, what: &str) -> String {
         if self.path.is_empty() { what.to_owned() } else { format!("{}: {what}", self.path) }
     }
 
     fn choice<T: Choice>(&mut self, answer: &Value) -> Option<T> {
-        let text = answer.as_str()?;
-        let chosen = unique_word(text, T::WORDS)?;
-        if chosen != text {
-            self.warn(&format!("{} was read as {chosen}", quoted(text)));
-        }
+        let chosen = self.word(answer, T::WORDS)?;
         Some(
             serde_json::from_value(Value::from(chosen))
                 .expect("WORDS are the words that serde reads"),
         )
+    }
+
+    /// Reads one of a few words, in any case and spacing.
+    fn word<'w>(&mut self, answer: &Value, words: &[&'w str]) -> Option<&'w str> {
+        let text = answer.as_str()?;
+        // A word that is written exactly is meant, even if another one folds alike.
+        let exact = words.iter().copied().find(|it| *it == text);
+        let chosen = exact.or_else(|| unique_word(text, words))?;
+        if chosen != text {
+            self.warn(&format!("{} was read as {chosen}", quoted(text)));
+        }
+        Some(chosen)
     }
 }
 
 /// Returns the one word that a text means, independent of case, blanks, dashes and a final full stop; also
 /// after a label of one word, as in `Verdict: approved`. A longer label could mean anything, such as the
 /// opposite.
-fn unique_word(text: &str, words: &[&'static str]) -> Option<&'static str> {
+fn unique_word<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
     let only = |text: &str| {
         let mut matching = words.iter().filter(|word| fold(word) == fold(text));
         matching.next().filter(|_| matching.next().is_none()).copied()

@@ -14,6 +14,8 @@ mod format;
 mod json;
 mod lenient;
 mod measure;
+mod part;
+mod range;
 mod reducer;
 mod sample;
 mod schema;
@@ -26,7 +28,11 @@ pub use self::compact::Compact;
 pub use self::json::read_json_fields;
 pub use self::{
     channel::{Channel, ReadAnswer},
-    lenient::{Choice, Fields, LenientValue, ReadError, ReadLeniently, Reader, read_as},
+    lenient::{
+        Choice, Fields, LENIENT, LenientValue, ReadError, ReadLeniently, Reader, read_as,
+        read_by_schema,
+    },
+    range::NumberRange,
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},

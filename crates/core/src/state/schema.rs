@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Change, Channel, ReadAnswer, ReduceError, State, Update, folding::Folding,
+    Change, Channel, LenientValue, ReadError, ReduceError, State, Update, folding::Folding,
     measure::size_of_saved,
 };
 use crate::id::{ChannelName, NameError};
@@ -138,7 +138,11 @@ impl Schema {
     /// # Errors
     ///
     /// Fails when there is no such channel.
-    pub fn with_reader(self, channel: &str, reader: ReadAnswer) -> Result<Self, SchemaError> {
+    pub fn with_reader(
+        self,
+        channel: &str,
+        reader: impl Fn(Value) -> Result<LenientValue<Value>, ReadError> + Send + Sync + 'static,
+    ) -> Result<Self, SchemaError> {
         let at = self.index(channel).ok_or_else(|| SchemaError::Unknown(channel.to_owned()))?;
         let mut channels = Arc::unwrap_or_clone(self.0);
         channels.list[at] = channels.list[at].clone().with_reader(reader);

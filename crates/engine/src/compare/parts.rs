@@ -112,7 +112,7 @@ impl Parts<'_> {
     /// Returns the position of the run in the new graph.
     pub(super) fn midway(&self) -> Midway {
         let Compared { graph, saved, messages, .. } = self.names.compared;
-        let carried = carry(graph, self.names.mapping, (&saved.position, &saved.records), messages);
+        let carried = carry(graph, self.names.mapping, saved, messages);
         let position = &carried.position;
         let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
         let finals = carried.records.iter().filter(|it| it.outcome.is_final());

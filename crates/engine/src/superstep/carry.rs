@@ -9,12 +9,13 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     graph::{Dispatch, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, TaskId},
-    state::Update,
+    state::{State, Update},
 };
+use serde_json::Value;
 
 use super::frontier::resettled;
 use crate::checkpoint::{
-    Activation, Fate, InboxMessage, Mapping, Outcome, Position, TaskRecord, UsedBudget,
+    Activation, Fate, InboxMessage, Mapping, Outcome, Position, SavedRun, TaskRecord, UsedBudget,
 };
 
 /// The position of a run in another graph.
@@ -29,10 +30,39 @@ pub(crate) struct Carried {
 pub(crate) fn carry(
     graph: &CompiledGraph,
     mapping: &Mapping,
-    (position, records): (&Position, &[TaskRecord]),
+    saved: &SavedRun,
     messages: &[InboxMessage],
 ) -> Carried {
-    Carrying { graph, mapping, position, records }.carry(messages)
+    let SavedRun { position, records, values, .. } = saved;
+    let reads_bounds = graph.graph().nodes.values().any(|it| it.policies.visits_field.is_some());
+    // A state that does not fit the graph is an error of the caller; no run continues with it.
+    let state = || {
+        let values = carry_values(graph, mapping, values.clone());
+        graph.schema().restore(values).ok()
+    };
+    let state = reads_bounds.then(state).flatten();
+    Carrying { graph, mapping, position, records, state }.carry(messages)
+}
+
+/// Returns the values of a run by the names of the graph. New fields get their defaults.
+pub(crate) fn carry_values(
+    graph: &CompiledGraph,
+    mapping: &Mapping,
+    saved: BTreeMap<ChannelName, Value>,
+) -> BTreeMap<ChannelName, Value> {
+    let schema = graph.schema();
+    let named = saved.into_iter().filter_map(|(name, value)| {
+        let name = mapping.new_field_of(&name)?;
+        schema.channel(name.as_str()).is_some().then_some((name, value))
+    });
+    let mut values: BTreeMap<ChannelName, Value> = named.collect();
+    for channel in schema.channels() {
+        if let Some(default) = channel.default() {
+            values.entry(channel.name().clone()).or_insert_with(|| default.as_ref().clone());
+        }
+    }
+    values.extend(mapping.set.clone());
+    values
 }
 
 struct Carrying<'a> {
@@ -40,6 +70,8 @@ struct Carrying<'a> {
     mapping: &'a Mapping,
     position: &'a Position,
     records: &'a [TaskRecord],
+    /// The state, if a bound of the graph reads it.
+    state: Option<State>,
 }
 
 impl Carrying<'_> {
@@ -50,7 +82,7 @@ impl Carrying<'_> {
         let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
-        let reached = resettled(self.graph, &mut position)
+        let reached = resettled(self.graph, self.state.as_ref(), &mut position)
             .expect("a carried position names only nodes of the graph");
         let reached = reached.into_iter();
         kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));

@@ -90,6 +90,7 @@ pub(super) fn next_frontier(
 /// with their triggers. The frontier does not change.
 pub(super) fn resettled(
     graph: &CompiledGraph,
+    state: Option<&State>,
     position: &mut Position,
 ) -> Result<BTreeMap<NodeName, Trigger>, RestoreError> {
     let mut indexed = IndexedPosition::of(graph, std::mem::take(position))?;
@@ -99,7 +100,7 @@ pub(super) fn resettled(
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
     let mut next = Next {
         graph,
-        state: None,
+        state,
         reached: BTreeMap::new(),
         sent: Vec::new(),
         arrived: arrived.collect(),
@@ -120,7 +121,7 @@ pub(super) fn resettled(
 /// Collects the targets of the tasks of a step.
 struct Next<'a> {
     graph: &'a CompiledGraph,
-    /// The state after the step.
+    /// The state after the step; `None` if the position was changed by a person and no bound reads the state.
     state: Option<&'a State>,
     position: &'a mut IndexedPosition,
     reached: BTreeMap<NodeIndex, Trigger>,
@@ -324,7 +325,11 @@ impl Next<'_> {
             let visits = visits.saturating_add(std::mem::take(&mut promised));
             let node_usage =
                 policies.limits.as_ref().and_then(|_| self.position.used.node_usage.get(name));
-            if let Some(max_visits) = policies.max_visits.filter(|&max| visits >= max) {
+            let max_visits = match self.state {
+                Some(state) => policies.max_visits_in(state),
+                None => policies.max_visits,
+            };
+            if let Some(max_visits) = max_visits.filter(|&max| visits >= max) {
                 let cause = trigger.cause().map(str::to_owned);
                 trigger = Trigger::Exhausted { node: name.clone(), max_visits, cause };
             } else if let Some(error) = budget::reached_by_node(name, policies, node_usage) {

@@ -132,6 +132,7 @@ fn read_part(channel: &Channel, part: Value) -> Result<(Value, Vec<String>), Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use graphrun_core::state::Reducer;
     use graphrun_team::TeamState;
     fn names(names: &[&str]) -> Vec<ChannelName> {
         names.iter().map(|it| ChannelName::parse(it).unwrap()).collect()
@@ -169,6 +170,29 @@ mod tests {
         let written = &update.writes[0].1;
         assert_eq!(written["stories_covered"], json!(["US-1"]));
         assert_eq!(written["test_result"], Value::Null);
+    }
+
+    #[test]
+    fn a_lenient_field_takes_forms_with_one_meaning() {
+        let report = json!({
+            "type": "object",
+            "properties": {
+                "verdict": {"type": "string", "enum": ["pass", "needs_work"], "default": "needs_work"},
+                "score": {"type": "integer", "maximum": 10},
+            },
+            "required": ["verdict", "score"],
+            "additionalProperties": false,
+            "x-lenient": true,
+        });
+        let channel = Channel::new(names(&["report"]).remove(0), report, Reducer::Replace).unwrap();
+        let schema = Schema::new([channel]).unwrap();
+        let answer = Answer::of(&names(&["report"]), &schema).unwrap();
+        let given = json!({"verdict": "unclear", "score": "3", "mood": "good"});
+        let (update, warnings) = answer.read(given).unwrap();
+        assert_eq!(*update.writes[0].1, json!({"verdict": "needs_work", "score": 3}));
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        let problems = answer.read(json!({"verdict": "PASS", "score": "11"})).unwrap_err();
+        assert!(problems[0].contains("maximum of 10"), "{problems:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::{
 use graphrun_core::{
     graph::{AccessSet, FactNeeds, NodeContext, RunFacts, Trigger, Visits},
     id::{ChannelName, NodeName},
-    state::{Schema, State, Type},
+    state::{NumberRange, Schema, State, Type},
 };
 use serde_json::Value;
 
@@ -129,7 +129,15 @@ impl Expression {
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
-        let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
+        let range = |path: &[String]| {
+            let (name, fields) = path.split_first().unzip();
+            let name = name.filter(|it| scope.item.is_none_or(|(item, _)| item != it.as_str()));
+            let channel = name.and_then(|it| scope.schema.channel(it));
+            let range =
+                channel.zip(fields).map(|(it, fields)| NumberRange::at(it.schema(), fields));
+            range.unwrap_or_default()
+        };
+        let conditions = Arc::new(satisfiability::translate(&root, &checked.types, &range));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         Ok(Self {

@@ -6,7 +6,7 @@ use super::{
     sections::{Retry, Timeout},
     values::{
         Attempts, Catch, Dollars, Duration, Either, EventName, Expression, FieldName, Flag,
-        MatchedValue, Named, NodeRef, OneOrMany, Positive, TargetName, Text,
+        MatchedValue, Named, NodeRef, OneOrMany, Positive, TargetName, Text, VisitsMax,
     },
 };
 
@@ -30,8 +30,9 @@ pub(super) struct NodeKeys {
     cache: Option<Either<Flag, Either<Duration, Cache>>>,
     /// Whether it waits until no other task is left to run.
     defer: Option<bool>,
-    /// How often the node may run before its count is reset. Every loop needs such a bound.
-    max_visits: Option<Positive>,
+    /// How often the node may run before its count is reset. Every loop needs such a bound: a number, or an `input`
+    /// of the type `int` with `min` and `max`.
+    max_visits: Option<VisitsMax>,
     /// The limits of all visits of the node in a run together.
     limits: Option<NodeLimits>,
     /// The target when `max_visits` or one of `limits` is used up.

@@ -7,9 +7,9 @@ use super::{
     values::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
         FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
-        Network, NodeName, NodeRef, NumberPath, OneOrMany, Positive, PromptPath, ReducerName,
-        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Template,
-        Text, ToolName, TypeDeclared, TypeNotation, Version,
+        Network, NodeName, NodeRef, Number, NumberPath, OneOrMany, Positive, PromptPath,
+        ReducerName, Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature,
+        Template, Text, ToolName, TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -64,6 +64,10 @@ pub(super) struct Field {
     ty: Anything,
     /// Instead of `type`: a JSON Schema beside the workflow.
     schema: Option<SchemaPath>,
+    /// The smallest number, for `int` and `float`.
+    min: Option<Number>,
+    /// The largest number, for `int` and `float`.
+    max: Option<Number>,
     /// The reducer: how an update is folded into the value of the field. Default: `replace`. `best`
     /// needs `by`.
     merge: Option<Either<ReducerName, Best>>,

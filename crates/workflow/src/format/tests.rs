@@ -13,7 +13,7 @@ use crate::{
         TOOLS_KEYS,
     },
     then::{CASE_KEYS, MATCH_KEYS},
-    types::{BEST_KEYS, SPEC_KEYS},
+    types::{BEST_KEYS, RECORD_KEYS, SPEC_KEYS},
 };
 
 /// The schema's pointer to each section, and the keys that the reader takes there.
@@ -29,6 +29,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/defaults", DEFAULTS_KEYS),
     ("/properties/defaults/properties/retry", RETRY_KEYS),
     ("/properties/defaults/properties/timeout", TIMEOUT_KEYS),
+    ("/properties/types/additionalProperties", RECORD_KEYS),
     ("/properties/state/additionalProperties", SPEC_KEYS),
     ("/properties/state/additionalProperties/then", SPEC_KEYS),
     ("/properties/state/additionalProperties/then/properties/merge", BEST_KEYS),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     policies::ATTEMPTS_MAX,
     tool::BUILT_IN,
-    types::{TYPES, reducer_names},
+    types::{RANGE_KEYS, TYPES, reducer_names},
 };
 
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
@@ -48,7 +48,13 @@ value_types! {
     /// True or false.
     pub Flag = {"type": "boolean"};
     /// A type in the short notation: a text, a list with one type, or a record.
-    pub TypeNotation = {"type": ["string", "array", "object"], "examples": TYPES, "x-refers": "type"};
+    pub TypeNotation = {
+        "type": ["string", "array", "object"],
+        "examples": TYPES,
+        "x-refers": "type",
+        "properties": {"lenient": {"description": "Whether answers of models are read tolerantly: unknown keys are \
+            dropped, and a word, a number or a list may have another form with the same meaning."}},
+    };
     /// The name of a type under `types`.
     pub TypeDeclared = {"type": "string", "x-declares": "type"};
     /// The path of a JSON Schema beside the workflow.
@@ -65,6 +71,15 @@ value_types! {
     pub Count = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9][0-9_]*$"};
     /// A whole number from one on; `200_000` is one too.
     pub Positive = {"type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9][0-9_]*$"};
+    /// A whole number from one on, or an input with a range.
+    pub VisitsMax = {
+        "type": ["integer", "string"],
+        "minimum": 1,
+        "pattern": "^([0-9][0-9_]*|[A-Za-z][A-Za-z0-9_]*)$",
+        "x-refers": "field",
+    };
+    /// A number.
+    pub Number = {"type": ["number", "string"], "pattern": "^[-+]?[0-9.][0-9_.eE+-]*$"};
     /// The number of attempts in all.
     pub Attempts = {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX};
     /// A sum of money.
@@ -264,12 +279,21 @@ impl JsonSchema for FieldType {
         };
         let hints: serde_json::Map<String, Value> =
             spec["properties"].as_object().into_iter().flatten().map(described).collect();
+        // A record may have fields with these names, whose values are types.
+        let number = |it: &str| (it.to_owned(), Number::json_schema(generator).to_value());
+        let numbers: serde_json::Map<String, Value> =
+            RANGE_KEYS.iter().copied().map(number).collect();
         json_schema!({
             "type": ["string", "array", "object"],
             "examples": TYPES,
             "x-refers": "type",
             "properties": hints,
-            "if": {"type": "object", "required": ["type"], "propertyNames": {"enum": keys}},
+            "if": {
+                "type": "object",
+                "required": ["type"],
+                "propertyNames": {"enum": keys},
+                "properties": numbers,
+            },
             "then": {"properties": spec["properties"]},
         })
     }

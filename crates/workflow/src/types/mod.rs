@@ -5,6 +5,7 @@
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
 mod notation;
+mod range;
 mod reducers;
 mod schema_file;
 mod values;
@@ -22,6 +23,9 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
+#[cfg(test)]
+pub(super) use self::notation::RECORD_KEYS;
+use self::notation::is_lenience;
 pub(super) use self::{notation::TYPES, reducers::reducer_names, values::value_of};
 use super::{
     reader::{Data, Entry, SpannedText, Yaml},
@@ -34,7 +38,9 @@ use super::{
 pub(super) const BEST_KEYS: &[&str] = &["best"];
 /// The keys of a field with more than a type.
 pub(super) const SPEC_KEYS: &[&str] =
-    &["type", "schema", "merge", "by", "default", "private", "about"];
+    &["type", "schema", "min", "max", "merge", "by", "default", "private", "about"];
+/// Those whose values are numbers. A record may have fields with these names, whose values are types.
+pub(super) const RANGE_KEYS: &[&str] = &["min", "max"];
 /// Words with another meaning in prompts and expressions.
 const RESERVED: &[&str] = &[
     "output",
@@ -235,6 +241,7 @@ impl<'y> TypeReader<'_, 'y> {
             }
             (None, None) => return None,
         };
+        self.restrict(&mut schema, spec)?;
         let ty = Type::of_schema(&schema);
         if let (Some(about), Value::Object(object)) = (section.get("about"), &mut schema) {
             let about = self.report.word(about, "`about`")?;
@@ -310,14 +317,16 @@ fn names(yaml: &Yaml) -> impl Iterator<Item = &str> {
 fn as_spec(yaml: &Yaml) -> bool {
     // A misspelt key still marks a specification, and so does a key whose value cannot be a type.
     let is_flag = |it: &Yaml| {
-        it.text().is_some_and(|it| it.parse::<bool>().is_ok() || it.parse::<f64>().is_ok())
+        let is_number = |it: &str| it.replace('_', "").parse::<f64>().is_ok();
+        it.text().is_some_and(|it| it.parse::<bool>().is_ok() || is_number(it))
     };
     let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));
     let meant = |Entry { key, value }: &Entry| {
-        did_you_mean(&key.text, SPEC_KEYS.iter().copied()).is_some()
+        let keys = SPEC_KEYS.iter().copied().filter(|it| !RANGE_KEYS.contains(it));
+        did_you_mean(&key.text, keys).is_some_and(|_| !RANGE_KEYS.contains(&key.text.as_str()))
             || is_flag(value)
             || is_reducer(value)
     };
     let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
-    is_typed && yaml.entries().iter().all(meant)
+    is_typed && !yaml.entries().iter().any(is_lenience) && yaml.entries().iter().all(meant)
 }

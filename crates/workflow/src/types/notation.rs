@@ -3,10 +3,13 @@
 //! A named type is expanded where it is used, with its name as the title of a record. So a type
 //! cannot contain itself, and the size of all uses is bounded.
 
-use graphrun_core::{diagnostic::Diagnostic, state::Type};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    state::{LENIENT, Type, validator_for},
+};
 use serde_json::{Map, Value, json};
 
-use super::{DeclaredType, TypeReader, as_spec};
+use super::{DeclaredType, TypeReader, as_spec, value_of};
 use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -14,6 +17,14 @@ use crate::{
 
 /// The types with a name.
 pub(crate) const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
+
+/// The keys of a record beside its fields.
+pub(crate) const RECORD_KEYS: &[&str] = &["lenient"];
+
+/// The keys of a field inside a record.
+const INSIDE: &[&str] = &["type", "about", "min", "max"];
+/// The keys of a field inside a lenient record.
+const INSIDE_LENIENT: &[&str] = &["type", "about", "min", "max", "default"];
 
 /// The start of the type of a map.
 const MAP: &str = "map[";
@@ -86,7 +97,7 @@ impl<'y> TypeReader<'_, 'y> {
                 Some(json!({"type": "array", "items": self.schema_of(item)?}))
             }
             Data::Map(_) if yaml.get("type").is_some() && as_spec(yaml) => {
-                self.described(yaml.get("type")?, yaml)
+                self.described(yaml.get("type")?, yaml, INSIDE)
             }
             Data::Map(entries) => self.record(entries),
             Data::Null => {
@@ -106,18 +117,36 @@ impl<'y> TypeReader<'_, 'y> {
         }
     }
 
-    /// A type with a description, inside another type.
-    fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml) -> Option<Value> {
+    /// A type with a description or a range, inside another type.
+    fn described(&mut self, ty: &'y Yaml, spec: &'y Yaml, keys: &[&str]) -> Option<Value> {
         let mut schema = self.schema_of(ty)?;
+        self.restrict(&mut schema, spec)?;
         let about = spec.get("about").and_then(Yaml::text);
         if let (Some(about), Value::Object(object)) = (about, &mut schema) {
             object.insert("description".to_owned(), about.into());
         }
         let others = spec.entries().iter().map(|it| &it.key);
-        for key in { others }.filter(|it| !["type", "about"].contains(&it.text.as_str())) {
+        for key in { others }.filter(|it| !keys.contains(&it.text.as_str())) {
             let message = format!("`{}` is for fields of the state, not inside one", key.text);
             let place = self.report.place(&key.range);
-            self.report.push(Diagnostic::error("GR003", message).at(place, "not here"));
+            let finding = Diagnostic::error("GR003", message).at(place, "not here");
+            self.report.push(match key.text.as_str() {
+                "default" => finding.help("only a record with `lenient: true` has such defaults"),
+                _ => finding,
+            });
+        }
+        if let Some(default) = spec.get("default").filter(|_| keys.contains(&"default")) {
+            let value = value_of(self.report, default, &Type::of_schema(&schema))?;
+            let problem = validator_for(&schema)
+                .ok()
+                .and_then(|it| it.validate(&value).err().map(|it| it.to_string()));
+            if let Some(problem) = problem {
+                let message = format!("the default does not fit: {problem}");
+                let place = self.report.place(&default.range);
+                let label = format!("not a `{}`", Type::of_schema(&schema));
+                self.report.push(Diagnostic::error("GR022", message).at(place, label));
+            }
+            schema.as_object_mut()?.insert("default".to_owned(), value);
         }
         Some(schema)
     }
@@ -126,8 +155,15 @@ impl<'y> TypeReader<'_, 'y> {
         let mut properties = Map::new();
         let mut required = Vec::new();
         let mut whole = true;
-        for Entry { key, value } in entries {
-            let Some(schema) = self.schema_of(value) else {
+        let is_lenient = |it: &&Entry| is_lenience(it);
+        let lenient = entries.iter().find(is_lenient).and_then(|it| it.value.text());
+        let lenient = lenient == Some("true");
+        for Entry { key, value } in entries.iter().filter(|it| !is_lenience(it)) {
+            let schema = match value.get("type") {
+                Some(ty) if lenient && as_spec(value) => self.described(ty, value, INSIDE_LENIENT),
+                _ => self.schema_of(value),
+            };
+            let Some(schema) = schema else {
                 whole = false;
                 continue;
             };
@@ -140,12 +176,16 @@ impl<'y> TypeReader<'_, 'y> {
             properties.insert(key.text.clone(), schema);
         }
         whole.then(|| {
-            json!({
+            let mut schema = json!({
                 "type": "object",
                 "properties": properties,
                 "required": required,
                 "additionalProperties": false,
-            })
+            });
+            if lenient {
+                schema[LENIENT] = true.into();
+            }
+            schema
         })
     }
 
@@ -250,6 +290,12 @@ impl<'y> TypeReader<'_, 'y> {
         self.grow(&schema, &word.range)?;
         Some(schema)
     }
+}
+
+/// Whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such word.
+pub(super) fn is_lenience(entry: &Entry) -> bool {
+    RECORD_KEYS.contains(&entry.key.text.as_str())
+        && entry.value.text().is_some_and(|it| it.parse::<bool>().is_ok())
 }
 
 /// The notation of an enum, for several texts in place of one type.

@@ -44,8 +44,17 @@ impl Scope {
     /// Converts the policies of an inner node. The outer `catch` takes the failures that the node
     /// does not catch itself.
     pub fn policies(&self, policies: Policies, outside: &[Catch]) -> Policies {
-        let Policies { exhausted, fail_reason, resets, clears, mut catch, defer, items, .. } =
-            policies;
+        let Policies {
+            exhausted,
+            fail_reason,
+            visits_field,
+            resets,
+            clears,
+            mut catch,
+            defer,
+            items,
+            ..
+        } = policies;
         for it in &mut catch {
             it.to = self.target(&it.to);
         }
@@ -61,6 +70,7 @@ impl Scope {
             exhausted: bounded.then(|| self.target(&exhausted.unwrap_or(Target::Fail))),
             resets: resets.iter().map(|it| self.node_name(it)).collect(),
             fail_reason: fail_reason.map(|it| self.channel_name(&it)),
+            visits_field: visits_field.map(|it| self.channel_name(&it)),
             clears: clears.iter().map(|it| self.channel_name(it)).collect(),
             catch,
             items: items

@@ -7,29 +7,38 @@ use super::{ReadLeniently, Reader, kind, quoted, shown, unique_word};
 /// A single element in place of a list becomes a list of one.
 impl<T: ReadLeniently> ReadLeniently for Vec<T> {
     fn read(answer: Value, reader: &mut Reader) -> Self {
-        let elements = match answer {
-            Value::Array(elements) => elements,
-            Value::Null => {
-                reader.warn("null was read as an empty list");
-                return Self::new();
-            }
-            Value::String(text) if text.trim().is_empty() => {
-                reader.warn("a blank text was read as an empty list");
-                return Self::new();
-            }
-            single => {
-                reader.warn(&format!("{} was read as a list of one", kind(&single)));
-                vec![single]
-            }
-        };
-        let places = 0..elements.len();
-        places
-            .zip(elements)
-            .map(|(place, element)| {
-                reader.inside(&format!("[{place}]"), |reader| T::read(element, reader))
-            })
-            .collect()
+        read_list(answer, reader, T::read)
     }
+}
+
+/// Reads a list whose elements `read` reads.
+pub(super) fn read_list<T>(
+    answer: Value,
+    reader: &mut Reader,
+    read: impl Fn(Value, &mut Reader) -> T,
+) -> Vec<T> {
+    let elements = match answer {
+        Value::Array(elements) => elements,
+        Value::Null => {
+            reader.warn("null was read as an empty list");
+            return Vec::new();
+        }
+        Value::String(text) if text.trim().is_empty() => {
+            reader.warn("a blank text was read as an empty list");
+            return Vec::new();
+        }
+        single => {
+            reader.warn(&format!("{} was read as a list of one", kind(&single)));
+            vec![single]
+        }
+    };
+    let places = 0..elements.len();
+    places
+        .zip(elements)
+        .map(|(place, element)| {
+            reader.inside(&format!("[{place}]"), |reader| read(element, reader))
+        })
+        .collect()
 }
 
 /// Null becomes an empty text, a list its lines, anything else its JSON.

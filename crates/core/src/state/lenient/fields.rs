@@ -100,6 +100,16 @@ impl<'r> Fields<'r> {
         })
     }
 
+    /// Takes a field out and reads it with `read` at its place.
+    pub(super) fn take<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(Option<Value>, &mut Reader) -> T,
+    ) -> T {
+        let answer = self.values.shift_remove(name);
+        self.reader.inside(name, |reader| read(answer, reader))
+    }
+
     /// Reads a value of any type with [`ReadLeniently`]. An absent field is read like null, without a
     /// warning.
     pub fn value<T: ReadLeniently>(&mut self, name: &str) -> T {

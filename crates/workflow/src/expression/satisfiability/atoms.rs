@@ -2,6 +2,8 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
+use graphrun_core::state::NumberRange;
+
 use super::{
     super::syntax::Operator,
     formula::{Ask, NumberKind, Term, Test},
@@ -156,12 +158,12 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
             texts.push(AtomValue::OtherText);
             texts
         }
-        Ask::Number { kind, .. } => {
+        Ask::Number { kind, range, .. } => {
             let cut = |it: &&Ask| match it {
                 Ask::Number { than, .. } => Some(*than),
                 _ => None,
             };
-            numbers(*kind, asked.iter().filter_map(cut).collect())
+            numbers(*kind, *range, asked.iter().filter_map(cut).collect())
         }
         Ask::Order { .. } => {
             let orders = [Ordering::Less, Ordering::Equal, Ordering::Greater];
@@ -170,18 +172,20 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
     }
 }
 
-/// The constants that are numbers of the kind, then one number from each gap around them.
-fn numbers(kind: NumberKind, mut cuts: Vec<f64>) -> Vec<AtomValue> {
+/// The constants that are numbers of the kind in the range, then one number from each gap around them.
+fn numbers(kind: NumberKind, range: NumberRange, mut cuts: Vec<f64>) -> Vec<AtomValue> {
+    cuts.extend(range.min.into_iter().chain(range.max));
     if kind == NumberKind::Count {
         cuts.push(0.0);
     }
     cuts.sort_by(f64::total_cmp);
     cuts.dedup_by(|a, b| a.partial_cmp(&b) == Some(Ordering::Equal));
-    let is_one = |it: &f64| match kind {
+    let is_of_kind = |it: &f64| match kind {
         NumberKind::Count => it.fract() == 0.0 && *it >= 0.0,
         NumberKind::Whole => it.fract() == 0.0,
         NumberKind::Real => true,
     };
+    let is_one = |it: &f64| is_of_kind(it) && range.contains(*it);
     let ends = [cuts.first().map(|it| below(*it)), cuts.last().map(|it| above(*it))];
     let between = cuts.windows(2).filter_map(|pair| match kind {
         NumberKind::Real => between(pair[0], pair[1]),

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use graphrun_core::state::NumberRange;
+
 use super::super::syntax::Operator;
 
 /// A condition, or a part of one, with its bytes in the source.
@@ -54,7 +56,7 @@ pub(super) enum Ask {
     /// Whether it is this text. `among` lists the possible texts if they are known.
     Text { among: Option<Vec<String>>, is: String },
     /// How a number compares with a constant.
-    Number { kind: NumberKind, operator: Operator, than: f64 },
+    Number { kind: NumberKind, range: NumberRange, operator: Operator, than: f64 },
     /// How one operand compares with the other; the term contains both.
     Order { operator: Operator },
 }

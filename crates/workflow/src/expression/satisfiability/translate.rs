@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{NumberRange, Type};
 use serde_json::Value;
 
 use super::{
@@ -34,9 +34,14 @@ pub(in super::super) struct Conditions {
     pub(super) inside: Vec<Formula>,
 }
 
-/// Returns the conditions of an expression; `types` are the types of its parts.
-pub(in super::super) fn translate(root: &Node, types: &Types) -> Conditions {
-    let translation = Translation { types };
+/// Returns the conditions of an expression; `types` are the types of its parts, and `ranges` those of numbers by their
+/// paths in the state.
+pub(in super::super) fn translate(
+    root: &Node,
+    types: &Types,
+    ranges: &dyn Fn(&[String]) -> NumberRange,
+) -> Conditions {
+    let translation = Translation { types, ranges };
     let is_condition = matches!(translation.ty(root), Type::Bool | Type::Any);
     let whole = is_condition.then(|| translation.formula(root));
     let mut inside = Vec::new();
@@ -46,6 +51,7 @@ pub(in super::super) fn translate(root: &Node, types: &Types) -> Conditions {
 
 struct Translation<'a> {
     types: &'a Types,
+    ranges: &'a dyn Fn(&[String]) -> NumberRange,
 }
 
 impl Translation<'_> {
@@ -182,7 +188,26 @@ impl Translation<'_> {
             };
             term.free = arguments.iter().all(is_free);
         }
-        test(term, Ask::Number { kind: self.number_kind(of), operator, than })
+        test(
+            term,
+            Ask::Number { kind: self.number_kind(of), range: self.range(of), operator, than },
+        )
+    }
+
+    /// The range of a number of the state. Ends that floats do not represent exactly are left out.
+    fn range(&self, node: &Node) -> NumberRange {
+        let mut names = Vec::new();
+        let mut inner = node;
+        while let Kind::Field(of, name) = &inner.kind {
+            names.push(name.clone());
+            inner = of;
+        }
+        let Kind::Name(name) = &inner.kind else { return NumberRange::default() };
+        names.push(name.clone());
+        names.reverse();
+        let NumberRange { min, max } = (self.ranges)(&names);
+        let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
+        NumberRange { min: min.filter(is_exact), max: max.filter(is_exact) }
     }
 
     /// The kind of a number. A field of whole numbers may hold `1.0`, half of which is `0.5`, so a

@@ -1,0 +1,131 @@
+//! Lenient types: what an agent may answer, and what the state then has.
+
+use std::{path::Path, sync::Arc};
+
+use graphrun::{diagnostic::SourceFile, registry, state::Schema, workflow::parse};
+use serde_json::{Value, json};
+
+const TYPES: &str = r"
+graphrun: 1
+name: case
+types:
+  Part: { kind: a | b_c, tags: '[string]' }
+  Report:
+    lenient: true
+    verdict: pass | needs_work
+    mood: { type: good | bad, default: bad }
+    score: { type: int, min: 0, max: 10, default: 5 }
+    share: float?
+    sure: bool
+    parts: '[Part]'
+    counts: 'map[string, int]'
+    notes: string?
+  Strict: { about: string, report: Report }
+state: { report: Report, reports: '[Report]', strict: Strict, maybe: Report? }
+input: [report, reports, strict, maybe]
+start: a
+nodes:
+  a: { set: { report: strict.report, maybe: report, reports: '[report]' }, then: end }
+";
+
+fn schema() -> Schema {
+    let file = Arc::new(SourceFile { name: "case.yaml".into(), text: TYPES.into() });
+    let (workflow, findings) =
+        parse(file, Path::new("."), &registry()).unwrap_or_else(|it| panic!("{it}"));
+    assert!(findings.is_empty(), "{findings}");
+    workflow.schema
+}
+
+/// Reads an answer as an agent does; returns the value with the number of warnings, or the problems.
+fn read(field: &str, answer: Value) -> Result<(Value, usize), Vec<String>> {
+    let schema = schema();
+    let channel = schema.channel(field).unwrap();
+    let reading = channel.reader().unwrap()(answer).map_err(|it| it.problems)?;
+    channel.check(&reading.value)?;
+    Ok((reading.value, reading.warnings.len()))
+}
+
+fn exact() -> Value {
+    json!({
+        "verdict": "needs_work", "mood": "good", "score": 7, "share": 0.5, "sure": true,
+        "parts": [{"kind": "b_c", "tags": ["x"]}], "counts": {"a": 1}, "notes": "n",
+    })
+}
+
+#[test]
+fn an_exact_answer_is_read_unchanged_and_without_warnings() {
+    assert_eq!(read("report", exact()), Ok((exact(), 0)));
+    assert_eq!(read("maybe", Value::Null), Ok((Value::Null, 0)));
+    let strict = json!({"about": "x", "report": exact()});
+    assert_eq!(read("strict", strict.clone()), Ok((strict, 0)));
+}
+
+#[test]
+fn forms_with_one_meaning_become_the_exact_answer() {
+    let answer = json!({
+        "verdict": " Needs-Work. ", "mood": "GOOD", "score": "7", "share": "0.5", "sure": "True",
+        "parts": {"kind": "B C", "tags": "x", "more": 1}, "counts": {"a": "1"}, "notes": "n", "extra": [],
+    });
+    assert_eq!(read("report", answer.clone()), Ok((exact(), 11)));
+    assert_eq!(read("maybe", answer.clone()), Ok((exact(), 11)));
+    assert_eq!(read("reports", json!([answer.clone()])), Ok((json!([exact()]), 11)));
+    assert_eq!(read("reports", answer.clone()), Ok((json!([exact()]), 12)));
+    let strict = json!({"about": "x", "report": answer});
+    assert_eq!(read("strict", strict), Ok((json!({"about": "x", "report": exact()}), 11)));
+}
+
+#[test]
+fn values_without_a_meaning_become_the_default_or_null() {
+    for unknown in [json!("middling"), Value::Null, json!(3), json!("good or bad")] {
+        let mut answer = exact();
+        answer["mood"] = unknown.clone();
+        let (value, warnings) = read("report", answer).unwrap();
+        assert_eq!((&value["mood"], warnings), (&json!("bad"), 1), "{unknown}");
+    }
+    let mut answer = exact();
+    answer["share"] = json!("half");
+    answer["score"] = json!(2.5);
+    answer.as_object_mut().unwrap().remove("mood");
+    answer.as_object_mut().unwrap().remove("notes");
+    let (value, warnings) = read("report", answer).unwrap();
+    assert_eq!(
+        (&value["share"], &value["score"], &value["mood"]),
+        (&Value::Null, &json!(5), &json!("bad"))
+    );
+    assert_eq!((value.get("notes"), warnings), (None, 3));
+}
+
+#[test]
+fn values_without_a_meaning_or_a_default_are_refused_with_their_places() {
+    let mut answer = exact();
+    answer["verdict"] = json!("perhaps");
+    answer["sure"] = json!("yes, it is");
+    answer["parts"] = json!([{"kind": null, "tags": []}]);
+    let problems = read("report", answer).unwrap_err();
+    assert_eq!(
+        problems,
+        [
+            "verdict: one of pass, needs_work is required, got \"perhaps\"",
+            "sure: true or false is required, got \"yes, it is\"",
+            "parts[0].kind: a value is required, got null",
+        ]
+    );
+    assert!(read("report", json!("a text")).is_err() && read("report", Value::Null).is_err());
+}
+
+#[test]
+fn a_lenient_answer_keeps_to_the_range_of_its_type() {
+    let mut answer = exact();
+    answer["score"] = json!("11");
+    let problems = read("report", answer).unwrap_err();
+    assert!(problems[0].contains("greater than the maximum of 10"), "{problems:?}");
+}
+
+#[test]
+fn a_strict_part_stays_as_it_is() {
+    let answer = json!({"about": "x", "report": exact(), "more": 1});
+    assert!(read("strict", answer).is_err());
+    let schema = schema();
+    let report = schema.channel("report").unwrap();
+    assert!(report.check(&json!({"verdict": "PASS"})).is_err(), "only answers are read leniently");
+}
