@@ -121,9 +121,9 @@ mod tests {
             error.draw(Paint::new(false), 80)
         };
         insta::assert_snapshot!(
-            ["42", "GRO10", "0", "loops"].map(help).join("\n"),
+            ["43", "GRO10", "0", "loops"].map(help).join("\n"),
             @r"
-            error: there is no code `42`
+            error: there is no code `43`
             help: did you mean `GR040`?
             error: there is no code `GRO10`
             help: did you mean `GR010`?
