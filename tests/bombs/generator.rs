@@ -400,7 +400,7 @@ fn templates() -> Vec<Bomb> {
         format!("{{% set a = \"x\" %}}{}", "{% set a %}{{ a }}{{ a }}{% endset %}".repeat(40));
     let replaced =
         format!("{{% set a = \"xx\" %}}{}", "{% set a = a | replace(\"x\", \"xx\") %}".repeat(40));
-    let joined = format!("{{% set a = \"xx\" %}}{}", "{% set a = a | join(a) %}".repeat(10));
+    let joined = format!("{{% set a = \"xx\" %}}{}", "{% set a = a | list | join(a) %}".repeat(10));
     let listed = format!("{{% set a = [1] %}}{}", "{% set a = a + a %}".repeat(60));
     let shared = format!("{{% set a = [1] %}}{}{{{{ a }}}}", "{% set a = [a, a] %}".repeat(60));
     let deep = format!("{{% set a = [1] %}}{}{{{{ a }}}}", "{% set a = [a] %}".repeat(5_000));

@@ -10,7 +10,6 @@ use super::program::Place;
 const LOOKS: &str = "graphrun: 1
 name: looks
 state: { code: int }
-output: code
 sandboxes: { s: {} }
 start: look
 nodes:

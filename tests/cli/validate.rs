@@ -77,11 +77,11 @@ fn a_code_is_explained() {
     assert!(list.stdout.contains("\nGR010  there is no such node\n"), "{list}");
     let listed = place.run(["explain", "--output", "json"]).json();
     assert_eq!(listed.as_array().unwrap().len(), list.stdout.lines().count());
-    insta::assert_snapshot!(place.run(["explain", "GR042"]), @r"
+    insta::assert_snapshot!(place.run(["explain", "GR043"]), @r"
     exit 2
     stdout:
     stderr:
-    error: there is no code `GR042`
+    error: there is no code `GR043`
     help: did you mean `GR040`?
     ");
 }
