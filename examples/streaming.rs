@@ -14,7 +14,7 @@ struct Poem {
     lines: Option<Vec<String>>,
 }
 
-/// The progress of the node, an event of a type of its own.
+/// The progress of the node, which the program emits in its own type.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     line: usize,

@@ -33,7 +33,7 @@ struct Page {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Written {
+struct Headlines {
     headlines: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub async fn run(texts: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
     let headline = subgraph(
         headline,
         |Item(text): Item<String>| Headline { text },
-        |end: Headline| Written { headlines: vec![end.text] },
+        |end: Headline| Headlines { headlines: vec![end.text] },
     );
     let graph = GraphBuilder::new::<Page>("page")
         .node("headline", headline.concurrency(4))

@@ -18,22 +18,22 @@ struct Chat {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Said {
+struct Lines {
     history: Vec<String>,
 }
 
-async fn reply(chat: Chat) -> Result<Said, NodeError> {
+async fn reply(chat: Chat) -> Result<Lines, NodeError> {
     let line = chat.line.unwrap_or_default();
     let reply = match chat.history.first() {
         None => format!("Hello, {line}."),
         Some(name) => format!("You are {name}."),
     };
-    Ok(Said { history: vec![line, reply] })
+    Ok(Lines { history: vec![line, reply] })
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    for line in run(&["Ada", "Who am I?"]).await? {
+    for line in run(&["Ada", "Tell my name."]).await? {
         println!("{line}");
     }
     Ok(())

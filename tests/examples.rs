@@ -70,8 +70,8 @@ async fn subgraph_runs_a_loop_for_each_item() {
 
 #[tokio::test]
 async fn thread_remembers_the_first_turn() {
-    let history = thread::run(&["Ada", "Who am I?"]).await.unwrap();
-    assert_eq!(history, ["Ada", "Hello, Ada.", "Who am I?", "You are Ada."]);
+    let history = thread::run(&["Ada", "Tell my name."]).await.unwrap();
+    assert_eq!(history, ["Ada", "Hello, Ada.", "Tell my name.", "You are Ada."]);
 }
 
 #[tokio::test]

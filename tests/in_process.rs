@@ -94,7 +94,7 @@ async fn a_run_without_storage_retries_only_what_failed() {
     assert_eq!(runs.load(Ordering::Relaxed), 1, "a finished task never runs again");
 }
 
-/// Runs in a process of its own: the other tests of this binary need memory at the same time.
+/// Runs in a separate process: the other tests of this binary need memory at the same time.
 #[test]
 fn the_memory_of_a_run_without_storage_stays_flat() {
     const NAME: &str = "the_memory_of_a_run_without_storage_stays_flat";

@@ -9,13 +9,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{
-    diagnostics::print_warnings,
     drive::{Begin, Run, listen},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRunArgs, parse_thread},
+    new_run::{NewRun, NewRunArgs, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -60,21 +59,10 @@ impl Args {
         let field = field(self.field.as_deref(), &loaded.workflow)?;
         let models = loaded.connect()?;
         block_on(async {
-            let checkpointer = database.create()?;
-            let workflow = (&*self.workflow, &loaded.workflow);
-            let thread = self.thread.as_deref();
-            let (origin, info) =
-                self.new.begin(workflow, self.options, checkpointer.as_ref(), thread).await?;
-            loaded.check_out(&origin.out)?;
-            let results = loaded.cache(&database)?;
             let workflow = loaded.workflow.clone();
-            let graph = loaded.compile(models, &origin.out, results)?;
-            print_warnings(graph.warnings(), globals.stderr);
-            let pauses = origin.options.pauses(&graph)?;
-            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
-            let engine = engine.with_wait_max(origin.options.wait_max());
-            let (id, name) = (info.id.clone(), info.name.clone());
-            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            let new = NewRun { path: &self.workflow, loaded, models, options: self.options };
+            let thread = self.thread.as_deref();
+            let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
             let chat = Chat { run, info, workflow, field, given: self.input, output };
             chat.talk().await

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use super::{
-    diagnostics::print_warnings,
-    drive::{Begin, Run},
+    drive::Begin,
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRunArgs, parse_thread},
+    new_run::{NewRun, NewRunArgs, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -45,20 +44,9 @@ impl Args {
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         let models = loaded.connect()?;
         block_on(async {
-            let checkpointer = database.create()?;
-            let workflow = (&*self.workflow, &loaded.workflow);
+            let new = NewRun { path: &self.workflow, loaded, models, options: self.options };
             let thread = self.thread.as_deref();
-            let (origin, info) =
-                self.new.begin(workflow, self.options, checkpointer.as_ref(), thread).await?;
-            loaded.check_out(&origin.out)?;
-            let results = loaded.cache(&database)?;
-            let graph = loaded.compile(models, &origin.out, results)?;
-            print_warnings(graph.warnings(), globals.stderr);
-            let pauses = origin.options.pauses(&graph)?;
-            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
-            let engine = engine.with_wait_max(origin.options.wait_max());
-            let (id, name) = (info.id.clone(), info.name.clone());
-            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
             let info = Box::new(info);
             run.drive(match self.thread {
                 Some(_) => Begin::Turn(info, input),

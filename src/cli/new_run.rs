@@ -1,13 +1,20 @@
 //! The common setup of every new run, from an input or from a checkpoint of another run.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
-use super::{error::CliError, names, options::RunOptions, origin::Origin};
+use super::{
+    database::Database, diagnostics::print_warnings, drive::Run, error::CliError, globals::Globals,
+    names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow,
+};
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     id::RunId,
+    nodes::ModelSource,
     workflow::Workflow,
 };
 
@@ -24,7 +31,41 @@ pub(super) struct NewRunArgs {
     run_id: Option<RunId>,
 }
 
+/// A workflow that is about to run from an input, with its models.
+pub(super) struct NewRun<'a> {
+    pub(super) path: &'a Path,
+    pub(super) loaded: LoadedWorkflow,
+    pub(super) models: Arc<dyn ModelSource>,
+    pub(super) options: RunOptions,
+}
+
 impl NewRunArgs {
+    /// Prepares a run, or the next turn of a thread, as far as its input.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the database or the output folder cannot be used, or the workflow does not compile.
+    pub(super) async fn prepare<'g>(
+        self,
+        (globals, database): (&'g Globals, &'g Database),
+        new: NewRun<'_>,
+        thread: Option<&str>,
+    ) -> Result<(Run<'g>, RunInfo), CliError> {
+        let NewRun { path, loaded, models, options } = new;
+        let checkpointer = database.create()?;
+        let workflow = (path, &loaded.workflow);
+        let (origin, info) = self.begin(workflow, options, checkpointer.as_ref(), thread).await?;
+        loaded.check_out(&origin.out)?;
+        let results = loaded.cache(database)?;
+        let graph = loaded.compile(models, &origin.out, results)?;
+        print_warnings(graph.warnings(), globals.stderr);
+        let pauses = origin.options.pauses(&graph)?;
+        let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+        let engine = engine.with_wait_max(origin.options.wait_max());
+        let (id, name) = (info.id.clone(), info.name.clone());
+        Ok((Run { globals, database, checkpointer, engine, id, name }, info))
+    }
+
     /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps these.
     pub(super) async fn begin(
         self,

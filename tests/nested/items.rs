@@ -99,7 +99,7 @@ enum Marked {
     Asks,
 }
 
-/// A process with the workflow; its nodes note what they did.
+/// A process with the workflow; its nodes note their work.
 struct Process {
     _folder: TempDir,
     graph: CompiledGraph,
@@ -532,18 +532,26 @@ async fn a_graph_is_a_node_and_takes_dispatches() {
     assert_eq!(end.output::<Sums>().unwrap().sums, [13, 23, 33, 92]);
 }
 
-#[tokio::test]
-async fn the_failure_of_a_nested_task_keeps_its_kind() {
-    let fails =
-        || async { Err::<(), NodeError>(Failure::new(ErrorKind::Refused, "no such thing").into()) };
-    let inner = GraphBuilder::new::<Count>("fails")
-        .node("fails", graphrun::graph::NodeFn::new(fails))
+/// Starts a graph with a node `inner`, which runs a graph of one node.
+fn outer_of<F, Marker: 'static>(function: F) -> GraphBuilder
+where
+    F: graphrun::graph::NodeFunction<Marker>,
+{
+    let inner = GraphBuilder::new::<Count>("one")
+        .node("fails", graphrun::graph::NodeFn::new(function))
         .edge(START, "fails")
         .edge("fails", END)
         .compile()
         .unwrap();
-    let graph = GraphBuilder::new::<Sums>("outer")
-        .node("inner", subgraph(inner, |(): ()| Count::default(), |_: Count| ()))
+    let node = subgraph(inner, |(): ()| Count::default(), |_: Count| ());
+    GraphBuilder::new::<Sums>("outer").node("inner", node)
+}
+
+#[tokio::test]
+async fn the_failure_of_a_nested_task_keeps_its_kind() {
+    let fails =
+        || async { Err::<(), NodeError>(Failure::new(ErrorKind::Refused, "no such thing").into()) };
+    let graph = outer_of(fails)
         .node("caught", || async { Ok::<_, NodeError>(Summed { sums: vec![7] }) })
         .edge(START, "inner")
         .edge("inner", END)
@@ -566,18 +574,7 @@ async fn an_outage_in_a_nested_run_is_retried_there_only() {
             async move { Err::<(), NodeError>(Failure { transient: true, ..failure }.into()) }
         }
     };
-    let inner = GraphBuilder::new::<Count>("fails")
-        .node("fails", graphrun::graph::NodeFn::new(fails))
-        .edge(START, "fails")
-        .edge("fails", END)
-        .compile()
-        .unwrap();
-    let graph = GraphBuilder::new::<Sums>("outer")
-        .node("inner", subgraph(inner, |(): ()| Count::default(), |_: Count| ()))
-        .edge(START, "inner")
-        .edge("inner", END)
-        .compile()
-        .unwrap();
+    let graph = outer_of(fails).edge(START, "inner").edge("inner", END).compile().unwrap();
     let end = Engine::new(graph).run(&()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     assert_eq!(calls.load(Ordering::Relaxed), 6, "{:?}", end.reason);

@@ -130,6 +130,11 @@ impl CompiledGraph {
         &self.0.graph
     }
 
+    /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
+    pub fn calls_max(&self) -> Option<u64> {
+        Envelope::if_quick(self.graph())?.calls_max()
+    }
+
     /// Returns what the checks warn about.
     pub fn warnings(&self) -> &Diagnostics {
         &self.0.warnings
@@ -244,13 +249,6 @@ impl CompiledGraph {
     /// Returns the nodes that the join with this index awaits.
     pub fn awaited_at(&self, index: NodeIndex) -> &[NodeName] {
         self.0.joins.get(&index).map_or(&[], Vec::as_slice)
-    }
-}
-
-impl CompiledGraph {
-    /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
-    pub fn calls_max(&self) -> Option<u64> {
-        Envelope::if_quick(self.graph())?.calls_max()
     }
 }
 

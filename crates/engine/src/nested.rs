@@ -1,6 +1,6 @@
 //! Nested runs: a task that runs another graph.
 //!
-//! A nested run is a run of its own, with its own steps, state, visits and limits. Its journal consists of memos of the
+//! A nested run is a separate run, with its own steps, state, visits and limits. Its journal consists of memos of the
 //! task, so it is as durable as the outer run: after a crash or a retry, its finished tasks do not run again. It asks
 //! people through the task, spends from the budget of the outer run, and reports what its tasks do as events of the
 //! task. When the task has finished, only its result is left.
@@ -61,7 +61,7 @@ impl NestedGraph {
     /// # Errors
     ///
     /// Returns the failure of the first failed task of the graph, or its question. Fails if a route leads the graph to
-    /// `fail`, if it reaches a limit of its own, and if the input does not fit.
+    /// `fail`, if it reaches a limit of its graph, and if the input does not fit.
     ///
     /// # Cancel safety
     ///

@@ -52,7 +52,7 @@ struct SavedEntry {
 }
 
 impl TaskJournal {
-    /// Finds the journal of the last nested run of a task, with what it has saved.
+    /// Finds the journal of the last nested run of a task, with its saved entries.
     ///
     /// # Errors
     ///
