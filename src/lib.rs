@@ -42,6 +42,7 @@ pub use graphrun_analysis as compile;
 pub use graphrun_core::{diagnostic, event, fault, graph::START, id, state};
 pub use graphrun_engine as engine;
 pub use graphrun_engine::{checkpoint, results};
+pub use graphrun_folders as folders;
 pub use graphrun_guard::{beneath, data_limit, redact};
 pub use graphrun_models as llm;
 pub use graphrun_nodes as nodes;

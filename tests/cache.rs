@@ -241,6 +241,7 @@ async fn every_relevant_change_makes_another_result() {
         ("lab/small", "[lab/small, lab/large]"),
         ("Write about", "Write a lot about"),
         ("temperature: 0.5", "temperature: 0.6"),
+        ("temperature: 0.5", "temperature: 0.5, effort: low"),
         ("start: write\nnodes:\n  write:", "start: draft\nnodes:\n  draft:"),
         ("answer: string }", "answer: { type: string, about: one line } }"),
         ("writes: answer", "writes: other"),
@@ -529,7 +530,7 @@ fn kinds_without_reusable_results_refuse_a_cache() {
         ("ask: Well?, writes: answer", ""),
         ("set: { answer: brief }", ""),
         ("write_files: { to: output.dir, files: files }", ""),
-        ("map: { over: items, do: other }", "  other: { set: { answer: brief } }\n"),
+        ("map: { over: items, do: other }", "  other: { set: { answer: item } }\n"),
         ("tool: fs.read, args: { path: brief }, writes: { answer: text }", ""),
     ] {
         let node = |cache: &str| {

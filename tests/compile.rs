@@ -534,7 +534,7 @@ fn maps_in_a_row_take_two_steps_each() {
         format!(
             "
   s{at}: {{ map: {{ over: items, do: each{at} }}, then: {next} }}
-  each{at}: {{ set: {{ sum: 1 }} }}"
+  each{at}: {{ set: {{ sum: index }} }}"
         )
     });
     assert_takes(5, |at, next| {
@@ -544,8 +544,8 @@ fn maps_in_a_row_take_two_steps_each() {
   both{at}: {{ parallel: [[a{at}, last_a{at}], [b{at}, last_b{at}]], then: join{at} }}
   a{at}: {{ map: {{ over: items, do: each_a{at} }} }}
   b{at}: {{ map: {{ over: items, do: each_b{at} }} }}
-  each_a{at}: {{ set: {{ sum: 1 }} }}
-  each_b{at}: {{ set: {{ sum: 1 }} }}
+  each_a{at}: {{ set: {{ sum: index }} }}
+  each_b{at}: {{ set: {{ sum: index }} }}
   last_a{at}: {{ set: {{ sum: 1 }} }}
   last_b{at}: {{ set: {{ sum: 1 }} }}
   join{at}: {{ set: {{ sum: 1 }}, then: {next} }}"

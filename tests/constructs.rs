@@ -55,6 +55,62 @@ async fn a_map_runs_a_node_for_each_item_and_folds_in_order() {
 }
 
 #[tokio::test]
+async fn an_item_knows_its_position() {
+    let ran = run(
+        r#"
+state:
+  words: [string]
+  texts: { type: [string], merge: append, default: [] }
+  pairs: { type: [int], merge: append, default: [] }
+input: words
+start: each
+nodes:
+  each: { map: { over: words, as: word, do: show }, then: again }
+  show: { render: { text: "{{ index }}/{{ words | length }} {{ word }}" }, writes: texts, when: index != 1 }
+  again: { map: { over: words, do: double, width: 1 }, then: end }
+  double: { set: { pairs: '[index * 2]' } }
+"#,
+        json!({"words": ["a", "b", "c"]}),
+    )
+    .await;
+    assert_eq!(ran.field("texts"), json!(["0/3 a", "2/3 c"]));
+    assert_eq!(ran.field("pairs"), json!([0, 2, 4]));
+}
+
+#[tokio::test]
+async fn a_field_or_an_item_named_index_hides_the_position() {
+    let ran = run(
+        r#"
+state:
+  words: [string]
+  index: { type: string, default: field }
+  texts: { type: [string], merge: append, default: [] }
+input: [words, index]
+start: each
+nodes:
+  each: { map: { over: words, do: show }, then: end }
+  show: { set: { texts: '[index + " " + item]' }, when: index != "" }
+"#,
+        json!({"words": ["a"]}),
+    )
+    .await;
+    assert_eq!(ran.field("texts"), json!(["field a"]));
+    let ran = run(
+        r#"
+state: { words: [string], texts: { type: [string], merge: append, default: [] } }
+input: words
+start: each
+nodes:
+  each: { map: { over: words, as: index, do: show }, then: end }
+  show: { render: { text: "{{ index }}" }, writes: texts, when: index != "" }
+"#,
+        json!({"words": ["a"]}),
+    )
+    .await;
+    assert_eq!(ran.field("texts"), json!(["a"]));
+}
+
+#[tokio::test]
 async fn a_map_starts_its_tasks_in_order_within_its_width() {
     let words: Vec<String> = (0..500).map(|it| "x".repeat(it)).collect();
     let ran = run(MAP, json!({ "words": words })).await;
@@ -69,7 +125,7 @@ input: all
 start: each
 nodes:
   each: { map: { over: all, do: count }, then: end }
-  count: { set: { done: 1 } }
+  count: { set: { done: item } }
 ";
     let many = usize::try_from(DataLimit::MapItems.value()).unwrap() + 1;
     let ran = run(workflow, json!({ "all": vec![0; many] })).await;

@@ -154,6 +154,22 @@ async fn g18_a_returning_watcher_gets_every_event_once() {
     }
 }
 
+/// A database is closed before the program ends, so that no log with a part of its data is left beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_stopped_keeps_no_storage_open() {
+    for round in 0..200 {
+        let storage = Arc::new(MemoryStorage::default());
+        let end = Engine::new(team(0, 0))
+            .with_storage(storage.clone())
+            .run(Update::default())
+            .with_info(RunInfo::new("team"))
+            .await
+            .unwrap();
+        assert_eq!(end.status, Status::Done);
+        assert_eq!(Arc::strong_count(&storage), 1, "run {round}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn parallel_nodes_with_any_latency_share_a_step() {
     let storage = Arc::new(MemoryStorage::default());

@@ -22,7 +22,7 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
-    Allowed, FixedFile, Limits, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
+    Allowed, FixedFile, Limits, Project, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
     TestSettings, run_node, run_pytest,
 };
 use support::cache_dir;
@@ -62,13 +62,14 @@ impl Runner {
     async fn run(&self, sandbox: &Sandbox, program: Program, limits: &Limits) -> TestReport {
         let Program { name, files, settings } = program;
         let cancel = CancellationToken::new();
+        let project = Project { files, ..Project::default() };
         match self {
             Self::Pytest(environment) => {
-                let ran = run_pytest(sandbox, environment, &files, &settings, limits, &cancel);
+                let ran = run_pytest(sandbox, environment, &project, &settings, limits, &cancel);
                 ran.await.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
             Self::Node => {
-                let ran = run_node(sandbox, &files, &settings, limits, &cancel).await;
+                let ran = run_node(sandbox, &project, &settings, limits, &cancel).await;
                 ran.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
         }

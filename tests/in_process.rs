@@ -209,13 +209,16 @@ async fn a_quick_node_that_has_to_wait_gets_a_task() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_node_that_blocks_its_thread_delays_no_other() {
-    // It blocks at every visit, so it is never polled in place, and its sibling works meanwhile.
+    // It blocks at every visit, so it is never polled in place, and its sibling works meanwhile. The pause is
+    // needed where the message of its sibling is there before it asks for it, which would make it a quick node.
+    const PAUSE: Duration = Duration::from_millis(5);
     let (sent, received) = std::sync::mpsc::channel::<()>();
     let received = Arc::new(std::sync::Mutex::new(received));
     let blocks = node_fn(move |_: Nothing, _| {
         let received = Arc::clone(&received);
         async move {
-            // The lock of this thread is meant to block it.
+            // The lock of this thread is meant to block it, and so is the pause.
+            std::thread::sleep(PAUSE);
             let lock = received.lock().unwrap();
             let _ = lock.recv_timeout(Duration::from_secs(30));
             noted("blocks")

@@ -35,7 +35,7 @@ struct Echo;
 struct EchoKeys {
     /// Writes a text again.
     echo: EchoParts,
-    /// The field that receives the text.
+    /// The field that receives the echo.
     writes: values::FieldName,
 }
 
@@ -184,7 +184,7 @@ fn the_schema_has_the_keys_of_every_kind() {
     let about = |key: &str| node["properties"][key]["description"].as_str().unwrap().to_owned();
     assert_eq!(about("echo"), "Kind: writes a text again.");
     assert!(about("in").starts_with("For `run` and `run_tests`: one of"), "{}", about("in"));
-    assert!(about("writes").ends_with("For `echo`: the field that receives the text."));
+    assert!(about("writes").ends_with("For `echo`: the field that receives the echo."));
     assert!(node["description"].as_str().unwrap().contains("`parallel`, `echo`)"));
     assert_eq!(node["properties"]["echo"]["additionalProperties"], json!(false));
     for (key, value) in described(&schema) {

@@ -23,6 +23,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "crates/engine/src/driver/scheduler/futures.rs",
             "crates/engine/src/launch.rs",
             "crates/engine/src/lease.rs",
+            "crates/folders",
             "crates/sandbox",
             "crates/storage",
             "src/cli",

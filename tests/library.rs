@@ -98,9 +98,63 @@ async fn policies_are_set_where_a_node_is_named() {
         initial: Duration::ZERO,
         max: Duration::ZERO,
         total: None,
+        on: None,
     };
     let graph = board().node("flaky", flaky.backoff(backoff).timeout(Duration::from_secs(9)));
     assert_eq!(log_of(graph.edge(START, "flaky").edge("flaky", END)).await, ["attempt 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_are_for_nodes_without_a_setting() {
+    async fn flaky(ctx: NodeContext) -> Result<Log, NodeError> {
+        match ctx.attempt {
+            1 => Err(NodeError::transient("not yet")),
+            attempt => Ok(logged(format!("{} {attempt}", ctx.node))),
+        }
+    }
+    async fn slow() -> Result<Log, NodeError> {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok(logged("slow"))
+    }
+    async fn note(ctx: NodeContext) -> Result<Log, NodeError> {
+        Ok(logged(ctx.node.to_string()))
+    }
+    let graph = board()
+        .default_retry(2)
+        .default_timeout(Duration::from_secs(1))
+        .default_catch(None, "rescue")
+        .node("patient", slow.timeout(Duration::from_secs(9)))
+        .node("flaky", flaky)
+        .node("once", flaky.retry(1))
+        .node("slow", slow)
+        .node("other", note)
+        // A failure of `rescue` that led to `rescue` again would be a loop without a bound.
+        .node("rescue", note)
+        .catch("slow", ErrorKind::Timeout, "other")
+        .edge(START, "patient")
+        .edge("patient", "flaky")
+        .edge("flaky", "slow")
+        .edge("slow", "once")
+        .edge("other", "once")
+        .edge("once", END)
+        .edge("rescue", END);
+    assert_eq!(log_of(graph).await, ["slow", "flaky 2", "other", "rescue"]);
+}
+
+#[tokio::test]
+async fn a_node_knows_the_rest_of_the_limits() {
+    async fn rest(ctx: NodeContext) -> Result<Log, NodeError> {
+        let rest = ctx.facts.remaining;
+        Ok(logged(format!("{} {:?} {:?}", rest.steps, rest.tokens, rest.usd)))
+    }
+    let graph = board()
+        .limits(Limits { steps: 5, tokens: Some(100), ..Limits::default() })
+        .node("first", rest)
+        .node("second", rest)
+        .edge(START, "first")
+        .edge("first", "second")
+        .edge("second", END);
+    assert_eq!(log_of(graph).await, ["5 Some(100) None", "4 Some(100) None"]);
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ state:
   review: { verdict: approved | rework, notes: [{ text: string, level: minor | major }] }
   tries: { type: int, default: 0, merge: sum }
 input: brief
-models: { fast: openai/gpt-5-mini }
+models: { fast: openai/gpt-4.1-mini }
 agents:
   writer: { model: fast, temperature: 0.2 }
 start: write
@@ -494,7 +494,7 @@ fn hover_describes_a_name() {
     - model `fast`
     - temperature `0.2`
     ");
-    insta::assert_snapshot!(hover("model: fast", "model: fa§st"), @"**fast**: model `openai/gpt-5-mini`");
+    insta::assert_snapshot!(hover("model: fast", "model: fa§st"), @"**fast**: model `openai/gpt-4.1-mini`");
     insta::assert_snapshot!(hover("max_visits: 3", "max§_visits: 3"), @"
     **max_visits**
 
@@ -596,7 +596,19 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
     assert_eq!(offers("agents:\n", "limits: { st§\nagents:\n"), ["steps"]);
     assert_eq!(
         offers("model: fast,", "model: fast, §"),
-        ["system", "tools", "max_tool_rounds", "about"]
+        [
+            "system",
+            "top_p",
+            "seed",
+            "stop",
+            "effort",
+            "max_tokens",
+            "headers",
+            "extra_body",
+            "tools",
+            "max_tool_rounds",
+            "about"
+        ]
     );
     let of_agent = offers("    max_visits: 3\n", "    §\n");
     let has = |key: &str| of_agent.iter().any(|it| it == key);

@@ -52,6 +52,7 @@ const KINDS: &[&str] = &[
     "unknown tools",
     "unknown models",
     "unknown sandboxes",
+    "folders",
     "unknown types",
     "unknown fields",
     "unknown reducers",

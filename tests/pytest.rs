@@ -5,8 +5,8 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use graphrun::sandbox::{
-    Allowed, Limits, PytestError, PythonEnvironment, Sandbox, SourceFile, TestOutcome, TestReport,
-    TestSettings, run_pytest,
+    Allowed, Limits, Project, PytestError, PythonEnvironment, Sandbox, SourceFile, TestOutcome,
+    TestReport, TestSettings, run_pytest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,8 @@ async fn run_with(settings: &TestSettings, limits: Limits, project: &[(&str, &st
     let sandbox = Sandbox::probe().unwrap();
     let (environment, files) = (environment().await, files(project));
     let cancel = CancellationToken::new();
-    run_pytest(&sandbox, &environment, &files, settings, &limits, &cancel).await.unwrap()
+    let project = Project { files, ..Project::default() };
+    run_pytest(&sandbox, &environment, &project, settings, &limits, &cancel).await.unwrap()
 }
 
 async fn run_within(limits: Limits, project: &[(&str, &str)]) -> TestReport {
@@ -164,7 +165,8 @@ async fn endless_tests_are_stopped_and_shown() {
 async fn an_environment_without_pytest_is_no_failure_of_the_code() {
     let environment = PythonEnvironment::prepare(&[], &cache()).await.unwrap();
     let sandbox = Sandbox::probe().unwrap();
-    let project = files(&[("test_a.py", "def test_a(): pass\n")]);
+    let files = files(&[("test_a.py", "def test_a(): pass\n")]);
+    let project = Project { files, ..Project::default() };
     let (settings, limits) = (TestSettings::default(), Limits::default());
     let cancel = CancellationToken::new();
     let result = run_pytest(&sandbox, &environment, &project, &settings, &limits, &cancel).await;

@@ -1,13 +1,18 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
+#[path = "rules/items.rs"]
+mod items;
 #[path = "rules/limits.rs"]
 mod limits;
+#[path = "rules/partial.rs"]
+mod partial;
 #[path = "rules/undecided.rs"]
 mod undecided;
 #[path = "rules/waiting.rs"]
 mod waiting;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
@@ -277,6 +282,37 @@ fn transient_failures_are_retried_then_caught_by_kind() {
     // A failure that only the operator can fix stops the run, so that it can continue later.
     let (state, rest) = failing(ErrorKind::Credentials, false, 1);
     assert_eq!((notes(&state).len(), rest.0), (0, Status::Failed));
+}
+
+#[test]
+fn only_the_named_kinds_and_outages_are_retried() {
+    let retry = Backoff { attempts_max: Some(3), ..Backoff::default() };
+    let retry = retry.on([ErrorKind::Timeout, ErrorKind::Sandbox]);
+    let graph = compiled(
+        GraphBuilder::new::<Team>("named")
+            .node("call", Decided.with_policies(Policies { retry, ..Policies::default() }))
+            .edge(START, "call")
+            .edge("call", "end"),
+    );
+    let attempts = |kind: ErrorKind, transient: bool, is_nested: bool| {
+        let attempts = Cell::new(0);
+        let failing = |task: &Task| {
+            attempts.set(task.attempt);
+            Err(Failure { transient, is_nested, ..Failure::new(kind, "no luck") })
+        };
+        let (_, (status, _)) = Hand::start(&graph).run(|_| 0, failing);
+        (status, attempts.get())
+    };
+    for kind in ErrorKind::ALL {
+        let is_named = matches!(kind, ErrorKind::Timeout | ErrorKind::Sandbox);
+        let is_of_a_provider = matches!(kind, ErrorKind::RateLimit | ErrorKind::Provider);
+        let permanent = if is_named { 3 } else { 1 };
+        let transient = if is_of_a_provider { 6 } else { permanent };
+        assert_eq!(attempts(kind, false, false), (Status::Failed, permanent), "{kind}");
+        assert_eq!(attempts(kind, true, false), (Status::Failed, transient), "{kind}");
+        // A nested run has used up the policy for outages.
+        assert_eq!(attempts(kind, true, true), (Status::Failed, permanent), "{kind}");
+    }
 }
 
 #[test]

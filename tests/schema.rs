@@ -176,7 +176,7 @@ fn known_words_and_bounds_are_part_of_the_schema() {
     let wrong = [
         ("/graphrun", json!(2)),
         ("/models/fast", json!("gpt-5-mini")),
-        ("/agents/ba/temperature", json!(3)),
+        ("/agents/sse/temperature", json!(3)),
         ("/agents/ba/model", json!(["fast"])),
         ("/sandboxes/python/network", json!("on")),
         ("/sandboxes/python/memory", json!("2 GB")),

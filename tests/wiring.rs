@@ -112,7 +112,7 @@ fn recipe() -> impl Strategy<Value = Recipe> {
         4 => prop::collection::vec(prop::collection::vec(any::<u8>(), 1..2), 1..3),
         1 => prop::collection::vec(prop::collection::vec(any::<u8>(), 1..4), 1..3),
     ];
-    let join = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(any::<u8>(), 2..3)];
+    let join = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(any::<u8>(), 2..4)];
     let node = (
         few(),
         prop_oneof![2 => Just(0u8), 3 => 1..8u8],
@@ -213,7 +213,9 @@ impl Recipe {
             join.sort();
             join.dedup();
             if join.len() > 1 {
-                graph.edges.push(Edge::Join { from: join, to: name(at), place: None });
+                // No other node needs to lead to it.
+                let count = 1 + usize::from(node.parent) % join.len();
+                graph.edges.push(Edge::Join { from: join, to: name(at), count, place: None });
             }
         }
         (graph, findings)
@@ -314,6 +316,8 @@ fn the_random_graphs_are_of_all_kinds() {
                 *found.entry("fine").or_default() += 1;
                 let joins = graph.graph().edges.iter().any(|it| matches!(it, Edge::Join { .. }));
                 *found.entry("fine, with joins").or_default() += usize::from(joins);
+                let is_partial = graph.has_partial_joins();
+                *found.entry("fine, with partial joins").or_default() += usize::from(is_partial);
             }
             Err(findings) => {
                 for finding in findings.in_order() {
@@ -322,7 +326,8 @@ fn the_random_graphs_are_of_all_kinds() {
             }
         }
     }
-    for kind in ["fine", "fine, with joins", "GR035", "GR036", "GR130", "GR131"] {
+    let fine = ["fine", "fine, with joins", "fine, with partial joins"];
+    for kind in fine.into_iter().chain(["GR035", "GR036", "GR130", "GR131"]) {
         assert!(found.get(kind).is_some_and(|it| *it >= 5), "{kind}: {found:?}");
     }
 }

@@ -244,10 +244,11 @@ fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
         .iter()
         .filter_map(|edge| match edge {
             Edge::Then { from, to, .. } => Some(format!("{from} → {to}")),
-            Edge::Join { from, to, .. } => Some(format!(
-                "{} ⇒ {to}",
-                from.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" + ")
-            )),
+            Edge::Join { from, to, count, .. } => {
+                assert_eq!(*count, from.len(), "a parallel waits for all of its branches");
+                let from: Vec<&str> = from.iter().map(NodeName::as_str).collect();
+                Some(format!("{} ⇒ {to}", from.join(" + ")))
+            }
             Edge::Route { .. } | Edge::May { .. } => None,
         })
         .collect();
@@ -266,7 +267,7 @@ fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
 fn the_nodes_of_the_team_match_the_file() {
     let workflow = dev_team();
     let sse: &AgentNode = node(&workflow, "sse").settings.downcast_ref().expect("an agent");
-    assert_eq!(sse.models, ["openai/gpt-5", "anthropic/claude-opus-4-5"]);
+    assert_eq!(sse.models, ["openai/gpt-4.1", "anthropic/claude-opus-4-5"]);
     assert!(sse.prompt_again.is_some() && sse.system.is_some());
     assert_eq!(sse.writes, [channel("candidate")]);
     assert_eq!(sse.repairs_max, 2);

@@ -143,9 +143,11 @@ impl Coverage {
                 Edge::Then { from, to, .. } => {
                     self.add(PartKey::Edge(at), part(PartKind::Edge, from, to, None));
                 }
-                Edge::Join { from, to, .. } => {
+                Edge::Join { from, to, count, .. } => {
                     let names: Vec<&str> = from.iter().map(NodeName::as_str).collect();
-                    let label = Some(names.join(", "));
+                    let some =
+                        if *count < from.len() { format!("{count} of ") } else { String::new() };
+                    let label = Some(some + &names.join(", "));
                     let to = Target::Node(to.clone());
                     let Some(first) = from.first() else { continue };
                     self.add(PartKey::Edge(at), part(PartKind::Join, first, &to, label));
@@ -192,9 +194,9 @@ impl Coverage {
             }
         }
         for (at, edge) in graph.edges.iter().enumerate() {
-            if let Edge::Join { from, to, .. } = edge {
+            if let Edge::Join { from, to, count, .. } = edge {
                 let ran = tasks.values().any(|it| it.node == *to);
-                if ran && from.iter().all(|it| finished.contains(it)) {
+                if ran && from.iter().filter(|it| finished.contains(it)).count() >= *count {
                     self.take(&PartKey::Edge(at));
                 }
             }
@@ -310,7 +312,9 @@ pub(super) fn used_up<'v>(
         for transition in transitions {
             match transition {
                 Transition::Join(to) => {
-                    joins.entry(to.clone()).or_default().insert(record.node.clone());
+                    if !before.rounds.get(to).is_some_and(|it| it.absorbs(&record.node)) {
+                        joins.entry(to.clone()).or_default().insert(record.node.clone());
+                    }
                 }
                 Transition::To(_) | Transition::Dispatch(_) => {
                     reached.extend(transition.target().node().cloned());
@@ -319,8 +323,8 @@ pub(super) fn used_up<'v>(
         }
     }
     for edge in &graph.edges {
-        if let Edge::Join { from, to, .. } = edge
-            && joins.get(to).is_some_and(|it| it.len() == from.len())
+        if let Edge::Join { to, count, .. } = edge
+            && joins.get(to).is_some_and(|it| it.len() >= *count)
         {
             reached.push(to.clone());
         }

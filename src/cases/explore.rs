@@ -26,8 +26,8 @@ use crate::{
         use_up,
     },
     event::{Status, Usage},
-    graph::{Input, Limits, Target, Transition, Trigger},
-    id::{NodeName, RunId},
+    graph::{Failure, Input, Limits, Target, Transition, Trigger},
+    id::{NodeName, RunId, TaskId},
     workflow::Workflow,
 };
 
@@ -242,11 +242,11 @@ impl Search<'_> {
                 ended: jiff::Timestamp::UNIX_EPOCH,
             };
             let task_id = task.id;
-            let event = match result.clone() {
-                Ok(command) => Event::Finished { task: task_id, command, attempt },
-                Err(failure) => Event::Failed { task: task_id, failure, attempt },
+            let mut applied = match result.clone() {
+                Ok(command) => machine.apply(Event::Finished { task: task_id, command, attempt }),
+                Err(failure) => fail(&mut machine, task_id, &failure, attempt),
             };
-            actions.extend(machine.apply(event));
+            actions.append(&mut applied);
             step.push((task.node.clone(), label.clone()));
         }
         self.note_accidents(open, choices, chosen, &actions, &step);
@@ -402,6 +402,26 @@ impl Search<'_> {
             explored.not_yet_reached = missed;
         }
         explored
+    }
+}
+
+/// Fails all attempts at a task: a retry has the same result.
+fn fail(
+    machine: &mut Machine,
+    task: TaskId,
+    failure: &Failure,
+    mut attempt: Attempt,
+) -> Vec<Action> {
+    loop {
+        let failure = failure.clone();
+        let actions = machine.apply(Event::Failed { task, failure, attempt });
+        let wake = actions.iter().find_map(|it| match it {
+            Action::Sleep { wake, .. } => Some(*wake),
+            _ => None,
+        });
+        let Some(wake) = wake else { return actions };
+        machine.apply(Event::Woke { task, wake });
+        attempt.number += 1;
     }
 }
 

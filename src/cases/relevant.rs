@@ -73,7 +73,8 @@ impl Relevant {
             .collect();
         let deferred: Vec<_> = position.deferred.keys().collect();
         let has_limit = position.used.limit.is_some();
-        let key = json!([frontier, position.joins, deferred, visits, channels, has_limit]);
+        let (joins, rounds) = (&position.joins, &position.rounds);
+        let key = json!([frontier, joins, rounds, deferred, visits, channels, has_limit]);
         blake3::hash(key.to_string().as_bytes())
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
     engine::{Engine, OpenQuestion, RunEnd, RunError},
     event::{Event, EventSink, RunEvent, Status},
-    graph::{Backoff, Graph},
+    graph::Graph,
     id::{ChannelName, NodeName, RunId, TaskId},
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services},
@@ -168,9 +168,7 @@ impl Suite {
 /// Removes delays and timeouts: a test case never waits.
 fn stop_the_clock(graph: &mut Graph) {
     for spec in graph.nodes.values_mut() {
-        let attempts_max = spec.policies.retry.attempts_max;
-        spec.policies.retry =
-            Backoff { attempts_max, initial: Duration::ZERO, max: Duration::ZERO, total: None };
+        spec.policies.retry = std::mem::take(&mut spec.policies.retry).without_waits();
         spec.policies.timeout = None;
         spec.policies.idle_timeout = None;
     }

@@ -60,7 +60,8 @@ impl Args {
         let models = loaded.connect()?;
         block_on(async {
             let workflow = loaded.workflow.clone();
-            let new = NewRun { path: &self.workflow, loaded, models, options: self.options };
+            let (path, options) = (&*self.workflow, self.options);
+            let new = NewRun { path, loaded, models, options, input: None };
             let thread = self.thread.as_deref();
             let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();

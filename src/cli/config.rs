@@ -10,7 +10,7 @@ mod file;
 mod layers;
 mod trust;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use self::trust::{Amount, Trust};
 pub(super) use self::{layers::FolderFile, trust::Withheld};
@@ -21,7 +21,7 @@ use super::{
     options::{RunOptions, UntrustedLimits},
     values::{parse_count, parse_dollars, parse_duration},
 };
-use crate::llm::Prices;
+use crate::llm::{Prices, Providers};
 
 /// The file, in the working directory.
 pub(super) const FILE: &str = "graphrun.toml";
@@ -76,6 +76,10 @@ pub(super) struct Config {
     pub(super) is_cost_limited: bool,
     /// The most tokens of a request to a model together with its reply.
     pub(super) context: BTreeMap<String, u64>,
+    /// The providers of models.
+    pub(super) providers: Arc<Providers>,
+    /// The last place that configures each provider.
+    pub(super) provider_places: BTreeMap<String, String>,
     /// The files that were read, as they are shown.
     files: Vec<String>,
     /// The ignored settings of an untrusted file.

@@ -185,6 +185,22 @@ impl Database {
         (self.location != Self::default().location).then(|| self.absence())
     }
 
+    /// Returns a text that no other database has. It contains no password.
+    pub(super) fn key(&self) -> String {
+        match &self.location {
+            DatabaseLocation::Memory => "memory:".to_owned(),
+            DatabaseLocation::Sqlite(path) => {
+                let absolute = path::absolute(path).unwrap_or_else(|_| path.clone());
+                // The folder may be reached by a link; the database need not exist yet.
+                let folder = absolute.parent().and_then(|it| it.canonicalize().ok());
+                let found = folder.zip(absolute.file_name()).map(|(it, name)| it.join(name));
+                format!("sqlite:{}", found.unwrap_or(absolute).display())
+            }
+            #[cfg(feature = "postgres")]
+            DatabaseLocation::Postgres(Url(url)) => without_secrets(url),
+        }
+    }
+
     fn absence(&self) -> String {
         match &self.location {
             DatabaseLocation::Memory => "runs in memory end with their process".to_owned(),

@@ -5,6 +5,7 @@ use std::{
     env,
     error::Error,
     net::{TcpStream, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,20 +20,22 @@ use super::{
     globals::{Globals, Output},
     json::to_json,
     prepare::cache_dir,
+    run_folders,
     runtime::block_on,
     terminal::{Paint, print_result},
     words::{clean, count, table},
 };
 use crate::{
+    folders,
     graph::{ErrorKind, Failure},
-    llm::{PROVIDERS, Provider},
+    llm::Providers,
     sandbox::{Job, Outcome, PythonEnvironment, Sandbox},
 };
 
 /// The time limit for connecting to a model server on this machine.
 const CONNECT_TIME: Duration = Duration::from_millis(200);
 
-/// Check the sandbox, Python, models and the database on this machine
+/// Check the sandbox, Python, models, the database and git on this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {}
 
@@ -59,6 +62,7 @@ impl Args {
                 Err(_) => Check::bad("python", "not checked without a sandbox"),
             };
             let config = globals.config();
+            let providers = config.as_ref().map(|it| Arc::clone(&it.providers)).unwrap_or_default();
             let base_url = config.as_ref().is_ok_and(|it| it.get("base_url").is_some());
             let is_set = |name: &str| {
                 let is_said = name == "OPENAI_BASE_URL" && base_url;
@@ -67,8 +71,9 @@ impl Args {
             let checks = [
                 sandbox(&probed),
                 python,
-                models(&is_set, &listens),
+                models(&providers, &is_set, &listens),
                 database(globals.database_to_read()),
+                folders(globals.database_to_read()).await,
                 configuration(config),
             ];
             let text = match globals.output {
@@ -135,15 +140,20 @@ fn causes(error: &dyn Error) -> String {
 
 /// Checks which providers have a key, and which local servers accept connections. Keys are never
 /// shown.
-fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) -> Check {
-    let found: Vec<String> = PROVIDERS
+fn models(
+    providers: &Providers,
+    is_set: &dyn Fn(&str) -> bool,
+    listens: &dyn Fn(&str) -> bool,
+) -> Check {
+    let found: Vec<String> = providers
         .iter()
-        .filter_map(|provider| {
-            let Provider { name, key_variable, .. } = provider;
-            if provider.is_own {
-                return listens(provider).then(|| format!("{name} (reachable)"));
+        .filter_map(|(name, provider)| {
+            if !provider.needs_key() {
+                let address = provider.base_url.as_deref()?;
+                return listens(address).then(|| format!("{name} (reachable)"));
             }
-            is_set(key_variable).then(|| format!("{name} ({key_variable} is set)"))
+            let key = provider.key_variable.as_deref()?;
+            is_set(key).then(|| format!("{name} ({key} is set)"))
         })
         .collect();
     if !found.is_empty() {
@@ -163,11 +173,12 @@ fn models(is_set: &dyn Fn(&str) -> bool, listens: &dyn Fn(&Provider) -> bool) ->
     ))
 }
 
-/// Returns whether a local server accepts a connection.
-fn listens(provider: &Provider) -> bool {
-    let authority = provider.base_url.split('/').nth(2).unwrap_or_default();
+/// Returns whether a server on this machine accepts a connection.
+fn listens(address: &str) -> bool {
+    let authority = address.split('/').nth(2).unwrap_or_default();
     let addresses = authority.to_socket_addrs().into_iter().flatten();
-    addresses.into_iter().any(|it| TcpStream::connect_timeout(&it, CONNECT_TIME).is_ok())
+    let mut addresses = addresses.filter(|it| it.ip().is_loopback());
+    addresses.any(|it| TcpStream::connect_timeout(&it, CONNECT_TIME).is_ok())
 }
 
 /// Checks whether runs can be saved. Creates nothing.
@@ -175,6 +186,30 @@ fn database(database: Result<Database, CliError>) -> Check {
     match database.and_then(|it| it.survey()) {
         Ok(found) => Check::good("database", found),
         Err(error) => refused("database", error),
+    }
+}
+
+/// Checks git, which only workflows with `folders` need, and names worktrees without a run.
+async fn folders(database: Result<Database, CliError>) -> Check {
+    let git = match folders::version().await {
+        Ok(version) => format!("git {version}"),
+        Err(error) => return Check::good("folders", format!("only without `folders`: {error}")),
+    };
+    let left_over = async {
+        let database = database?;
+        let checkpointer = database.open()?;
+        run_folders::left_over(&database, checkpointer.as_deref()).await
+    };
+    match left_over.await {
+        // The check of the database reports the reason.
+        Err(_) => Check::good("folders", git),
+        Ok(paths) if paths.is_empty() => Check::good("folders", git),
+        Ok(paths) => {
+            let list: Vec<String> = paths.iter().map(|it| format!("`{}`", it.display())).collect();
+            let detail = format!("{git}; worktrees without a run: {}", list.join(", "));
+            Check::good("folders", detail)
+                .help(Some("remove each with `git worktree remove --force PATH` in its repository"))
+        }
     }
 }
 
@@ -250,11 +285,12 @@ mod tests {
 
     #[test]
     fn one_usable_model_is_enough() {
-        let nothing = |_: &Provider| false;
-        assert!(!models(&|_| false, &nothing).ok);
-        assert!(models(&|name| name == "GROQ_API_KEY", &nothing).ok);
-        assert!(models(&|name| name == "OPENAI_BASE_URL", &nothing).ok);
-        assert!(models(&|_| false, &|provider| provider.name == "ollama").ok);
+        let providers = Providers::built_in();
+        let nothing = |_: &str| false;
+        assert!(!models(providers, &nothing, &nothing).ok);
+        assert!(models(providers, &|name| name == "GROQ_API_KEY", &nothing).ok);
+        assert!(models(providers, &|name| name == "OPENAI_BASE_URL", &nothing).ok);
+        assert!(models(providers, &nothing, &|address| address.contains(":11434")).ok);
     }
 
     #[test]

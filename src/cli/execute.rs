@@ -44,7 +44,8 @@ impl Args {
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         let models = loaded.connect()?;
         block_on(async {
-            let new = NewRun { path: &self.workflow, loaded, models, options: self.options };
+            let (path, options) = (&*self.workflow, self.options);
+            let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
             let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
             let info = Box::new(info);

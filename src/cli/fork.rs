@@ -56,7 +56,12 @@ impl Args {
             let set = self.set.read(&workflow.schema, SetKind::Whole)?;
             let (origin, info) = self
                 .new
-                .begin((&origin.workflow, workflow), origin.options, checkpointer.as_ref(), None)
+                .begin(
+                    (&origin.workflow, workflow),
+                    origin.options,
+                    (&database, checkpointer.as_ref()),
+                    (None, None),
+                )
                 .await?;
             let graph = if self.no_run {
                 prepare::check(&origin.workflow)

@@ -223,6 +223,7 @@ impl Globals {
             trusted_prices: is_cost_limited.then(|| config.trusted_prices.clone().into()),
             options: config.complete(options)?,
             prices: config.prices.clone().into(),
+            providers: Arc::clone(&config.providers),
             base_url: config.get("base_url").map(|it| it.text.clone()),
         })
     }
@@ -237,6 +238,8 @@ impl Globals {
         Ok(Settings {
             options: config.complete(&RunOptions::default())?,
             prices: config.prices.clone().into(),
+            providers: Arc::clone(&config.providers),
+            base_url: config.get("base_url").map(|it| it.text.clone()),
             ..Settings::default()
         })
     }

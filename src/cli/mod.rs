@@ -31,10 +31,12 @@ mod explain;
 mod fork;
 mod graph;
 mod init;
+mod list_models;
 mod lsp;
 mod message;
 mod migrate;
 mod plan;
+mod render;
 mod resume;
 mod retry;
 mod runs;
@@ -74,6 +76,7 @@ mod questions;
 mod report;
 mod resources;
 mod run_at;
+mod run_folders;
 mod runtime;
 mod set;
 mod signals;
@@ -90,7 +93,10 @@ mod who;
 mod words;
 mod yes_no;
 
-use std::{process::ExitCode, sync::OnceLock};
+use std::{
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+};
 
 use clap::{CommandFactory, Parser};
 use graphrun_workflow::Registry;
@@ -128,9 +134,11 @@ commands! {
     Explain(explain::Args),
     Plan(plan::Args),
     Graph(graph::Args),
+    Render(render::Args),
     Schema(schema::Args),
     Test(test::Args),
     Runs(runs::Args),
+    Models(list_models::Args),
     Doctor(doctor::Args),
     Trust(trust::Args),
     Lsp(lsp::Args),
@@ -169,10 +177,6 @@ pub fn main() -> ExitCode {
 /// }
 /// ```
 pub fn main_with(registry: Registry) -> ExitCode {
-    if REGISTRY.set(registry).is_err() {
-        print_message("the command line runs already in this process");
-        return Exit::Usage.into();
-    }
     if let Err(error) = resources::check_limits() {
         return report(&error, Paint::new(false)).into();
     }
@@ -185,10 +189,27 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let log_filter = cli.globals.log.clone();
     let globals = Globals::new(cli.globals, terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
-    match begin(log_filter.as_deref()).and_then(|()| cli.command.run(&globals)) {
+    let begun = begin(log_filter.as_deref()).and_then(|()| register(registry, &globals));
+    match begun.and_then(|()| cli.command.run(&globals)) {
         Ok(exit) => exit.into(),
         Err(error) => report(&error, globals.stderr).into(),
     }
+}
+
+/// Keeps the parts of this program, with the providers that the user configured.
+///
+/// # Errors
+///
+/// Fails if the command line runs already in this process.
+fn register(registry: Registry, globals: &Globals) -> Result<(), CliError> {
+    // A command that needs the configuration reports its mistakes.
+    let configured = globals.config().ok().map(|it| Arc::clone(&it.providers));
+    let registry = match configured {
+        Some(providers) => registry.providers(providers),
+        None => registry,
+    };
+    let set = REGISTRY.set(registry);
+    set.map_err(|_| CliError::usage("the command line runs already in this process"))
 }
 
 /// The nodes, tools, reducers and states of this program.

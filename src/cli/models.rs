@@ -11,7 +11,7 @@ use crate::{
     cases::Recorded,
     graph::{ErrorKind, Failure},
     id::NodeName,
-    llm::{self, ChatModel, ConfigError, ModelError, OpenAiCompatible, Recorder, Replay},
+    llm::{ChatModel, ConfigError, ModelError, OpenAiCompatible, Recorder, Replay},
     nodes::ModelSource,
 };
 
@@ -85,6 +85,20 @@ fn not_recorded(problem: String) -> CliError {
         .with_help("name another file with `--record`")
 }
 
+/// Returns the client of a model, with the providers and the address of the settings.
+///
+/// # Errors
+///
+/// Fails with what to set.
+pub(super) fn client(model: &str, settings: &Settings) -> Result<OpenAiCompatible, ConfigError> {
+    // Here, the environment was already checked for the URL, before the file.
+    let variable = |name: &str| match (name, &settings.base_url) {
+        ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
+        _ => env::var(name).ok(),
+    };
+    settings.providers.config(model, &variable).and_then(OpenAiCompatible::new)
+}
+
 /// Models by their names in a workflow.
 #[derive(Debug, Default)]
 struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>);
@@ -107,13 +121,8 @@ impl Providers {
     }
 
     fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, Obstacle> {
-        // Here, the environment was already checked for the URL, before the file.
-        let variable = |name: &str| match (name, &settings.base_url) {
-            ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
-            _ => env::var(name).ok(),
-        };
-        let client = llm::from_variables(model, &variable).and_then(OpenAiCompatible::new);
-        let client = client.map_err(|error: ConfigError| Obstacle::Model(error.to_string()))?;
+        let client = client(model, settings)
+            .map_err(|error: ConfigError| Obstacle::Model(error.to_string()))?;
         match &settings.options.record {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)

@@ -9,12 +9,13 @@ use jiff::Timestamp;
 
 use super::{
     database::Database, diagnostics::print_warnings, drive::Run, error::CliError, globals::Globals,
-    names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow,
+    names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow, run_folders,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     id::RunId,
     nodes::ModelSource,
+    state::Update,
     workflow::Workflow,
 };
 
@@ -37,6 +38,8 @@ pub(super) struct NewRun<'a> {
     pub(super) loaded: LoadedWorkflow,
     pub(super) models: Arc<dyn ModelSource>,
     pub(super) options: RunOptions,
+    /// The input, if it is known before the run is prepared.
+    pub(super) input: Option<&'a Update>,
 }
 
 impl NewRunArgs {
@@ -51,10 +54,12 @@ impl NewRunArgs {
         new: NewRun<'_>,
         thread: Option<&str>,
     ) -> Result<(Run<'g>, RunInfo), CliError> {
-        let NewRun { path, loaded, models, options } = new;
+        let NewRun { path, loaded, models, options, input } = new;
         let checkpointer = database.create()?;
         let workflow = (path, &loaded.workflow);
-        let (origin, info) = self.begin(workflow, options, checkpointer.as_ref(), thread).await?;
+        let database_of_run = (database, checkpointer.as_ref());
+        let (origin, info) =
+            self.begin(workflow, options, database_of_run, (thread, input)).await?;
         loaded.check_out(&origin.out)?;
         let results = loaded.cache(database)?;
         let graph = loaded.compile(models, &origin.out, results)?;
@@ -62,6 +67,7 @@ impl NewRunArgs {
         let pauses = origin.options.pauses(&graph)?;
         let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
         let engine = engine.with_wait_max(origin.options.wait_max());
+        let engine = origin.provide_folders(engine, &info.id);
         let (id, name) = (info.id.clone(), info.name.clone());
         Ok((Run { globals, database, checkpointer, engine, id, name }, info))
     }
@@ -71,8 +77,8 @@ impl NewRunArgs {
         self,
         (path, workflow): (&Path, &Workflow),
         options: RunOptions,
-        checkpointer: &dyn Checkpointer,
-        thread: Option<&str>,
+        (database, checkpointer): (&Database, &dyn Checkpointer),
+        (thread, input): (Option<&str>, Option<&Update>),
     ) -> Result<(Origin, RunInfo), CliError> {
         let name = match thread {
             Some(thread) => match checkpointer.find(thread).await {
@@ -86,9 +92,16 @@ impl NewRunArgs {
             Some(out) => out,
             None => default_out(&name)?,
         };
+        let id = self.run_id.unwrap_or_else(RunId::generate);
+        let folders = match input {
+            Some(input) => run_folders::find(workflow, input, &id, database).await?,
+            None if workflow.folders.is_empty() => Vec::new(),
+            None => return Err(without_input(workflow)),
+        };
         let origin = Origin::new(path, &out, options)?.with_fields_of(workflow);
+        let origin = Origin { folders, ..origin };
         let info = RunInfo {
-            id: self.run_id.unwrap_or_else(RunId::generate),
+            id,
             name,
             created: Timestamp::now().to_string(),
             origin: origin.to_json()?,
@@ -96,6 +109,15 @@ impl NewRunArgs {
         };
         Ok((origin, info))
     }
+}
+
+/// Returns the error for a run whose folders cannot be found, because its first input is unknown.
+fn without_input(workflow: &Workflow) -> CliError {
+    let message = format!(
+        "the workflow `{}` has `folders`, which `fork` and `chat` do not support",
+        workflow.name
+    );
+    CliError::usage(message).with_help("start a run with `graphrun execute`")
 }
 
 /// Returns how a thread was started, for its next turn.

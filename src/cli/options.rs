@@ -10,8 +10,12 @@ use super::{
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::{
-    compile::CompiledGraph, diagnostic::did_you_mean, engine::superstep::Pauses, graph::Limits,
-    id::NodeName, llm::Prices,
+    compile::CompiledGraph,
+    diagnostic::did_you_mean,
+    engine::superstep::Pauses,
+    graph::Limits,
+    id::NodeName,
+    llm::{Prices, Providers},
 };
 
 /// How a run runs: the flags that `execute` and `resume` share.
@@ -83,6 +87,8 @@ pub(super) struct Settings {
     /// The prices for cost limits, if the user set one: an untrusted file could set prices that are
     /// too low.
     pub(super) trusted_prices: Option<Arc<Prices>>,
+    /// The providers of models.
+    pub(super) providers: Arc<Providers>,
     /// The base URL for models without a provider.
     pub(super) base_url: Option<String>,
     /// The limits among the options that come from an untrusted file.

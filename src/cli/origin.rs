@@ -6,7 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{error::CliError, exit::Exit, options::RunOptions};
-use crate::{checkpoint::RunInfo, id::ChannelName, redact::redact_value, workflow::Workflow};
+use crate::{
+    checkpoint::RunInfo,
+    engine::Engine,
+    folders::{RunFolder, RunFolders},
+    id::{ChannelName, RunId},
+    redact::redact_value,
+    workflow::Workflow,
+};
 
 /// The version of the stored form.
 const VERSION: u32 = 1;
@@ -28,6 +35,9 @@ pub(super) struct Origin {
     /// The lists that accept messages, the default one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) inbox: Vec<InboxField>,
+    /// The folders with a history, each with its branch and the commit from which it starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) folders: Vec<RunFolder>,
     /// The options.
     pub(super) options: RunOptions,
 }
@@ -62,6 +72,7 @@ impl Origin {
             output: Vec::new(),
             private: Vec::new(),
             inbox: Vec::new(),
+            folders: Vec::new(),
             options,
         })
     }
@@ -101,6 +112,11 @@ impl Origin {
         }
         serde_json::from_value(info.origin.clone())
             .map_err(|error| refuse("its saved origin is damaged").because(error))
+    }
+
+    /// Gives an engine the folders of its run.
+    pub(super) fn provide_folders(&self, engine: Engine, run: &RunId) -> Engine {
+        engine.provide(RunFolders::new(run.as_str(), self.folders.iter().cloned()))
     }
 
     /// Returns the origin with the given options; missing ones stay.

@@ -193,6 +193,7 @@ pub(super) fn drive_saved(
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;
         let engine = engine.with_wait_max(origin.options.wait_max());
+        let engine = origin.provide_folders(engine, &info.id);
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
         if pauses.is_err() {

@@ -14,6 +14,9 @@ const TRUST_FILE: &str = "trusted.json";
 /// The list of known databases.
 const DATABASES_FILE: &str = "databases.json";
 
+/// The folder of the worktrees of runs.
+const WORKTREES: &str = "folders";
+
 /// The user's folders, as far as the environment defines them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UserFolders {
@@ -46,6 +49,11 @@ impl UserFolders {
     /// Returns the path of the list of trusted folders, which may be missing.
     pub(super) fn trust_file(&self) -> Option<PathBuf> {
         self.state.as_deref().map(|it| own(it, TRUST_FILE))
+    }
+
+    /// Returns the folder of the worktrees of runs, which may be missing.
+    pub(super) fn worktrees(&self) -> Option<PathBuf> {
+        self.state.as_deref().map(|it| own(it, WORKTREES))
     }
 
     /// Returns the path of the list of known databases, which may be missing.

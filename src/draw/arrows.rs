@@ -47,8 +47,13 @@ pub struct Bound {
 pub enum Reason {
     /// Always when the node has finished, or when the run starts.
     Always,
-    /// When all of these nodes have finished; the source of the arrow is one of them.
-    Join(Vec<NodeName>),
+    /// When all of these nodes, or enough of them, have finished; the source of the arrow is one of them.
+    Join {
+        /// The awaited nodes.
+        of: Vec<NodeName>,
+        /// How many of them are waited for.
+        count: usize,
+    },
     /// When the route decides so; with the condition in words.
     Route(Option<String>),
     /// When the node itself decides so.
@@ -75,7 +80,7 @@ impl Arrow {
     /// line.
     pub fn is_dashed(&self) -> bool {
         match self.reason {
-            Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto => false,
+            Reason::Always | Reason::Join { .. } | Reason::Route(_) | Reason::Goto => false,
             Reason::Exhausted | Reason::Catch(_) | Reason::Failures { .. } => true,
         }
     }
@@ -84,7 +89,8 @@ impl Arrow {
     pub fn label(&self) -> Option<String> {
         match &self.reason {
             Reason::Always => self.from.is_none().then(|| "start".to_owned()),
-            Reason::Join(_) => Some("join".to_owned()),
+            Reason::Join { of, count } if *count == of.len() => Some("join".to_owned()),
+            Reason::Join { of, count } => Some(format!("join {count} of {}", of.len())),
             Reason::Route(label) => label.as_deref().map(clean),
             Reason::Goto => Some("goto".to_owned()),
             Reason::Exhausted if self.from.is_none() => Some("limit reached".to_owned()),
@@ -127,9 +133,9 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
             Edge::Then { from, to, .. } => {
                 arrows.push(Arrow::new(Some(from), to.clone(), Reason::Always));
             }
-            Edge::Join { from, to, .. } => arrows.extend(from.iter().map(|source| {
+            Edge::Join { from, to, count, .. } => arrows.extend(from.iter().map(|source| {
                 let to = Target::Node(to.clone());
-                Arrow::new(Some(source), to, Reason::Join(from.clone()))
+                Arrow::new(Some(source), to, Reason::Join { of: from.clone(), count: *count })
             })),
             Edge::Route { from, route, .. } => arrows.extend(route.targets().iter().map(|way| {
                 Arrow::new(Some(from), way.to.clone(), Reason::Route(way.label.clone()))

@@ -70,6 +70,8 @@ pub struct EdgeDocument {
     pub label: Option<String>,
     /// For a `join`, all awaited nodes.
     pub awaits: Vec<String>,
+    /// For a `join`, how many of the awaited nodes let it run; else null.
+    pub count: Option<u64>,
     /// Whether it closes a loop.
     pub back: bool,
     /// The bounds of the loop that it closes: one node that each round passes, or else all bounded
@@ -88,7 +90,7 @@ pub enum EdgeKind {
     Start,
     /// Always when the node has finished.
     Then,
-    /// When all of `awaits` have finished.
+    /// When `count` of `awaits` have finished.
     Join,
     /// When the state decides so.
     Route,
@@ -189,7 +191,7 @@ fn edge(arrow: &Arrow) -> EdgeDocument {
     let kind = match (&arrow.reason, &arrow.from) {
         (Reason::Always, None) => EdgeKind::Start,
         (Reason::Always, Some(_)) => EdgeKind::Then,
-        (Reason::Join(_), _) => EdgeKind::Join,
+        (Reason::Join { .. }, _) => EdgeKind::Join,
         (Reason::Route(_), _) => EdgeKind::Route,
         (Reason::Goto, _) => EdgeKind::Goto,
         (Reason::Exhausted, None) => EdgeKind::Limit,
@@ -201,9 +203,9 @@ fn edge(arrow: &Arrow) -> EdgeDocument {
         Reason::Catch(kind) => kind.map(|it| it.to_string()),
         _ => None,
     };
-    let awaits = match &arrow.reason {
-        Reason::Join(all) => texts(all),
-        _ => Vec::new(),
+    let (awaits, count) = match &arrow.reason {
+        Reason::Join { of, count } => (texts(of), u64::try_from(*count).ok()),
+        _ => (Vec::new(), None),
     };
     EdgeDocument {
         from: arrow.from.as_ref().map(ToString::to_string),
@@ -211,6 +213,7 @@ fn edge(arrow: &Arrow) -> EdgeDocument {
         kind,
         label,
         awaits,
+        count,
         back: arrow.back,
         bounds: arrow.bounds.iter().map(bound).collect(),
         taken: arrow.taken,

@@ -236,10 +236,14 @@ impl<'a> Listing<'a> {
 
     fn way(self, arrow: &'a Arrow, names: &[&NodeName]) -> Way<'a> {
         let label = match &arrow.reason {
-            Reason::Join(all) => {
-                let others = all.iter().filter(|it| !names.contains(it));
+            Reason::Join { of, count } => {
+                let others = of.iter().filter(|it| !names.contains(it));
                 let others: Vec<&str> = others.map(NodeName::as_str).collect();
-                match (others.as_slice(), all.len()) {
+                match (others.as_slice(), of.len()) {
+                    ([], all) if *count < all => format!("{count} of them"),
+                    (others, all) if *count < all => {
+                        format!("{count} with {}", others.join(", "))
+                    }
                     ([], 0 | 1) => String::new(),
                     ([], _) => "together".to_owned(),
                     (others, _) => format!("with {}", others.join(", ")),

@@ -182,7 +182,7 @@ fn between(arrow: &Arrow) -> Between {
         (None, Reason::Always) => SavedEdgeKind::Start,
         (_, Reason::Exhausted) => SavedEdgeKind::Exhausted,
         (_, Reason::Catch(_) | Reason::Failures { .. }) => SavedEdgeKind::Caught,
-        (_, Reason::Always | Reason::Join(_) | Reason::Route(_) | Reason::Goto) => {
+        (_, Reason::Always | Reason::Join { .. } | Reason::Route(_) | Reason::Goto) => {
             SavedEdgeKind::Onward
         }
     };

@@ -93,6 +93,7 @@ impl Offers<'_, '_> {
             Some(Role::Agent) => self.declared("agents"),
             Some(Role::Model) => self.declared("models"),
             Some(Role::Sandbox) => self.declared("sandboxes"),
+            Some(Role::Folder) => self.declared("folders"),
             Some(Role::Prompt) => self.prompts(),
             Some(Role::Expression) => self.expression(&slot.path, self.start, false),
             Some(Role::Template) => {

@@ -27,6 +27,7 @@ pub(super) fn definition(
         Role::Agent => view.declared("agents", word),
         Role::Model => view.declared("models", word),
         Role::Sandbox => view.declared("sandboxes", word),
+        Role::Folder => view.declared("folders", word),
         Role::Prompt => {
             let paths = source_paths(view.folder()?, word.as_ref());
             let uris = paths.iter().map(|it| (it, workspace.uri_of(it)));

@@ -19,6 +19,7 @@ pub(super) enum Role {
     Agent,
     Model,
     Sandbox,
+    Folder,
     /// The path of a prompt.
     Prompt,
     Expression,
@@ -83,6 +84,7 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
         "agent" => Role::Agent,
         "model" => Role::Model,
         "sandbox" => Role::Sandbox,
+        "folder" => Role::Folder,
         "prompt" => Role::Prompt,
         "expression" => Role::Expression,
         "template" => Role::Template,

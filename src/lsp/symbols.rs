@@ -15,6 +15,7 @@ const SECTIONS: &[(&str, u8)] = &[
     ("models", OBJECT),
     ("agents", OBJECT),
     ("sandboxes", OBJECT),
+    ("folders", OBJECT),
     ("nodes", FUNCTION),
 ];
 

@@ -57,7 +57,7 @@ fn the_exit_code_of_doctor_is_the_result_of_its_checks() {
     let ended = Place::new().run(["doctor", "--output", "json"]);
     let checks = ended.json();
     let names: Vec<&Value> = checks.as_array().unwrap().iter().map(|it| &it["name"]).collect();
-    assert_eq!(names, ["sandbox", "python", "models", "database", "settings"]);
+    assert_eq!(names, ["sandbox", "python", "models", "database", "folders", "settings"]);
     // The tests run without any key.
     assert_eq!((&checks[2]["ok"], ended.code), (&json!(false), 5), "{ended}");
     assert!(checks[2]["help"].as_str().unwrap().contains("OPENAI_API_KEY"));

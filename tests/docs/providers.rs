@@ -1,4 +1,4 @@
-use graphrun::llm::PROVIDERS;
+use graphrun::llm::Providers;
 
 use crate::page::Page;
 
@@ -7,12 +7,14 @@ fn the_table_of_providers_is_that_of_the_program() {
     let page = Page::read("docs/models.md");
     let rows: Vec<&str> =
         page.text.lines().filter(|it| it.contains("://") && it.starts_with("| `")).collect();
-    let wanted: Vec<String> = PROVIDERS
+    let wanted: Vec<String> = Providers::built_in()
         .iter()
-        .map(|it| {
-            let optional = if it.is_own { ", optional" } else { "" };
-            let key = format!("`{}`{optional}", it.key_variable);
-            format!("| `{}` | `{}` | {key} | `{}` |", it.name, it.base_url, it.output.as_str())
+        .map(|(name, it)| {
+            let address = it.base_url.as_ref().or(it.address_form.as_ref()).expect("one is there");
+            let optional = if it.key_optional { ", optional" } else { "" };
+            let key = it.key_variable.as_ref().expect("each built-in provider has one");
+            let output = it.profile.output.as_str();
+            format!("| `{name}` | `{address}` | `{key}`{optional} | `{output}` |")
         })
         .collect();
     assert_eq!(rows, wanted);

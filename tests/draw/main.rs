@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use graphrun::{
-    draw::{Charset, Drawing},
+    draw::{Arrow, Charset, Drawing},
     graph::{
         Catch, Command, Edge, ErrorKind, GraphBuilder, IntoNode, Limits, Node, NodeContext,
         NodeDescription, NodeError, Policies, Route, RouteError, RouteTarget, RouteView, START,
@@ -598,4 +598,22 @@ fn a_common_failure_route_is_drawn_once() {
     ");
     // One node that catches nothing, and the arrow of all would claim too much.
     assert!(!drawn(Policies::default()).contains("any other failure"));
+}
+
+#[test]
+fn a_join_of_some_nodes_shows_how_many() {
+    let graph = builder("quorum")
+        .node("a", Kind("agent"))
+        .node("b", Kind("agent"))
+        .node("c", Kind("agent"))
+        .node("decide", Kind("set"))
+        .edge(START, ["a", "b", "c"])
+        .edge_of(2, ["a", "b", "c"], "decide")
+        .edge("decide", "end");
+    let drawing = drawing(graph, []);
+    let listing = drawing.to_listing(Charset::Unicode);
+    assert!(listing.contains("2 of them → decide"), "{listing}");
+    let labels: Vec<String> = drawing.arrows.iter().filter_map(Arrow::label).collect();
+    let join = "join 2 of 3";
+    assert_eq!(labels, ["start", "start", "start", join, join, join]);
 }

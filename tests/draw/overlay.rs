@@ -174,7 +174,7 @@ async fn used_up_joins_and_limits_are_drawn_as_taken() {
     let exhausted = |it: &Reason| *it == Reason::Exhausted;
     assert_eq!(taken(&drawing, "both", exhausted, "more"), 2);
     assert_eq!(taken(&drawing, "", exhausted, "flush"), 1);
-    let join = |it: &Reason| matches!(it, Reason::Join(_));
+    let join = |it: &Reason| matches!(it, Reason::Join { .. });
     assert_eq!((taken(&drawing, "a", join, "both"), taken(&drawing, "b", join, "both")), (3, 3));
 }
 
@@ -198,6 +198,7 @@ async fn attempts_dispatches_and_failures_are_counted() {
             initial: std::time::Duration::ZERO,
             max: std::time::Duration::ZERO,
             total: None,
+            on: None,
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph

@@ -350,8 +350,9 @@ impl Recipe {
         let (parent, how) = node.parent;
         let from = name(usize::from(parent) % at);
         if !join.is_empty() {
-            let from = join.into_iter().map(name).collect();
-            graph.edges.push(Edge::Join { from, to: name(at), place: None });
+            let from: Vec<NodeName> = join.into_iter().map(name).collect();
+            let count = 1 + usize::from(how) % from.len();
+            graph.edges.push(Edge::Join { from, to: name(at), count, place: None });
         } else if let (0..=2, Some(spec)) = (how % 8, graph.nodes.get_mut(&from)) {
             let to = Target::Node(name(at));
             if spec.policies.max_visits.is_some() {

@@ -1,15 +1,22 @@
 //! Retries of failed tasks, and only of those.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use graphrun::{
-    compile::CompiledGraph,
+    compile::{CompiledGraph, compile},
+    diagnostic::SourceFile,
     engine::{Engine, RunEnd, RunError, failures},
     event::Status,
     graph::{
         ErrorKind, Failure, FailureClass, GraphBuilder, NodeContext, NodeError, Question, START,
         node_fn,
     },
+    nodes::{Services, factory},
+    registry,
+    workflow::parse,
 };
 
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
@@ -142,4 +149,34 @@ fn g20_every_failure_has_one_class() {
         assert_eq!([mended, again], expected, "{kind}");
     }
     assert!(failures(&[]).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_names_the_kinds_that_are_retried() {
+    let timeout = "retry: { attempts: 3, on: timeout }, ";
+    for (defaults, own, kind, expected) in [
+        ("5", "retry: { attempts: 3, on: [timeout, sandbox] }, ", ErrorKind::Sandbox, Status::Done),
+        ("5", timeout, ErrorKind::Timeout, Status::Done),
+        ("5", timeout, ErrorKind::Command, Status::Failed),
+        ("{ attempts: 3, on: [command] }", "", ErrorKind::Command, Status::Done),
+        ("{ attempts: 3, on: [command] }", "", ErrorKind::Tool, Status::Failed),
+        ("3", "", ErrorKind::Command, Status::Failed),
+    ] {
+        let text = format!(
+            "graphrun: 1\nname: named\nstate: {{ topic: string? }}\n\
+             defaults: {{ retry: {defaults} }}\nstart: works\n\
+             nodes: {{ works: {{ node: works, {own}then: end }} }}\n"
+        );
+        let works = node_fn(move |_: Nothing, ctx: NodeContext| async move {
+            let failure = Failure::new(kind, "no luck");
+            if ctx.attempt < 3 { Err(NodeError::from(failure)) } else { Ok(()) }
+        });
+        let registry = registry().node("works", Arc::new(works));
+        let file = Arc::new(SourceFile { name: "named.yaml".into(), text });
+        let (workflow, _) = parse(file, Path::new("."), &registry).unwrap();
+        let graph = compile(workflow.into_graph(&factory(Services::offline(), registry))).unwrap();
+        let saved = Saved::new();
+        let end = saved.start(&saved.engine(&graph)).await;
+        assert_eq!(end.status, expected, "{defaults} {own}{kind}: {:?}", end.reason);
+    }
 }

@@ -10,8 +10,9 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use graphrun::llm::{
     ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Message, ModelError, OpenAiCompatible,
-    Phase, Secret,
+    Phase, RequestSettings, Secret,
 };
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -207,8 +208,16 @@ async fn a_request_has_both_keys_and_not_the_node() {
     let peer = Peer::start(|_| completion("Teal.")).await;
     let request = ChatRequest {
         messages: vec![Message::system("Be brief."), Message::user("Which colour?")],
-        max_output_tokens: Some(50),
-        temperature: Some(0.25),
+        settings: RequestSettings {
+            max_tokens: Some(50),
+            temperature: Some(0.25),
+            top_p: Some(0.5),
+            seed: Some(7),
+            stop: vec!["END".into()],
+            effort: Some("low".into()),
+            headers: [("x-team".to_owned(), "a".to_owned())].into(),
+            extra_body: json!({"top_k": 5, "messages": []}).as_object().cloned().unwrap(),
+        },
         ..request("")
     };
     let reply = peer.client().chat(&request).await.unwrap();
@@ -218,16 +227,22 @@ async fn a_request_has_both_keys_and_not_the_node() {
     assert_eq!(seen.path, "/v1/chat/completions");
     assert_eq!(seen.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(seen.headers["idempotency-key"], "run-1/3/painter");
+    assert_eq!(seen.headers["x-team"], "a");
     assert_eq!(
         seen.body,
-        serde_json::json!({
+        json!({
             "model": "small",
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "Which colour?"}
             ],
             "temperature": 0.25,
+            "top_p": 0.5,
+            "seed": 7,
+            "stop": ["END"],
+            "reasoning_effort": "low",
             "max_tokens": 50,
+            "top_k": 5,
             "stream": false
         })
     );

@@ -1,11 +1,14 @@
-//! Forms of structured output: the client goes down by itself where a provider rejects one, and remembers.
+//! Forms of requests: the client leaves out what a provider rejects, and remembers.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use graphrun::llm::{ChatModel, ChatRequest, ErrorKind, OutputSchema};
+use graphrun::llm::{
+    ChatModel, ChatRequest, ErrorKind, OpenAiCompatible, OutputSchema, ProviderSettings, Providers,
+    RequestSettings,
+};
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, Seen, completion, request};
+use crate::peer::{KEY, Peer, Seen, completion, request};
 
 fn form(seen: &Seen) -> &str {
     seen.body.pointer("/response_format/type").and_then(Value::as_str).unwrap_or("prompted")
@@ -106,4 +109,75 @@ async fn a_list_is_asked_for_in_an_object_and_handed_out_as_a_list() {
         peer.seen()[0].body.pointer("/response_format/json_schema/schema/type"),
         Some(&json!("object"))
     );
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_rejected_by_name_is_left_out_from_then_on() {
+    let peer = Peer::start(|seen| {
+        if seen.body.get("temperature").is_some() {
+            return rejected("Unsupported value: 'temperature' does not support 0.5 with this model.");
+        }
+        if seen.body.get("max_tokens").is_some() {
+            return rejected("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.");
+        }
+        completion("Teal.")
+    })
+    .await;
+    let asked = ChatRequest {
+        settings: RequestSettings {
+            temperature: Some(0.5),
+            max_tokens: Some(9),
+            ..RequestSettings::default()
+        },
+        ..request("Which colour?")
+    };
+    peer.client().chat(&asked).await.unwrap();
+    assert_eq!(peer.seen().len(), 3);
+    // Another client of the same account knows it, too.
+    peer.client().chat(&asked).await.unwrap();
+    let last = &peer.seen()[3];
+    assert_eq!(peer.seen().len(), 4);
+    assert_eq!((last.body.get("temperature"), last.body.get("max_tokens")), (None, None));
+    assert_eq!(last.body["max_completion_tokens"], 9);
+    let keys: Vec<_> = peer.seen().iter().map(|it| it.headers["idempotency-key"].clone()).collect();
+    assert_eq!(keys[1], "run-1/3/painter/without-temperature");
+    assert_eq!(keys[2], keys[3]);
+    // Another model of the account may accept it.
+    let other = ChatRequest { model: Some("other".into()), ..asked };
+    peer.client().chat(&other).await.unwrap();
+    assert_eq!(peer.seen()[4].body["temperature"], 0.5);
+}
+
+#[tokio::test]
+async fn a_rejection_that_names_nothing_sent_is_final() {
+    let peer = Peer::start(|_| rejected("Unsupported parameter: 'seed'")).await;
+    let asked = ChatRequest {
+        settings: RequestSettings { temperature: Some(0.5), ..RequestSettings::default() },
+        ..request("Which colour?")
+    };
+    assert_eq!(peer.client().chat(&asked).await.unwrap_err().kind(), ErrorKind::BadRequest);
+    assert_eq!(peer.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_gets_its_headers_and_the_key_in_its_own_one() {
+    let peer = Peer::start(|_| completion("Teal.")).await;
+    let mut providers = Providers::default();
+    let settings = ProviderSettings {
+        base_url: Some(peer.base_url.clone()),
+        key_variable: Some("LAB_KEY".into()),
+        key_header: Some("x-lab-key".into()),
+        headers: Some([("x-team".to_owned(), "a".to_owned())].into()),
+        ..ProviderSettings::default()
+    };
+    providers.add("lab", settings);
+    let variable = |name: &str| (name == "LAB_KEY").then(|| KEY.to_owned());
+    let config = providers.config("lab/small", &variable).unwrap();
+    OpenAiCompatible::new(config).unwrap().chat(&request("Hi")).await.unwrap();
+    let headers = &peer.seen()[0].headers;
+    assert_eq!(
+        (&headers["x-lab-key"], &headers["x-team"]),
+        (&KEY.parse().unwrap(), &"a".parse().unwrap())
+    );
+    assert!(!headers.contains_key("authorization"));
 }

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use graphrun::llm::{
-    ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, SchemaCheck, Structured,
-    StructuredError, TokenUsage, ask_structured, strict_schema,
+    ChatModel, ChatReply, ChatRequest, Message, ModelError, OutputSchema, RequestSettings,
+    SchemaCheck, Structured, StructuredError, TokenUsage, ask_structured, strict_schema,
 };
 use serde_json::{Value, json};
 
@@ -111,7 +111,10 @@ async fn a_bad_answer_is_sent_back_with_its_problems_and_a_new_key() {
         says(r#"{"colour": "x", "tags": [1]}"#),
         says(r#"{"colour":"teal","tags":[]}"#),
     ]);
-    let asking = ChatRequest { temperature: Some(0.8), ..request("Which colour?") };
+    let asking = ChatRequest {
+        settings: RequestSettings { temperature: Some(0.8), ..RequestSettings::default() },
+        ..request("Which colour?")
+    };
     let (outcome, told) = ask(&model, asking, 2).await;
     let answer = outcome.unwrap();
     assert_eq!((answer.repairs, answer.usage), (1, ROUND + ROUND));
@@ -122,7 +125,7 @@ async fn a_bad_answer_is_sent_back_with_its_problems_and_a_new_key() {
         (first.key.as_str(), second.key.as_str()),
         ("run-1/3/painter", "run-1/3/painter/repair-1")
     );
-    assert_eq!((first.temperature, second.temperature), (Some(0.8), Some(0.0)));
+    assert_eq!((first.settings.temperature, second.settings.temperature), (Some(0.8), Some(0.0)));
     assert_eq!(second.messages[0], Message::user("Which colour?"));
     assert_eq!(second.messages[1], Message::assistant(r#"{"colour": "x", "tags": [1]}"#));
     let repair = &second.messages[2].content;
@@ -166,10 +169,13 @@ async fn a_truncated_answer_gets_twice_the_tokens_and_is_not_read() {
         Err(ModelError::Truncated { text: r#"{"colour":"teal","tags":[]}"#.into(), usage: ROUND })
     };
     let model = Scripted::new([cut(), says(r#"{"colour":"jade","tags":[]}"#)]);
-    let asking = ChatRequest { max_output_tokens: Some(100), ..request("Which colour?") };
+    let asking = ChatRequest {
+        settings: RequestSettings { max_tokens: Some(100), ..RequestSettings::default() },
+        ..request("Which colour?")
+    };
     let (outcome, _) = ask(&model, asking, 1).await;
     assert_eq!(outcome.unwrap().value["colour"], "jade");
-    assert_eq!(model.asked()[1].max_output_tokens, Some(200));
+    assert_eq!(model.asked()[1].settings.max_tokens, Some(200));
     assert_eq!(model.asked()[1].messages, model.asked()[0].messages);
 
     let (outcome, _) = ask(&Scripted::new([cut()]), request("Which colour?"), 1).await;

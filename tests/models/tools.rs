@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use graphrun::llm::{
     ChatModel, ChatReply, ChatRequest, Config, Finish, Message, OpenAiCompatible, OutputSchema,
-    PROVIDERS, Profile, Recorder, Replay, Secret, ToolCall, ToolChoice, ToolSpec,
+    Providers, Recorder, Replay, Secret, ToolCall, ToolChoice, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -229,10 +229,10 @@ async fn reasoning_before_a_call_is_sent_back_where_required() {
     asked.messages.push(Message { tool_calls: vec![paris("x")], ..thought });
     asked.messages.push(Message::tool("x", "rain"));
     for provider in ["deepseek", "openai"] {
-        let provider = PROVIDERS.iter().find(|it| it.name == provider).unwrap();
+        let provider = Providers::built_in().get(provider).unwrap();
         let config = Config {
             api_key: Secret::new(KEY),
-            profile: Profile::from(provider),
+            profile: provider.profile.clone(),
             ..Config::new(&peer.base_url, "m")
         };
         OpenAiCompatible::new(config).unwrap().chat(&asked).await.unwrap();

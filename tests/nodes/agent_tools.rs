@@ -26,26 +26,26 @@ use serde_json::json;
 
 use super::{Ended, run_with, services};
 
-type Reply = Result<ChatReply, ModelError>;
+pub(super) type Reply = Result<ChatReply, ModelError>;
 
 /// Gives its replies in order, and remembers its requests.
 #[derive(Clone, Debug, Default)]
-struct Scripted {
+pub(super) struct Scripted {
     replies: Arc<Mutex<VecDeque<Reply>>>,
     asked: Arc<Mutex<Vec<ChatRequest>>>,
 }
 
 impl Scripted {
-    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(super) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies = Arc::new(Mutex::new(replies.into_iter().collect()));
         Self { replies, asked: Arc::default() }
     }
 
-    fn asked(&self) -> Vec<ChatRequest> {
+    pub(super) fn asked(&self) -> Vec<ChatRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    fn services(&self) -> Services {
+    pub(super) fn services(&self) -> Services {
         Services { models: Arc::new(self.clone()), ..services() }
     }
 }
@@ -87,17 +87,17 @@ impl ModelSource for Scripted {
     }
 }
 
-fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+pub(super) fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), extra: None }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
-fn calls(tool_calls: impl IntoIterator<Item = ToolCall>) -> Reply {
+pub(super) fn calls(tool_calls: impl IntoIterator<Item = ToolCall>) -> Reply {
     Ok(ChatReply { tool_calls: tool_calls.into_iter().collect(), ..ChatReply::default() })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
-fn says(text: &str) -> Reply {
+pub(super) fn says(text: &str) -> Reply {
     Ok(ChatReply { text: text.into(), ..ChatReply::default() })
 }
 

@@ -17,16 +17,16 @@ use serde_json::json;
 
 use super::{Ended, run_with, services};
 
-type Reply = Result<ChatReply, ModelError>;
+pub(super) type Reply = Result<ChatReply, ModelError>;
 
 /// The requests of a run, each with the model that received it.
-type Asked = Arc<Mutex<Vec<(&'static str, ChatRequest)>>>;
+pub(super) type Asked = Arc<Mutex<Vec<(&'static str, ChatRequest)>>>;
 
 /// Models by name, each with its replies in order. The last reply is repeated; without any the model cannot be connected.
 #[derive(Debug, Default)]
-struct Models {
+pub(super) struct Models {
     replies: BTreeMap<&'static str, Vec<Reply>>,
-    asked: Asked,
+    pub(super) asked: Asked,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl ModelSource for Models {
     }
 }
 
-fn models(replies: impl IntoIterator<Item = (&'static str, Vec<Reply>)>) -> Models {
+pub(super) fn models(replies: impl IntoIterator<Item = (&'static str, Vec<Reply>)>) -> Models {
     Models { replies: replies.into_iter().collect(), asked: Asked::default() }
 }
 
@@ -80,7 +80,7 @@ async fn run(models: Models, node: &str) -> (Ended, Vec<&'static str>) {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]
-fn says(text: &str) -> Reply {
+pub(super) fn says(text: &str) -> Reply {
     Ok(ChatReply { text: text.into(), ..ChatReply::default() })
 }
 
@@ -172,4 +172,50 @@ async fn the_timeout_of_a_node_is_the_limit_of_its_requests() {
         run(one, node).await;
         assert_eq!(asked.lock().unwrap()[0].1.timeout, expected);
     }
+}
+
+/// Runs an agent whose keys and whose node's keys are these, and returns the requests.
+async fn requests(models: Models, agent: &str, node: &str) -> (Ended, Vec<ChatRequest>) {
+    let text = format!(
+        "graphrun: 1\nname: w\nstate: {{ text: string, n: {{ n: int }} }}\nagents: {{ a: {{ model: lab/a{agent} }} \
+         }}\nstart: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, then: end{node} }}\n"
+    );
+    let asked = Arc::clone(&models.asked);
+    let services = Services { models: Arc::new(models), ..services() };
+    let ended = run_with(&text, json!({}), services, registry()).await;
+    let asked = asked.lock().unwrap().iter().map(|it| it.1.clone()).collect();
+    (ended, asked)
+}
+
+#[tokio::test]
+async fn the_settings_of_a_node_are_before_those_of_its_agent() {
+    let agent = ", temperature: 0.2, top_p: 0.5, stop: [A], headers: { x-a: a, x-b: a }, extra_body: { k: 1, l: 1 }";
+    let node = ", writes: text, temperature: 1, seed: 7, effort: high, stop: [B, C], headers: { X-B: b }, extra_body: { l: 2 }";
+    let (_, asked) = requests(models([("lab/a", vec![says("teal")])]), agent, node).await;
+    let expected = json!({
+        "temperature": 1.0, "top_p": 0.5, "seed": 7, "effort": "high", "stop": ["B", "C"],
+        "headers": {"x-a": "a", "x-b": "b"}, "extra_body": {"k": 1, "l": 2},
+    });
+    assert_eq!(json!(asked[0].settings), expected);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_at_the_limit_is_requested_once_with_twice_of_it() {
+    let cut = || {
+        let usage = TokenUsage { output_tokens: 50, calls: 1, ..TokenUsage::default() };
+        Err(ModelError::Truncated { text: "te".into(), usage })
+    };
+    for (writes, answer) in [("text", "teal"), ("n", "{\"n\": 3}")] {
+        let node = format!(", writes: {writes}, max_tokens: 50, repair: 0");
+        let cut_once = models([("lab/a", vec![cut(), says(answer)])]);
+        let (ended, asked) = requests(cut_once, ", max_tokens: 9", &node).await;
+        assert_eq!(ended.end.status, Status::Done, "{writes}: {}", ended.reason());
+        let limits: Vec<_> = asked.iter().map(|it| it.settings.max_tokens).collect();
+        assert_eq!(limits, [Some(50), Some(100)], "{writes}");
+        assert_ne!(asked[0].key, asked[1].key, "{writes}");
+        let (ended, asked) = requests(models([("lab/a", vec![cut()])]), "", &node).await;
+        assert_eq!((ended.end.status, asked.len()), (Status::Failed, 2), "{writes}");
+    }
+    let (ended, asked) = requests(models([("lab/a", vec![cut()])]), "", ", writes: text").await;
+    assert_eq!((ended.end.status, asked.len()), (Status::Failed, 1), "without a limit of ours");
 }

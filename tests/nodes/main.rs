@@ -7,6 +7,8 @@ mod support;
 
 mod agent_tools;
 mod fallback;
+mod folders;
+mod history;
 mod run;
 mod run_tests;
 mod tool;
@@ -62,11 +64,17 @@ async fn run_with(text: &str, input: Value, services: Services, registry: Regist
 }
 
 /// Runs a workflow that lies in a folder.
-async fn run_in(
+async fn run_in(folder: &Path, text: &str, input: Value, program: (Services, Registry)) -> Ended {
+    run_prepared(folder, text, input, program, |it| it).await
+}
+
+/// Runs a workflow with an engine that the test prepares.
+async fn run_prepared(
     folder: &Path,
     text: &str,
     input: Value,
     (services, registry): (Services, Registry),
+    prepare: impl FnOnce(Engine) -> Engine,
 ) -> Ended {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
     let (workflow, warnings) =
@@ -74,7 +82,7 @@ async fn run_in(
     let (graph, missing) = workflow.into_graph(&factory(services, registry));
     assert!(warnings.is_empty() && missing.is_empty(), "{warnings}{missing}");
     let graph = compile((graph, missing)).unwrap_or_else(|findings| panic!("{findings}"));
-    let engine = Engine::new(graph);
+    let engine = prepare(Engine::new(graph));
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let collect = async {

@@ -161,3 +161,48 @@ async fn packages_of_the_sandbox_are_there() {
     let told = format!("{}{}", ended.state("out"), ended.state("err"));
     assert!(told.contains("pytest "), "{told} {}", ended.reason());
 }
+
+/// Runs the command `python3 scripts/gate.py`, with the folder of the workflow and files of the state.
+async fn gate(script: &str, files: Value) -> super::Ended {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("scripts")).unwrap();
+    fs::write(folder.path().join("scripts/gate.py"), script).unwrap();
+    let node = "    run: [python3, scripts/gate.py]\n    scripts: [scripts/gate.py]\n    files: files\n    \
+                writes: { out: stdout }\n";
+    let with = (super::services(), graphrun::registry());
+    super::run_in(folder.path(), &command(node), json!({"words": "", "files": files}), with).await
+}
+
+#[tokio::test]
+async fn a_script_beside_the_workflow_runs_on_the_files_of_the_state() {
+    let files = json!([{"path": "a.txt", "content": "one"}]);
+    let ended = gate("print(open('a.txt').read())", files).await;
+    assert_eq!(*ended.state("out"), json!("one\n"), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn no_file_of_the_state_takes_the_place_of_a_script() {
+    let files = json!([{"path": "scripts/gate.py", "content": "print('mine')"}]);
+    let ended = gate("print('the gate')", files).await;
+    assert_eq!(ended.end.status, Status::Failed);
+    let expected = "a file under the name of the script `scripts/gate.py`";
+    assert!(ended.reason().contains(expected), "{}", ended.reason());
+}
+
+#[test]
+fn a_changed_script_changes_the_fingerprint_of_its_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let fingerprint = |script: &str| {
+        fs::write(folder.path().join("gate.py"), script).unwrap();
+        let node = "    run: [python3, gate.py]\n    scripts: gate.py\n";
+        let file = graphrun::diagnostic::SourceFile { name: "w.yaml".into(), text: command(node) };
+        let (workflow, _) =
+            graphrun::workflow::parse(file.into(), folder.path(), &graphrun::registry()).unwrap();
+        let factory = graphrun::nodes::factory(super::services(), graphrun::registry());
+        let (graph, _) = workflow.into_graph(&factory);
+        graph.nodes["it"].node.describe().fingerprint
+    };
+    let first = fingerprint("print(1)");
+    assert_eq!(fingerprint("print(1)"), first);
+    assert_ne!(fingerprint("print(2)"), first);
+}

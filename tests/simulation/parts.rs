@@ -23,6 +23,8 @@ pub(crate) enum Part {
     One(Temper),
     /// Branches, and a join.
     Fan([Temper; 3]),
+    /// Branches of one, two and three steps, and a join of this many of them.
+    Race(usize),
     /// A node for each of this many items, with a maximum of concurrent tasks, and a node after them.
     Map(u32, usize, Items),
     /// Two nodes in a loop, until the bound of the first is used up.
@@ -50,7 +52,7 @@ impl Items {
             Self::Sound => Policies::default(),
             Self::Collected => {
                 let failed = Some(ChannelName::parse("lost").unwrap());
-                Policies { items: Some(ItemPolicy { failed }), ..Policies::default() }
+                Policies { items: Some(ItemPolicy { failed, order: None }), ..Policies::default() }
             }
             Self::Caught => {
                 let catch = vec![Catch { kind: None, to: Target::Node(name(next)) }];
@@ -99,7 +101,7 @@ impl Temper {
 
     fn policies(self, next: &str) -> Policies {
         let (initial, max) = (Duration::from_millis(20), Duration::from_millis(100));
-        let retry = Backoff { attempts_max: Some(4), initial, max, total: None };
+        let retry = Backoff { attempts_max: Some(4), initial, max, total: None, on: None };
         match self {
             Self::Of(_)
             | Self::Steady
@@ -134,10 +136,19 @@ pub(crate) fn random(random: &mut StdRng) -> Vec<Part> {
             };
             Part::Map(random.random_range(1..6), random.random_range(1..4), items)
         }
+        3 if random.random_bool(0.5) => Part::Race(random.random_range(1..4)),
         3 => Part::Loop(random.random_range(1..4)),
         _ => Part::One(Temper::random(random)),
     };
-    (0..random.random_range(2..6)).map(|_| part(random)).collect()
+    let mut parts: Vec<Part> = (0..random.random_range(2..6)).map(|_| part(random)).collect();
+    for at in 1..parts.len() {
+        // The checks assume that some items of a map fail and others do not. The race would then begin twice, a step
+        // apart, and the join could wait for a third round.
+        if let (Part::Map(_, _, Items::Caught), Part::Race(_)) = (parts[at - 1], parts[at]) {
+            parts[at] = Part::One(Temper::Steady);
+        }
+    }
+    parts
 }
 
 /// Returns the graph of the parts, one after the other.
@@ -170,6 +181,22 @@ pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
                     }
                 }
                 graph.edge([&*branches[0], &*branches[1], &*branches[2]], &last).edge(&last, &next)
+            }
+            Part::Race(count) => {
+                let branch = |steps: u32, step: u32| format!("{inner}_{steps}{step}");
+                graph = graph.node(&first, steady()).node(&last, steady());
+                for steps in 1..=3 {
+                    graph = graph.edge(&first, &branch(steps, 1));
+                    for step in 1..=steps {
+                        graph = graph.node(&branch(steps, step), steady());
+                        if step > 1 {
+                            graph = graph.edge(&branch(steps, step - 1), &branch(steps, step));
+                        }
+                    }
+                }
+                let ends = [1, 2, 3].map(|it| branch(it, it));
+                let ends = [&*ends[0], &*ends[1], &*ends[2]];
+                graph.edge_of(count, ends, &last).edge(&last, &next)
             }
             Part::Map(count, width, items) => {
                 let narrow = Policies { width_max: Some(width), ..items.policies(&next) };

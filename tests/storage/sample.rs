@@ -6,7 +6,7 @@ use graphrun::{
     checkpoint::{
         Activation, CheckpointError, Checkpointer, Claim, Commit, Conversation, EarlierTurns,
         Entry, ExhaustedLimits, InboxMessage, LeaseToken, Message, NodeUsage, Outcome, Owner,
-        Position, Presence, RunInfo, RunStatus, TaskRecord, UsedBudget,
+        Position, Presence, Round, RunInfo, RunStatus, TaskRecord, UsedBudget,
     },
     event::{EVENT_VERSION, Event, RunEvent, Status, Usage},
     graph::{Dispatch, Failure, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
@@ -165,6 +165,11 @@ pub(crate) fn position(step: u64) -> Position {
             ),
         ],
         joins: [(node("sse"), [node("qc")].into())].into(),
+        rounds: [(
+            node("sse"),
+            Round { missing: [node("ta")].into(), tasks: [node("qc"), node("ta")].into() },
+        )]
+        .into(),
         deferred: [(node("report"), Trigger::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
         original_tasks: [(

@@ -1,5 +1,7 @@
 //! Builds a graph in Rust.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -50,6 +52,15 @@ pub struct GraphBuilder {
     findings: Diagnostics,
     /// The policies of nodes by name. A node may be added after its policy.
     policies: Vec<(String, NodePolicy)>,
+    defaults: Defaults,
+}
+
+/// The policies of the nodes that do not set them.
+#[derive(Debug, Default)]
+struct Defaults {
+    attempts_max: Option<u32>,
+    timeout: Option<Duration>,
+    catch: Vec<Catch>,
 }
 
 /// A policy that names other nodes or channels.
@@ -146,7 +157,7 @@ impl GraphBuilder {
             Schema::default()
         });
         let graph = Graph { name: name.to_owned(), schema, ..Graph::default() };
-        Self { graph, findings, policies: Vec::new() }
+        Self { graph, findings, policies: Vec::new(), defaults: Defaults::default() }
     }
 
     /// Adds a node: an async function, a type that implements [`Node`](graphrun_core::graph::Node), or one of them
@@ -173,10 +184,7 @@ impl GraphBuilder {
         let from = from.names();
         for to in &to.names() {
             if F::ARE_SEVERAL {
-                let from = from.iter().filter_map(|it| self.name(it)).collect();
-                if let Some(to) = self.name(to) {
-                    self.graph.edges.push(Edge::Join { from, to, place: None });
-                }
+                self = self.join(&from, from.len(), to);
                 continue;
             }
             for from in &from {
@@ -187,6 +195,41 @@ impl GraphBuilder {
                     self.graph.edges.push(Edge::Then { from, to, place: None });
                 }
             }
+        }
+        self
+    }
+
+    /// Runs `to` once `count` of the nodes in `from` have finished; with 1, after the first of them.
+    ///
+    /// The others continue beside `to`, and their arrivals are too late: `to` runs once in a round. A round is
+    /// over when no task is left that ran beside the join when it fired, or that such a task led to.
+    ///
+    /// ```
+    /// use graphrun_analysis::GraphBuilder;
+    /// use graphrun_core::graph::{END, START};
+    /// # use graphrun_core::{graph::NodeError, state::Schema};
+    ///
+    /// # async fn work() -> Result<(), NodeError> { Ok(()) }
+    /// GraphBuilder::with_schema("quorum", Ok(Schema::default()))
+    ///     .node("first", work)
+    ///     .node("second", work)
+    ///     .node("third", work)
+    ///     .node("decide", work)
+    ///     .edge(START, ["first", "second", "third"])
+    ///     .edge_of(2, ["first", "second", "third"], "decide")
+    ///     .edge("decide", END)
+    ///     .compile()?;
+    /// # Ok::<(), graphrun_core::diagnostic::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn edge_of(self, count: usize, from: impl Names, to: &str) -> Self {
+        self.join(&from.names(), count, to)
+    }
+
+    fn join(mut self, from: &[String], count: usize, to: &str) -> Self {
+        let from = from.iter().filter_map(|it| self.name(it)).collect();
+        if let Some(to) = self.name(to) {
+            self.graph.edges.push(Edge::Join { from, to, count, place: None });
         }
         self
     }
@@ -296,6 +339,31 @@ impl GraphBuilder {
         self
     }
 
+    /// Tries each node that sets no number of attempts up to this many times in all, when its failure is transient.
+    #[must_use]
+    pub fn default_retry(mut self, attempts_max: u32) -> Self {
+        self.defaults.attempts_max = Some(attempts_max);
+        self
+    }
+
+    /// Limits the duration of one attempt of each node that sets no timeout.
+    #[must_use]
+    pub fn default_timeout(mut self, duration: Duration) -> Self {
+        self.defaults.timeout = Some(duration);
+        self
+    }
+
+    /// Leads failures to a target, as [`catch`](Self::catch) does, for each node that has no target for this kind of
+    /// failure. The targets of such defaults are not led to one of them.
+    #[must_use]
+    pub fn default_catch(mut self, kind: impl Into<Option<ErrorKind>>, to: &str) -> Self {
+        let kind = kind.into();
+        if let Some(to) = self.target(to) {
+            self.defaults.catch.push(Catch { kind, to });
+        }
+        self
+    }
+
     /// Sets the limits of a run.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -323,6 +391,7 @@ impl GraphBuilder {
             };
             policy.apply(spec);
         }
+        self.defaults.apply(&mut self.graph);
         (self.graph, self.findings)
     }
 
@@ -349,6 +418,24 @@ impl GraphBuilder {
 
     fn noted<T>(&mut self, name: Result<T, NameError>) -> Option<T> {
         name.map_err(|error| self.findings.push(Diagnostic::error("GR009", error.to_string()))).ok()
+    }
+}
+
+impl Defaults {
+    fn apply(&self, graph: &mut Graph) {
+        for (name, NodeSpec { policies, .. }) in &mut graph.nodes {
+            policies.retry.attempts_max = policies.retry.attempts_max.or(self.attempts_max);
+            policies.timeout = policies.timeout.or(self.timeout);
+            let handles = |it: &Catch| matches!(&it.to, Target::Node(to) if to == name);
+            if self.catch.iter().any(handles) {
+                continue;
+            }
+            for default in &self.catch {
+                if policies.catch.iter().all(|it| it.kind != default.kind) {
+                    policies.catch.push(default.clone());
+                }
+            }
+        }
     }
 }
 

@@ -116,7 +116,7 @@ fn check_channel(
 fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
     let mut joined = BTreeSet::new();
     for edge in &graph.edges {
-        let Edge::Join { from, to, place } = edge else { continue };
+        let Edge::Join { from, to, count, place } = edge else { continue };
         if !joined.insert(to) {
             let message = format!("node `{to}` waits for two sets of nodes");
             let finding = Diagnostic::error("GR038", message).at(place.clone(), "the second one");
@@ -125,6 +125,11 @@ fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
         if from.is_empty() || from.iter().collect::<BTreeSet<_>>().len() < from.len() {
             let message = format!("the join at `{to}` names no node, or one twice");
             findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+        } else if !(1..=from.len()).contains(count) {
+            let all = from.len();
+            let message = format!("the join at `{to}` waits for {count} of {all} nodes");
+            let finding = Diagnostic::error("GR037", message).at(place.clone(), "here");
+            findings.push(finding.help(format!("wait for a number from 1 to {all}")));
         }
     }
 }

@@ -10,7 +10,8 @@
 //!
 //! **Rules.** Nodes with `max_visits` are counted by rounds: a count starts anew when a node that `resets` it finishes. Other nodes are
 //! counted by the maximum flow of tokens to them ([`flow`]); branches that exclude each other or join again share one
-//! token ([`shares`], [`branches`]). The longest chain of visits gives the steps ([`steps`]).
+//! token ([`shares`], [`branches`]). A join that does not wait for all of its nodes may run after each arrival, unless all belong to one
+//! round. The longest chain of visits gives the steps ([`steps`]).
 //!
 //! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
 //! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
@@ -34,12 +35,16 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Edge, Graph, NodeSpec, Target},
+    graph::{Defer, Edge, Graph, NodeSpec, Target},
     id::NodeName,
 };
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::{has_path_connecting, tarjan_scc};
 
-use self::{flow::Flows, steps::Steps, tokens::Tokens};
+use self::{
+    flow::Flows,
+    steps::Steps,
+    tokens::{Arrival, Tokens},
+};
 use super::CompiledGraph;
 /// The work limit for a worst case that was not requested: one or two milliseconds for a typical
 /// graph with a thousand nodes.
@@ -191,6 +196,8 @@ struct VisitSearch<'a> {
     why: Vec<Why>,
     /// The nodes whose visits all lead to the end of the run.
     ends_the_run: Vec<bool>,
+    /// For each join of some of several nodes that never begins a new round, the nodes and their number.
+    one_round: Vec<Option<(Vec<usize>, usize)>>,
 }
 
 impl<'a> VisitSearch<'a> {
@@ -203,6 +210,7 @@ impl<'a> VisitSearch<'a> {
             visits: vec![u64::MAX; nodes],
             why: vec![Why::Last; nodes],
             ends_the_run: ends_the_run(graph),
+            one_round: one_round(graph, tokens),
         }
     }
 
@@ -242,8 +250,20 @@ impl<'a> VisitSearch<'a> {
         let last = self.ends_the_run[node].then_some((1, Why::Last));
         let rounds = self.rounds(node);
         let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
-        let rules = last.into_iter().chain(rounds).chain([(arrivals, Why::After(causes))]);
+        let arrivals = [(arrivals, Why::After(causes))];
+        let rules = last.into_iter().chain(rounds).chain(self.joined(node)).chain(arrivals);
         rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
+    }
+
+    /// Returns the visits of a join of some of several nodes whose arrivals belong to one round: as many as the fewest
+    /// that the needed number of its nodes can have.
+    fn joined(&self, node: usize) -> Option<(u64, Why)> {
+        let (awaited, count) = self.one_round[node].as_ref()?;
+        let mut awaited: Vec<usize> = awaited.clone();
+        awaited.sort_by_key(|it| std::cmp::Reverse(self.visits[*it]));
+        let last = *awaited.get(count.checked_sub(1)?)?;
+        let visits = self.visits[last];
+        Some((visits, Why::After(vec![(Cause::Visit(self.tokens.names[last].clone()), visits)])))
     }
 
     /// Returns the visits that the bound of a node allows, if it has one.
@@ -262,6 +282,48 @@ impl<'a> VisitSearch<'a> {
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
         Some((most, Why::Rounds { max_visits, is_first_free, bought, after_limit }))
     }
+}
+
+/// Returns for each join of some of several nodes these nodes and their number, if all of its arrivals after its first
+/// visit belong to one round.
+///
+/// An arrival of a node that had not arrived is then absorbed, so each visit takes an arrival of each of the same nodes.
+/// Tasks that follow the join, that wait for it, or that a limit begins would start another round.
+fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usize)>> {
+    let mut joins = vec![None; tokens.names.len()];
+    for edge in &graph.edges {
+        let Edge::Join { from, to, count, .. } = edge else { continue };
+        if *count == from.len() || to.scope().is_some() {
+            continue;
+        }
+        let number = |it: &NodeName| tokens.names.binary_search(&it).ok();
+        let (Some(to), awaited) = (number(to), from.iter().filter_map(number).collect()) else {
+            continue;
+        };
+        let passage = &tokens.passages[to];
+        let is_join = |it: &Arrival| matches!(it, Arrival::PartialJoin(_));
+        if !passage.is_first && !passage.is_after_limit && passage.from.iter().all(is_join) {
+            joins[to] = Some((awaited, *count));
+        }
+    }
+    if joins.iter().all(Option::is_none) {
+        return joins;
+    }
+    let ways = tokens.ways();
+    let begins_another = |(node, spec): (usize, &NodeSpec)| {
+        let waits = matches!(spec.policies.defer, Some(Defer::Siblings));
+        let is_outermost = tokens.names[node].scope().is_none();
+        (waits && is_outermost || tokens.passages[node].is_after_limit).then_some(node)
+    };
+    let others: Vec<usize> = graph.nodes.values().enumerate().filter_map(begins_another).collect();
+    for (node, join) in joins.iter_mut().enumerate() {
+        let leads_back =
+            |from: usize| ways.neighbors(from).any(|it| has_path_connecting(&ways, it, node, None));
+        if join.is_some() && others.iter().copied().chain([node]).any(leads_back) {
+            *join = None;
+        }
+    }
+    joins
 }
 
 /// Returns the number of rounds: those started by resets, and the first one if it is free.

@@ -71,12 +71,20 @@ struct Parts {
     names: Arc<[NodeName]>,
     /// For each node, the indexes of the edges that leave it.
     leaving: Vec<Vec<usize>>,
-    /// For each join, the nodes that it awaits.
-    joins: BTreeMap<NodeIndex, Vec<NodeName>>,
+    /// The joins.
+    joins: BTreeMap<NodeIndex, Awaited>,
     /// The nodes whose route decides whether they arrive, each with the join.
     routed: BTreeSet<(NodeName, NodeName)>,
     /// For each node, whether it keeps its thread.
     paces: Vec<Pace>,
+}
+
+/// The nodes that a join awaits.
+#[derive(Debug)]
+struct Awaited {
+    nodes: Vec<NodeName>,
+    /// The number of arrivals that let it run.
+    count: usize,
 }
 
 /// Whether a node keeps the thread that polls it, as far as this process has seen.
@@ -112,8 +120,8 @@ pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGr
         for from in edge.sources() {
             leaving[index(from).index()].push(position);
         }
-        if let Edge::Join { from, to, .. } = edge {
-            joins.insert(index(to), from.clone());
+        if let Edge::Join { from, to, count, .. } = edge {
+            joins.insert(index(to), Awaited { nodes: from.clone(), count: *count });
         }
     }
     let routed = routed_arrivals(&graph);
@@ -248,7 +256,17 @@ impl CompiledGraph {
 
     /// Returns the nodes that the join with this index awaits.
     pub fn awaited_at(&self, index: NodeIndex) -> &[NodeName] {
-        self.0.joins.get(&index).map_or(&[], Vec::as_slice)
+        self.0.joins.get(&index).map_or(&[], |it| &it.nodes)
+    }
+
+    /// Returns how many of the nodes that it awaits let the join with this index run.
+    pub fn count_at(&self, index: NodeIndex) -> usize {
+        self.0.joins.get(&index).map_or(0, |it| it.count)
+    }
+
+    /// Returns whether some join runs before all of its nodes have arrived.
+    pub fn has_partial_joins(&self) -> bool {
+        self.0.joins.values().any(|it| it.count < it.nodes.len())
     }
 }
 

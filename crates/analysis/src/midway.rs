@@ -67,7 +67,9 @@ impl CompiledGraph {
         for join in &mut model.joins {
             let arrived = midway.arrived.get(names[join.node]).into_iter().flatten();
             let arrived: BTreeSet<usize> = arrived.filter_map(number).collect();
+            let before = join.awaited.len();
             join.awaited.retain(|it| !arrived.contains(it));
+            join.count = join.count.saturating_sub(before - join.awaited.len());
         }
         let assigned = Assigned::of(&model);
         let mut found = BTreeMap::new();

@@ -194,7 +194,7 @@ impl Launch {
         let watched = stop.clone();
         let task = tokio::spawn(async move {
             match begun {
-                Ok(begun) => begun.drive(&engine, &watched).await,
+                Ok(begun) => Box::pin(begun.drive(&engine, &watched)).await,
                 Err(end) => Ok(*end),
             }
         });
@@ -204,7 +204,7 @@ impl Launch {
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, begin, events, stop, .. } = self;
         match begin.begin(&engine, events, None).await? {
-            Ok(begun) => begun.drive(&engine, &stop).await,
+            Ok(begun) => Box::pin(begun.drive(&engine, &stop)).await,
             Err(end) => Ok(*end),
         }
     }

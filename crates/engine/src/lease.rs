@@ -3,8 +3,8 @@
 use std::{
     future::pending,
     sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU8, Ordering},
+        Arc, LazyLock, Weak,
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::Duration,
@@ -16,17 +16,16 @@ use graphrun_core::{
 };
 use tokio::{
     runtime::{self, Handle},
-    sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::checkpoint::{
     CheckpointError, Checkpointer, Claim, Entry, LeaseToken, Presence, RunInfo,
 };
 
 /// How many times a lease is renewed during its duration.
-const BEATS_PER_LEASE: u32 = 3;
+const RENEWALS_PER_LEASE: u32 = 3;
 
 /// The runtime of the thread that renews the leases of all runs of this process. None if it could not start: then a
 /// lease expires after its duration, and the fencing token protects the run.
@@ -41,28 +40,18 @@ static RENEWALS: LazyLock<Option<Handle>> = LazyLock::new(|| {
 /// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make the
 /// process look dead.
 ///
-/// When dropped before the run stopped, it releases the run, as soon as that thread reacts.
+/// When dropped before the run stopped, that thread releases the run.
 #[derive(Debug)]
 pub(super) struct Lease {
     storage: Arc<dyn Checkpointer>,
     hold: LeaseToken,
-    shared: Arc<Shared>,
+    /// Whether the storage released the lease already, in the transaction with which the run stopped.
+    is_released: AtomicBool,
+    lost: CancellationToken,
+    _renewal: Option<AbortOnDropHandle<()>>,
     /// Shows other runs of this process that the owner is alive.
     _presence: Presence,
 }
-
-#[derive(Debug, Default)]
-struct Shared {
-    wish: AtomicU8,
-    /// Signals that the wish may have changed.
-    dropped: Notify,
-    lost: CancellationToken,
-}
-
-const KEEP: u8 = 0;
-/// The run stopped, and the storage released the lease in the same transaction.
-const FORGET: u8 = 1;
-const GIVE_BACK: u8 = 2;
 
 impl Lease {
     /// Creates a new run and takes its lease.
@@ -103,18 +92,23 @@ impl Lease {
         ttl: Duration,
         presence: Presence,
     ) -> Self {
-        let shared = Arc::new(Shared::default());
-        let storage = Arc::clone(storage);
-        let beat = Beat {
-            storage: Arc::clone(&storage),
+        let lost = CancellationToken::new();
+        let renewal = Renewal {
+            storage: Arc::downgrade(storage),
             hold: hold.clone(),
             ttl,
-            shared: Arc::clone(&shared),
+            lost: lost.clone(),
         };
-        if let Some(renewals) = &*RENEWALS {
-            renewals.spawn(beat.run());
+        let spawn = |it: &Handle| AbortOnDropHandle::new(it.spawn(renewal.run()));
+        let renewal = RENEWALS.as_ref().map(spawn);
+        Self {
+            storage: Arc::clone(storage),
+            hold,
+            is_released: AtomicBool::new(false),
+            lost,
+            _renewal: renewal,
+            _presence: presence,
         }
-        Self { storage, hold, shared, _presence: presence }
     }
 
     /// Returns the right to write.
@@ -128,12 +122,12 @@ impl Lease {
     ///
     /// Loses nothing.
     pub(super) async fn lost(&self) {
-        self.shared.lost.cancelled().await;
+        self.lost.cancelled().await;
     }
 
     /// Returns whether another process owns the run.
     pub(super) fn is_lost(&self) -> bool {
-        self.shared.lost.is_cancelled()
+        self.lost.is_cancelled()
     }
 
     /// Returns the lease with the result; on an error it releases the run first. A process that ends with
@@ -152,63 +146,52 @@ impl Lease {
 
     /// Ends the lease without a release: the storage released it when the run stopped.
     pub(super) fn forget(&self) {
-        self.shared.wish.store(FORGET, Ordering::Release);
+        self.is_released.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let wish = &self.shared.wish;
-        let _ = wish.compare_exchange(KEEP, GIVE_BACK, Ordering::AcqRel, Ordering::Acquire);
-        self.shared.dropped.notify_one();
+        if *self.is_released.get_mut() {
+            return;
+        }
+        let (storage, hold) = (Arc::clone(&self.storage), self.hold.clone());
+        if let Some(renewals) = &*RENEWALS {
+            // If this fails, the lease expires and the run is free again.
+            renewals.spawn(async move { drop(storage.release(&hold).await) });
+        }
     }
 }
 
-struct Beat {
-    storage: Arc<dyn Checkpointer>,
+struct Renewal {
+    /// Not kept open: the database is closed as soon as the run stopped.
+    storage: Weak<dyn Checkpointer>,
     hold: LeaseToken,
     ttl: Duration,
-    shared: Arc<Shared>,
+    lost: CancellationToken,
 }
 
-impl Beat {
+impl Renewal {
     async fn run(self) {
-        let pause = self.ttl / BEATS_PER_LEASE;
+        let pause = self.ttl / RENEWALS_PER_LEASE;
         let mut renewed = Instant::now();
-        let mut next = renewed + pause;
         loop {
-            tokio::select! {
-                () = sleep_until(next) => (),
-                () = self.shared.dropped.notified() => (),
-            }
-            match self.shared.wish.load(Ordering::Acquire) {
-                KEEP => (),
-                GIVE_BACK => {
-                    // If this fails, the lease expires and the run is free again.
-                    drop(self.storage.release(&self.hold).await);
-                    return;
-                }
-                _ => return,
-            }
-            if Instant::now() < next {
-                continue;
-            }
+            sleep(pause).await;
             match self.renew().await {
                 Ok(()) => renewed = Instant::now(),
                 // The storage may become reachable again in time.
                 Err(error) if !is_taken(&error) && renewed.elapsed() < self.ttl => (),
-                Err(_) => {
-                    self.shared.lost.cancel();
-                    return;
-                }
+                Err(_) => return self.lost.cancel(),
             }
-            next = Instant::now() + pause;
         }
     }
 
     async fn renew(&self) -> Result<(), CheckpointError> {
         fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
-        self.storage.renew(&self.hold, self.ttl).await
+        match self.storage.upgrade() {
+            Some(storage) => storage.renew(&self.hold, self.ttl).await,
+            None => Ok(()),
+        }
     }
 }
 

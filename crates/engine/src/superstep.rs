@@ -16,6 +16,7 @@ mod open_step;
 mod pauses;
 mod protocol;
 mod revise;
+mod rounds;
 mod routing;
 
 use std::{
@@ -28,8 +29,8 @@ use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::{Status, Usage},
     graph::{
-        Command, ErrorKind, Failure, Goto, Input, Limits, OriginalTask, Policies, Question,
-        Remaining, RunFacts, Transition, Trigger, Visits,
+        Command, ErrorKind, Failure, Goto, Input, ItemNeeds, Limits, OriginalTask, Policies,
+        Question, Remaining, RunFacts, Transition, Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId, Step, TaskId},
     state::{Change, Channel, State, StateError, Type, Update},
@@ -91,6 +92,8 @@ pub struct Machine {
     step: OpenStep,
     inbox: Inbox,
     is_unsaved: bool,
+    /// Whether items that waited for others begin. A chain of items that all end at once would otherwise recurse.
+    is_releasing: bool,
     /// The latest known time.
     now: Timestamp,
     /// The facts at the start of the open step.
@@ -258,11 +261,40 @@ impl Machine {
             step,
             inbox,
             is_unsaved,
+            is_releasing: false,
             now,
             facts,
         };
-        machine.note_facts();
+        machine.prepare_step();
         machine
+    }
+
+    /// Notes the facts at the start of the step after the position, and the order of its items.
+    fn prepare_step(&mut self) {
+        self.note_facts();
+        let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
+        for (index, active) in self.position.frontier.iter().enumerate() {
+            let items = self.policies(index).items.as_ref();
+            if active.is_dispatched() && items.is_some_and(|it| it.order.is_some()) {
+                maps.entry(active.node).or_default().push(index);
+            }
+        }
+        for items in maps.into_values() {
+            let needs = self.item_needs(&items);
+            self.step.order_items(&items, needs);
+        }
+    }
+
+    /// Returns the needs of the items of a map, whose tasks have these indexes.
+    fn item_needs(&self, items: &[usize]) -> Result<ItemNeeds, Failure> {
+        let first = items.first().copied().unwrap_or_default();
+        let Some(order) = self.policies(first).items.as_ref().and_then(|it| it.order.as_ref())
+        else {
+            return Ok(ItemNeeds::default());
+        };
+        let values = items.iter().filter_map(|&it| self.position.frontier[it].input.item());
+        let values: Vec<&Value> = values.collect();
+        self.routing().needs(order.as_ref(), &values, &self.position.frontier[first].trigger)
     }
 
     /// Notes the facts at the start of the step after the position.
@@ -281,6 +313,7 @@ impl Machine {
             usage: used.usage,
             node_usage: graph.facts.usage_of.iter().filter_map(usage_of).collect(),
             remaining: Remaining { steps, tokens, usd },
+            item_index: None,
         });
     }
 
@@ -360,6 +393,11 @@ impl Machine {
     /// Returns the node of a task of the current step.
     pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
         self.index_of(task).map(|it| self.graph.at(it).0)
+    }
+
+    /// Returns a task of the current step as the driver gets it when the task runs.
+    pub fn task(&self, task: TaskId) -> Option<Task> {
+        self.step.index(task).map(|index| self.task_at(index))
     }
 
     /// Returns the index of the node of a task of the current step.
@@ -493,9 +531,13 @@ impl Machine {
     }
 
     fn run_task(&self, index: usize) -> Action {
+        Action::Run(Box::new(self.task_at(index)))
+    }
+
+    fn task_at(&self, index: usize) -> Task {
         let Active { node, input, trigger } = self.position.frontier[index].clone();
         let task = &self.step.tasks()[index];
-        Action::Run(Box::new(Task {
+        Task {
             id: self.step.id(index),
             node: self.graph.at(node).0.clone(),
             node_index: node,
@@ -503,17 +545,33 @@ impl Machine {
             attempt: task.attempt,
             input,
             trigger,
-            facts: Arc::clone(&self.facts),
+            facts: self.facts_of(index),
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
             memos: task.memos.clone(),
-        }))
+        }
     }
 
     fn routing(&self) -> Routing<'_> {
         let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
         Routing { graph, state, visits: self.visits(), facts }
+    }
+
+    /// Returns the facts for a task of the step.
+    fn facts_of(&self, index: usize) -> Arc<RunFacts> {
+        match self.step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
+            Some(item) => {
+                Arc::new(RunFacts { item_index: Some(item), ..self.facts.as_ref().clone() })
+            }
+            None => Arc::clone(&self.facts),
+        }
+    }
+
+    /// Returns whether a task of the step is not skipped.
+    fn is_to_run(&self, index: usize) -> bool {
+        let facts = self.facts_of(index);
+        Routing { facts: &facts, ..self.routing() }.is_to_run(&self.position.frontier[index])
     }
 
     fn visits(&self) -> &Visits {
@@ -537,8 +595,7 @@ impl Machine {
             let name = spec.policies.emits.clone()?;
             let (node, from) = (node.clone(), active.trigger.node().cloned());
             let task = self.step.id(index);
-            let is_to_run = self.routing().is_to_run(active);
-            is_to_run.then(|| Action::Emit { task, node, from, name })
+            self.is_to_run(index).then(|| Action::Emit { task, node, from, name })
         };
         frontier.filter_map(emission).collect()
     }
@@ -551,9 +608,10 @@ impl Machine {
         let ran = records
             .iter()
             .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
-        let next = self.position.frontier.iter().map(|it| (self.graph.at(it.node).0, it));
+        let next = self.position.frontier.iter().enumerate();
+        let next = next.map(|(index, it)| (self.graph.at(it.node).0, index));
         let ran = ran.map(|it| &it.node);
-        let reason = self.pauses.between(ran, next, |it| self.routing().is_to_run(it))?;
+        let reason = self.pauses.between(ran, next, |index| self.is_to_run(index))?;
         Some(vec![Action::stop(Status::Paused, Some(reason))])
     }
 
@@ -587,7 +645,11 @@ impl Machine {
             Phase::Sleeping { wake, wait_ms, .. } => {
                 vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
             }
-            Phase::Aborted | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => Vec::new(),
+            Phase::Blocked
+            | Phase::Aborted
+            | Phase::Waiting(_)
+            | Phase::Failed(_)
+            | Phase::Settled => Vec::new(),
         }
     }
 
@@ -597,7 +659,25 @@ impl Machine {
         if let Some((update, goto)) = self.step.take_result(index) {
             return actions.extend(self.decide(index, update, goto));
         }
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        if self.step.block(index) {
+            return self.advance(actions);
+        }
+        if let Some((failure, need)) = self.step.failed_need(index) {
+            // The first failed item decides for all of them, also for those that need it.
+            let caught = need.and_then(|it| match &it.outcome {
+                Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions),
+                _ => None,
+            });
+            let Some(transitions) = caught.cloned() else {
+                return actions.extend(self.fail(index, failure));
+            };
+            let (update, for_all_items) = (Update::default(), true);
+            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+            return actions.extend(self.settle(index, caught));
+        }
+        let facts = self.facts_of(index);
+        let routing = Routing { facts: &facts, ..self.routing() };
+        let active = &self.position.frontier[index];
         let condition = match routing.false_condition(active) {
             Ok(None) => return actions.push(self.run_task(index)),
             Ok(Some(condition)) => condition,
@@ -653,9 +733,9 @@ impl Machine {
     fn fail_attempt(&mut self, index: usize, failure: Failure, ended: Timestamp) -> Vec<Action> {
         let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
         let (attempt, lasted) = (state.attempt, state.retried_for());
-        let retry = &self.policies(index).retry;
+        let retry = self.policies(index).retry.for_failure(&failure);
         let is_last = attempt >= retry.attempts_after(&failure);
-        if !failure.transient || is_last || retry.is_over(&failure, lasted) {
+        if is_last || retry.is_over(&failure, lasted) {
             return self.fail(index, failure);
         }
         let seed = format!("{}/{task}/{attempt}", self.run);
@@ -686,8 +766,7 @@ impl Machine {
     /// Records the failure of an item in a list of the state. The item counts as finished.
     fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let is_item = |it: &&Active| it.node == active.node && it.is_dispatched();
-        let item = self.position.frontier[..index].iter().filter(is_item).count();
+        let item = self.step.tasks()[index].item.unwrap_or_default();
         let ty = self.graph.schema().channel(failed.as_str()).map(Channel::ty);
         let node = self.graph.at(active.node).0;
         let record = failed_item(ty, item, (node, &active.input), &failure);
@@ -753,6 +832,15 @@ impl Machine {
     /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
     /// tasks.
     fn advance(&mut self, actions: &mut Vec<Action>) {
+        if self.is_releasing {
+            // The call that begins the waiting items continues after them.
+            return;
+        }
+        self.is_releasing = true;
+        while let Some(index) = self.step.next_ready() {
+            self.begin(index, actions);
+        }
+        self.is_releasing = false;
         if self.step.is_complete() {
             self.commit(actions);
         } else if self.step.is_idle() {
@@ -777,6 +865,7 @@ impl Machine {
     /// Folds the records of the step, in task order, into the next checkpoint.
     fn commit(&mut self, actions: &mut Vec<Action>) {
         let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
+        self.position.used.elapsed_ms += self.step.longest_ms();
         let records = self.step.take_records();
         let updates = records.iter().filter_map(|it| it.outcome.update());
         // Lists grow in place, since the finished tasks no longer share the state.
@@ -793,7 +882,7 @@ impl Machine {
         self.position.people.question_keys.extend(question_keys);
         self.position.began = self.graph.graph().facts.time.then_some(self.now);
         self.step.reset(&self.graph, &self.position);
-        self.note_facts();
+        self.prepare_step();
 
         actions.push(self.committed(changes));
         actions.extend(self.emissions());
@@ -825,7 +914,7 @@ impl Machine {
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
         self.step.reset(&self.graph, &self.position);
-        self.note_facts();
+        self.prepare_step();
         vec![Action::PublishMessages(messages), self.committed(changes)]
     }
 }
@@ -846,7 +935,7 @@ fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
 /// Returns the record of a failed item, with the fields that the list declares.
 fn failed_item(
     list: Option<&Type>,
-    index: usize,
+    index: u64,
     (node, input): (&NodeName, &Input),
     failure: &Failure,
 ) -> Value {

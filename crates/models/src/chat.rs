@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ModelError, TokenUsage, ToolCall, ToolChoice, ToolSpec};
+use super::{ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec};
 
 /// Answers conversations: a provider, a recording, or a double of a test.
 #[async_trait]
@@ -48,10 +48,8 @@ pub struct ChatRequest {
     pub tools: Vec<ToolSpec>,
     /// Whether it may still call them.
     pub tool_choice: ToolChoice,
-    /// Sampling temperature. Left out for models that refuse it.
-    pub temperature: Option<f64>,
-    /// The most tokens the answer may have.
-    pub max_output_tokens: Option<u32>,
+    /// Sampling, limits, and parts of a single provider.
+    pub settings: RequestSettings,
     /// Whether it repeats a request that failed. The clients of a process send few of these while a provider fails.
     pub is_repeat: bool,
     /// The longest duration of the exchange, instead of the client's own.
@@ -104,7 +102,8 @@ impl Message {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
 
-    fn new(role: Role, content: impl Into<String>) -> Self {
+    /// Creates a message of an author.
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self {
             role,
             content: content.into(),

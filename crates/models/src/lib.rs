@@ -3,7 +3,7 @@
 //! Start at [`ChatModel`]. [`ask_structured`] turns any model's text into checked values;
 //! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
 //! belong to the engine; streaming is left out.
-//! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `profile`: the client, its HTTP service, and the providers.
+//! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
 //! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
 //! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
 //!
@@ -21,6 +21,7 @@
 mod chat;
 mod error;
 mod secret;
+mod settings;
 mod tools;
 
 mod calls;
@@ -29,16 +30,16 @@ mod reader;
 mod retry_after;
 mod thoughts;
 
-mod profile;
+mod provider;
 #[cfg(feature = "openai")]
 mod shape;
 
 #[cfg(feature = "openai")]
-mod environment;
-#[cfg(feature = "openai")]
 mod gate;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "openai")]
+mod refused;
 #[cfg(feature = "openai")]
 mod transport;
 
@@ -51,18 +52,23 @@ pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
 pub use graphrun_core::usage::TokenUsage;
 pub use prices::{Price, Prices};
-pub use profile::{OutputMode, PROVIDERS, Profile, Provider, TokenLimit};
+pub use provider::{
+    OutputMode, Parameter, Profile, Provider, ProviderSettings, Providers, SystemRole,
+    TableProblem, TokenLimit, header_problem,
+};
 pub use reader::read_reply;
 pub use recording::{BadLine, Recorder, RecordingError, Replay, UnusedEntry, normalise};
 pub use retry_after::read_retry_after;
 pub use secret::Secret;
+pub use settings::RequestSettings;
 pub use structured::{
     Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_schema, ask_structured,
-    extract_json, repair_messages, strict_schema,
+    extract_json, repair_messages, strict_schema, with_twice_the_room,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 
 #[cfg(feature = "openai")]
-pub use environment::{from_env, from_variables};
 #[cfg(feature = "openai")]
 pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};
+#[cfg(feature = "openai")]
+pub use provider::from_env;

@@ -1,8 +1,8 @@
 //! The client for every provider with OpenAI's chat completions.
 //!
-//! One call is one request, with one exception: a form of structured output that the provider
-//! rejects is replaced by the next simpler one, and the client remembers that. Retries are the
-//! engine's. All clients of a process send their requests through one gate for each model.
+//! One call is one request, with two exceptions: a form of structured output that the provider
+//! rejects is replaced by the next simpler one, and a parameter that it rejects by name is left out.
+//! Both are remembered. Retries are the engine's. All clients of a process send their requests through one gate for each model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,10 +23,11 @@ use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
 use super::failure::readable;
 use super::gate::Gate;
-use super::profile::{OutputMode, PROVIDERS, Profile};
+use super::provider::{OutputMode, Profile};
 use super::reader::read_reply;
+use super::refused::Refused;
 use super::secret::Secret;
-use super::shape::{shape_request, unwrap_answer};
+use super::shape::{Shape, shape_request, unwrap_answer};
 use super::transport::Transport;
 use graphrun_core::usage::TokenUsage;
 /// The address of a model and the settings of its requests.
@@ -93,25 +94,39 @@ pub enum ConfigError {
     )]
     NoKey {
         /// The provider.
-        provider: &'static str,
+        provider: String,
         /// The environment variable for the key.
-        variable: &'static str,
+        variable: String,
+    },
+    /// The address of the provider differs from account to account, and none is set.
+    #[error(
+        "the address of {provider} is not known: set the environment variable {variable}, as in {form}, or \
+         `base_url` in `[providers.{provider}]` of your configuration"
+    )]
+    NoAddress {
+        /// The provider.
+        provider: String,
+        /// The environment variable for the address.
+        variable: String,
+        /// The form of the address.
+        form: String,
     },
     /// The name is not one of the known providers.
     #[error(
-        "there is no provider {name:?}: use one of {}, or set OPENAI_BASE_URL to reach any other \
-         OpenAI-compatible server",
-        provider_names()
+        "there is no provider {name:?}: use one of {known}, or add `[providers.{name}]` to your configuration, or set \
+         OPENAI_BASE_URL to reach any other OpenAI-compatible server"
     )]
     UnknownProvider {
         /// The word before the `/`.
         name: String,
+        /// The known providers.
+        known: String,
     },
     /// Only the provider is named.
     #[error("no model is named after \"{provider}/\"")]
     NoModel {
         /// The provider.
-        provider: &'static str,
+        provider: String,
     },
     /// The address is invalid.
     #[error("the base URL {url:?} is not an http or https address")]
@@ -125,10 +140,6 @@ pub enum ConfigError {
     /// The HTTP client cannot start.
     #[error("the HTTP client cannot start")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-fn provider_names() -> String {
-    PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A model behind OpenAI's chat completions API, at any provider.
@@ -171,8 +182,9 @@ impl OpenAiCompatible {
         if HeaderValue::from_str(api_key.expose()).is_err() {
             return Err(ConfigError::Key);
         }
-        let transport =
-            Transport::new(base_url, query, limits, &api_key).map_err(ConfigError::Transport)?;
+        let transport = Transport::new(base_url, query, limits, &api_key)
+            .map_err(ConfigError::Transport)?
+            .with_headers(&profile);
         let key = blake3::hash(api_key.expose().as_bytes()).to_hex();
         let account = format!("{base_url}?{}#{key}", query.unwrap_or_default());
         // The organisation and project are set, because async-openai would read them from the
@@ -197,22 +209,28 @@ impl OpenAiCompatible {
     async fn attempt(
         &self,
         request: &ChatRequest,
-        model: &str,
-        mode: OutputMode,
+        shape: &Shape<'_>,
+        body: &Value,
     ) -> Result<ChatReply, ModelError> {
-        let body = shape_request(request, model, &self.profile, mode);
         let client = match request.timeout {
             Some(total) => {
                 self.client.clone().with_http_service(self.transport.clone().within(total))
             }
             None => self.client.clone(),
         };
-        let mut chat = client.chat();
-        if let Some(key) = self.idempotency_key(&request.key, mode) {
-            let name = HeaderName::from_static("idempotency-key");
-            chat = chat.headers(HeaderMap::from_iter([(name, key)]));
+        let headers = request.settings.headers.iter();
+        let headers = headers.filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        });
+        let mut headers: HeaderMap = headers.collect();
+        if let Some(key) = self.idempotency_key(&request.key, shape) {
+            headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let body: Value = match chat.create_byot(body).await {
+        let mut chat = client.chat();
+        if !headers.is_empty() {
+            chat = chat.headers(headers);
+        }
+        let body: Value = match chat.create_byot(body.clone()).await {
             Ok(body) => body,
             Err(OpenAIError::Boxed(error)) => {
                 return Err(match error.downcast::<ModelError>() {
@@ -235,7 +253,7 @@ impl OpenAiCompatible {
             reply.text = unwrap_answer(reply.text, output);
         }
         if reply.model.is_empty() {
-            model.clone_into(&mut reply.model);
+            shape.model.clone_into(&mut reply.model);
         }
         Ok(reply)
     }
@@ -250,17 +268,18 @@ impl OpenAiCompatible {
         learnt.insert(asked, mode);
     }
 
-    /// Returns the key as a header. Another form of output is another request, so it has another
-    /// key. A key that is no valid header is replaced by its hash, which names the same request.
-    fn idempotency_key(&self, key: &str, mode: OutputMode) -> Option<HeaderValue> {
+    /// Returns the key as a header. A request in another form or without a parameter is another request, so it has
+    /// another key. A key that is no valid header is replaced by its hash, which names the same request.
+    fn idempotency_key(&self, key: &str, shape: &Shape<'_>) -> Option<HeaderValue> {
         if key.is_empty() {
             return None;
         }
-        let key = if mode == self.profile.output {
-            key.to_owned()
+        let form = if shape.mode == self.profile.output {
+            String::new()
         } else {
-            format!("{key}/{}", mode.as_str())
+            format!("/{}", shape.mode.as_str())
         };
+        let key = format!("{key}{form}{}", shape.refused.key());
         let hash = || HeaderValue::from_str(&blake3::hash(key.as_bytes()).to_hex());
         HeaderValue::from_str(&key).or_else(|_| hash()).ok()
     }
@@ -272,19 +291,28 @@ impl ChatModel for OpenAiCompatible {
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
-        let gate = Gate::shared(&format!("{} {model}", self.account));
+        let account = format!("{} {model}", self.account);
+        let gate = Gate::shared(&account);
+        let mut refused = Refused::known(&account);
         let mut is_in = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
             let permit = gate.enter(request.is_repeat && !is_in).await?;
             is_in = true;
-            let done = self.attempt(request, model, mode).await;
+            let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
+            let body = shape_request(request, &shape);
+            let done = self.attempt(request, &shape, &body).await;
             permit.learn(done.as_ref());
             let error = match done {
-                Err(error) if request.output.is_some() => error,
+                Err(error) => error,
                 done => return done,
             };
-            let (Some(below), Some(rejection)) = (mode.below(), Rejection::of(&error)) else {
+            if let Some(parameter) = refused.learn(&account, &error, &body, &self.profile) {
+                tracing::info!(model, parameter, "the provider rejects this parameter");
+                continue;
+            }
+            let below = mode.below().filter(|_| request.output.is_some());
+            let (Some(below), Some(rejection)) = (below, Rejection::of(&error)) else {
                 return Err(error);
             };
             tracing::info!(

@@ -4,22 +4,40 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{Offered, wire_name};
 use super::chat::{ChatRequest, Message, OutputSchema, Role};
-use super::profile::{OutputMode, Profile};
+use super::provider::{OutputMode, Parameter, Profile, SystemRole};
+use super::refused::Refused;
 use super::structured::{answer_schema, strict_schema};
 use super::tools::ToolChoice;
 
 /// The key for an answer that is no object: providers force objects only.
 const WRAPPER: &str = "answer";
 
+/// The form of a request: everything that depends on the provider.
+pub(super) struct Shape<'a> {
+    pub(super) model: &'a str,
+    pub(super) profile: &'a Profile,
+    pub(super) mode: OutputMode,
+    pub(super) refused: &'a Refused,
+}
+
+impl Shape<'_> {
+    fn sends(&self, parameter: Parameter) -> bool {
+        !self.refused.has(parameter) && self.profile.supports(self.model, parameter)
+    }
+
+    /// Adds a parameter under the provider's name of it, unless the provider does not take it.
+    fn add(&self, body: &mut Map<String, Value>, parameter: Parameter, value: Option<Value>) {
+        if let Some(value) = value.filter(|_| self.sends(parameter)) {
+            body.insert(self.profile.name_of(parameter).to_owned(), value);
+        }
+    }
+}
+
 /// Returns the body of a chat completion request.
-pub(super) fn shape_request(
-    request: &ChatRequest,
-    model: &str,
-    profile: &Profile,
-    mode: OutputMode,
-) -> Value {
+pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
+    let Shape { model, profile, mode, refused } = shape;
     let mut body = Map::new();
-    body.insert("model".into(), model.into());
+    body.insert("model".into(), (*model).into());
     let mut messages = request.messages.clone();
     if let Some(output) = &request.output {
         let schema = wire_schema(output);
@@ -44,6 +62,9 @@ pub(super) fn shape_request(
         }
     }
     let offered = Offered::of(&request.tools);
+    if profile.system_role == SystemRole::User {
+        merge_instructions(&mut messages);
+    }
     let messages = messages.iter().map(|it| wire_message(it, &offered, profile)).collect();
     body.insert("messages".into(), Value::Array(messages));
     if !request.tools.is_empty() {
@@ -52,13 +73,19 @@ pub(super) fn shape_request(
             ToolChoice::Auto => "auto",
             ToolChoice::None => "none",
         };
-        body.insert("tool_choice".into(), choice.into());
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice.into()));
     }
-    if let Some(temperature) = request.temperature.filter(|_| !refuses_sampling(model)) {
-        body.insert("temperature".into(), temperature.into());
+    let settings = &request.settings;
+    for (parameter, value) in settings.parameters() {
+        shape.add(&mut body, parameter, Some(value));
     }
-    if let Some(tokens) = request.max_output_tokens {
-        body.insert(profile.token_limit.as_str().into(), tokens.into());
+    let token_limit = refused.token_limit(profile.token_limit);
+    if let (Some(tokens), Some(name)) = (settings.max_tokens, token_limit) {
+        body.insert(name.as_str().into(), tokens.into());
+    }
+    for (name, value) in &settings.extra_body {
+        // What graphrun sets comes first, also if the library was given other keys.
+        body.entry(name.clone()).or_insert_with(|| value.clone());
     }
     body.insert("stream".into(), false.into());
     Value::Object(body)
@@ -67,7 +94,11 @@ pub(super) fn shape_request(
 fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> Value {
     let Message { role, content, tool_calls, tool_call_id, reasoning } = message;
     let mut wire = Map::new();
-    wire.insert("role".into(), role.as_str().into());
+    let role = match role {
+        Role::System => profile.system_role.as_str(),
+        role => role.as_str(),
+    };
+    wire.insert("role".into(), role.into());
     // Some providers reject a message without a text, and all accept null.
     let is_silent = content.is_empty() && !tool_calls.is_empty();
     let content = if is_silent { Value::Null } else { content.as_str().into() };
@@ -88,11 +119,19 @@ fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> 
     Value::Object(wire)
 }
 
-/// Returns whether a model rejects sampling parameters, as OpenAI's reasoning models do.
-fn refuses_sampling(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    let chat_variant = name.contains("-chat");
-    !chat_variant && ["o1", "o3", "o4", "gpt-5"].iter().any(|family| name.starts_with(family))
+/// Puts the instructions before the first message of the user, for a model without another role for them.
+fn merge_instructions(messages: &mut Vec<Message>) {
+    let (system, mut others): (Vec<Message>, Vec<Message>) =
+        std::mem::take(messages).into_iter().partition(|it| it.role == Role::System);
+    let texts: Vec<String> = system.into_iter().map(|it| it.content).collect();
+    if !texts.is_empty() {
+        let instructions = texts.join("\n\n");
+        match others.iter_mut().find(|it| it.role == Role::User) {
+            Some(user) => user.content = format!("{instructions}\n\n{}", user.content),
+            None => others.insert(0, Message::user(instructions)),
+        }
+    }
+    *messages = others;
 }
 
 /// Removes the wrapper of an answer that was wrapped for the request.
@@ -148,14 +187,22 @@ fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RequestSettings;
+
+    fn shaped(request: &ChatRequest, model: &str, profile: &Profile, mode: OutputMode) -> Value {
+        shape_request(request, &Shape { model, profile, mode, refused: &Refused::default() })
+    }
 
     fn request(schema: Value) -> ChatRequest {
         ChatRequest {
             caller: "secret-node-name".into(),
             messages: vec![Message::system("Be brief."), Message::user("Hi")],
             output: Some(OutputSchema { name: "User story!".into(), schema }),
-            temperature: Some(0.5),
-            max_output_tokens: Some(9),
+            settings: RequestSettings {
+                temperature: Some(0.5),
+                max_tokens: Some(9),
+                ..RequestSettings::default()
+            },
             ..ChatRequest::default()
         }
     }
@@ -164,12 +211,7 @@ mod tests {
     fn no_request_has_the_node_or_a_reasoning_temperature() {
         let profile = Profile::default();
         let shape = |model| {
-            shape_request(
-                &request(json!({"type": "object"})),
-                model,
-                &profile,
-                OutputMode::JsonObject,
-            )
+            shaped(&request(json!({"type": "object"})), model, &profile, OutputMode::JsonObject)
         };
         assert_eq!(shape("gpt-4o")["temperature"], 0.5);
         assert_eq!(shape("gpt-5-mini").get("temperature"), None);
@@ -179,13 +221,28 @@ mod tests {
     }
 
     #[test]
+    fn instructions_have_the_role_of_the_provider() {
+        let roles = |system_role| {
+            let profile = Profile { system_role, ..Profile::default() };
+            let request = ChatRequest { output: None, ..request(json!({})) };
+            let body = shaped(&request, "m", &profile, OutputMode::Prompted);
+            let message =
+                |it: &Value| format!("{}: {}", it["role"], it["content"]).replace('"', "");
+            body["messages"].as_array().unwrap().iter().map(message).collect::<Vec<_>>()
+        };
+        assert_eq!(roles(SystemRole::System), ["system: Be brief.", "user: Hi"]);
+        assert_eq!(roles(SystemRole::Developer), ["developer: Be brief.", "user: Hi"]);
+        assert_eq!(roles(SystemRole::User), ["user: Be brief.\\n\\nHi"]);
+    }
+
+    #[test]
     fn a_list_travels_in_an_object_and_comes_out_again() {
         let schema = json!({
             "type": "array", "items": {"$ref": "#/$defs/Story"},
             "$defs": {"Story": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}}
         });
         let request = request(schema);
-        let body = shape_request(&request, "m", &Profile::default(), OutputMode::JsonSchema);
+        let body = shaped(&request, "m", &Profile::default(), OutputMode::JsonSchema);
         let format = &body["response_format"]["json_schema"];
         assert_eq!(format["name"], "User_story_");
         assert_eq!(format["strict"], true);
@@ -204,7 +261,7 @@ mod tests {
     #[test]
     fn the_schema_goes_into_the_prompt_where_nothing_forces_it() {
         let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}}});
-        let body = shape_request(&request(schema), "m", &Profile::default(), OutputMode::Prompted);
+        let body = shaped(&request(schema), "m", &Profile::default(), OutputMode::Prompted);
         assert_eq!(body.get("response_format"), None);
         let system = body["messages"][0]["content"].as_str().unwrap();
         assert!(system.starts_with("Be brief.\n\n") && system.contains("colour"), "{system}");

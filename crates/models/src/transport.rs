@@ -14,7 +14,7 @@ use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
 use graphrun_guard::redact::{redact, redact_value};
 use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -23,10 +23,10 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::chat::ChatReply;
-use super::environment::is_local;
 use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
 use super::openai::Limits;
+use super::provider::{Profile, is_local};
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
 
@@ -50,6 +50,10 @@ pub(super) struct Transport {
     origin: String,
     /// The query of the base URL.
     query: Option<String>,
+    /// The header that has the key alone, if not `Authorization`.
+    key_header: Option<HeaderName>,
+    /// The provider's headers of every request.
+    headers: HeaderMap,
 }
 
 impl Transport {
@@ -74,6 +78,11 @@ impl Transport {
             has_key: !api_key.is_empty(),
             origin: origin.unwrap_or_default(),
             query: query.map(str::to_owned),
+            // Azure's older addresses have a version, and their key there.
+            key_header: query
+                .is_some_and(|it| it.split('&').any(|it| it.starts_with("api-version=")))
+                .then(|| HeaderName::from_static("api-key")),
+            headers: HeaderMap::new(),
         })
     }
 
@@ -93,13 +102,28 @@ impl Transport {
         if let Some(query) = &self.query {
             request.url_mut().set_query(Some(query));
         }
+        for (name, value) in &self.headers {
+            // Those of the request come first.
+            request.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
         self.set_key(request.headers_mut());
         let body = self.send(request).await.map_err(|error| OpenAIError::Boxed(Box::new(error)))?;
         let body = serde_json::to_vec(&body).expect("a JSON value can always be written");
         Ok(Response::from(http::Response::new(body)))
     }
 
-    /// Removes an empty key, and moves that of Azure's older addresses to the header where Azure expects it.
+    /// Adds the provider's headers. Those that cannot be sent are left out: the reader of the table has reported them.
+    pub(super) fn with_headers(mut self, profile: &Profile) -> Self {
+        let own = profile.key_header.as_ref().and_then(|it| HeaderName::try_from(it).ok());
+        self.key_header = own.or(self.key_header);
+        let headers = profile.headers.iter();
+        self.headers.extend(headers.filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        }));
+        self
+    }
+
+    /// Removes an empty key, and moves that of a provider with another header there.
     fn set_key(&self, headers: &mut HeaderMap) {
         let Some(mut header) = headers.remove(AUTHORIZATION).filter(|_| self.has_key) else {
             return;
@@ -107,18 +131,13 @@ impl Transport {
         header.set_sensitive(true);
         let bearer = header.as_bytes().strip_prefix(b"Bearer ");
         let key = bearer.and_then(|it| HeaderValue::from_bytes(it).ok());
-        match key.filter(|_| self.is_azure()) {
-            Some(mut key) => {
+        match key.zip(self.key_header.clone()) {
+            Some((mut key, name)) => {
                 key.set_sensitive(true);
-                headers.insert("api-key", key);
+                headers.insert(name, key);
             }
             None => drop(headers.insert(AUTHORIZATION, header)),
         }
-    }
-
-    fn is_azure(&self) -> bool {
-        let query = self.query.as_deref().unwrap_or_default();
-        query.split('&').any(|it| it.starts_with("api-version="))
     }
 
     async fn send(&self, request: reqwest::Request) -> Result<Value, ModelError> {

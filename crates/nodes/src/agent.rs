@@ -1,10 +1,11 @@
 //! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
+mod history;
 mod read;
 mod tools;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -16,18 +17,23 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, StructuredError, ask_structured,
+    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolSpec,
+    ask_structured, with_twice_the_room,
 };
 use graphrun_workflow::{Prompt, PromptView, kind::Services};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use self::history::History;
 pub(super) use self::read::AgentKind;
 pub use self::read::AgentNode;
 use self::{
     answer::Answer,
     tools::{Toolbox, WithTools},
 };
-use super::call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back};
+use super::{
+    call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back},
+    in_folder::tools_folder,
+};
 
 /// Asks a model for the fields that the node writes.
 #[derive(Debug)]
@@ -46,6 +52,9 @@ impl Agent {
         if let Some(system) = system {
             messages.push(Message::system(system.render(&view)?));
         }
+        if let Some(history) = &self.definition.history {
+            messages.extend(history.messages(&ctx.state)?);
+        }
         messages.push(Message::user(prompt.render(&view)?));
         Ok(messages)
     }
@@ -56,14 +65,19 @@ impl Agent {
             key: ctx.idempotency_key(),
             timeout: ctx.timeout,
             messages: self.messages(ctx)?,
-            temperature: self.definition.temperature,
+            settings: self.definition.settings.clone(),
             tools: self.toolbox.specs(),
             ..ChatRequest::default()
         })
     }
 
     /// Asks the models in their order until one answers.
-    async fn ask(&self, ctx: &NodeContext, answer: &Answer<'_>) -> Result<Update, NodeError> {
+    async fn ask(
+        &self,
+        ctx: &NodeContext,
+        answer: &Answer<'_>,
+        folder: Option<&Arc<Path>>,
+    ) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
         let (calls, mut fallback) = (Calls::default(), Fallback::default());
         for name in &self.definition.models {
@@ -78,7 +92,7 @@ impl Agent {
                 let message = format!("{error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            match self.ask_one(ctx, (name, model), (&request, answer), &calls).await {
+            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, folder)).await {
                 Err(Refusal::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
                 Err(Refusal::Model(error)) if is_answer(&error) => {
                     return Err(failure_of(&error).into());
@@ -88,7 +102,7 @@ impl Agent {
                     break;
                 }
                 Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
-                Ok(update) => return Ok(update),
+                Ok(update) => return Ok(self.with_history(&request, update)),
             }
         }
         Err(fallback
@@ -96,12 +110,20 @@ impl Agent {
             .map_or_else(|| NodeError::permanent("the agent has no model"), NodeError::from))
     }
 
+    /// Adds the prompt and the answer to the conversation that the agent continues.
+    fn with_history(&self, request: &ChatRequest, answer: Update) -> Update {
+        match (&self.definition.history, request.messages.last()) {
+            (Some(history), Some(prompt)) => history.extend(&prompt.content, answer),
+            _ => answer,
+        }
+    }
+
     async fn ask_one(
         &self,
         ctx: &NodeContext,
         (name, model): (&str, Arc<dyn ChatModel>),
         (request, answer): (&ChatRequest, &Answer<'_>),
-        calls: &Calls,
+        (calls, folder): (&Calls, Option<&Arc<Path>>),
     ) -> Result<Update, Refusal> {
         // Two models of one provider must not get each other's answer.
         let key = match request.key.as_str() {
@@ -110,11 +132,16 @@ impl Agent {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
-        let tools = (&self.toolbox, self.definition.tool_rounds_max);
+        let tools = (&self.toolbox, self.definition.tool_rounds_max, folder);
         let with_tools = WithTools::new((&watched, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
         if let Some(channel) = answer.as_text() {
-            let reply = model.chat(request).await.map_err(Refusal::Model)?;
+            let mut replied = model.chat(request).await;
+            let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(request, it));
+            if let Some(longer) = longer {
+                replied = model.chat(&longer).await;
+            }
+            let reply = replied.map_err(Refusal::Model)?;
             // A custom model may call tools it was not offered.
             if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
                 let (name, arguments) = (call.name.clone(), call.arguments.clone());
@@ -155,24 +182,31 @@ impl Agent {
     /// The worst case: each model is asked, and its last repair fails, so that the next one is
     /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
-        let AgentNode { models, repairs_max, tool_rounds_max, .. } = &self.definition;
+        let AgentNode { models, tool_rounds_max, .. } = &self.definition;
         let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
         let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
-        let calls = models.saturating_mul(1 + rounds + u64::from(*repairs_max));
+        let calls = models.saturating_mul(rounds + self.definition.answers_max());
         // A custom tool does not declare whether it asks a model.
         self.toolbox.is_built_in().then_some(calls)
     }
 
     fn fingerprint(&self) -> Value {
-        let AgentNode { models, system, prompt, prompt_again, temperature, .. } = &self.definition;
+        let AgentNode { models, system, prompt, prompt_again, settings, .. } = &self.definition;
         let mut fingerprint = json!({
             "models": models,
             "system": system.as_ref().map(Prompt::text),
             "prompt": prompt.text(),
             "again": prompt_again.as_ref().map(Prompt::text),
-            "temperature": temperature,
+            "temperature": settings.temperature,
             "writes": self.definition.writes,
         });
+        if let Some(History { field, last }) = &self.definition.history {
+            fingerprint["history"] = json!([field, last]);
+        }
+        let others = RequestSettings { temperature: None, ..settings.clone() };
+        if others != RequestSettings::default() {
+            fingerprint["settings"] = json!(others);
+        }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
@@ -193,13 +227,16 @@ enum Refusal {
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
-        Ok(self.ask(&ctx, &answer).await?.into())
+        let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
+        Ok(self.ask(&ctx, &answer, folder.as_ref()).await?.into())
     }
 
     fn describe(&self) -> NodeDescription {
+        let history = self.definition.history.as_ref().map(|it| it.field.clone());
+        let writes = self.definition.writes.iter().cloned().chain(history).collect();
         NodeDescription {
             kind: "agent",
-            contract: Contract { reads: None, writes: Some(self.definition.writes.clone()) },
+            contract: Contract { reads: None, writes: Some(writes) },
             calls_max: self.calls_max(),
             side_effects: if self.toolbox.is_empty() {
                 SideEffects::Models
@@ -214,5 +251,31 @@ impl Node for Agent {
     /// The rendered prompts.
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         Ok(serde_json::to_value(self.messages(ctx)?)?)
+    }
+
+    /// The messages of the first request. The tools and the schema of the answer are as in that request.
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        let mut preview = Map::new();
+        let mut messages = self.messages(ctx)?;
+        let prompt = messages.pop();
+        if self.definition.system.is_some() {
+            preview.insert("system".to_owned(), messages.remove(0).content.into());
+        }
+        if self.definition.history.is_some() {
+            let messages =
+                messages.iter().map(|it| json!({"role": it.role, "content": it.content}));
+            preview.insert("history".to_owned(), messages.collect());
+        }
+        preview.extend(prompt.map(|it| ("prompt".to_owned(), it.content.into())));
+        if answer.as_text().is_none() {
+            preview.insert("schema".to_owned(), answer.schema(ctx.node.as_str()).schema);
+        }
+        if !self.toolbox.is_empty() {
+            let tool = |it: ToolSpec| json!({"name": it.name, "description": it.description, "schema": it.schema});
+            preview
+                .insert("tools".to_owned(), self.toolbox.specs().into_iter().map(tool).collect());
+        }
+        Ok(preview)
     }
 }

@@ -72,4 +72,10 @@ impl Node for Ask {
             ..NodeDescription::default()
         }
     }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        let prompt = self.0.prompt.render(&PromptView::of(ctx))?;
+        let question = ("question".to_owned(), prompt.trim().into());
+        Ok(Map::from_iter([question, ("schema".to_owned(), self.schema(ctx))]))
+    }
 }

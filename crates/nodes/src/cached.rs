@@ -18,7 +18,7 @@ use graphrun_engine::{
 use graphrun_guard::redact::redact_value;
 use graphrun_workflow::{Expression, ExpressionView};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The store of results, and whether existing results are used.
 #[derive(Clone, Debug)]
@@ -204,6 +204,10 @@ impl Node for Cached {
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
         self.inner.cache_key(ctx)
+    }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        self.inner.preview(ctx)
     }
 }
 

@@ -12,8 +12,8 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext},
 };
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices, TokenUsage,
-    ToolChoice,
+    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices,
+    RequestSettings, TokenUsage, ToolChoice,
 };
 use serde_json::{Value, json};
 use tracing::{Instrument, field, info_span};
@@ -54,11 +54,16 @@ struct CallState {
 impl Calls {
     /// The name of the next call.
     fn name(&self, model: &str, request: &ChatRequest) -> String {
-        let ChatRequest { messages, tools, temperature, max_output_tokens, .. } = request;
+        let ChatRequest { messages, tools, settings, .. } = request;
         let asked: Vec<(&str, &str)> =
             messages.iter().map(|it| (it.role.as_str(), it.content.as_str())).collect();
         let output = request.output.as_ref().map(|it| (&it.name, &it.schema));
-        let mut whole = vec![json!([model, asked, output, temperature, max_output_tokens])];
+        let RequestSettings { temperature, max_tokens, .. } = settings;
+        let mut whole = vec![json!([model, asked, output, temperature, max_tokens])];
+        let others = RequestSettings { temperature: None, max_tokens: None, ..settings.clone() };
+        if others != RequestSettings::default() {
+            whole.push(json!(others));
+        }
         if !tools.is_empty() {
             let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
             let tools = tools.iter().map(|it| json!([it.name, it.schema]));

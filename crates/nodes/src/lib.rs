@@ -37,7 +37,14 @@ mod ask;
 mod cached;
 mod call;
 mod checked;
+mod commit;
+mod diff;
+mod discard;
+mod fixed_files;
+mod in_folder;
+mod merge;
 mod nested_use;
+mod render;
 mod run;
 mod run_tests;
 mod sandboxed;
@@ -61,19 +68,25 @@ use graphrun_workflow::{
 };
 
 use self::{
-    agent::AgentKind, ask::AskKind, run::RunKind, run_tests::RunTestsKind, set::SetKind,
+    agent::AgentKind, ask::AskKind, commit::CommitKind, diff::DiffKind, discard::DiscardKind,
+    merge::MergeKind, render::RenderKind, run::RunKind, run_tests::RunTestsKind, set::SetKind,
     tool::ToolKind, write_files::WriteFilesKind,
 };
 pub use self::{
     agent::AgentNode,
     ask::AskNode,
     cached::{Cache, Cached},
+    commit::{CommitNode, CommitOutput},
+    diff::DiffNode,
+    discard::DiscardNode,
+    merge::MergeNode,
     nested_use::NestedUseNode,
+    render::RenderNode,
     run::{RunNode, RunOutput},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
     set::SetNode,
     tool::ToolNode,
-    write_files::WriteFilesNode,
+    write_files::{Destination, WriteFilesNode},
 };
 
 /// The built-in kinds, in the order in which messages and completion list them.
@@ -85,9 +98,14 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
         Arc::new(ToolKind),
         Arc::new(AskKind),
         Arc::new(SetKind),
+        Arc::new(RenderKind),
         Arc::new(Map),
         Arc::new(Use),
         Arc::new(WriteFilesKind),
+        Arc::new(CommitKind),
+        Arc::new(DiffKind),
+        Arc::new(DiscardKind),
+        Arc::new(MergeKind),
         Arc::new(Custom),
         Arc::new(Parallel),
     ]

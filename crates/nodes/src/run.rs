@@ -5,7 +5,11 @@
 
 mod read;
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -14,7 +18,10 @@ use graphrun_core::{
     id::unique_id,
     state::{Update, read_json_bytes},
 };
-use graphrun_sandbox::{Finished, Job, JobError, Outcome, SandboxError, SourceFile, clean_output};
+use graphrun_sandbox::{
+    Finished, FolderContent, FolderFile, Job, JobError, Outcome, SandboxError, SourceFile,
+    clean_output,
+};
 use graphrun_workflow::{Expression, ExpressionView};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -22,8 +29,9 @@ use tokio::sync::OnceCell;
 pub(super) use self::read::RunKind;
 pub use self::read::{RunNode, RunOutput};
 use super::{
+    in_folder::files_of,
     sandboxed::{Bench, unusable},
-    write_files::source_files,
+    write_files::{replace_in, source_files},
 };
 
 /// The longest value of a variable; the kernel takes twice as much.
@@ -63,6 +71,8 @@ struct Ended {
     code: i32,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// The files that are written back, by path.
+    changes: BTreeMap<String, Vec<u8>>,
 }
 
 impl Run {
@@ -72,12 +82,25 @@ impl Run {
 
     /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
     /// so a file of the command is never taken for a stream.
-    fn job(&self, view: &ExpressionView<'_>, bench: &Bench) -> Result<(Job, FileNames), NodeError> {
+    fn job(
+        &self,
+        view: &ExpressionView<'_>,
+        bench: &Bench,
+        folder: &Arc<[FolderFile]>,
+    ) -> Result<(Job, FileNames), NodeError> {
         let names = FileNames::new();
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
         };
+        let scripts = &self.definition.scripts;
+        let is_script = |it: &&SourceFile| scripts.iter().any(|script| script.path == it.path);
+        if let Some(file) = files.iter().find(is_script) {
+            let message =
+                format!("`files` has a file under the name of the script `{}`", file.path);
+            return Err(Failure::new(ErrorKind::Command, message).into());
+        }
+        files.extend(scripts.iter().cloned());
         if let Some(stdin) = &self.definition.stdin {
             let content = text_of(stdin.evaluate(view)?.as_ref());
             files.push(SourceFile { path: names.input.clone(), content });
@@ -99,10 +122,12 @@ impl Run {
                 .chain(self.definition.argv.iter().cloned())
                 .collect(),
             files,
+            folder: Arc::clone(folder),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             read_only: bench.mounts(),
             limits: self.definition.sandbox.limits(),
             collect: vec![names.output.clone(), names.errors.clone()],
+            collect_below: self.definition.changes.clone(),
             // The program is looked up before any code of the command runs, so that no command can
             // make it seem absent.
             required: self.definition.argv.first().cloned().into_iter().collect(),
@@ -131,12 +156,48 @@ impl Run {
             Outcome::OutputLimit => return Err(stopped(program, "it wrote too much output")),
         };
         let mut stream = |name: &str| {
-            finished
-                .collected
-                .remove(name)
-                .ok_or_else(|| stopped(program, "it left no space for its output"))
+            finished.collected.remove(name).ok_or_else(|| {
+                stopped(
+                    program,
+                    "its output and its changes together are larger than 8 MiB, or had no space",
+                )
+            })
         };
-        Ok(Ended { code, stdout: stream(&names.output)?, stderr: stream(&names.errors)? })
+        let (stdout, stderr) = (stream(&names.output)?, stream(&names.errors)?);
+        Ok(Ended { code, stdout, stderr, changes: finished.collected })
+    }
+
+    /// Writes the changed files back to the folder.
+    async fn write_back(
+        &self,
+        ctx: &NodeContext,
+        folder: &[FolderFile],
+        collected: BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), NodeError> {
+        let Some(name) = &self.definition.folder else { return Ok(()) };
+        let before: BTreeMap<&Path, &FolderContent> =
+            folder.iter().map(|it| (it.path.as_path(), &it.content)).collect();
+        let mut files = Vec::new();
+        for (path, content) in collected {
+            let old = before.get(Path::new(&path));
+            if let Some(FolderContent::File { bytes, .. }) = old
+                && bytes[..] == content[..]
+            {
+                continue;
+            }
+            let content = String::from_utf8(content).map_err(|_| {
+                let message = format!("`{}` wrote `{path}`, which is not UTF-8", self.program());
+                Failure::new(ErrorKind::Command, message)
+            })?;
+            files.push(SourceFile { path, content });
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        for path in replace_in(ctx, name, files).await? {
+            ctx.report(Report::Artifact { path: path.display().to_string() }).await;
+        }
+        Ok(())
     }
 
     /// Whether a field receives the exit code, so that no code is a failure.
@@ -184,7 +245,8 @@ impl Node for Run {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
         let bench = self.bench.get_or_try_init(prepare).await?;
-        let (job, names) = self.job(&ExpressionView::of(&ctx), bench)?;
+        let folder = files_of(&ctx, self.definition.folder.as_ref()).await?;
+        let (job, names) = self.job(&ExpressionView::of(&ctx), bench, &folder)?;
         let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
             Ok(finished) => finished,
             // A model may have chosen these names, so the failure is one of the work.
@@ -209,22 +271,31 @@ impl Node for Run {
             let failure = Failure::new(ErrorKind::Command, with_last_words(message, said));
             return Err(Failure { raw: Some(shown(said)), ..failure }.into());
         }
-        Ok(self.update(&ended)?.into())
+        let update = self.update(&ended)?;
+        self.write_back(&ctx, &folder, ended.changes).await?;
+        Ok(update.into())
     }
 
     fn describe(&self) -> NodeDescription {
-        let RunNode { argv, sandbox, writes, .. } = &self.definition;
+        let RunNode { argv, sandbox, scripts, writes, .. } = &self.definition;
         let outputs = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
+        let mut fingerprint = json!({
+            "argv": argv,
+            "sandbox": sandbox.fingerprint(),
+            "writes": outputs.collect::<Vec<Value>>(),
+        });
+        if !scripts.is_empty() {
+            let hash = |it: &SourceFile| {
+                json!([it.path, blake3::hash(it.content.as_bytes()).to_hex().as_str()])
+            };
+            fingerprint["scripts"] = scripts.iter().map(hash).collect();
+        }
         let writes = writes.iter().map(|(channel, _)| channel.clone()).collect();
         NodeDescription {
             kind: "run",
             contract: Contract { reads: None, writes: Some(writes) },
             calls_max: Some(0),
-            fingerprint: json!({
-                "argv": argv,
-                "sandbox": sandbox.fingerprint(),
-                "writes": outputs.collect::<Vec<Value>>(),
-            }),
+            fingerprint,
             ..NodeDescription::default()
         }
     }

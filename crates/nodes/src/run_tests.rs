@@ -1,6 +1,5 @@
 //! `run_tests`: runs the tests of generated code in a sandbox, and trusts only the runner.
 
-mod fixed_files;
 mod read;
 mod read_runner;
 mod result;
@@ -15,8 +14,8 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    JobError, PytestError, SandboxError, SourceFile, TestCommand, TestReport, TestSettings,
-    run_node, run_pytest, run_test_command,
+    JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
+    TestSettings, run_node, run_pytest, run_test_command,
 };
 use graphrun_workflow::ExpressionView;
 use serde_json::{Value, json};
@@ -29,6 +28,7 @@ pub use self::{
     runner::{Runner, TestRunner},
 };
 use super::{
+    in_folder::files_of,
     sandboxed::{Bench, unusable},
     write_files::source_files,
 };
@@ -50,7 +50,10 @@ impl RunTests {
     /// Returns the tested artifact and the number of the attempt.
     fn tested_and_attempt(&self, ctx: &NodeContext) -> Result<(Arc<Value>, Arc<Value>), NodeError> {
         let view = ExpressionView::of(ctx);
-        let artifact = self.definition.artifact.evaluate(&view)?;
+        let artifact = match &self.definition.artifact {
+            Some(artifact) => artifact.evaluate(&view)?,
+            None => Arc::default(),
+        };
         let attempt = match &self.definition.attempt {
             Some(attempt) => attempt.evaluate(&view)?,
             None => Arc::new(json!(ctx.visit())),
@@ -59,12 +62,14 @@ impl RunTests {
     }
 
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
+        let folder = files_of(ctx, self.definition.folder.as_ref()).await?;
+        let project = Project { folder, files: files.to_vec() };
         let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
         let bench = self.bench.get_or_try_init(prepare).await?;
         let ran = match &self.definition.runner {
-            TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, files, settings).await,
-            TestRunner::Node(settings) => self.run_node(ctx, bench, files, settings).await,
-            TestRunner::Command(command) => self.run_command(ctx, bench, files, command).await,
+            TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, &project, settings).await,
+            TestRunner::Node(settings) => self.run_node(ctx, bench, &project, settings).await,
+            TestRunner::Command(command) => self.run_command(ctx, bench, &project, command).await,
         };
         match ran {
             // The model chose these names, so the model gets the error.
@@ -82,14 +87,14 @@ impl RunTests {
         &self,
         ctx: &NodeContext,
         bench: &Bench,
-        files: &[SourceFile],
+        project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
         let environment = bench.environment().ok_or(PytestError::NotInstalled)?;
         let sandbox = &bench.sandbox;
         let report =
-            run_pytest(sandbox, environment, files, settings, &limits, &ctx.cancel).await?;
+            run_pytest(sandbox, environment, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
@@ -97,11 +102,11 @@ impl RunTests {
         &self,
         ctx: &NodeContext,
         bench: &Bench,
-        files: &[SourceFile],
+        project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let report = run_node(&bench.sandbox, files, settings, &limits, &ctx.cancel).await?;
+        let report = run_node(&bench.sandbox, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
@@ -109,13 +114,13 @@ impl RunTests {
         &self,
         ctx: &NodeContext,
         bench: &Bench,
-        files: &[SourceFile],
+        project: &Project,
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {
         let (limits, mounts) = (self.definition.sandbox.limits(), bench.mounts());
         let sandbox = &bench.sandbox;
         let report =
-            run_test_command(sandbox, &mounts, command, files, &limits, &ctx.cancel).await?;
+            run_test_command(sandbox, &mounts, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         Ok(TestResult {
             passed: report.is_passed,
@@ -134,7 +139,10 @@ impl RunTests {
 impl Node for RunTests {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let (artifact, attempt) = self.tested_and_attempt(&ctx)?;
-        let files = source_files(&artifact["files"])?;
+        let files = match &self.definition.artifact {
+            Some(_) => source_files(&artifact["files"])?,
+            None => Vec::new(),
+        };
         let result = self.test(&ctx, &files).await?;
         let TestResult { passed_count, total_tests, proof, .. } = &result;
         let message = format!("{passed_count} of {total_tests} tests passed ({})", proof.as_str());

@@ -47,6 +47,10 @@ impl Kind for SetKind {
         Keys::of::<SetKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let yaml = reader.value();
         let Data::Map(entries) = &yaml.data else {

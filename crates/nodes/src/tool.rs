@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::read::ToolKind;
 pub use self::read::ToolNode;
-use super::checked::Checked;
+use super::{checked::Checked, in_folder::tools_folder};
 
 /// Calls a tool.
 #[derive(Debug)]
@@ -46,7 +46,9 @@ impl Call {
 impl Node for Call {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let input = self.arguments(&ctx)?;
-        let told = ToolContext { key: ctx.idempotency_key(), cancel: ctx.cancel.token() };
+        let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
+        let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
+        let told = ToolContext { key, cancel, folder };
         let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {

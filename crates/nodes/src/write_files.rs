@@ -9,12 +9,13 @@ use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
 };
-use graphrun_sandbox::{Replace, SourceFile, WriteError};
-use graphrun_workflow::{ExpressionView, PromptView};
-use serde_json::Value;
+use graphrun_sandbox::{Replace, SourceFile, WriteError, replace_files};
+use graphrun_workflow::{ExpressionView, Prompt, PromptView};
+use serde_json::{Map, Value, json};
 
 pub(super) use self::read::WriteFilesKind;
-pub use self::read::WriteFilesNode;
+pub use self::read::{Destination, WriteFilesNode};
+use super::in_folder::{failure, folders_of, refused_write};
 
 /// The file name of a report.
 const REPORT: &str = "report.md";
@@ -44,11 +45,26 @@ impl WriteFiles {
             content.push('\n');
             files.push(SourceFile { path: name.clone(), content });
         }
-        if let Some(report) = &self.definition.report {
-            let content = report.render(&PromptView::of(ctx))?;
-            files.push(SourceFile { path: REPORT.to_owned(), content });
+        for (name, text) in self.definition.templates() {
+            let content = text.render(&PromptView::of(ctx))?;
+            files.push(SourceFile { path: name.to_owned(), content });
         }
         Ok(files)
+    }
+}
+
+impl WriteFilesNode {
+    /// Returns the templates with the names of their files.
+    fn templates(&self) -> impl Iterator<Item = (&str, &Prompt)> {
+        let texts = self.texts.iter().map(|(name, text)| (name.as_str(), text));
+        texts.chain(self.report.iter().map(|it| (REPORT, it)))
+    }
+
+    /// Returns nothing without `texts`, as earlier versions did, so that their runs can be resumed.
+    fn fingerprint(&self) -> Value {
+        let texts: Vec<Value> =
+            self.texts.iter().map(|(name, text)| json!([name, text.text()])).collect();
+        if texts.is_empty() { Value::Null } else { json!({ "texts": texts }) }
     }
 }
 
@@ -57,8 +73,16 @@ impl Node for WriteFiles {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let output_dir = self.output_dir.to_string_lossy();
         let files = self.collect(&ctx, &output_dir)?;
-        let to =
-            self.definition.to.evaluate(&ExpressionView::of(&ctx).with_output_dir(&output_dir))?;
+        let to = match &self.definition.to {
+            Destination::Output(to) => to,
+            Destination::Folder(folder) => {
+                for path in replace_in(&ctx, folder, files).await? {
+                    ctx.report(Report::Artifact { path: path.display().to_string() }).await;
+                }
+                return Ok(Command::default());
+            }
+        };
+        let to = to.evaluate(&ExpressionView::of(&ctx).with_output_dir(&output_dir))?;
         let to = to.as_str().unwrap_or_default();
         let below = below(&output_dir, to).ok_or_else(|| not_below(&output_dir, to))?;
         let delivery = Delivery {
@@ -79,9 +103,30 @@ impl Node for WriteFiles {
             kind: "write_files",
             contract: Contract { reads: None, writes: Some(Vec::new()) },
             calls_max: Some(0),
+            fingerprint: self.definition.fingerprint(),
             ..NodeDescription::default()
         }
     }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        let render = |(name, text): (&str, &Prompt)| {
+            Ok((name.to_owned(), text.render(&PromptView::of(ctx))?.into()))
+        };
+        self.definition.templates().map(render).collect()
+    }
+}
+
+/// Writes files into a folder of the run. The folder stays locked, so that no commit contains half of them.
+pub(super) async fn replace_in(
+    ctx: &NodeContext,
+    folder: &str,
+    files: Vec<SourceFile>,
+) -> Result<Vec<PathBuf>, NodeError> {
+    let folders = folders_of(ctx)?;
+    let folder = folders.open(folder).await.map_err(|it| failure(&it))?;
+    let path = folder.path().to_owned();
+    let written = tokio::task::spawn_blocking(move || replace_files(&path, &files));
+    written.await?.map_err(|it| refused_write(&it))
 }
 
 /// Files with their destination.

@@ -2,15 +2,17 @@
 //!
 //! The report lies where generated code can write, so the result proves nothing: it counts only together with the exit code.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::{
     error::SandboxError,
+    folder_file::Project,
     go_test, jest,
     job::{Finished, Job, Limits, Mount, Outcome},
     junit, libtest,
     probe::Sandbox,
-    source_file::SourceFile,
     tap,
 };
 
@@ -129,7 +131,7 @@ pub async fn run_test_command(
     sandbox: &Sandbox,
     mounts: &[Mount],
     command: &TestCommand,
-    files: &[SourceFile],
+    project: &Project,
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<CommandReport, SandboxError> {
@@ -139,7 +141,8 @@ pub async fn run_test_command(
     let job = Job {
         argv: wrapper.into_iter().chain(command.argv.iter().cloned()).collect(),
         required: command.argv.first().cloned().into_iter().collect(),
-        files: files.to_vec(),
+        folder: Arc::clone(&project.folder),
+        files: project.files.clone(),
         read_only: mounts.to_vec(),
         limits: limits.clone(),
         collect: command.report_path.iter().cloned().collect(),

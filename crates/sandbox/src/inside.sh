@@ -52,6 +52,6 @@ status=$?
 # Daemons end with the program; nothing changes the files while they are brought out.
 kill -KILL -1
 if ((count > 0)); then
-  tar --create --file=- --directory=/box --no-recursion --ignore-failed-read -- "${names[@]}" >&5
+  tar --create --file=- --directory=/box --ignore-failed-read -- "${names[@]}" >&5
 fi
 exit "$status"

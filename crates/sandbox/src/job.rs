@@ -1,9 +1,10 @@
 //! A job for a sandbox: the program, its limits, and its result.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
     error::JobError,
+    folder_file::FolderFile,
     path::{check_files, check_path},
     source_file::SourceFile,
 };
@@ -15,6 +16,8 @@ pub struct Job {
     pub argv: Vec<String>,
     /// The files of the work folder `/box`, where the program starts.
     pub files: Vec<SourceFile>,
+    /// The copy of a folder, which lies in the work folder below `files`.
+    pub folder: Arc<[FolderFile]>,
     /// Variables in addition to the fixed ones. Variables that change how programs are found or loaded are refused.
     pub env: BTreeMap<String, String>,
     /// Folders of the host that appear inside, read-only.
@@ -23,6 +26,9 @@ pub struct Job {
     pub limits: Limits,
     /// Files of the work folder that are returned afterwards, if they are regular files.
     pub collect: Vec<String>,
+    /// Files and folders of the work folder. The files, and all regular files below the folders, are returned afterwards,
+    /// except those with a path that [`check_path`](super::check_path) refuses.
+    pub collect_below: Vec<String>,
     /// Files that appear below `/graphrun`, read-only: nothing inside can change, replace or hide them.
     pub fixed: Vec<FixedFile>,
     /// Further programs that the job needs to start.
@@ -154,7 +160,7 @@ impl Job {
         if let Some(mount) = self.read_only.iter().find(|mount| !mount.is_harmless()) {
             return Err(JobError::Mount { inside: mount.inside.clone() });
         }
-        for path in &self.collect {
+        for path in self.collect.iter().chain(&self.collect_below) {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
         }
         for FixedFile { path, .. } in &self.fixed {

@@ -81,7 +81,8 @@ impl Launch {
     /// Checks the job and packs its files; nothing is started.
     pub(super) fn prepare(launcher: &Arc<Launcher>, job: &Job) -> Result<Self, SandboxError> {
         job.check()?;
-        let archive = archive::pack(&job.files).map_err(SandboxError::io("pack the files"))?;
+        let archive =
+            archive::pack(&job.folder, &job.files).map_err(SandboxError::io("pack the files"))?;
         Ok(Self { launcher: Arc::clone(launcher), job: job.clone(), archive })
     }
 
@@ -184,7 +185,8 @@ impl Launch {
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
         let last = if self.job.channel.is_some() { RECORDS } else { COLLECTED };
         arguments.add(&[&last.to_string()]);
-        for names in [&self.job.required, &self.job.collect] {
+        let collect = [&self.job.collect[..], &self.job.collect_below].concat();
+        for names in [&self.job.required, &collect] {
             arguments.add(&[&names.len().to_string()]);
             arguments.0.extend(names.iter().map(OsString::from));
         }

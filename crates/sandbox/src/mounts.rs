@@ -52,7 +52,7 @@ impl SystemMounts {
 
 /// Finds a program where distributions install it. `PATH` is ignored: an attacker who can set it
 /// could replace the program that guards everything.
-pub(super) fn find_tool(name: &str) -> Option<PathBuf> {
+pub fn find_tool(name: &str) -> Option<PathBuf> {
     ["/usr/bin", "/bin", "/usr/local/bin"]
         .iter()
         .map(|folder| Path::new(folder).join(name))

@@ -192,7 +192,7 @@ impl Supervisor<'_> {
         while self.read() {}
         let collected = match mem::take(&mut self.collected_bytes) {
             bytes if bytes.len() > COLLECT_BYTES_MAX => BTreeMap::new(),
-            bytes => archive::unpack(&bytes, &job.collect),
+            bytes => archive::unpack(&bytes, &job.collect, &job.collect_below),
         };
         let records = match mem::take(&mut self.records_bytes) {
             bytes if bytes.len() > RECORDS_BYTES_MAX => Vec::new(),

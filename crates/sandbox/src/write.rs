@@ -139,6 +139,54 @@ pub fn write_files(
     Ok(places.into_iter().map(|it| it.path).collect())
 }
 
+/// Writes files into a folder of a run, and returns their paths in order. Regular files of the same names are replaced and
+/// stay programs if they are. There is no list of earlier deliveries: the history of the folder tells what changed.
+///
+/// # Errors
+/// As [`write_files`]: refused files and a full disk change nothing.
+pub fn replace_files(root: &Path, files: &[SourceFile]) -> Result<Vec<PathBuf>, WriteError> {
+    check_files(files)?;
+    let folder = Folder::open(root)
+        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
+    let _ = folder.lock();
+    let find = |file: &SourceFile| Place::find(root, &folder, file);
+    let places: Vec<Place> = files.iter().map(find).collect::<Result<_, _>>()?;
+    stage(&places, files)?;
+    for place in &places {
+        let keep_mode = |it| write_error(&place.path, it);
+        place
+            .parent
+            .copy_execution(&place.name, &temporary_name(&place.name))
+            .map_err(keep_mode)?;
+        place.take_name()?;
+    }
+    Ok(places.into_iter().map(|it| it.path).collect())
+}
+
+/// Removes regular files and links from a folder of a run. A file that is not there is removed already.
+///
+/// # Errors
+/// Fails when a path is not acceptable, and then removes nothing; and when it leads through a link or names a folder.
+pub fn remove_files(root: &Path, paths: &[String]) -> Result<(), WriteError> {
+    let empty = |path: &String| SourceFile { path: path.clone(), content: String::new() };
+    check_files(&paths.iter().map(empty).collect::<Vec<_>>())?;
+    let folder = Folder::open(root)
+        .map_err(|it| WriteError::Root { path: root.to_owned(), source: it.into() })?;
+    for path in paths {
+        let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let shown = root.join(path);
+        let parent = match folder.open_plain(parents.as_ref()) {
+            Err(BeneathError::Missing) => continue,
+            opened => opened.map_err(|it| write_error(&shown, it))?,
+        };
+        if parent.kind(name).map_err(|it| write_error(&shown, it))? == Some(Kind::Folder) {
+            return Err(WriteError::InTheWay { path: shown, expected: "file" });
+        }
+        parent.remove(name);
+    }
+    Ok(())
+}
+
 /// Opens the folder at a path below another one, and makes missing folders.
 fn descend(root: &Path, outer: &Folder, below: &str) -> Result<(PathBuf, Folder), WriteError> {
     let mut path = root.to_owned();

@@ -41,6 +41,11 @@ pub(super) fn read_cache(
     };
     let mut kinds = scope.env.registry.kinds().iter();
     let refusal = kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?));
+    let in_folder = section.has_or_means("folder").then(|| CacheRefusal {
+        what: "a node with `folder`".to_owned(),
+        help: "omit it: its result depends on the files of the folder",
+    });
+    let refusal = refusal.or(in_folder);
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
         let place = report.place(&key.range);

@@ -13,7 +13,7 @@ use super::{
     Registry,
     reader::{Data, SpannedText, Yaml},
     report::Report,
-    shape::built_in,
+    shape::{Section, built_in},
 };
 /// The names under `nodes`.
 #[derive(Debug, Default)]
@@ -24,14 +24,32 @@ pub(super) struct Declarations {
     pub(super) groups: BTreeMap<NodeName, Vec<Vec<NodeName>>>,
     /// The node that each `map` runs for every item.
     pub(super) maps: BTreeMap<NodeName, NodeName>,
-    /// The nodes that each node with a `join` waits for.
-    pub(super) joins: BTreeMap<NodeName, Vec<NodeName>>,
+    /// What each node with a `join` waits for.
+    pub(super) joins: BTreeMap<NodeName, Awaited>,
     /// The nodes with an invalid part, which is reported: `parallel`s, `map`s, nodes with a `join`,
     /// and nodes of no kind, which may have been any of these. The checks assume that such a part
     /// may do anything, so they report nothing about its consequences.
     pub(super) vague: BTreeSet<NodeName>,
     /// Whether some node has an invalid name, which is reported.
     is_misnamed: bool,
+}
+
+/// The keys of a `join` that does not wait for all nodes.
+pub(super) const JOIN_KEYS: &[&str] = &["of", "count", "any"];
+
+/// What a join waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Awaited {
+    pub(super) nodes: Vec<NodeName>,
+    /// How many of the nodes.
+    pub(super) count: usize,
+}
+
+/// The list of the nodes of a join, and the number of them that it waits for: one, a written one, or all.
+enum JoinForm<'y> {
+    All(&'y Yaml),
+    Any(&'y Yaml),
+    Some(&'y Yaml, &'y Yaml),
 }
 
 /// The continuation behind a name, as given by its position.
@@ -49,6 +67,39 @@ pub(super) enum Follows {
 
 /// The `parallel` or `map` that a name is a part of.
 type Owners = BTreeMap<NodeName, NodeName>;
+
+impl<'y> JoinForm<'y> {
+    fn read(report: &mut Report, yaml: &'y Yaml) -> Option<Self> {
+        if !matches!(yaml.data, Data::Map(_)) {
+            return Some(Self::All(yaml));
+        }
+        let section = Section::read(report, yaml, "`join`", JOIN_KEYS)?;
+        let Some((word, any)) = section.key("any").zip(section.get("any")) else {
+            let of = section.require(report, "of", "write `of: [a, b, c]`");
+            let count = section.require(report, "count", "write `count: 2`");
+            return of.zip(count).map(|(of, count)| Self::Some(of, count));
+        };
+        if section.has_or_means("of") || section.has_or_means("count") {
+            let message = "`any` waits for one node, so it stands alone";
+            report.bad_value(word, message, "write `any: [a, b]`, or `of: [a, b]` and `count: 1`");
+            return None;
+        }
+        Some(Self::Any(any))
+    }
+}
+
+/// Reads how many of some nodes a join waits for.
+fn read_join_count(report: &mut Report, yaml: &Yaml, nodes: usize) -> Option<usize> {
+    let count = report.count(yaml, "`count`", 1_usize)?;
+    if count > nodes {
+        let message = format!("a join cannot wait for {count} of {nodes} nodes");
+        let finding = Diagnostic::error("GR037", message);
+        let finding = finding.at(report.place(&yaml.range), "more than there are");
+        report.push(finding.help(format!("write a number from 1 to {nodes}")));
+        return None;
+    }
+    Some(count)
+}
 
 impl Declarations {
     pub(super) fn read(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Self {
@@ -113,13 +164,22 @@ impl Declarations {
             }
         }
         for (name, yaml) in joins {
-            let awaited = declarations.read_join(report, &name, yaml);
+            let form = JoinForm::read(report, yaml);
+            let awaited = form.as_ref().map(|it| declarations.read_join(report, &name, it));
+            let awaited = awaited.unwrap_or_else(|| vec![None]);
             let is_vague = awaited.iter().any(Option::is_none);
-            let awaited: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
-            if is_vague || awaited.len() < 2 {
+            let nodes: Vec<NodeName> = awaited.into_iter().flatten().flatten().collect();
+            let count = match form {
+                Some(JoinForm::Any(_)) => 1,
+                Some(JoinForm::Some(_, count)) if !is_vague => {
+                    read_join_count(report, count, nodes.len()).unwrap_or(nodes.len())
+                }
+                _ => nodes.len(),
+            };
+            if is_vague || nodes.len() < 2 {
                 declarations.vague.insert(name.clone());
             }
-            declarations.joins.insert(name, awaited);
+            declarations.joins.insert(name, Awaited { nodes, count });
         }
         declarations
     }
@@ -214,8 +274,12 @@ impl Declarations {
         &self,
         report: &mut Report,
         name: &NodeName,
-        yaml: &Yaml,
+        form: &JoinForm<'_>,
     ) -> Vec<Option<Vec<NodeName>>> {
+        let (yaml, is_partial) = match form {
+            JoinForm::All(yaml) => (*yaml, false),
+            JoinForm::Any(yaml) | JoinForm::Some(yaml, _) => (*yaml, true),
+        };
         let mut awaited = Vec::new();
         for word in report.words(yaml, "`join`") {
             let Some(head) = self.head(&word.text) else {
@@ -223,10 +287,14 @@ impl Declarations {
                 awaited.push(None);
                 continue;
             };
-            let problem = if self.maps.contains_key(head) {
-                format!("`{head}` is a map, which ends with its tasks")
+            let follow = "wait for a node that follows it";
+            let (problem, help) = if self.maps.contains_key(head) {
+                (format!("`{head}` is a map, which ends with its tasks"), follow)
             } else if head == name {
-                format!("`{name}` cannot wait for itself")
+                (format!("`{name}` cannot wait for itself"), follow)
+            } else if is_partial && self.groups.contains_key(head) {
+                let problem = format!("`{head}` is a parallel, which does not count as one node");
+                (problem, "name its last nodes, or a node that follows it")
             } else {
                 awaited.push(Some(self.ends(head)));
                 continue;
@@ -234,7 +302,7 @@ impl Declarations {
             awaited.push(None);
             let place = report.place(&word.range);
             let finding = Diagnostic::error("GR037", problem).at(place, "cannot be waited for");
-            report.push(finding.help("wait for a node that follows it"));
+            report.push(finding.help(help));
         }
         awaited
     }
@@ -401,6 +469,6 @@ impl Declarations {
 
     /// Whether a node with a `join` waits for another one.
     pub(super) fn is_awaited(&self, from: &NodeName, by: &NodeName) -> bool {
-        self.joins.get(by).is_some_and(|it| it.contains(from))
+        self.joins.get(by).is_some_and(|it| it.nodes.contains(from))
     }
 }

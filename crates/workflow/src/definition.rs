@@ -17,7 +17,7 @@ use graphrun_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Expression, NestedUse, kind::NodeSettings};
+use super::{Expression, FolderDefinition, NestedUse, kind::NodeSettings};
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -33,6 +33,8 @@ pub struct Workflow {
     pub output: Vec<ChannelName>,
     /// The fields that receive people's messages, the default one first.
     pub inbox: Vec<ChannelName>,
+    /// The folders of a run, by name.
+    pub folders: BTreeMap<String, FolderDefinition>,
     /// The limits of a run.
     pub limits: Limits,
     /// The defaults of the nodes, which are already part of their policies.

@@ -18,7 +18,7 @@ use super::{
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Report},
     sections::Sections,
-    structure::{Item, MapList},
+    structure::{ITEMS, Item, MapList, names_of_item},
     tool::{BUILT_IN, BuiltIn, Tool},
     written::AssignedFields,
 };
@@ -76,6 +76,11 @@ impl<'e> NodeScope<'e> {
         Self { env, name, item: None, any_item: false, given: Vec::new() }
     }
 
+    /// The scope of an expression of a `map` over one of its items.
+    pub(crate) fn of_item(env: &'e Environment, name: &'e NodeName, item: &'e Item) -> Self {
+        Self { env, name, item: Some(item), any_item: item.is_vague, given: Vec::new() }
+    }
+
     fn item(&self) -> Option<(&str, &Type)> {
         self.item.map(|it| (it.name.as_str(), &it.ty))
     }
@@ -94,6 +99,17 @@ impl<'e> NodeScope<'e> {
     ) -> Option<Expression> {
         let expected = Expected { ty: Some(expected), ..Expected::default() };
         self.compile(report, yaml, &self.env.flow.before(self.name), expected)
+    }
+
+    /// Compiles an expression for a value of a type, which may use the fields that are assigned before the first step.
+    pub(crate) fn expression_at_start(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        expected: &Type,
+    ) -> Option<Expression> {
+        let expected = Expected { ty: Some(expected), ..Expected::default() };
+        self.compile(report, yaml, &self.env.flow.at_start(), expected)
     }
 
     /// Compiles an expression.
@@ -148,6 +164,10 @@ impl<'e> NodeScope<'e> {
                 for name in expression.named_types() {
                     report.uses("types", name);
                 }
+                let reads_item = expression.facts().item_index || expression.reads_item();
+                if self.item.is_some() && reads_item {
+                    report.uses(ITEMS, self.name.as_str());
+                }
                 (Some(expression), problems)
             }
             Err(problems) => (None, problems),
@@ -175,6 +195,10 @@ impl<'e> NodeScope<'e> {
         let again = if needs_again { flow.before_again(node) } else { flow.before(node) };
         let written = if is_repeated { &again } else { &flow.before(node) };
         let (written_again, item) = (&again, self.item());
+        let names = names_of_item(item, schema);
+        if names.iter().any(|(name, _)| loaded.prompt.variables().contains(name)) {
+            report.uses(ITEMS, node.as_str());
+        }
         let nodes = &self.env.declarations.nodes;
         let scope = PromptScope {
             schema,

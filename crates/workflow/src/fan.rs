@@ -11,9 +11,9 @@ use graphrun_core::{
 };
 
 use super::{
-    declarations::{Declarations, Follows},
+    declarations::{Awaited, Declarations, Follows},
     draft::{EdgeDraft, RouteDraft},
-    reader::Yaml,
+    reader::{Data, Yaml},
     report::Report,
     shape::Section,
     then::{fail_reason, is_conditional, read_then, targets_within},
@@ -190,7 +190,8 @@ impl<'y, 'd> Edges<'y, 'd> {
             let is_awaited = |end: &NodeName| self.declarations.is_awaited(end, to);
             if ends.is_empty() || !ends.iter().all(is_awaited) {
                 let (from, to, place) = (ends.clone(), to.clone(), place.cloned());
-                self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, place }));
+                let count = from.len();
+                self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, place }));
             }
             for end in &ends {
                 self.arrive(end.clone(), to.clone(), is_doubted);
@@ -205,18 +206,19 @@ impl<'y, 'd> Edges<'y, 'd> {
         name: &NodeName,
         section: &Section<'_>,
     ) {
-        let (Some(yaml), Some(from)) =
+        let (Some(yaml), Some(Awaited { nodes: from, count })) =
             (section.get("join"), self.declarations.joins.get(name).cloned())
         else {
             return;
         };
         let place = report.place(&yaml.range);
-        if from.len() < 2 && yaml.items().len() < 2 {
+        let names = yaml.get("any").or_else(|| yaml.get("of")).unwrap_or(yaml);
+        if from.len() < 2 && names.items().len() < 2 && !matches!(names.data, Data::Map(_)) {
             let finding = Diagnostic::error("GR037", "a join waits for several nodes");
             report.push(finding.at(place.clone(), "only one").help("remove `join`"));
         }
         let to = name.clone();
-        self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, place }));
+        self.drafts.push(EdgeDraft::Plain(Edge::Join { from, to, count, place }));
     }
 
     /// Each awaited node must lead to its join; otherwise the join would wait for ever.
@@ -226,7 +228,7 @@ impl<'y, 'd> Edges<'y, 'd> {
             return;
         }
         for (name, awaited) in &self.declarations.joins {
-            for from in awaited {
+            for from in &awaited.nodes {
                 let is_routed = self.drafts.iter().any(|it| it.may_lead(from, name));
                 if is_routed || self.arrivals.contains(&(from.clone(), name.clone())) {
                     continue;

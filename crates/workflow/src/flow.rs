@@ -77,6 +77,11 @@ impl Flow {
         fields.map(|(name, _)| name.clone()).collect()
     }
 
+    /// The fields that are assigned before the first step.
+    pub(super) fn at_start(&self) -> AssignedFields {
+        AssignedFields::at_start(&self.paths)
+    }
+
     /// The fields that are assigned when a node starts.
     pub(super) fn before(&self, node: &NodeName) -> AssignedFields {
         match self.nodes.get(node) {

@@ -46,6 +46,7 @@ mod expression;
 mod facts;
 mod fan;
 mod flow;
+mod folders;
 mod format;
 pub mod kind;
 mod lower;
@@ -56,6 +57,7 @@ mod prompt;
 mod reader;
 mod registry;
 mod report;
+mod request_settings;
 mod route;
 mod secrets;
 mod sections;
@@ -83,6 +85,7 @@ pub use self::{
     definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
     expression::{EvaluateError, Expression, ExpressionView, Function},
     facts::Fact,
+    folders::{FolderDefinition, FolderRequest, FolderRequestError},
     format::json_schema,
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,

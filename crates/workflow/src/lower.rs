@@ -19,6 +19,7 @@ use super::{
     draft::WorkflowDraft,
     environment::Environment,
     flow::{Flow, Sources},
+    folders::{check_used, read_folders},
     nodes::read_nodes,
     policies::PolicyScope,
     prompt::PromptFiles,
@@ -26,8 +27,8 @@ use super::{
     report::Report,
     sections::{Sections, read_limits},
     shape::Section,
-    structure::read_lists,
-    types::{read_state, refuse_private},
+    structure::{read_lists, warn_of_unread_items},
+    types::{read_state, refuse_private, warn_of_placeholders},
     used::{Chain, load_used},
     written::Presence,
 };
@@ -47,6 +48,7 @@ pub(super) const KEYS: &[&str] = &[
     "models",
     "agents",
     "sandboxes",
+    "folders",
     "tools",
     "limits",
     "defaults",
@@ -91,6 +93,7 @@ fn read_workflow(
     for used in state.used {
         report.uses("types", &used);
     }
+    warn_of_placeholders(report, top, &schema);
     let input = channels(report, top, "input", &schema);
     let output = channels(report, top, "output", &schema);
     let inbox = inbox(report, top, &schema);
@@ -133,15 +136,20 @@ fn read_workflow(
         maps,
     };
     env.maps = read_lists(report, &env, nodes);
+    let yaml_nodes = nodes;
     let (nodes, edges) = read_nodes(report, &env, &draft);
+    let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
+    check_used(report, yaml_nodes, &env);
     check_outputs(report, top, &env, (&input, &inbox));
     report_unused(report, top);
+    warn_of_unread_items(report, &env, &draft);
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
         about: about.map(|it| it.text),
         input,
         output,
         inbox,
+        folders,
         limits,
         nodes,
         nested: BTreeMap::new(),
@@ -253,8 +261,13 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
     if report.has_errors() {
         return;
     }
-    let sections =
-        [("models", "model"), ("agents", "agent"), ("sandboxes", "sandbox"), ("types", "type")];
+    let sections = [
+        ("models", "model"),
+        ("agents", "agent"),
+        ("sandboxes", "sandbox"),
+        ("folders", "folder"),
+        ("types", "type"),
+    ];
     for (section, kind) in sections {
         for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {
             if !report.is_used(section, &entry.key.text) {

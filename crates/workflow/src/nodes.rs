@@ -52,6 +52,9 @@ fn read_node(
     let NodeDraft { key, section, kind, policies, about } = draft;
     let mut policies = policies.clone();
     policies.width_max = scope.item.and_then(|it| it.width_max);
+    if let Some(items) = &mut policies.items {
+        items.order = scope.item.and_then(|it| it.order.clone());
+    }
     let has_kind = |it: &&RegisteredKind| section.get(it.key()).is_some();
     let mut kinds = scope.env.registry.kinds().iter().filter(has_kind);
     let runs_others = kinds.any(|it| it.kind.runs_others());

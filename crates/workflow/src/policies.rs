@@ -12,7 +12,7 @@ use graphrun_core::{
 use super::{
     Defaults, Registry,
     declarations::Declarations,
-    reader::{Data, Entry, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
     structure::{FAILED, MAP},
@@ -22,7 +22,7 @@ use super::{
 pub(super) const ATTEMPTS_MAX: u32 = 20;
 
 /// The keys of `retry`.
-pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max"];
+pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max", "on"];
 
 /// The keys of `timeout`.
 pub(super) const TIMEOUT_KEYS: &[&str] = &["total", "idle"];
@@ -207,12 +207,8 @@ pub(super) fn read_catch(
     };
     let mut catch = Vec::new();
     for Entry { key, value } in entries {
-        let found = ErrorKind::named(&key.text);
-        if found.is_none() && key.text != "any" {
-            // Its target counts as reachable, so that nothing is reported about it.
-            let known = ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(["any"]);
-            report.unknown("GR017", "kind of error", key, known);
-        }
+        // The target of an unknown kind counts as reachable, so that nothing is reported about it.
+        let found = if key.text == "any" { None } else { report.error_kind(key, Some("any")) };
         if let Some(to) = declarations.read_target(report, value, "the target of a `catch`") {
             catch.push(Catch { kind: found, to });
         }
@@ -268,6 +264,16 @@ impl Report {
         Some(Timeouts { total, idle })
     }
 
+    /// Reads a kind of error. `more` is a word that is allowed as well.
+    fn error_kind(&mut self, word: &SpannedText, more: Option<&str>) -> Option<ErrorKind> {
+        let found = ErrorKind::named(&word.text);
+        if found.is_none() {
+            let known = ErrorKind::ALL.map(ErrorKind::as_str).into_iter().chain(more);
+            self.unknown("GR017", "kind of error", word, known);
+        }
+        found
+    }
+
     pub(super) fn retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
         let mut retry = Backoff::default();
         let wanted = format!("a number of attempts from 1 to {ATTEMPTS_MAX}");
@@ -293,6 +299,18 @@ impl Report {
             let word = section.key("max").or(section.key("initial"))?;
             self.bad_value(word, "the first wait is longer than the longest one", "");
         }
-        Some(retry)
+        let Some(on) = section.get("on") else { return Some(retry) };
+        let words = self.words(on, "`on`");
+        if let (Some(key), Data::List(items)) = (section.key("on"), &on.data)
+            && items.is_empty()
+        {
+            self.bad_value(
+                key,
+                "`on` names no kind of error",
+                "write `on: [timeout]`, or remove `on`",
+            );
+        }
+        let kinds: Vec<_> = words.iter().filter_map(|it| self.error_kind(it, None)).collect();
+        Some(retry.on(kinds))
     }
 }

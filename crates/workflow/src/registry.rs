@@ -1,4 +1,4 @@
-//! The Rust parts that a workflow may use: kinds of nodes, and the parts that it names.
+//! The Rust parts that a workflow may use: kinds of nodes, the parts that it names, and the providers of models.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -6,6 +6,7 @@ use graphrun_core::{
     graph::Node,
     state::{Fold, Schema},
 };
+use graphrun_models::Providers;
 
 use crate::{
     kind::{Kind, RegisteredKind},
@@ -25,6 +26,7 @@ struct Parts {
     nodes: BTreeMap<String, Arc<dyn Node>>,
     reducers: Vec<Arc<dyn Fold>>,
     tools: BTreeMap<String, Arc<dyn Tool>>,
+    providers: Arc<Providers>,
 }
 
 impl Default for Registry {
@@ -36,6 +38,7 @@ impl Default for Registry {
             nodes: BTreeMap::new(),
             reducers: Vec::new(),
             tools: BTreeMap::new(),
+            providers: Arc::default(),
         }))
     }
 }
@@ -94,8 +97,20 @@ impl Registry {
         self
     }
 
+    /// Replaces the providers of models, which are the built-in ones otherwise.
+    #[must_use]
+    pub fn providers(mut self, providers: Arc<Providers>) -> Self {
+        self.parts().providers = providers;
+        self
+    }
+
     fn parts(&mut self) -> &mut Parts {
         Arc::make_mut(&mut self.0)
+    }
+
+    /// The providers of models.
+    pub fn known_providers(&self) -> &Providers {
+        &self.0.providers
     }
 
     /// The kinds of nodes, in the order in which they were added.

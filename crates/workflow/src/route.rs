@@ -7,8 +7,8 @@ use std::{
 
 use graphrun_core::{
     graph::{
-        AccessSet, Condition, Dispatch, Route, RouteChoice, RouteError, RouteTarget, RouteView,
-        Spread, Target, Transition,
+        AccessSet, Condition, Dispatch, ItemOrder, Route, RouteChoice, RouteError, RouteTarget,
+        RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
 };
@@ -46,6 +46,7 @@ pub(super) struct Each {
     node: NodeName,
     after: Vec<Target>,
     targets: Vec<RouteTarget>,
+    order: Option<Arc<dyn ItemOrder>>,
 }
 
 impl Each {
@@ -55,7 +56,12 @@ impl Each {
         let mut targets =
             vec![RouteTarget { to, label: Some(format!("each of {}", over.source())) }];
         targets.extend(self::targets(&after, "none"));
-        Self { over, node, after, targets }
+        Self { over, node, after, targets, order: None }
+    }
+
+    /// Refuses items that cannot be in this order.
+    pub(super) fn in_order(self, order: Option<Arc<dyn ItemOrder>>) -> Self {
+        Self { order, ..self }
     }
 }
 
@@ -252,6 +258,12 @@ impl Route for Each {
                 DataLimit::MapItems.check(items.len() as u64).map_err(|reached| {
                     failed(&self.over, format!("its {} items are {reached}", items.len()))
                 })?;
+                if let Some(order) = &self.order {
+                    let needs = order.needs(&items.iter().collect::<Vec<_>>(), view)?;
+                    if let Some(missing) = needs.missing {
+                        return Err(failed(&self.over, missing));
+                    }
+                }
                 let dispatch =
                     |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
                 Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
@@ -271,13 +283,29 @@ impl Route for Each {
 }
 
 fn evaluated(expression: &Expression, view: &RouteView<'_>) -> Result<Arc<Value>, RouteError> {
-    let item = view.input.item();
+    evaluated_with(expression, view, view.input.item())
+}
+
+/// The value of an expression about an item.
+pub(super) fn evaluated_item(
+    expression: &Expression,
+    view: &RouteView<'_>,
+    item: &Value,
+) -> Result<Arc<Value>, RouteError> {
+    evaluated_with(expression, view, Some(item))
+}
+
+fn evaluated_with(
+    expression: &Expression,
+    view: &RouteView<'_>,
+    item: Option<&Value>,
+) -> Result<Arc<Value>, RouteError> {
     let RouteView { state, visits, trigger, facts, .. } = *view;
     let view = ExpressionView { state, visits, item, output_dir: None, trigger, facts };
     let failed = |error: EvaluateError| failed(expression, error.to_string());
     expression.evaluate(&view).map_err(failed)
 }
 
-fn failed(expression: &Expression, reason: String) -> RouteError {
+pub(super) fn failed(expression: &Expression, reason: String) -> RouteError {
     RouteError::Expression { expression: expression.source().to_owned(), reason }
 }

@@ -1,21 +1,27 @@
 //! The sections beside the nodes: models, agents, sandboxes, defaults, limits.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, did_you_mean},
     graph::Limits,
 };
-use graphrun_models::PROVIDERS;
+use graphrun_models::{Providers, RequestSettings};
 
 use super::{
     Defaults, Registry, SandboxSettings,
     declarations::Declarations,
     environment::find_tool,
+    folders::read_names,
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
+    request_settings,
     shape::Section,
 };
 use crate::tool::Tool;
@@ -31,8 +37,21 @@ const REPAIRS: u32 = 2;
 const TOOL_ROUNDS: u32 = 8;
 
 /// The keys of an agent.
-pub(super) const AGENT_KEYS: &[&str] =
-    &["model", "system", "temperature", "tools", "max_tool_rounds", "about"];
+pub(super) const AGENT_KEYS: &[&str] = &[
+    "model",
+    "system",
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "effort",
+    "max_tokens",
+    "headers",
+    "extra_body",
+    "tools",
+    "max_tool_rounds",
+    "about",
+];
 /// The keys of a system prompt that is not a path.
 pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
 /// The keys of `tools`.
@@ -56,8 +75,8 @@ pub struct Agent {
     pub models: Vec<String>,
     /// The system prompt, not checked yet.
     pub system: Option<LoadedPrompt>,
-    /// The temperature, from 0 to 2.
-    pub temperature: Option<f64>,
+    /// The settings of its requests.
+    pub settings: RequestSettings,
     /// The tools it may call, by name.
     pub tools: Vec<String>,
     /// How many rounds of tool calls it may make.
@@ -70,6 +89,8 @@ pub(crate) struct Sections {
     models: BTreeMap<String, Vec<String>>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) sandboxes: BTreeMap<String, SandboxSettings>,
+    /// The names of the folders of a run.
+    pub(crate) folders: BTreeSet<String>,
     /// The folder that the built-in tools can read.
     pub(crate) tools_root: PathBuf,
     pub(crate) defaults: Defaults,
@@ -88,11 +109,13 @@ impl Sections {
             models: BTreeMap::new(),
             agents: BTreeMap::new(),
             sandboxes: BTreeMap::new(),
+            folders: read_names(report, top),
             tools_root: read_tools(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
         };
         for Entry { key, value } in entries(report, top, "models") {
-            sections.models.insert(key.text.clone(), read_model(report, value));
+            let models = read_model(report, value, registry.known_providers());
+            sections.models.insert(key.text.clone(), models);
         }
         for Entry { key, value } in entries(report, top, "agents") {
             let agent = sections.read_agent(report, (key, value), prompts, registry);
@@ -120,12 +143,10 @@ impl Sections {
         }
         let help = "name one of `models`";
         let model = section.require(report, "model", help);
-        let models = model.map(|it| self.find_model(report, it)).unwrap_or_default();
+        let providers = registry.known_providers();
+        let models = model.map(|it| self.find_model(report, it, providers)).unwrap_or_default();
         let system = section.get("system").and_then(|it| read_system(report, prompts, it));
-        let temperature = section.get("temperature").and_then(|it| {
-            let fits = |it: &f64| (0.0..=2.0).contains(it);
-            report.number(it, "`temperature`", "a number from 0 to 2", fits)
-        });
+        let settings = request_settings::read(report, |key| section.get(key), &models, providers);
         let tools = section
             .get("tools")
             .map(|it| self.read_agent_tools(report, registry, it))
@@ -138,7 +159,7 @@ impl Sections {
         }
         let rounds = rounds.and_then(|it| report.count(it, "`max_tool_rounds`", 1));
         let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
-        Some(Agent { models, system, temperature, tools, tool_rounds_max })
+        Some(Agent { models, system, settings, tools, tool_rounds_max })
     }
 
     /// Reads the tools that an agent may call.
@@ -161,14 +182,14 @@ impl Sections {
     }
 
     /// Resolves one of `models`, or a literal model name.
-    fn find_model(&self, report: &mut Report, yaml: &Yaml) -> Vec<String> {
+    fn find_model(&self, report: &mut Report, yaml: &Yaml, providers: &Providers) -> Vec<String> {
         let Some(word) = report.word(yaml, "`model`") else { return Vec::new() };
         report.uses("models", &word.text);
         if let Some(models) = self.models.get(&word.text) {
             return models.clone();
         }
         if word.text.contains('/') {
-            return read_model(report, yaml);
+            return read_model(report, yaml, providers);
         }
         let known = self.models.keys().map(String::as_str);
         report.unknown("GR012", "model", &word, known);
@@ -198,7 +219,7 @@ fn read_tools(report: &mut Report, top: &Section<'_>, prompts: &PromptFiles) -> 
     folder.path().to_owned()
 }
 
-fn entries<'y>(report: &mut Report, top: &Section<'y>, key: &str) -> &'y [Entry] {
+pub(super) fn entries<'y>(report: &mut Report, top: &Section<'y>, key: &str) -> &'y [Entry] {
     let Some(yaml) = top.get(key) else { return &[] };
     if !matches!(yaml.data, Data::Map(_)) {
         report.wrong_kind(yaml, &format!("`{key}`"), "a mapping");
@@ -206,7 +227,7 @@ fn entries<'y>(report: &mut Report, top: &Section<'y>, key: &str) -> &'y [Entry]
     yaml.entries()
 }
 
-fn read_model(report: &mut Report, yaml: &Yaml) -> Vec<String> {
+fn read_model(report: &mut Report, yaml: &Yaml, providers: &Providers) -> Vec<String> {
     let mut models = Vec::new();
     for word in report.words(yaml, "a model") {
         let parts = word.text.split_once('/');
@@ -214,7 +235,7 @@ fn read_model(report: &mut Report, yaml: &Yaml) -> Vec<String> {
             !provider.is_empty() && !model.is_empty() && !word.text.contains(char::is_whitespace)
         });
         if whole {
-            check_provider(report, &word);
+            check_provider(report, &word, providers);
             models.push(word.text);
         } else {
             let message = format!("`{}` is not `provider/model`", word.text);
@@ -225,11 +246,10 @@ fn read_model(report: &mut Report, yaml: &Yaml) -> Vec<String> {
 }
 
 /// Warns about a misspelt provider. A program may have providers that are not known here.
-fn check_provider(report: &mut Report, word: &SpannedText) {
+fn check_provider(report: &mut Report, word: &SpannedText, providers: &Providers) {
     let Some((provider, _)) = word.text.split_once('/') else { return };
-    let names = || PROVIDERS.iter().map(|it| it.name);
-    let near = did_you_mean(provider, names());
-    if let Some(near) = near.filter(|_| !names().any(|it| it == provider)) {
+    let near = did_you_mean(provider, providers.names());
+    if let Some(near) = near.filter(|_| providers.get(provider).is_none()) {
         let message = format!("there is no built-in provider `{provider}`");
         let place = report.place(&word.range);
         let finding = Diagnostic::warning("GR012", message).at(place, "not known");

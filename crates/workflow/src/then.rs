@@ -187,8 +187,9 @@ impl RouteDraft<'_> {
                 Some(Arc::new(compile_match(report, scope, *on, to, arms)?))
             }
             Self::Each { node, after } => {
-                let over = scope.env.maps.get(scope.name)?.over.clone()?;
-                Some(Arc::new(Each::new(over, node.clone(), after.clone())))
+                let list = scope.env.maps.get(scope.name)?;
+                let each = Each::new(list.over.clone()?, node.clone(), after.clone());
+                Some(Arc::new(each.in_order(list.item.order.clone())))
             }
         }
     }

@@ -79,25 +79,39 @@ impl<'a> Chain<'a> {
     }
 
     /// The reason why a file cannot be used here, if there is one.
-    fn refuses(&self, file: &Path) -> Option<String> {
+    fn refuses(&self, file: &Path) -> Option<Refusal> {
         let same = |a: &Path| match (fs::canonicalize(a), fs::canonicalize(file)) {
             (Ok(a), Ok(b)) => a == b,
             _ => a == file,
         };
-        if self.files_read().any(same) {
-            return Some("the workflow uses itself".to_owned());
+        let files: Vec<&Path> = self.files_read().collect();
+        if let Some(first) = files.iter().position(|it| same(it)) {
+            let names = files[..=first].iter().rev().chain([&files[first]]);
+            let names: Vec<String> = names.map(|it| format!("`{}`", it.display())).collect();
+            return Some(Refusal {
+                reason: format!("the workflow uses itself: {}", names.join(" → ")),
+                help: "to repeat work, write a loop with `max_visits` in one of the files; to \
+                       share nodes, move them into a workflow that uses none of these",
+            });
         }
-        if self.files_read().count() > SCOPE_DEPTH_MAX {
-            return Some(format!(
-                "workflows are used in each other {SCOPE_DEPTH_MAX} deep at most"
-            ));
+        let help = "move their common nodes into a separate workflow";
+        if files.len() > SCOPE_DEPTH_MAX {
+            let reason = format!("workflows are used in each other {SCOPE_DEPTH_MAX} deep at most");
+            return Some(Refusal { reason, help });
         }
         if self.size.files.get() == FILES_MAX {
-            return Some(format!("a workflow is made of {FILES_MAX} files at most"));
+            let reason = format!("a workflow is made of {FILES_MAX} files at most");
+            return Some(Refusal { reason, help });
         }
         self.size.files.set(self.size.files.get() + 1);
         None
     }
+}
+
+/// The reason why a file cannot be used, and the remedy.
+struct Refusal {
+    reason: String,
+    help: &'static str,
 }
 
 /// Loads every used workflow and adds its findings.
@@ -138,8 +152,7 @@ fn load_one(
         report.extend(refuse("GR070", format!("there is no workflow `{}`", word.text), &help));
         return None;
     };
-    if let Some(reason) = chain.refuses(&path.shown) {
-        let help = "move their common nodes into a separate workflow";
+    if let Some(Refusal { reason, help }) = chain.refuses(&path.shown) {
         report.extend(refuse("GR073", format!("`{}`: {reason}", word.text), help));
         return None;
     }

@@ -5,10 +5,13 @@ use std::{collections::BTreeMap, ops::Range};
 use toml_edit::{Document, Item, Key as Name, TableLike};
 
 use super::{ConfigValue, KEYS, ValueKind};
-use crate::{diagnostic::did_you_mean, llm::Price};
+use crate::{
+    diagnostic::did_you_mean,
+    llm::{Price, ProviderSettings},
+};
 
-/// The tables whose keys are names of models.
-const BY_MODEL: [&str; 2] = ["prices", "context"];
+/// The tables whose keys are names of models or providers.
+const BY_NAME: [&str; 3] = ["prices", "context", "providers"];
 
 /// The keys of a price, and whether it must have them.
 const PRICE_KEYS: [(&str, bool); 3] = [
@@ -23,6 +26,14 @@ pub(super) struct Parsed {
     pub(super) said: BTreeMap<&'static str, ConfigValue>,
     pub(super) prices: BTreeMap<String, Price>,
     pub(super) context: BTreeMap<String, u64>,
+    pub(super) providers: BTreeMap<String, ConfiguredProvider>,
+}
+
+/// The settings of a provider, with their place in the file.
+#[derive(Debug)]
+pub(super) struct ConfiguredProvider {
+    pub(super) settings: ProviderSettings,
+    pub(super) place: String,
 }
 
 /// Parses the text of a file; `name` is its name in messages.
@@ -90,16 +101,44 @@ impl FileReader<'_> {
                         config.context.extend(size.map(|it| (name.get().to_owned(), whole(it))));
                     }
                 });
+            } else if above.is_empty() && full == "providers" {
+                self.inner(&full, item, |reading, table| {
+                    for (name, item) in entries(table) {
+                        let provider = reading.provider(name, item);
+                        config.providers.extend(provider.map(|it| (name.get().to_owned(), it)));
+                    }
+                });
             } else {
                 let inner = |it: &'static str| match it.strip_prefix(above) {
                     Some(rest) => rest.split('.').next(),
                     None => None,
                 };
                 let known = KEYS.iter().filter_map(|it| inner(it.name));
-                let known = known.chain(BY_MODEL.into_iter().filter(|_| above.is_empty()));
+                let known = known.chain(BY_NAME.into_iter().filter(|_| above.is_empty()));
                 self.unknown(name, &full, known);
             }
         }
+    }
+
+    fn provider(&mut self, name: &Name, item: &Item) -> Option<ConfiguredProvider> {
+        let word = name.get();
+        let fits = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_';
+        if word.is_empty() || !word.chars().all(fits) {
+            let message =
+                format!("`{word}` is no name of a provider: use letters, digits, `-` and `_`");
+            self.problem(name.span(), &message);
+            return None;
+        }
+        let place = self.place(name.span());
+        let mut settings = None;
+        self.inner(&format!("providers.{word}"), item, |reading, table| {
+            let mut problems = Vec::new();
+            settings = Some(ProviderSettings::read(table, &mut problems));
+            for problem in problems {
+                reading.problem(problem.span, &problem.message);
+            }
+        });
+        Some(ConfiguredProvider { settings: settings?, place })
     }
 
     fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, Price)> {

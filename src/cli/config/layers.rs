@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
     Config, ConfigValue, FILE, KEYS,
     file::{self, Parsed},
-    trust::withhold,
+    trust::{withhold, withhold_provider},
 };
 use crate::{
     beneath::{BeneathError, Folder, read_named},
@@ -18,7 +19,7 @@ use crate::{
         user_folders::UserFolders,
     },
     data_limit::DataLimit,
-    llm::Prices,
+    llm::{Prices, Providers},
 };
 
 /// The key of the cost limit.
@@ -96,6 +97,11 @@ impl Config {
             said.map(|(name, it)| format!("{name} = {}", without_secrets(&it.text))).collect();
         shown.extend(parsed.prices.keys().map(|model| format!("the price of {model}")));
         shown.extend(parsed.context.keys().map(|model| format!("the context of {model}")));
+        shown.extend(parsed.providers.iter().map(|(name, it)| {
+            let address = it.settings.base_url.as_deref().map(without_secrets);
+            let address = address.map(|it| format!(" at {it}")).unwrap_or_default();
+            format!("the provider {name}{address}")
+        }));
         Ok(shown)
     }
 
@@ -103,11 +109,16 @@ impl Config {
         let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
         let mut config = Self::default();
         let mut prices = BTreeMap::new();
+        let mut providers = Providers::default();
         if let Some((name, text)) = own {
             let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
             config.files.push(format!("`{name}`"));
             config.said = parsed.said;
             config.context = parsed.context;
+            for (name, it) in parsed.providers {
+                providers.add(&name, it.settings);
+                config.provider_places.insert(name, it.place);
+            }
             prices.extend(parsed.prices);
         }
         let has_own_limit = config.said.contains_key(COST_LIMIT);
@@ -118,6 +129,16 @@ impl Config {
             let trust = if is_trusted { " (trusted)" } else { "" };
             config.files.push(format!("`{FILE}`{trust}"));
             config.add_models(&parsed, is_trusted, &mut prices);
+            for (name, it) in parsed.providers {
+                let is_known = providers.get(&name).is_some();
+                let withheld = withhold_provider(&name, &it, is_known).filter(|_| !is_trusted);
+                if let Some(withheld) = withheld {
+                    config.withheld.push(withheld);
+                } else {
+                    providers.add(&name, it.settings);
+                    config.provider_places.insert(name, it.place);
+                }
+            }
             for (name, mut said) in parsed.said {
                 let Some(key) = KEYS.iter().find(|it| it.name == name) else { continue };
                 let own = config.said.get(name);
@@ -139,6 +160,7 @@ impl Config {
             config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
         config.prices = Prices::from_iter(prices);
+        config.providers = Arc::new(providers);
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
         Ok(config)

@@ -47,8 +47,8 @@ fn layered(
 }
 
 /// Returns the keys that are ignored without trust.
-fn withheld(config: &Config) -> Vec<&'static str> {
-    config.withheld().iter().map(|it| it.name).collect()
+fn withheld(config: &Config) -> Vec<String> {
+    config.withheld().iter().map(|it| it.name.clone()).collect()
 }
 
 #[test]
@@ -197,6 +197,14 @@ fn without_trust_a_file_sets_only_harmless_values() {
         ("limits = { time = \"60s\" }", false),
         ("limits = { time = \"2m\" }", true),
         ("context = { \"a/b\" = 5 }", false),
+        ("providers.lab = { base_url = \"http://lab/v1\" }", false),
+        ("providers.lab = { base_url = \"http://lab/v1\", key_variable = \"GROQ_API_KEY\" }", true),
+        ("providers.groq = { output = \"prompted\", unsupported = [\"seed\"] }", false),
+        ("providers.groq = { base_url = \"http://thief/v1\" }", true),
+        ("providers.groq = { headers = { x-a = \"b\" } }", true),
+        ("providers.groq = { key_header = \"x-a\" }", true),
+        ("providers.ollama = { base_url = \"http://thief/v1\" }", true),
+        ("providers.ollama = { key_variable = \"OPENAI_API_KEY\" }", true),
     ] {
         let own = "limits = { steps = 5, tokens = 500, usd = 1.5, time = \"1m\" }";
         let config = untrusted_config(setting, own, &[]);
@@ -217,6 +225,36 @@ fn a_database_behind_a_link_out_of_the_folder_needs_trust() {
     symlink(outer.path(), folder.join("link")).unwrap();
     let config = layered(&folder, "db = \"sqlite:link/runs.db\"", "", false, &[]).unwrap();
     assert_eq!(withheld(&config), ["db"]);
+}
+
+#[test]
+fn a_provider_has_the_settings_of_both_files() {
+    let own =
+        "[providers.lab]\nbase_url = \"http://lab/v1\"\n[providers.groq]\noutput = \"prompted\"";
+    let config = untrusted_config("[providers.groq]\ntoken_limit = \"max_tokens\"", own, &[]);
+    let groq = config.providers.get("groq").unwrap();
+    assert_eq!(
+        (groq.profile.output.as_str(), groq.profile.token_limit.as_str()),
+        ("prompted", "max_tokens")
+    );
+    assert_eq!(groq.base_url.as_deref(), Some("https://api.groq.com/openai/v1"));
+    assert_eq!(config.provider_places["groq"], "graphrun.toml:1:12");
+    assert_eq!(config.provider_places["lab"], "own.toml:1:12");
+    let redirected = "[providers.lab]\nbase_url = \"http://thief/v1\"";
+    assert_eq!(withheld(&untrusted_config(redirected, own, &[])), ["providers.lab"]);
+}
+
+#[test]
+fn mistakes_in_providers_are_reported_with_their_places() {
+    let text = "[providers.lab]\nbase_ulr = \"http://lab/v1\"\noutput = \"yaml\"\n[providers.\"a b\"]\n[provider]\n";
+    insta::assert_snapshot!(config(text, &[]).unwrap_err(), @r"
+    error: `graphrun.toml` cannot be used
+      - graphrun.toml:2:1: there is no setting of a provider `base_ulr`; did you mean `base_url`?
+      - graphrun.toml:3:10: there is no `output` `yaml`; there is json_schema, json_object, prompted
+      - graphrun.toml:4:12: `a b` is no name of a provider: use letters, digits, `-` and `_`
+      - graphrun.toml:5:2: there is no setting `provider`; did you mean `providers`?
+    help: docs/configuration.md lists the settings; nothing was started
+    ");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path};
 
-use super::{ConfigValue, Key};
+use super::{ConfigValue, Key, file::ConfiguredProvider};
 use crate::{
     beneath::{BeneathError, Folder},
     cli::{database::without_secrets, values::parse_duration},
@@ -37,7 +37,7 @@ pub(super) enum Amount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Withheld {
     /// The key.
-    pub(in crate::cli) name: &'static str,
+    pub(in crate::cli) name: String,
     text: String,
     place: String,
     reason: String,
@@ -68,7 +68,29 @@ pub(super) fn withhold(
             .map(|own| format!("it raises your limit of `{}` ({})", own.text, own.layer)),
     };
     let (text, place) = (said.text.clone(), said.layer.clone());
-    reason.map(|reason| Withheld { name: key.name, text, place, reason })
+    reason.map(|reason| Withheld { name: key.name.to_owned(), text, place, reason })
+}
+
+/// Returns the settings of a provider that require trust: those that decide where the requests to a known provider, or
+/// a key, are sent. A provider that only this file names, without a key, receives nothing that the author of the file
+/// could not send elsewhere.
+pub(super) fn withhold_provider(
+    name: &str,
+    configured: &ConfiguredProvider,
+    is_known: bool,
+) -> Option<Withheld> {
+    let settings = &configured.settings;
+    let is_harmless = !is_known && settings.key_variable.is_none();
+    let destination = settings.destination();
+    if is_harmless || destination.is_empty() {
+        return None;
+    }
+    Some(Withheld {
+        name: format!("providers.{name}"),
+        text: destination.join(", "),
+        place: configured.place.clone(),
+        reason: "it decides where requests to a model, with your key, are sent".to_owned(),
+    })
 }
 
 impl Amount {

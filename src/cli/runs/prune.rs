@@ -8,6 +8,7 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    run_folders,
     runtime::block_on,
     terminal::print_message,
     values::parse_duration,
@@ -63,6 +64,7 @@ impl Args {
                         }
                         result => result?,
                     }
+                    run_folders::remove(&info).await;
                 }
                 removed += 1;
                 let created = info.created.get(..10).unwrap_or(&info.created);

@@ -6,11 +6,12 @@ use super::super::{
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
+    run_folders,
     runtime::block_on,
     terminal::print_message,
 };
 use crate::{
-    checkpoint::{CheckpointError, Checkpointer, Claim, Presence},
+    checkpoint::{CheckpointError, Checkpointer, Claim, Presence, RunInfo},
     id::RunId,
 };
 
@@ -54,13 +55,14 @@ impl Args {
             let mut found = Vec::new();
             for run in &self.runs {
                 let info = checkpointer.find(run).await?.info;
-                if found.iter().all(|(id, _)| *id != info.id) {
-                    found.push((info.id, info.name));
+                if found.iter().all(|it: &RunInfo| it.id != info.id) {
+                    found.push(info);
                 }
             }
-            for (id, name) in &found {
-                forget(checkpointer.as_ref(), id).await?;
-                print_message(&format!("removed {name}"));
+            for info in &found {
+                forget(checkpointer.as_ref(), &info.id).await?;
+                run_folders::remove(info).await;
+                print_message(&format!("removed {}", info.name));
             }
             checkpointer.compact().await?;
             Ok(Exit::Done)

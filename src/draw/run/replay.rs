@@ -21,6 +21,15 @@ pub(super) struct Replay<'a> {
     taken: BTreeMap<Between, u64>,
 }
 
+/// What a join waits for.
+#[derive(Clone, Copy, Debug)]
+struct JoinAt {
+    /// The number of arrivals that let it run.
+    count: usize,
+    /// Whether it runs before all of its nodes have arrived.
+    is_partial: bool,
+}
+
 impl<'a> Replay<'a> {
     pub(super) fn new(drawing: &'a Drawing) -> Self {
         Self { drawing, visits: BTreeMap::new(), joins: BTreeMap::new(), taken: BTreeMap::new() }
@@ -51,7 +60,7 @@ impl<'a> Replay<'a> {
         }
         for (step, records) in &steps {
             self.visit(running(*step));
-            let reached = self.step(records);
+            let reached = self.step(records, &running(step.next()));
             // If the next step has only one node, and no transition reached it, a limit led the run
             // there.
             let limited = running(step.next());
@@ -81,7 +90,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Follows the transitions of the tasks of a step; returns the nodes that may run next.
-    fn step(&mut self, records: &[&TaskRecord]) -> BTreeSet<NodeName> {
+    fn step(&mut self, records: &[&TaskRecord], next: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
         let settled = records.iter().filter(|it| it.outcome.is_final());
         for record in settled.clone() {
             if matches!(record.outcome, Outcome::Finished { .. }) {
@@ -128,9 +137,13 @@ impl<'a> Replay<'a> {
             }
         }
         for to in arrived {
-            if self.joins.get(&to).is_some_and(|it| it.len() == self.awaited_by(&to)) {
+            let Some(join) = self.join_at(&to) else { continue };
+            if self.joins.get(&to).is_some_and(|it| it.len() >= join.count) {
                 self.joins.remove(&to);
-                reached.extend(self.within_bound(&to));
+                // A late arrival of an earlier round changes nothing, which only the next step shows.
+                if !join.is_partial || next.contains(&to) || self.exits_to(&to, next) {
+                    reached.extend(self.within_bound(&to));
+                }
             }
         }
         reached
@@ -155,14 +168,25 @@ impl<'a> Replay<'a> {
         None
     }
 
-    /// Returns the number of nodes that a join awaits.
-    fn awaited_by(&self, name: &NodeName) -> usize {
-        let joins = self.drawing.arrows.iter().filter(|it| it.to.node() == Some(name));
-        let awaited = joins.filter_map(|it| match &it.reason {
-            Reason::Join(all) => Some(all.len()),
+    /// Returns whether the bound of a node leads to one of these nodes.
+    fn exits_to(&self, name: &NodeName, nodes: &BTreeSet<NodeName>) -> bool {
+        let leads_there = |it: &Arrow| it.to.node().is_some_and(|it| nodes.contains(it));
+        let mut arrows = self.drawing.arrows.iter();
+        arrows.any(|it| {
+            it.from.as_ref() == Some(name) && it.reason == Reason::Exhausted && leads_there(it)
+        })
+    }
+
+    /// Returns the join at a node, if there is one.
+    fn join_at(&self, name: &NodeName) -> Option<JoinAt> {
+        let arrows = self.drawing.arrows.iter().filter(|it| it.to.node() == Some(name));
+        let joins = arrows.filter_map(|it| match &it.reason {
+            Reason::Join { of, count } => {
+                Some(JoinAt { count: *count, is_partial: *count < of.len() })
+            }
             _ => None,
         });
-        awaited.max().unwrap_or(usize::MAX)
+        joins.max_by_key(|it| it.count)
     }
 
     /// Returns whether a limit of the run leads to this node.

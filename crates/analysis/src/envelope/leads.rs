@@ -27,6 +27,8 @@ pub(super) struct Leads<'a> {
     numbers: BTreeMap<&'a NodeName, usize>,
     /// Each awaited node, with the node that awaits it.
     awaited: BTreeSet<(&'a NodeName, &'a NodeName)>,
+    /// The joins that do not wait for all of their nodes.
+    partial: BTreeSet<&'a NodeName>,
     /// The awaited nodes that arrive by a route, and not whenever they have finished.
     routed: BTreeSet<(&'a NodeName, &'a NodeName)>,
 }
@@ -39,7 +41,12 @@ impl<'a> Leads<'a> {
             _ => None,
         });
         let awaited = joins.flatten().collect();
-        let mut leads = Self { graph, numbers, awaited, routed: BTreeSet::new() };
+        let partial = graph.edges.iter().filter_map(|edge| match edge {
+            Edge::Join { from, to, count, .. } => (*count < from.len()).then_some(to),
+            _ => None,
+        });
+        let partial = partial.collect();
+        let mut leads = Self { graph, numbers, awaited, partial, routed: BTreeSet::new() };
         for edge in &graph.edges {
             if let Edge::Route { from, route, .. } = edge {
                 let targets = route.targets().iter().filter_map(|it| it.to.node());
@@ -126,7 +133,9 @@ impl<'a> Leads<'a> {
     }
 
     fn arriving(&self, from: &NodeName, to: &NodeName) -> Lead {
-        let by = Arrival::Join(self.number(from));
+        let from = self.number(from);
+        let is_partial = self.partial.contains(to);
+        let by = if is_partial { Arrival::PartialJoin(from) } else { Arrival::Join(from) };
         Lead { to: self.number(to), by, is_dispatched: false }
     }
 }

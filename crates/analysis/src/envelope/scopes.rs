@@ -200,7 +200,7 @@ impl ScopeSearch<'_> {
         let is_free = is_begun_anew && limits.is_none() && *max_visits != Some(0);
         let passage = &self.tokens.passages[node];
         let turns_away = |it: &Arrival| match it {
-            Arrival::Join(_) => true,
+            Arrival::Join(_) | Arrival::PartialJoin(_) => true,
             it => it.source() == user && !is_free,
         };
         !passage.is_wide && !passage.from.iter().any(turns_away)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Backoff, Edge, Graph, NodeSpec, SideEffects},
+    graph::{Edge, ErrorKind, Failure, Graph, NodeSpec, SideEffects},
     id::NodeName,
 };
 
@@ -80,11 +80,13 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
 
 /// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages.
 pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
-    let default = match spec.node.describe().calls_max {
-        Some(0) => 1,
-        _ => Backoff::OUTAGE_ATTEMPTS_MAX,
-    };
-    spec.policies.retry.attempts_max.unwrap_or(default).max(1)
+    let asks_models = spec.node.describe().calls_max != Some(0);
+    let attempts = ErrorKind::ALL.map(|kind| {
+        let mut failure = Failure { transient: true, ..Failure::new(kind, "") };
+        failure.transient = asks_models || !failure.is_outage();
+        spec.policies.retry.for_failure(&failure).attempts_after(&failure)
+    });
+    attempts.into_iter().fold(1, u32::max)
 }
 
 /// Multiplies a duration.

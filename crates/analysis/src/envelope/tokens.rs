@@ -84,8 +84,10 @@ pub(super) enum Arrival {
     /// A visit of this node may dispatch items to it. The node is deferred, but dispatched items do
     /// not wait.
     Sent(usize),
-    /// It awaits this node.
+    /// It awaits this node, and all others that it awaits.
     Join(usize),
+    /// It awaits this node, or enough of the others that it awaits.
+    PartialJoin(usize),
     /// The bound or the limits of this node may be used up when the run reaches it.
     Overflow(usize),
 }
@@ -199,7 +201,7 @@ impl<'a> Tokens<'a> {
                     joined = from.iter().filter_map(|it| it.awaited()).collect();
                     Port::Left(source, shares[source].number(node, *arrival))
                 }
-                Arrival::Visit(_) | Arrival::Sent(_) => {
+                Arrival::Visit(_) | Arrival::Sent(_) | Arrival::PartialJoin(_) => {
                     Port::Left(source, shares[source].number(node, *arrival))
                 }
             };
@@ -356,6 +358,7 @@ impl Arrival {
             Self::Visit(source)
             | Self::Sent(source)
             | Self::Join(source)
+            | Self::PartialJoin(source)
             | Self::Overflow(source) => source,
         }
     }

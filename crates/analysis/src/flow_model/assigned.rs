@@ -3,7 +3,8 @@
 //!
 //! Both come from one data flow analysis that follows every line between two nodes until nothing
 //! changes. May-assign is the union over all lines, must-assign the intersection. All branches that
-//! arrive at a join have finished, so the join has the writes of each. A node that runs
+//! arrive at a join have finished, so the join has the writes of each; if it waits for some of them only, those that every
+//! choice of them writes. A node that runs
 //! concurrently may write a field in time, which makes the field possible; or it may clear the
 //! field, which makes it uncertain.
 
@@ -103,8 +104,17 @@ impl Assigned {
         while let Some(to) = open.pop_front() {
             let (with, without): (Vec<usize>, Vec<usize>) =
                 self.into[to].iter().partition(|it| self.carried[**it].contains(field));
-            let joins: BTreeSet<usize> =
-                with.iter().filter_map(|it| self.lines[*it].join).map(|(join, _)| join).collect();
+            let of_join = |lines: &[usize], join: usize| -> BTreeSet<usize> {
+                let arrived = lines.iter().filter_map(|it| self.lines[*it].join);
+                arrived.filter(|(it, _)| *it == join).map(|(_, at)| at).collect()
+            };
+            // The joins at which every choice of arrivals brings the field.
+            let is_brought = |join: &usize| {
+                let waits = &model.joins[*join];
+                !waits.is_partial() || of_join(&without, *join).len() < waits.count
+            };
+            let joins = with.iter().filter_map(|it| self.lines[*it].join).map(|(join, _)| join);
+            let joins: BTreeSet<usize> = joins.filter(is_brought).collect();
             for line in without.iter().map(|it| &self.lines[*it]) {
                 if line.join.is_some_and(|(join, _)| joins.contains(&join)) {
                     // Another branch of the join writes it.
@@ -127,7 +137,8 @@ impl Assigned {
                 if !line.ending.has_written() && node.surely.contains(field) {
                     return gap(GapKind::Unwritten(line.ending));
                 }
-                if !with.is_empty() && line.join.is_none() {
+                let is_last = |(join, _): (usize, usize)| !of_join(&with, join).is_empty();
+                if !with.is_empty() && line.join.is_none_or(is_last) {
                     return gap(match line.spent.last() {
                         Some(spent) => GapKind::Spent(*spent),
                         None => GapKind::Unwritten(line.ending),
@@ -344,13 +355,31 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Continues from a join, if all awaited nodes have arrived.
+    /// Continues from a join, if enough awaited nodes have arrived.
+    ///
+    /// A field is certain if each choice of nodes that lets the join run has a node that brings it: fewer nodes lack
+    /// it than the join waits for. Of all nodes together, one that brings it is enough.
     fn continue_from(&mut self, join: usize, onward: &[&Line]) -> bool {
+        let count = self.model.joins[join].count;
+        let arrived: Vec<&Bits> = self.surely_arrived[join].iter().flatten().collect();
+        if arrived.len() < count {
+            return false;
+        }
         let mut all = (Bits::none(self.model.fields), Bits::none(self.model.fields));
-        for (maybe, surely) in self.maybe_arrived[join].iter().zip(&self.surely_arrived[join]) {
-            let (Some(maybe), Some(surely)) = (maybe, surely) else { return false };
+        for maybe in self.maybe_arrived[join].iter().flatten() {
             all.0.add(maybe);
-            all.1.add(surely);
+        }
+        if self.model.joins[join].is_partial() {
+            for field in 0..self.model.fields {
+                let lacking = arrived.iter().filter(|it| !it.contains(field)).count();
+                if lacking < count {
+                    all.1.insert(field);
+                }
+            }
+        } else {
+            for surely in arrived {
+                all.1.add(surely);
+            }
         }
         let mut is_changed = false;
         for line in onward {

@@ -80,8 +80,8 @@ impl<'a> Builder<'_, 'a> {
         let mut leaving: BTreeMap<&NodeName, Vec<&DraftEdge<'_>>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
         for edge in &draft.edges {
-            if let DraftEdge::Join { from, to } = *edge {
-                self.join(from, to, &mut arriving);
+            if let DraftEdge::Join { from, to, count } = *edge {
+                self.join(from, (to, count), &mut arriving);
             }
             if let Some(from) = edge.source() {
                 leaving.entry(from).or_default().push(edge);
@@ -104,15 +104,16 @@ impl<'a> Builder<'_, 'a> {
     fn join(
         &mut self,
         from: &'a [NodeName],
-        to: &NodeName,
+        (to, count): (&NodeName, usize),
         arriving: &mut BTreeMap<&'a NodeName, Vec<usize>>,
     ) {
         let Some(node) = self.number(to) else { return };
         let at = self.model.joins.iter().position(|it| it.node == node);
         let at = at.unwrap_or_else(|| {
-            self.model.joins.push(Join { node, awaited: Vec::new() });
+            self.model.joins.push(Join { node, awaited: Vec::new(), count: 0 });
             self.model.joins.len() - 1
         });
+        self.model.joins[at].count += count;
         for name in from {
             let awaited = &mut self.model.joins[at].awaited;
             if let Some(from) = self.names.get(name)

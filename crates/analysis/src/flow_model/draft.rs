@@ -62,6 +62,8 @@ pub enum DraftEdge<'a> {
         from: &'a [NodeName],
         /// The node that waits.
         to: &'a NodeName,
+        /// How many of them it waits for.
+        count: usize,
     },
     /// Exactly one of several choices is made.
     Choice {
@@ -119,7 +121,7 @@ impl<'a> DraftEdge<'a> {
     pub fn of(edge: &'a Edge) -> Self {
         match edge {
             Edge::Then { from, to, .. } => Self::Then { from, to },
-            Edge::Join { from, to, .. } => Self::Join { from, to },
+            Edge::Join { from, to, count, .. } => Self::Join { from, to, count: *count },
             Edge::Route { from, route, .. } => match route.choices() {
                 Some(choices) => Self::Choice { from, choices },
                 None => Self::Guess { from, targets: route.targets(), spread: route.spread() },

@@ -1,7 +1,8 @@
 //! Explores every step that a run can make, one after the other; only the positions of the run
 //! count.
 //!
-//! A situation is what the run is about to do: the nodes of the next step, the deferred nodes and the arrivals at joins. All
+//! A situation is what the run is about to do: the nodes of the next step, the deferred nodes, the arrivals at joins, and the
+//! tasks that are left of the rounds of joins that did not wait for all. All
 //! combinations of the ways out of its nodes give the next situations.
 //!
 //! **Example.** `plan` leads to `write` and `draw`, both lead to the join `merge`, and `draw` can fail to `end`. The situations
@@ -15,7 +16,7 @@
 //! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the analysis reports
 //! nothing, and the pairs decide.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{
     Arrow, Bits, Ending, FlowModel,
@@ -39,6 +40,17 @@ struct Situation {
     deferred: BTreeSet<usize>,
     /// The arrivals: each join with a node that has arrived there.
     arrived: BTreeSet<(usize, usize)>,
+    /// The rounds of joins that ran before all of their nodes had arrived, by join.
+    rounds: BTreeMap<usize, Round>,
+}
+
+/// A round of a join that has run, while tasks of the round are left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Round {
+    /// The awaited nodes that had not arrived. Their arrivals in this round are absorbed.
+    missing: BTreeSet<usize>,
+    /// The nodes with tasks of the round: those beside the join when it ran, and the nodes that they lead to.
+    tasks: BTreeSet<usize>,
 }
 
 /// A join that waits although no task is left to run.
@@ -84,6 +96,44 @@ pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
         Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
     exploring.run()?;
     Some(exploring.starving())
+}
+
+impl Situation {
+    /// Returns whether an arrival belongs to a round of the join that has run already.
+    fn is_late(&self, join: usize, from: usize) -> bool {
+        let round = self.rounds.get(&join);
+        round.is_some_and(|it| it.missing.contains(&from) && it.tasks.contains(&from))
+    }
+
+    /// Returns the nodes that run or wait.
+    fn active(&self, model: &FlowModel) -> BTreeSet<usize> {
+        let waiting = self.arrived.iter().map(|(join, _)| model.joins[*join].node);
+        let running = self.running.iter().map(|(it, _)| *it);
+        running.chain(self.deferred.iter().copied()).chain(waiting).collect()
+    }
+}
+
+/// The nodes whose tasks led to each node in a step. A node that waited before the step, led to itself.
+struct Sources(Vec<(usize, usize)>);
+
+impl Sources {
+    fn before(model: &FlowModel, situation: &Situation) -> Self {
+        let joins = situation.arrived.iter().map(|(join, _)| model.joins[*join].node);
+        let waiting = joins.chain(situation.deferred.iter().copied());
+        Self(waiting.map(|it| (it, it)).collect())
+    }
+
+    fn add(&mut self, to: usize, from: usize) {
+        self.0.push((to, from));
+    }
+
+    /// Returns whether a node was led to, and by these nodes only. `entered` has the nodes that a step entered, each
+    /// with the node that was meant: another one, if that one's bound was used up.
+    fn are_within(&self, node: usize, entered: &[(usize, usize)], nodes: &BTreeSet<usize>) -> bool {
+        let is_meant = |meant: usize| meant == node || entered.contains(&(node, meant));
+        let mut sources = self.0.iter().filter(|(to, _)| is_meant(*to)).peekable();
+        sources.peek().is_some() && sources.all(|(_, from)| nodes.contains(from))
+    }
 }
 
 struct Exploring<'a> {
@@ -187,7 +237,9 @@ impl<'a> Exploring<'a> {
             if is_left {
                 situation.running.retain(|(it, _)| !nodes.contains(*it));
                 situation.deferred.retain(|it| !nodes.contains(*it));
-                situation.arrived.retain(|(it, _)| !nodes.contains(self.model.joins[*it].node));
+                let stays = |join: usize| !nodes.contains(self.model.joins[join].node);
+                situation.arrived.retain(|(it, _)| stays(*it));
+                situation.rounds.retain(|it, _| stays(*it));
             }
         }
     }
@@ -242,12 +294,21 @@ impl<'a> Exploring<'a> {
                 None => reached.push((node, several, by)),
             };
         let mut arrivals = BTreeSet::new();
+        let mut sources = Sources::before(self.model, before);
         for (from, way) in taken {
             for arrow in &way.arrows {
                 match *arrow {
-                    Arrow::Node(node) => reach(node, false, vec![*from]),
-                    Arrow::Tasks(node) => reach(node, true, vec![*from]),
+                    Arrow::Node(node) => {
+                        sources.add(node, *from);
+                        reach(node, false, vec![*from]);
+                    }
+                    Arrow::Tasks(node) => {
+                        sources.add(node, *from);
+                        reach(node, true, vec![*from]);
+                    }
+                    Arrow::Join(join) if before.is_late(join, *from) => (),
                     Arrow::Join(join) => {
+                        sources.add(self.model.joins[join].node, *from);
                         next.arrived.insert((join, *from));
                         arrivals.insert(join);
                     }
@@ -255,17 +316,23 @@ impl<'a> Exploring<'a> {
                 }
             }
         }
+        let mut fired: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for join in arrivals {
             let waits = &self.model.joins[join];
-            if waits.awaited.iter().all(|it| next.arrived.contains(&(join, *it))) {
+            let has_arrived = |it: &usize| next.arrived.contains(&(join, *it));
+            let (arrived, missing): (BTreeSet<usize>, BTreeSet<usize>) =
+                waits.awaited.iter().partition(|it| has_arrived(it));
+            if arrived.len() >= waits.count {
                 next.arrived.retain(|(it, _)| *it != join);
                 reach(waits.node, false, waits.awaited.clone());
+                fired.insert(join, missing);
             }
         }
-        let mut all = vec![next];
+        // Each situation with the nodes that it enters, and the reached nodes that led there.
+        let mut all = vec![(next, Vec::new())];
         for (node, several, by) in reached {
             let mut more = Vec::new();
-            for situation in all {
+            for (situation, entered) in all {
                 let mut spent = Vec::new();
                 for from in &by {
                     self.reach.behind_bounds(self.model, Some(*from), node, |_, arrow| {
@@ -275,19 +342,21 @@ impl<'a> Exploring<'a> {
                 spent.sort_unstable();
                 spent.dedup();
                 for arrow in spent {
-                    let mut other = situation.clone();
+                    let (mut other, mut entered) = (situation.clone(), entered.clone());
                     match arrow {
-                        Arrow::Node(node) | Arrow::Tasks(node) => {
-                            self.enter(&mut other, node, false);
+                        Arrow::Node(instead) | Arrow::Tasks(instead) => {
+                            self.enter(&mut other, instead, false);
+                            entered.push((instead, node));
                         }
                         Arrow::Fail => continue,
                         Arrow::End | Arrow::Join(_) => (),
                     }
-                    more.push(other);
+                    more.push((other, entered));
                 }
-                let mut first = situation;
+                let (mut first, mut entered) = (situation, entered);
                 self.enter(&mut first, node, several);
-                more.push(first);
+                entered.push((node, node));
+                more.push((first, entered));
             }
             all = more;
             if all.len() > COMBINATIONS_MAX {
@@ -297,13 +366,57 @@ impl<'a> Exploring<'a> {
         for (from, way) in taken {
             for arrow in &way.arrows {
                 if let Arrow::Node(to) = *arrow {
-                    for it in &mut all {
+                    for (it, _) in &mut all {
                         self.leave(it, *from, to);
                     }
                 }
             }
         }
-        Some(all)
+        for (situation, entered) in &mut all {
+            if !fired.is_empty() || !before.rounds.is_empty() {
+                situation.rounds = self.rounds((before, situation), entered, &sources, &fired);
+            }
+        }
+        Some(all.into_iter().map(|(it, _)| it).collect())
+    }
+
+    /// Returns the rounds after a step in which these joins ran without the given nodes.
+    fn rounds(
+        &self,
+        (before, after): (&Situation, &Situation),
+        entered: &[(usize, usize)],
+        sources: &Sources,
+        fired: &BTreeMap<usize, BTreeSet<usize>>,
+    ) -> BTreeMap<usize, Round> {
+        let active = after.active(self.model);
+        let round = |join: usize| {
+            let belongs = |it: &usize| self.belongs(join, *it);
+            let old = before.rounds.get(&join).cloned().unwrap_or_default();
+            let Some(missing) = fired.get(&join) else {
+                let is_left = |it: &usize| sources.are_within(*it, entered, &old.tasks);
+                let tasks = active.iter().copied().filter(|it| belongs(it) && is_left(it));
+                return Round { tasks: tasks.collect(), missing: old.missing };
+            };
+            let node = self.model.joins[join].node;
+            let is_next = |it: &usize| entered.contains(&(*it, node));
+            let tasks = active.iter().copied().filter(|it| belongs(it) && !is_next(it));
+            Round { tasks: tasks.collect(), missing: &old.missing | missing }
+        };
+        let joins: BTreeSet<usize> = before.rounds.keys().chain(fired.keys()).copied().collect();
+        let rounds = joins.into_iter().map(|it| (it, round(it)));
+        rounds.filter(|(_, it)| !it.tasks.is_empty() && !it.missing.is_empty()).collect()
+    }
+
+    /// Returns whether a task of a node that is active beside a join belongs to the round of the join.
+    ///
+    /// The nodes outside its used workflow do not: a later task of theirs may begin another call of it. Nor does a
+    /// deferred node that waits for the join, because it runs after everything that follows the join.
+    fn belongs(&self, join: usize, node: usize) -> bool {
+        let join = self.model.joins[join].node;
+        let mut scopes = self.model.scopes.iter().filter(|it| it.nodes.contains(join));
+        let waits =
+            self.model.nodes[node].defers.as_ref().is_some_and(|it| it.first.contains(join));
+        !waits && scopes.all(|it| it.nodes.contains(node))
     }
 
     fn together(self) -> Vec<Bits> {

@@ -162,6 +162,8 @@ pub struct Join {
     pub node: usize,
     /// The nodes that it awaits.
     pub awaited: Vec<usize>,
+    /// The number of arrivals that let it run.
+    pub count: usize,
 }
 
 impl Alternative {
@@ -224,5 +226,10 @@ impl Join {
     /// Returns the position of a node among those that the join awaits.
     pub(crate) fn position(&self, node: usize) -> Option<usize> {
         self.awaited.iter().position(|it| *it == node)
+    }
+
+    /// Returns whether it runs before all of its nodes have arrived.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.count < self.awaited.len()
     }
 }

@@ -40,17 +40,18 @@ pub const CODES: &[Code] = pages! {
     // The graph, and what flows through it.
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
-    "GR040" "GR041" "GR042" "GR046" "GR047" "GR048" "GR049" "GR050" "GR051"
+    "GR040" "GR041" "GR042" "GR045" "GR046" "GR047" "GR048" "GR049" "GR050" "GR051"
+    "GR052"
     // Sizes and places.
-    "GR055" "GR056"
+    "GR055" "GR056" "GR057"
     // Workflows in workflows.
-    "GR070" "GR071" "GR072" "GR073" "GR074"
+    "GR070" "GR071" "GR072" "GR073" "GR074" "GR077"
     // Cases.
     "GR080" "GR081" "GR082" "GR083" "GR084" "GR085"
     // Names, continued.
     "GR110" "GR111" "GR112" "GR113" "GR114"
     // The graph, where the range above is full.
-    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135"
+    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR138"
 };
 
 impl Code {

@@ -54,12 +54,19 @@ pub enum Edge {
         /// The place of the edge in the file.
         place: Option<Place>,
     },
-    /// `to` runs once each node of `from` has finished since the last run of `to`.
+    /// `to` runs once `count` nodes of `from` have finished since it last ran.
+    ///
+    /// With a smaller `count` than there are nodes, the others continue beside `to`. Tasks that ran beside the join
+    /// when it fired, and the tasks that they lead to, belong to the same round. An arrival of
+    /// such a task from a node that had not arrived is late: it neither fires the join again nor counts for the next round. The
+    /// round ends with the last of these tasks.
     Join {
         /// The nodes waited for.
         from: Vec<NodeName>,
         /// The node that waits.
         to: NodeName,
+        /// How many of the nodes it waits for, from one to all of them.
+        count: usize,
         /// The place of the edge in the file.
         place: Option<Place>,
     },

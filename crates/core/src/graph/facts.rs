@@ -28,6 +28,8 @@ pub struct RunFacts {
     pub node_usage: BTreeMap<NodeName, Usage>,
     /// The rest of the limits.
     pub remaining: Remaining,
+    /// The position of the task among the items of its map, from zero, if the graph [needs](FactNeeds) it.
+    pub item_index: Option<u64>,
 }
 
 /// The rest of the limits of a run; `None` without a limit.
@@ -48,12 +50,15 @@ pub struct FactNeeds {
     pub time: bool,
     /// The usage of these nodes.
     pub usage_of: BTreeSet<NodeName>,
+    /// The position of each item in its map.
+    pub item_index: bool,
 }
 
 impl FactNeeds {
     /// Adds the needs of a used workflow.
     pub fn add(&mut self, other: &Self, outside: impl Fn(&NodeName) -> NodeName) {
         self.time |= other.time;
+        self.item_index |= other.item_index;
         self.usage_of.extend(other.usage_of.iter().map(outside));
     }
 }

@@ -75,6 +75,14 @@ error_kinds! {
     Recording "recording" NeedsHuman true;
     /// The files could not be written to their destination.
     Delivery "delivery" NeedsHuman true;
+    /// An item of a map that this one needs failed, so it did not run.
+    Dependency "dependency" Permanent false;
+    /// The changes of two branches do not fit together.
+    Conflict "conflict" Permanent false;
+    /// A secret would become a part of a commit.
+    Secret "secret" Permanent false;
+    /// A folder of the run cannot be used: git, its repository or its branch.
+    Folder "folder" NeedsHuman true;
     /// The node panicked.
     Panic "panic" Bug false;
     /// Any other failure.

@@ -11,6 +11,7 @@ mod facts;
 mod failure;
 mod function;
 mod go;
+mod item_order;
 mod memo;
 mod node;
 mod policy;
@@ -31,9 +32,10 @@ pub use self::{
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
+    item_order::{ItemNeeds, ItemOrder},
     memo::{Memos, NESTED_MEMO},
     node::{Contract, Node, NodeDescription, Read, SideEffects},
-    policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies},
+    policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies, RetriedKinds},
     provided::Provided,
     question::{NestedAsker, Question},
     route::{

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Command, NodeContext, NodeError};
 use crate::{id::ChannelName, state::Type};
@@ -29,6 +29,18 @@ pub trait Node: Send + Sync {
     /// Describes the node for checks, the worst case, drawings, test cases and the cache.
     fn describe(&self) -> NodeDescription {
         NodeDescription::default()
+    }
+
+    /// Returns the texts and values that the node would make of its templates in this context, by name, without sending
+    /// them: for an agent, what its model is asked.
+    ///
+    /// By default there are none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template cannot be rendered.
+    fn preview(&self, _ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        Ok(Map::new())
     }
 
     /// Returns the parts of the context that its result depends on. They are part of the cache key.

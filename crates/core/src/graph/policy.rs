@@ -1,10 +1,10 @@
 //! Policies of nodes and runs: retries, bounds, limits.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::{ErrorKind, Failure, Target};
+use super::{ErrorKind, Failure, ItemOrder, Target};
 use crate::{
     diagnostic::Place,
     id::{ChannelName, NodeName},
@@ -14,7 +14,7 @@ use crate::{
 /// The policies of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
-    /// The retries after transient failures.
+    /// The retries after failures that are transient, or of a kind that it names.
     pub retry: Backoff,
     /// The maximum duration of one attempt.
     pub timeout: Option<Duration>,
@@ -54,13 +54,37 @@ pub struct Policies {
 ///
 /// All items are tasks of one step. If all of them finish, the edges of the node are followed. If the failure of
 /// one is caught, the first such item decides for all of them, and the edges are not followed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct ItemPolicy {
     /// A list for the failures of items that no [`catch`](Policies::catch) takes, except those [for the
     /// operator](ErrorKind::is_for_the_operator) and [outages](Failure::is_outage). Such an item counts as finished, and its update is the record of
     /// its failure.
     pub failed: Option<ChannelName>,
+    /// The order of items that depend on each other. An item that needs a failed one does not run, and fails as
+    /// [`Dependency`](ErrorKind::Dependency).
+    pub order: Option<Arc<dyn ItemOrder>>,
 }
+
+/// The form is part of what identifies the policies of a node, so a policy without an order has the form of earlier
+/// versions.
+impl fmt::Debug for ItemPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut form = f.debug_struct("ItemPolicy");
+        form.field("failed", &self.failed);
+        if let Some(order) = &self.order {
+            form.field("order", order);
+        }
+        form.finish()
+    }
+}
+
+impl PartialEq for ItemPolicy {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+impl Eq for ItemPolicy {}
 
 /// The limits for all visits of a node in a run together. Once one is reached, the node does not
 /// run again.
@@ -135,7 +159,7 @@ impl Catch {
 /// The wait before try n+1 is drawn from zero to `initial` × 2ⁿ⁻¹, and at most to `max` ("full jitter"). If the
 /// provider asks for a wait, the drawn one is added to it. The draw depends on the run and the task only, so that rules
 /// stay pure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Backoff {
     /// The total number of attempts; one means no retry. `None` means six for [outages](Failure::is_outage), and one
     /// for other failures.
@@ -147,6 +171,15 @@ pub struct Backoff {
     /// The time after the first attempt in which further attempts follow an outage: work and waits together. Waits of
     /// more than 30 seconds for which a provider asks do not count.
     pub total: Option<Duration>,
+    /// The kinds of failure that it is for, set by [`on`](Self::on). `None` means every transient failure.
+    pub on: Option<RetriedKinds>,
+}
+
+/// The kinds of failure that a [`Backoff`] is for, and the policy for all other kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetriedKinds {
+    kinds: BTreeSet<ErrorKind>,
+    others: Box<Backoff>,
 }
 
 /// The limits of a run. Reaching one is not a failure: the run can continue with a higher one.
@@ -175,7 +208,23 @@ impl Default for Backoff {
             initial: Duration::from_millis(500),
             max: Duration::from_secs(30),
             total: Some(Duration::from_secs(120)),
+            on: None,
         }
+    }
+}
+
+/// The form is part of what identifies the policies of a node, so a policy that names no kinds has the form of earlier
+/// versions.
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { attempts_max, initial, max, total, on } = self;
+        let mut form = f.debug_struct("Backoff");
+        form.field("attempts_max", attempts_max).field("initial", initial);
+        form.field("max", max).field("total", total);
+        if let Some(on) = on {
+            form.field("on", on);
+        }
+        form.finish()
     }
 }
 
@@ -183,8 +232,50 @@ impl Backoff {
     /// The attempts at a task during an outage, unless the node has another number.
     pub const OUTAGE_ATTEMPTS_MAX: u32 = 6;
 
-    /// Returns the total number of attempts after a transient failure.
+    /// Names the kinds of failure that are tried again, transient or not.
+    ///
+    /// The default policy applies to failures of all other kinds: outages have their six attempts, and other failures
+    /// have one.
+    ///
+    /// ```
+    /// use graphrun_core::graph::{Backoff, ErrorKind, Failure};
+    ///
+    /// let retry = Backoff { attempts_max: Some(3), ..Backoff::default() }.on([ErrorKind::Timeout]);
+    /// let attempts_after = |kind| {
+    ///     let failure = Failure::new(kind, "no luck");
+    ///     retry.for_failure(&failure).attempts_after(&failure)
+    /// };
+    /// assert_eq!([ErrorKind::Timeout, ErrorKind::Command].map(attempts_after), [3, 1]);
+    /// ```
+    #[must_use]
+    pub fn on(self, kinds: impl IntoIterator<Item = ErrorKind>) -> Self {
+        let (kinds, others) = (kinds.into_iter().collect(), Box::default());
+        Self { on: Some(RetriedKinds { kinds, others }), ..self }
+    }
+
+    /// Returns the same attempts with no waits between them, and no end to an outage.
+    #[must_use]
+    pub fn without_waits(self) -> Self {
+        let on =
+            self.on.map(|it| RetriedKinds { others: Box::new(it.others.without_waits()), ..it });
+        Self { initial: Duration::ZERO, max: Duration::ZERO, total: None, on, ..self }
+    }
+
+    /// Returns the policy for a failure: this one, or the default one if it names other kinds.
+    #[must_use]
+    pub fn for_failure(&self, failure: &Failure) -> &Self {
+        match &self.on {
+            Some(RetriedKinds { kinds, others }) if !kinds.contains(&failure.kind) => others,
+            _ => self,
+        }
+    }
+
+    /// Returns the total number of attempts after a failure that the policy [is for](Self::for_failure).
     pub fn attempts_after(&self, failure: &Failure) -> u32 {
+        let is_named = self.on.as_ref().is_some_and(|it| it.kinds.contains(&failure.kind));
+        if !failure.transient && !is_named {
+            return 1;
+        }
         let is_default = failure.is_outage() && !failure.is_nested;
         let default = if is_default { Self::OUTAGE_ATTEMPTS_MAX } else { 1 };
         self.attempts_max.unwrap_or(default)

@@ -10,6 +10,7 @@ mod within;
 use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
+use serde_json::{Map, Value};
 
 use super::{
     Access, AccessSet, Command, Condition, Contract, Dispatch, Goto, Node, NodeContext,
@@ -159,9 +160,9 @@ struct ScopedNode {
     scope: Scope,
 }
 
-#[async_trait]
-impl Node for ScopedNode {
-    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+impl ScopedNode {
+    /// Returns the context of the inner node.
+    fn within(&self, ctx: NodeContext) -> NodeContext {
         // The node keeps its full name, so that two uses of one workflow stay distinct.
         let own = [(ctx.node.clone(), ctx.visit())];
         let visits: Visits = self.scope.visits(&ctx.visits).chain(own).collect();
@@ -170,8 +171,14 @@ impl Node for ScopedNode {
             Cow::Borrowed(_) => Arc::clone(&ctx.facts),
             Cow::Owned(facts) => Arc::new(facts),
         };
-        let inner = NodeContext { state, visits: Arc::new(visits), facts, ..ctx };
-        Ok(self.scope.command(self.inner.run(inner).await?))
+        NodeContext { state, visits: Arc::new(visits), facts, ..ctx }
+    }
+}
+
+#[async_trait]
+impl Node for ScopedNode {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        Ok(self.scope.command(self.inner.run(self.within(ctx)).await?))
     }
 
     fn describe(&self) -> NodeDescription {
@@ -189,6 +196,10 @@ impl Node for ScopedNode {
         };
         let writes_always = inner.writes_always.map(|it| self.scope.channel_names(&it));
         NodeDescription { contract, writes_always, ..inner }
+    }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        self.inner.preview(&self.within(ctx.clone()))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Backoff, Defer, Node, NodeFn, NodeFunction, NodeLimits, NodeSpec, Policies};
+use super::{
+    Backoff, Defer, ErrorKind, Node, NodeFn, NodeFunction, NodeLimits, NodeSpec, Policies,
+};
 
 /// What a graph takes as a node: an async function (see [`NodeFunction`]), a [`Node`], or one of them with policies.
 ///
@@ -38,6 +40,15 @@ pub trait IntoNode<Marker>: Sized {
     /// Tries the node up to this many times in all when a failure is transient.
     fn retry(self, attempts_max: u32) -> NodeSpec {
         self.set(|it| it.retry.attempts_max = Some(attempts_max))
+    }
+
+    /// Tries the node up to this many times in all when a failure is of one of these kinds, transient or not. The
+    /// default policy applies to all other failures.
+    fn retry_on(self, attempts_max: u32, kinds: impl IntoIterator<Item = ErrorKind>) -> NodeSpec {
+        self.set(|it| {
+            let waits = std::mem::take(&mut it.retry);
+            it.retry = Backoff { attempts_max: Some(attempts_max), ..waits }.on(kinds);
+        })
     }
 
     /// Sets the number of attempts and the waits between them.

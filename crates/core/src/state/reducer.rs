@@ -28,7 +28,8 @@ pub enum Reducer {
     Max,
     /// Objects are merged field by field, at any depth; null removes a field.
     Merge,
-    /// A list of messages: a message with a known `id` replaces its earlier version, at the same index.
+    /// A list of messages: a message with a known `id` replaces its earlier version, at the same index, and is removed
+    /// by `{ id, remove: true }`. A message without an id gets one.
     Messages,
     /// The value with the highest number at a path is kept, the earlier one on a tie.
     Best {
@@ -221,7 +222,8 @@ impl Reducer {
             },
             Self::Messages => Rules {
                 name: "messages",
-                about: "The items are appended; one with a known `id` replaces the earlier one in its place.",
+                about: "The items are appended, each with an `id`; one with a known `id` replaces the earlier one in its place, and `{ id, remove: true }` removes it.",
+                needs: Needs { noun: "a list of records with a text `id`", includes: has_ids },
                 update: UpdateForm::Part,
                 result: Folded::Computed,
                 ..Rules::LIST
@@ -387,10 +389,7 @@ impl Reducer {
         for item in items {
             match self {
                 Self::Union if list.contains(item) => (),
-                Self::Messages => match place_of(item, list) {
-                    Some(at) => list[at] = item.clone(),
-                    None => list.push(item.clone()),
-                },
+                Self::Messages => add_message(list, item),
                 _ => list.push(item.clone()),
             }
         }
@@ -455,9 +454,41 @@ impl fmt::Display for Reducer {
     }
 }
 
+fn has_ids(ty: &Type) -> bool {
+    let Type::List(item) = ty else { return false };
+    **item == Type::Any || item.field("id").is_some_and(|it| *it.required() == Type::String)
+}
+
+/// Replaces or removes a known message, or adds it.
+fn add_message(list: &mut Vec<Value>, message: &Value) {
+    let is_removal = message.get("remove") == Some(&Value::Bool(true));
+    match place_of(message, list) {
+        Some(at) if is_removal => drop(list.remove(at)),
+        Some(at) => list[at] = message.clone(),
+        // The message was removed before.
+        None if is_removal && message.get("id").is_some() => (),
+        None => {
+            let mut message = message.clone();
+            if let Value::Object(fields) = &mut message
+                && fields.get("id").is_none_or(Value::is_null)
+            {
+                fields.insert("id".to_owned(), next_id(list).into());
+            }
+            list.push(message);
+        }
+    }
+}
+
+/// Returns the id of a message that came without one: the number behind the largest one that was given so.
+fn next_id(messages: &[Value]) -> String {
+    let number = |it: &Value| it.get("id")?.as_str()?.strip_prefix('m')?.parse::<u64>().ok();
+    let largest = messages.iter().filter_map(number).max().unwrap_or(0);
+    format!("m{}", largest.saturating_add(1))
+}
+
 /// Returns the index of the message with the same `id`.
 fn place_of(message: &Value, messages: &[Value]) -> Option<usize> {
-    let id = message.get("id")?;
+    let id = message.get("id").filter(|it| !it.is_null())?;
     messages.iter().position(|it| it.get("id") == Some(id))
 }
 
@@ -506,6 +537,23 @@ mod tests {
     }
 
     #[test]
+    fn messages_get_ids_and_are_replaced_and_removed_by_them() {
+        let text = |it: &str| json!({"text": it});
+        let with_id = |id: &str, it: &str| json!({"id": id, "text": it});
+        let writes = [
+            json!([text("a"), {"id": null, "text": "b"}]),
+            with_id("m7", "c"),
+            json!([with_id("m2", "B"), {"id": "m1", "remove": true}, {"id": "m1", "remove": true}]),
+            text("d"),
+        ];
+        let folded = folded(&Reducer::Messages, &writes).unwrap();
+        assert_eq!(
+            folded,
+            json!([with_id("m2", "B"), with_id("m7", "c"), {"text": "d", "id": "m8"}])
+        );
+    }
+
+    #[test]
     fn each_reducer_folds_its_writes_in_order() {
         let best = Reducer::Best { by: vec!["test".into(), "passed".into()] };
         let attempt = |name: &str, passed: i64| json!({"name": name, "test": {"passed": passed}});
@@ -534,7 +582,7 @@ mod tests {
                     json!({"id": "1", "text": "A"}),
                     json!({"text": "no id"}),
                 ],
-                json!([{"id": "1", "text": "A"}, {"id": "2", "text": "b"}, {"text": "no id"}]),
+                json!([{"id": "1", "text": "A"}, {"id": "2", "text": "b"}, {"text": "no id", "id": "m1"}]),
             ),
         ];
         for (reducer, writes, expected) in cases {

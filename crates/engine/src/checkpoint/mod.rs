@@ -30,7 +30,7 @@ pub use self::{
     outline::{ChannelOutline, NodeOutline, Outline},
     position::{
         Activation, Checkpoint, Commit, Conversation, EarlierTurns, ExhaustedLimits, NodeUsage,
-        Position, UsedBudget,
+        Position, Round, UsedBudget,
     },
     questions::{
         AskedQuestion, OpenQuestion, QuestionOutcome, asked_questions, open_questions,

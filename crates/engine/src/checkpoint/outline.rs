@@ -131,6 +131,9 @@ fn targets(edge: &Edge) -> Vec<String> {
     let told = |it: &Target| it.to_string();
     match edge {
         Edge::Then { to, .. } => vec![told(to)],
+        Edge::Join { from, to, count, .. } if *count < from.len() => {
+            vec![format!("{to} (a join of {count} of {})", from.len())]
+        }
         Edge::Join { to, .. } => vec![format!("{to} (a join)")],
         Edge::May { to, .. } => to.iter().map(|it| format!("{it} (by choice)")).collect(),
         Edge::Route { route, .. } => {

@@ -24,6 +24,9 @@ pub struct Position {
     pub frontier: Vec<Activation>,
     /// For each waiting join, the nodes that have arrived.
     pub joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The rounds of joins that have run before all of their nodes arrived, while tasks of the round are left.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rounds: BTreeMap<NodeName, Round>,
     /// The deferred nodes that the run has reached, each with its trigger.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deferred: BTreeMap<NodeName, Trigger>,
@@ -46,6 +49,30 @@ pub struct Position {
     /// The questions and messages that the run has exchanged with people.
     #[serde(default, skip_serializing_if = "Conversation::is_empty")]
     pub people: Conversation,
+}
+
+/// A round of a join that has run before all of its nodes arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(serialize = "N: Serialize", deserialize = "N: Deserialize<'de> + Ord"))]
+pub struct Round<N: Ord = NodeName> {
+    /// The awaited nodes that had not arrived.
+    pub missing: BTreeSet<N>,
+    /// The nodes with tasks of the round, in the next step or waiting: those beside the join when it ran, and the nodes
+    /// that only they led to.
+    pub tasks: BTreeSet<N>,
+}
+
+impl<N: Ord> Round<N> {
+    /// Returns whether an arrival of this node is late: it neither runs the join again nor counts for its next round.
+    pub fn absorbs(&self, from: &N) -> bool {
+        self.missing.contains(from) && self.tasks.contains(from)
+    }
+}
+
+impl<N: Ord> Default for Round<N> {
+    fn default() -> Self {
+        Self { missing: BTreeSet::new(), tasks: BTreeSet::new() }
+    }
 }
 
 /// The part of its budget that a run has used, and the limit that it has reached.

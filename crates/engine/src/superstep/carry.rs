@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::frontier::resettled;
 use crate::checkpoint::{
-    Activation, Fate, InboxMessage, Mapping, Outcome, Position, SavedRun, TaskRecord, UsedBudget,
+    Activation, Fate, InboxMessage, Mapping, Outcome, Position, Round, SavedRun, TaskRecord,
+    UsedBudget,
 };
 
 /// The position of a run in another graph.
@@ -136,6 +137,7 @@ impl Carrying<'_> {
             used: UsedBudget { node_usage: node_usage.collect(), ..old.used.clone() },
             deferred: deferred.collect(),
             joins: self.joins(),
+            rounds: self.rounds(),
             ..old.clone()
         }
     }
@@ -167,6 +169,19 @@ impl Carrying<'_> {
         }
         joins.retain(|_, arrived| !arrived.is_empty());
         joins
+    }
+
+    /// Returns the rounds of joins that have run. The tasks of dropped nodes leave them.
+    fn rounds(&self) -> BTreeMap<NodeName, Round> {
+        let round = |(to, old): (&NodeName, &Round)| {
+            let to = self.node(to)?;
+            let awaited = self.graph.awaited_by(&to);
+            let missing = old.missing.iter().filter_map(|it| self.node(it));
+            let missing = missing.filter(|it| awaited.contains(it)).collect();
+            let tasks = old.tasks.iter().filter_map(|it| self.node(it)).collect();
+            Some((to, Round { missing, tasks }))
+        };
+        self.position.rounds.iter().filter_map(round).collect()
     }
 
     /// Returns the dropped nodes that are in the frontier, deferred, or targets of the open step.

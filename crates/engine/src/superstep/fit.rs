@@ -27,6 +27,10 @@ pub(super) fn check(
     for (to, arrived) in &position.joins {
         arrived.iter().try_for_each(|from| check_arrival(graph, from, to))?;
     }
+    for (to, round) in &position.rounds {
+        round.missing.iter().try_for_each(|from| check_arrival(graph, from, to))?;
+        round.tasks.iter().try_for_each(|it| check_node(graph, it))?;
+    }
     records.iter().try_for_each(|record| check_record(graph, position, record))
 }
 

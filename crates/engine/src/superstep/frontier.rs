@@ -15,6 +15,7 @@ use graphrun_core::{
 use super::{
     RestoreError,
     indexed::{Active, IndexedPosition},
+    rounds::Rounds,
 };
 use crate::{
     budget::{self, Used},
@@ -37,7 +38,6 @@ pub(super) fn next_frontier(
     position.step = position.step.next();
     position.original_tasks.clear();
     let mut before = std::mem::take(&mut position.frontier);
-    position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
     for (record, active) in records.iter().zip(&before) {
         position.used.usage.add(&record.usage);
         let policies = &graph.at(active.node).1.policies;
@@ -56,6 +56,7 @@ pub(super) fn next_frontier(
     let mut next = Next {
         graph,
         state: Some(state),
+        rounds: Rounds::before(graph, position),
         position,
         reached: BTreeMap::new(),
         sent: Vec::new(),
@@ -63,6 +64,9 @@ pub(super) fn next_frontier(
         left: BTreeSet::new(),
         kept: before.split_off(records.len().min(before.len())),
     };
+    for active in &next.kept {
+        next.rounds.keep(active.node);
+    }
     let is_followed = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
         if is_followed(record) {
@@ -72,6 +76,7 @@ pub(super) fn next_frontier(
     next.complete_joins();
     next.abandon_left_scopes();
     next.defer();
+    next.renew_rounds();
     let Next { reached, sent, kept, .. } = next;
     // Its memory is used again.
     position.frontier = before;
@@ -81,6 +86,7 @@ pub(super) fn next_frontier(
     if position.failure.is_some() {
         position.frontier.clear();
         position.deferred.clear();
+        position.rounds.clear();
     } else if !position.frontier.is_empty() && position.used.limit.is_none() {
         route_limit(graph, limits, position);
     }
@@ -106,10 +112,15 @@ pub(super) fn resettled(
         arrived: arrived.collect(),
         left: BTreeSet::new(),
         kept: indexed.frontier.clone(),
+        rounds: Rounds::before(graph, &indexed),
         position: &mut indexed,
     };
+    for active in &next.kept {
+        next.rounds.keep(active.node);
+    }
     next.complete_joins();
     next.defer();
+    next.renew_rounds();
     let reached = next.reached;
     for node in reached.keys() {
         indexed.count_visit(*node);
@@ -132,6 +143,7 @@ struct Next<'a> {
     left: BTreeSet<String>,
     /// The tasks of the old frontier that stay.
     kept: Vec<Active>,
+    rounds: Rounds,
 }
 
 impl Next<'_> {
@@ -150,7 +162,10 @@ impl Next<'_> {
             ),
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
-            Outcome::Aborted => return self.kept.push(active),
+            Outcome::Aborted => {
+                self.rounds.keep(active.node);
+                return self.kept.push(active);
+            }
             _ => unreachable!("a step is committed when every record of it is final"),
         };
         for transition in transitions {
@@ -158,19 +173,23 @@ impl Next<'_> {
                 Transition::To(Target::End) => (),
                 Transition::To(Target::Fail) => self.fail(&record.node, &active, &trigger),
                 Transition::To(Target::Node(name)) => {
-                    if let Some(reached) = self.reach(self.index(name), trigger.clone()) {
+                    let to = self.index(name);
+                    self.rounds.lead(to, active.node);
+                    if let Some(reached) = self.reach(to, trigger.clone()) {
                         self.note_left_scopes(active.node, reached);
                     }
                 }
                 Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
-                Transition::Dispatch(dispatch) => self.send(dispatch, &trigger),
+                Transition::Dispatch(dispatch) => self.send(dispatch, active.node, &trigger),
             }
         }
     }
 
     /// Activates a node, or its `exhausted` target if its bound is used up.
     fn reach(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
+        let meant = node;
         let (node, trigger) = self.within_bound(node, trigger)?;
+        self.rounds.enter(node, meant);
         // The node gets the first trigger in task order.
         self.reached.entry(node).or_insert(trigger);
         Some(node)
@@ -204,6 +223,7 @@ impl Next<'_> {
             self.sent.retain(|it| stays(it.node));
             self.kept.retain(|it| stays(it.node));
             self.position.joins.retain(|it, _| stays(*it));
+            self.position.rounds.retain(|it, _| stays(*it));
             self.position.deferred.retain(|it, _| stays(*it));
         }
     }
@@ -231,7 +251,8 @@ impl Next<'_> {
         let rank = |it: NodeIndex| defer(it).map(|defer| rank(name(it), defer));
         let is_free = |node: NodeIndex| {
             let comes_first = |other: NodeIndex| {
-                other != node && defer(node).is_some_and(|it| lets_go(name(node), it, name(other)))
+                other != node
+                    && defer(node).is_some_and(|it| waits_for(name(node), it, name(other)))
             };
             !running.iter().any(|&it| comes_first(it))
                 && !waiting.iter().any(|&it| comes_first(it) && rank(it) > rank(node))
@@ -257,6 +278,7 @@ impl Next<'_> {
                 }
                 Some((instead, trigger)) => {
                     others_come = true;
+                    self.rounds.enter(instead, node);
                     self.reached.entry(instead).or_insert(trigger);
                 }
                 None => (),
@@ -273,19 +295,27 @@ impl Next<'_> {
         &self.graph.at(node).1.policies
     }
 
-    fn send(&mut self, dispatch: &Dispatch, trigger: &Trigger) {
+    fn send(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
+        self.rounds.lead(node, from);
         match self.within_bound(node, trigger.clone()) {
             Some((within, trigger)) if within == node => {
                 let input = Input::Value(dispatch.input.clone());
                 self.sent.push(Active { node, input, trigger });
             }
-            Some((instead, trigger)) => drop(self.reached.entry(instead).or_insert(trigger)),
+            Some((instead, trigger)) => {
+                self.rounds.enter(instead, node);
+                self.reached.entry(instead).or_insert(trigger);
+            }
             None => (),
         }
     }
 
     fn arrive(&mut self, to: NodeIndex, from: NodeIndex, trigger: &Trigger) {
+        if self.position.rounds.get(&to).is_some_and(|it| it.absorbs(&from)) {
+            return;
+        }
+        self.rounds.lead(to, from);
         self.position.joins.entry(to).or_default().insert(from);
         self.arrived.insert(to, trigger.clone());
     }
@@ -297,11 +327,24 @@ impl Next<'_> {
     fn complete_joins(&mut self) {
         for (node, trigger) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
-            if arrived == self.graph.awaited_at(node).len() {
-                self.position.joins.remove(&node);
+            if arrived >= self.graph.count_at(node) {
+                let arrived = self.position.joins.remove(&node).unwrap_or_default();
+                self.rounds.fire(self.graph, node, &arrived);
                 let _ = self.reach(node, trigger);
             }
         }
+    }
+
+    /// Passes the rounds of joins on to the tasks of the next step.
+    fn renew_rounds(&mut self) {
+        if !self.graph.has_partial_joins() {
+            return;
+        }
+        let IndexedPosition { joins, deferred, rounds, .. } = &mut *self.position;
+        let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
+        let waiting = joins.keys().chain(deferred.keys()).copied();
+        let active = self.reached.keys().copied().chain(tasks).chain(waiting).collect();
+        *rounds = self.rounds.after(self.graph, std::mem::take(rounds), &active);
     }
 
     /// Follows `exhausted` until it reaches a node that may still run.
@@ -370,7 +413,7 @@ impl Next<'_> {
 }
 
 /// Returns whether a deferred node lets another one run first.
-fn lets_go(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
+pub(super) fn waits_for(name: &NodeName, defer: &Defer, other: &NodeName) -> bool {
     let scope = match defer {
         Defer::Siblings => name.scope(),
         Defer::Scope(scope) => Some(scope.as_str()),
@@ -395,7 +438,9 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
     let missing: Vec<String> = awaited.map(|it| format!("`{it}`")).collect();
     let name = graph.at(*join).0;
-    Some(format!("`{name}` waits for {}, and nothing is left to run", missing.join(", ")))
+    let left = graph.count_at(*join).saturating_sub(arrived.len());
+    let some = if left < missing.len() { format!("{left} of ") } else { String::new() };
+    Some(format!("`{name}` waits for {some}{}, and nothing is left to run", missing.join(", ")))
 }
 
 /// Fills the frontier: activated nodes, once each and by name, then dispatches in the order they were sent.
@@ -449,6 +494,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut IndexedPos
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
+    position.rounds.clear();
     let dropped = std::mem::take(&mut position.frontier).into_iter().map(|it| it.node);
     for node in dropped.collect::<BTreeSet<_>>() {
         // The dropped task was counted at activation, but does not run.

@@ -16,7 +16,7 @@ use graphrun_core::{
 use jiff::Timestamp;
 
 use super::RestoreError;
-use crate::checkpoint::{Activation, Conversation, EarlierTurns, Position, UsedBudget};
+use crate::checkpoint::{Activation, Conversation, EarlierTurns, Position, Round, UsedBudget};
 
 /// A [`Position`] whose nodes are indices into the graph. The order of the indices is that of the names.
 #[derive(Clone, Debug)]
@@ -24,6 +24,7 @@ pub(super) struct IndexedPosition {
     pub(super) step: Step,
     pub(super) frontier: Vec<Active>,
     pub(super) joins: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
+    pub(super) rounds: BTreeMap<NodeIndex, IndexedRound>,
     pub(super) deferred: BTreeMap<NodeIndex, Trigger>,
     pub(super) began: Option<Timestamp>,
     /// Shared with the tasks.
@@ -36,6 +37,9 @@ pub(super) struct IndexedPosition {
     /// The visits of nodes that the graph does not have, for a later graph that has them again.
     pub(super) foreign_visits: BTreeMap<NodeName, u32>,
 }
+
+/// A [`Round`] by index.
+pub(super) type IndexedRound = Round<NodeIndex>;
 
 /// An [`Activation`] by index.
 #[derive(Clone, Debug)]
@@ -79,6 +83,7 @@ impl IndexedPosition {
             step,
             frontier,
             joins,
+            rounds,
             deferred,
             began,
             visits,
@@ -93,6 +98,11 @@ impl IndexedPosition {
             let arrived: Result<BTreeSet<_>, RestoreError> = arrived.iter().map(index).collect();
             Ok::<_, RestoreError>((index(&to)?, arrived?))
         };
+        let round = |(join, Round { missing, tasks }): (NodeName, Round)| {
+            let missing: Result<_, RestoreError> = missing.iter().map(index).collect();
+            let tasks: Result<_, RestoreError> = tasks.iter().map(index).collect();
+            Ok::<_, RestoreError>((index(&join)?, Round { missing: missing?, tasks: tasks? }))
+        };
         let mut counts = Visits::new(graph.names());
         let mut foreign_visits = BTreeMap::new();
         for (name, count) in visits {
@@ -105,6 +115,7 @@ impl IndexedPosition {
             step,
             frontier: frontier.iter().map(|it| Active::of(graph, it)).collect::<Result<_, _>>()?,
             joins: joins.into_iter().map(join).collect::<Result<_, _>>()?,
+            rounds: rounds.into_iter().map(round).collect::<Result<_, _>>()?,
             deferred: deferred
                 .into_iter()
                 .map(|(it, trigger)| Ok::<_, RestoreError>((index(&it)?, trigger)))
@@ -129,10 +140,15 @@ impl IndexedPosition {
         let join = |(to, arrived): (&NodeIndex, &BTreeSet<NodeIndex>)| {
             (name(*to), arrived.iter().map(|&it| name(it)).collect())
         };
+        let names = |it: &BTreeSet<NodeIndex>| it.iter().map(|&it| name(it)).collect();
+        let round = |(join, it): (&NodeIndex, &IndexedRound)| {
+            (name(*join), Round { missing: names(&it.missing), tasks: names(&it.tasks) })
+        };
         Position {
             step: self.step,
             frontier: self.frontier.iter().map(|it| it.named(graph)).collect(),
             joins: self.joins.iter().map(join).collect(),
+            rounds: self.rounds.iter().map(round).collect(),
             deferred: self
                 .deferred
                 .iter()

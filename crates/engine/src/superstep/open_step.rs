@@ -1,11 +1,15 @@
 //! The tasks of the step that is not committed yet: the phase, the record and the usage of each.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use graphrun_analysis::CompiledGraph;
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::Usage,
-    graph::{ErrorKind, Failure, Goto, NESTED_MEMO, Question, Transition},
+    graph::{ErrorKind, Failure, Goto, ItemNeeds, NESTED_MEMO, Question, Transition},
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -13,7 +17,10 @@ use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Attempt, Event, indexed::IndexedPosition};
+use super::{
+    Attempt, Event,
+    indexed::{Active, IndexedPosition},
+};
 use crate::checkpoint::{EntryHash, Outcome, TaskRecord};
 
 /// The tasks of a step, by their index in the frontier.
@@ -30,12 +37,17 @@ pub(super) struct OpenStep {
     written: u64,
     /// The memory for the records of a step.
     spare: Vec<Arc<TaskRecord>>,
+    /// The items of maps that waited for others and can begin.
+    ready: BTreeSet<usize>,
 }
 
 /// The state of one task of the step.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
     node: NodeName,
+    /// Its position among the tasks that are dispatched to its node, from zero.
+    pub(super) item: Option<u64>,
+    order: ItemOrderState,
     phase: Phase,
     pub(super) attempt: u32,
     total: TaskUsage,
@@ -51,10 +63,28 @@ pub(super) struct TaskState {
     pub(super) record: Option<Arc<TaskRecord>>,
 }
 
+/// The place of a task among the items of a map that depend on each other.
+#[derive(Clone, Debug, Default)]
+struct ItemOrderState {
+    key: String,
+    /// The tasks that need this one.
+    dependents: Vec<usize>,
+    /// The number of tasks that it needs and that are not settled.
+    unmet: usize,
+    /// The first task that it needs and that failed.
+    failed_need: Option<usize>,
+    /// The elapsed time of the step before it could begin.
+    before_ms: u64,
+    /// The reason why the order of the items is not known.
+    failure: Option<Box<Failure>>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Phase {
     /// The driver runs it, or will.
     Running,
+    /// It is an item of a map and waits for others.
+    Blocked,
     /// It waits for its next attempt, after this failure.
     Sleeping { wake: Timestamp, wait_ms: u64, failure: String },
     /// It waits for a person.
@@ -92,16 +122,22 @@ impl OpenStep {
     /// before its last task has begun.
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
-        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare: Vec::new() };
+        let (spare, ready) = (Vec::new(), BTreeSet::new());
+        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare, ready };
         step.reset(graph, position);
         step
     }
 
     /// Replaces the step by the one after a position.
     pub(super) fn reset(&mut self, graph: &CompiledGraph, position: &IndexedPosition) {
-        let names = position.frontier.iter().map(|it| graph.at(it.node).0.clone());
+        let mut items: BTreeMap<NodeIndex, u64> = BTreeMap::new();
+        let task = |active: &Active| {
+            let items = active.is_dispatched().then(|| items.entry(active.node).or_default());
+            let item = items.map(|it| std::mem::replace(it, *it + 1));
+            TaskState { item, ..TaskState::new(graph.at(active.node).0.clone()) }
+        };
         self.tasks.clear();
-        self.tasks.extend(names.map(TaskState::new));
+        self.tasks.extend(position.frontier.iter().map(task));
         (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.written) = (position.step.next(), 0);
     }
@@ -140,19 +176,23 @@ impl OpenStep {
         self.open == 1
     }
 
-    /// Returns the usage of all tasks, and the elapsed time of the longest one.
+    /// Returns the elapsed time of the step: of the longest task, with those that it waited for.
+    pub(super) fn longest_ms(&self) -> u64 {
+        self.tasks.iter().map(TaskState::end_ms).max().unwrap_or(0)
+    }
+
+    /// Returns the usage of all tasks, and the elapsed time of the step.
     pub(super) fn usage(&self) -> TaskUsage {
-        let mut all = TaskUsage::default();
+        let mut all = TaskUsage { ms: self.longest_ms(), ..TaskUsage::default() };
         for TaskState { total, .. } in &self.tasks {
             all.usage.add(&total.usage);
-            all.ms = all.ms.max(total.ms);
         }
         all
     }
 
     /// Returns the elapsed time of a task before its running attempt.
     pub(super) fn elapsed_ms(&self, task: TaskId) -> u64 {
-        self.index(task).map_or(0, |it| self.tasks[it].total.ms)
+        self.index(task).map_or(0, |it| self.tasks[it].end_ms())
     }
 
     /// Returns the reason of the first task that failed for good.
@@ -183,7 +223,7 @@ impl OpenStep {
                 Phase::Sleeping { wake, wait_ms, .. } => {
                     next = next.into_iter().chain([(*wake, *wait_ms)]).min();
                 }
-                Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => {}
+                Phase::Blocked | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => {}
             }
         }
         next
@@ -251,7 +291,79 @@ impl OpenStep {
     /// Settles a task with its final outcome.
     pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> Arc<TaskRecord> {
         self.set_phase(index, Phase::Settled);
-        self.keep_record(index, outcome)
+        let record = self.keep_record(index, outcome);
+        self.release(index);
+        record
+    }
+
+    /// Orders items of a map: `items` are the indexes of their tasks.
+    pub(super) fn order_items(&mut self, items: &[usize], needs: Result<ItemNeeds, Failure>) {
+        let ItemNeeds { keys, needs, .. } = match needs {
+            Ok(needs) => needs,
+            Err(failure) => {
+                for &item in items {
+                    self.tasks[item].order.failure = Some(Box::new(failure.clone()));
+                }
+                return;
+            }
+        };
+        for (&item, key) in items.iter().zip(keys) {
+            self.tasks[item].order.key = key;
+        }
+        for (&item, needs) in items.iter().zip(needs) {
+            self.tasks[item].order.unmet = needs.len();
+            for need in needs {
+                self.tasks[items[need]].order.dependents.push(item);
+            }
+        }
+    }
+
+    /// Blocks a task that needs others which are not settled. Returns whether it is blocked.
+    pub(super) fn block(&mut self, index: usize) -> bool {
+        let is_blocked = self.tasks[index].order.unmet > 0;
+        if is_blocked {
+            self.set_phase(index, Phase::Blocked);
+        }
+        is_blocked
+    }
+
+    /// Takes a task that was blocked and can begin.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        let index = self.ready.pop_first()?;
+        self.set_phase(index, Phase::Running);
+        Some(index)
+    }
+
+    /// Returns the failure of a task that does not run because of the other items of its map, and the failed item.
+    pub(super) fn failed_need(&self, index: usize) -> Option<(Failure, Option<&TaskRecord>)> {
+        let order = &self.tasks[index].order;
+        if let Some(failure) = &order.failure {
+            return Some((failure.as_ref().clone(), None));
+        }
+        let need = &self.tasks[order.failed_need?];
+        let message = format!("the item {} that it needs failed", need.order.key);
+        Some((Failure::new(ErrorKind::Dependency, message), need.record.as_deref()))
+    }
+
+    /// Notes that a task is settled at the tasks that need it.
+    fn release(&mut self, index: usize) {
+        let dependents = std::mem::take(&mut self.tasks[index].order.dependents);
+        let task = &self.tasks[index];
+        let (end, record) = (task.end_ms(), &task.record);
+        let is_failed =
+            record.as_ref().is_some_and(|it| matches!(it.outcome, Outcome::Caught { .. }));
+        for dependent in dependents {
+            let TaskState { order, phase, .. } = &mut self.tasks[dependent];
+            order.unmet -= 1;
+            order.before_ms = order.before_ms.max(end);
+            if is_failed {
+                let first = order.failed_need.map_or(index, |it| it.min(index));
+                order.failed_need = Some(first);
+            }
+            if order.unmet == 0 && *phase == Phase::Blocked {
+                self.ready.insert(dependent);
+            }
+        }
     }
 
     /// Aborts a running task. The task counts as busy until the step is ended.
@@ -408,7 +520,11 @@ impl OpenStep {
                 Phase::Running
             }
         };
+        let is_settled = phase == Phase::Settled;
         self.set_phase(index, phase);
+        if is_settled {
+            self.release(index);
+        }
     }
 
     /// Returns the records of the complete step, in task order.
@@ -449,6 +565,8 @@ impl TaskState {
     pub(super) fn new(node: NodeName) -> Self {
         Self {
             node,
+            item: None,
+            order: ItemOrderState::default(),
             phase: Phase::Running,
             attempt: 1,
             total: TaskUsage::default(),
@@ -467,6 +585,11 @@ impl TaskState {
 
     pub(super) fn node(&self) -> &NodeName {
         &self.node
+    }
+
+    /// Returns the elapsed time of the step until the end of its last attempt.
+    fn end_ms(&self) -> u64 {
+        self.order.before_ms.saturating_add(self.total.ms)
     }
 
     /// Returns the end of the wait for the next attempt, and the failure before it.

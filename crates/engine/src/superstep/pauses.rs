@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 
 use graphrun_core::id::NodeName;
 
-use super::indexed::Active;
-
 /// Breakpoints between two steps, independent of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
@@ -23,16 +21,16 @@ impl Pauses {
         self.before.is_empty() && self.after.is_empty()
     }
 
-    /// Describes the breakpoints between a step in which some nodes ran and the tasks that are next.
+    /// Describes the breakpoints between a step in which some nodes ran and the tasks that are next, by their index.
     pub(super) fn between<'a>(
         &self,
         ran: impl Iterator<Item = &'a NodeName>,
-        next: impl Iterator<Item = (&'a NodeName, &'a Active)>,
-        is_to_run: impl Fn(&Active) -> bool,
+        next: impl Iterator<Item = (&'a NodeName, usize)>,
+        is_to_run: impl Fn(usize) -> bool,
     ) -> Option<String> {
         let ran: BTreeSet<&NodeName> = ran.filter(|&it| self.after.contains(it)).collect();
         // A condition is evaluated only where a breakpoint depends on it.
-        let next = next.filter(|(node, active)| self.before.contains(*node) && is_to_run(active));
+        let next = next.filter(|(node, index)| self.before.contains(*node) && is_to_run(*index));
         let next: BTreeSet<&NodeName> = next.map(|it| it.0).collect();
         let places: Vec<String> = [("after", ran), ("before", next)]
             .into_iter()

@@ -3,12 +3,14 @@
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{
-        Edge, ErrorKind, Failure, Goto, Input, Route, RouteError, RouteView, RunFacts, Spread,
-        Target, Transition, Trigger, Visits,
+        Edge, ErrorKind, Failure, Goto, Input, ItemNeeds, ItemOrder, Route, RouteError, RouteView,
+        RunFacts, Spread, Target, Transition, Trigger, Visits,
     },
     id::{ChannelName, NodeName},
     state::{ReduceError, State, StateError, Update, contained},
 };
+
+use serde_json::Value;
 
 use super::indexed::Active;
 
@@ -42,6 +44,20 @@ impl Routing<'_> {
         let holds = contained(|| when.holds(&view))
             .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }));
         Ok((!holds.map_err(|it| indecision(&it))?).then(|| when.text().to_owned()))
+    }
+
+    /// Returns the needs of the items of a map, which a route of the map has accepted.
+    pub(super) fn needs(
+        &self,
+        order: &dyn ItemOrder,
+        items: &[&Value],
+        trigger: &Trigger,
+    ) -> Result<ItemNeeds, Failure> {
+        let view = self.view(self.state, &Input::State, trigger);
+        let needs = contained(|| order.needs(items, &view)).unwrap_or_else(|message| {
+            Err(RouteError::Panicked { what: "order of items", message })
+        });
+        needs.map_err(|it| indecision(&it))
     }
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts

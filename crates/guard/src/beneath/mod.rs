@@ -16,12 +16,12 @@ use std::{
     fs::{self, File, ReadDir},
     io::{self, Read},
     os::fd::AsRawFd,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
+    fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat},
     sys::stat::Mode,
 };
 use thiserror::Error;
@@ -141,6 +141,17 @@ impl Folder {
         let folder = self.open_folder(path)?;
         // The folder that is open, even if its path names another one by now.
         Ok(fs::read_dir(format!("/proc/self/fd/{}", folder.0.as_raw_fd()))?)
+    }
+
+    /// Returns the target of a symbolic link, as it is written there.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_any`](Self::open_any), and fails when it is no link.
+    pub fn link_target(&self, path: &Path) -> Result<PathBuf, BeneathError> {
+        let parent = self.open_folder(path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().ok_or(BeneathError::Missing)?;
+        Ok(readlinkat(&parent.0, name)?.into())
     }
 
     /// Reads the first bytes of a regular file, at most `bytes_max`, and returns them with the size of the file.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
@@ -122,6 +123,36 @@ impl Folder {
     /// Fails when a folder has the other name.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), BeneathError> {
         Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Opens a folder below this one. No link is followed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not there, is no folder, or a link is on the way.
+    pub fn open_plain(&self, path: &Path) -> Result<Self, BeneathError> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        self.resolve(path, flags, Mode::empty(), Links::Never).map(Self)
+    }
+
+    /// Makes a file a program if another one, which may be missing, is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the other file cannot be examined, or this one cannot be changed.
+    pub fn copy_execution(&self, from: &str, to: &str) -> Result<(), BeneathError> {
+        let mode = match fstatat(&self.0, from, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Mode::from_bits_truncate(stat.st_mode),
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if mode.contains(Mode::S_IXUSR) {
+            let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW;
+            let file = self.resolve(Path::new(to), flags, Mode::empty(), Links::Never)?;
+            file.set_permissions(fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(())
     }
 
     /// Removes a file or a link, if there is one: what stays makes the next step fail, which tells why.

@@ -52,8 +52,8 @@ pub enum StructuredError {
 ///
 /// `check` gets the JSON found in the answer. **It alone decides**: a lenient reader may accept more than the schema
 /// (then the difference is a warning). Callers without a reader pass [`SchemaCheck::check`]. An answer that does not
-/// pass is sent back with all its problems, at most `repairs_max` times. A truncated answer is requested again with
-/// twice the room. `on_usage` receives the usage of each round, failed ones included.
+/// pass is sent back with all its problems, at most `repairs_max` times. An answer that was truncated
+/// at the limit of the request is requested once more with twice the room, which is no repair. `on_usage` receives the usage of each round, failed ones included.
 ///
 /// # Errors
 /// Returns [`StructuredError::InvalidOutput`] when the repairs are used up, and [`StructuredError::Model`] at the first
@@ -75,12 +75,19 @@ pub async fn ask_structured<T>(
     request.output = Some(schema.clone());
     let mut usage = TokenUsage::default();
     let mut repairs = 0;
+    let mut may_lengthen = true;
     loop {
         let replied = model.chat(&request).await;
         let spent = replied.as_ref().map_or_else(ModelError::usage, |reply| reply.usage);
         usage += spent;
         on_usage(spent);
 
+        let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(&request, it));
+        if let Some(longer) = longer.filter(|_| may_lengthen) {
+            request = longer;
+            may_lengthen = false;
+            continue;
+        }
         let may_repair = repairs < repairs_max;
         match replied {
             Ok(reply) => match reading.read(&reply.text, check) {
@@ -90,7 +97,7 @@ pub async fn ask_structured<T>(
                 Err(problems) if may_repair => {
                     request.messages = repair_messages(&asked, &reply.text, &problems);
                     // The lowest temperature; only if the caller set one, because some models accept none.
-                    request.temperature = request.temperature.map(|_| 0.0);
+                    request.settings.temperature = request.settings.temperature.map(|_| 0.0);
                 }
                 Err(problems) => {
                     return Err(StructuredError::InvalidOutput {
@@ -100,12 +107,6 @@ pub async fn ask_structured<T>(
                     });
                 }
             },
-            Err(ModelError::Truncated { .. })
-                if may_repair && request.max_output_tokens.is_some() =>
-            {
-                request.max_output_tokens =
-                    request.max_output_tokens.map(|tokens| tokens.saturating_mul(2));
-            }
             // The model can repair it like any other invalid answer.
             Err(error @ ModelError::UnknownTool { .. }) if may_repair => {
                 request.messages = repair_messages(&asked, "", &[error.to_string()]);
@@ -118,6 +119,19 @@ pub async fn ask_structured<T>(
             request.key = format!("{key}/repair-{repairs}");
         }
     }
+}
+
+/// Returns a request for twice the tokens, if the answer was truncated at the limit of this request.
+pub fn with_twice_the_room(request: &ChatRequest, error: &ModelError) -> Option<ChatRequest> {
+    let ModelError::Truncated { .. } = error else { return None };
+    let max_tokens = request.settings.max_tokens?.saturating_mul(2);
+    let mut longer = request.clone();
+    longer.settings.max_tokens = Some(max_tokens);
+    if !longer.key.is_empty() {
+        // Another request needs another key.
+        longer.key = format!("{}/longer", longer.key);
+    }
+    Some(longer)
 }
 
 /// Returns the conversation that sends an answer back with all its problems.

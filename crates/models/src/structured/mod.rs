@@ -7,7 +7,7 @@ mod ask;
 mod extract;
 mod schema;
 
-pub use ask::{Structured, StructuredError, ask_structured, repair_messages};
+pub use ask::{Structured, StructuredError, ask_structured, repair_messages, with_twice_the_room};
 pub use extract::{Extracted, Wanted, extract_json};
 #[cfg(feature = "openai")]
 pub(super) use schema::tool_schema;

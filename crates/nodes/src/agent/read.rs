@@ -3,17 +3,27 @@
 use std::{path::PathBuf, sync::Arc};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
+use graphrun_models::RequestSettings;
 use graphrun_workflow::{
     Prompt,
     kind::{
         Data, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
-        values::{AgentName, Count, Either, FieldName, OneOrMany, PromptPath, Template},
+        values::{
+            AgentName, Anything, Count, Effort, Either, FieldName, FolderName, Named, Number,
+            OneOrMany, Positive, PromptPath, Temperature, Template, Text, TopP,
+        },
     },
 };
 use schemars::JsonSchema;
 
-use super::{Agent, Toolbox};
-use crate::checked::Checked;
+use super::{
+    Agent, Toolbox,
+    history::{History, HistoryParts},
+};
+use crate::{
+    checked::Checked,
+    in_folder::{check_writing_tools, read_folder},
+};
 
 /// The kind `agent`.
 #[derive(Debug)]
@@ -31,6 +41,27 @@ struct AgentKeys {
     writes: OneOrMany<FieldName>,
     /// How often it may repair an invalid answer.
     repair: Option<Count>,
+    /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
+    /// adds its prompt and its answer to them.
+    history: Option<Either<FieldName, HistoryParts>>,
+    /// How freely it answers, from 0 to 2.
+    temperature: Option<Temperature>,
+    /// The share of the likeliest tokens that it chooses from, above 0 and up to 1.
+    top_p: Option<TopP>,
+    /// The seed of its random choices, for providers that have one.
+    seed: Option<Number>,
+    /// The texts that end an answer: one or several.
+    stop: Option<OneOrMany<Text>>,
+    /// How much it reasons before it answers.
+    effort: Option<Effort>,
+    /// The most tokens of an answer. A longer answer is requested once more with twice as many.
+    max_tokens: Option<Positive>,
+    /// Headers of its requests, by name. A key does not belong here.
+    headers: Option<Named<Text, Text>>,
+    /// Parameters of its requests that only some providers know.
+    extra_body: Option<Named<Text, Anything>>,
+    /// One of `folders`, in which its built-in tools work.
+    folder: Option<FolderName>,
 }
 
 /// A prompt that is not simply a path.
@@ -59,8 +90,8 @@ pub struct AgentNode {
     pub prompt: Prompt,
     /// The prompt of the second and later visits, if it differs.
     pub prompt_again: Option<Prompt>,
-    /// The temperature, from 0 to 2.
-    pub temperature: Option<f64>,
+    /// The settings of its requests: those of the node, completed by those of the agent.
+    pub settings: RequestSettings,
     /// The tools it may call before it answers, by name.
     pub tools: Vec<String>,
     /// The folder that the built-in tools can read.
@@ -71,6 +102,18 @@ pub struct AgentNode {
     pub writes: Vec<ChannelName>,
     /// How often it may repair an invalid answer.
     pub repairs_max: u32,
+    /// The conversation that it continues.
+    pub history: Option<History>,
+    /// The folder of the run in which its built-in tools work.
+    pub folder: Option<String>,
+}
+
+impl AgentNode {
+    /// Returns how often a model may be asked for an answer: the first time, once more with twice the tokens, and for
+    /// each repair.
+    pub(super) fn answers_max(&self) -> u64 {
+        1 + u64::from(self.settings.max_tokens.is_some()) + u64::from(self.repairs_max)
+    }
 }
 
 impl Kind for AgentKind {
@@ -80,6 +123,10 @@ impl Kind for AgentKind {
 
     fn keys(&self) -> Keys {
         Keys::of::<AgentKeys>()
+    }
+
+    fn reads_only_named_values(&self) -> bool {
+        true
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
@@ -97,7 +144,20 @@ impl Kind for AgentKind {
         let help = "name the field for its answer";
         let writes = reader.require("writes", help);
         let writes = writes.map(|it| reader.channels(it, "`writes`"));
+        let history = reader.get("history");
+        let history =
+            history.map(|it| History::read(reader, it, writes.as_deref().unwrap_or_default()));
         let repair = reader.get("repair").and_then(|it| reader.report().count(it, "`repair`", 0));
+        let history = match history {
+            Some(history) => Some(history?),
+            None => None,
+        };
+        let models = found.as_ref().map(|it| it.models.as_slice()).unwrap_or_default();
+        let settings = reader.request_settings(models);
+        let folder = read_folder(reader);
+        if let Some(found) = &found {
+            check_writing_tools(reader, &found.tools);
+        }
         let (agent, found) = (agent?, found?);
         Some(Arc::new(AgentNode {
             agent: agent.text,
@@ -105,12 +165,14 @@ impl Kind for AgentKind {
             system: system.map(|it| reader.finish_prompt(it)),
             prompt: reader.finish_prompt(prompt?),
             prompt_again: again.map(|it| reader.finish_prompt(it)),
-            temperature: found.temperature,
+            settings: settings.or(found.settings),
             tools: found.tools,
             tools_root: reader.tools_root().to_owned(),
             tool_rounds_max: found.tool_rounds_max,
             writes: writes?,
             repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
+            history,
+            folder,
         }))
     }
 }
@@ -124,7 +186,7 @@ impl NodeSettings for AgentNode {
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {
-        let answers_max = 1 + u64::from(self.repairs_max);
+        let answers_max = self.answers_max();
         Some(ModelUse { models: &self.models, answers_max })
     }
 

@@ -2,6 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
     time::Instant,
 };
 
@@ -80,6 +82,8 @@ pub(super) struct WithTools<'a> {
     calls: &'a Calls,
     toolbox: &'a Toolbox,
     rounds_max: u32,
+    /// The folder of the run in which the built-in tools work.
+    folder: Option<Arc<Path>>,
     exchange: Mutex<Exchange>,
 }
 
@@ -101,9 +105,10 @@ impl<'a> WithTools<'a> {
     pub(super) fn new(
         (model, calls): (&'a Watched<'a>, &'a Calls),
         ctx: &'a NodeContext,
-        (toolbox, rounds_max): (&'a Toolbox, u32),
+        (toolbox, rounds_max, folder): (&'a Toolbox, u32, Option<&Arc<Path>>),
     ) -> Self {
-        Self { model, ctx, calls, toolbox, rounds_max, exchange: Mutex::default() }
+        let folder = folder.cloned();
+        Self { model, ctx, calls, toolbox, rounds_max, folder, exchange: Mutex::default() }
     }
 
     async fn warn(&self, message: String) {
@@ -165,7 +170,8 @@ impl<'a> WithTools<'a> {
             return known;
         }
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let told = ToolContext { key, cancel: self.ctx.cancel.token() };
+        let folder = self.folder.clone();
+        let told = ToolContext { key, cancel: self.ctx.cancel.token(), folder };
         let started = Instant::now();
         let outcome = tool.call(input, &told).await;
         let report = Report::ToolCall {

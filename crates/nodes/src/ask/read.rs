@@ -57,6 +57,10 @@ impl Kind for AskKind {
         Keys::of::<AskKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let prompt = reader.load_inline_prompt(reader.value(), "`ask`");
         if let Some(prompt) = &prompt {

@@ -7,18 +7,22 @@
 use std::sync::Arc;
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
-use graphrun_sandbox::is_harmless_variable;
+use graphrun_sandbox::{FixedFile, SourceFile, check_path, is_harmless_variable};
 use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
         Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml,
         describe, suggestion,
-        values::{self, Either, FieldName, Named, OneOrMany, SandboxName, Scalar, VariableName},
+        values::{
+            self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
+            VariableName,
+        },
     },
 };
 use schemars::JsonSchema;
 
 use super::Run;
+use crate::{fixed_files::read_fixed, in_folder::read_folder};
 
 /// The kind `run`.
 #[derive(Debug)]
@@ -39,6 +43,13 @@ struct RunKeys {
     stdin: Option<values::Expression>,
     /// The files in the command's folder, by an expression.
     files: Option<values::Expression>,
+    /// Files or folders beside the workflow that are in the command's folder, under the same paths. A change of
+    /// them changes the node.
+    scripts: Option<OneOrMany<Text>>,
+    /// One of `folders`: the command starts in a copy of it.
+    folder: Option<FolderName>,
+    /// Files and folders of `folder` that are written back if the command has changed them.
+    changes: Option<OneOrMany<Text>>,
     /// Which output goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
 }
@@ -61,6 +72,12 @@ pub struct RunNode {
     pub stdin: Option<Expression>,
     /// The files, each with its path and content.
     pub files: Option<Expression>,
+    /// The files beside the workflow that the command gets.
+    pub scripts: Vec<SourceFile>,
+    /// The folder of the run of which the command gets a copy.
+    pub folder: Option<String>,
+    /// Files and folders of the copy that are written back.
+    pub changes: Vec<String>,
     /// The fields with the output that each receives.
     pub writes: Vec<(ChannelName, RunOutput)>,
 }
@@ -89,6 +106,10 @@ impl Kind for RunKind {
         Keys::of::<RunKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let argv = read_argv(reader, reader.value());
         let sandbox = reader.sandbox();
@@ -108,6 +129,9 @@ impl Kind for RunKind {
         }
         let stdin = reader.get("stdin").and_then(|it| reader.expression(it));
         let files = reader.get("files").and_then(|it| reader.files(it));
+        let scripts = reader.get("scripts").map(|it| read_scripts(reader, it));
+        let folder = read_folder(reader);
+        let changes = read_changes(reader);
         let writes = reader.get("writes").map(|it| read_run_outputs(reader, it));
         Some(Arc::new(RunNode {
             argv: argv?,
@@ -115,6 +139,9 @@ impl Kind for RunKind {
             env,
             stdin,
             files,
+            scripts: scripts.unwrap_or_default(),
+            folder,
+            changes,
             writes: writes.unwrap_or_default(),
         }))
     }
@@ -191,6 +218,56 @@ fn read_argv(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<String>> {
         return None;
     }
     Some(argv)
+}
+
+/// Reads the scripts of a command. A text of the state never becomes one: their paths are constants.
+fn read_scripts(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<SourceFile> {
+    let folder = reader.open_folder();
+    let mut scripts: Vec<SourceFile> = Vec::new();
+    for word in reader.report().words(yaml, "`scripts`") {
+        let read = match &folder {
+            Ok(folder) => read_fixed(folder, &word.text),
+            Err(error) => Err(error.to_string()),
+        };
+        let as_text = |FixedFile { path, content }| match String::from_utf8(content) {
+            Ok(content) => Ok(SourceFile { path, content }),
+            Err(_) => Err(format!("`{path}`: it is not UTF-8")),
+        };
+        let read = read.and_then(|it| it.into_iter().map(as_text).collect::<Result<Vec<_>, _>>());
+        match read {
+            Ok(read) => scripts.extend(read),
+            Err(reason) => {
+                let message = format!("the script `{}` cannot be read: {reason}", word.text);
+                let place = reader.report().place(&word.range);
+                let finding = Diagnostic::error("GR052", message).at(place, "named here");
+                let help = "name a file or a folder in the folder of the workflow";
+                reader.report().push(finding.help(help));
+            }
+        }
+    }
+    scripts.sort_by(|one, other| one.path.cmp(&other.path));
+    scripts.dedup_by(|one, other| one.path == other.path);
+    scripts
+}
+
+/// Reads the paths that are written back.
+fn read_changes(reader: &mut NodeReader<'_>) -> Vec<String> {
+    let Some(yaml) = reader.get("changes") else { return Vec::new() };
+    if let (None, Some(key)) = (reader.get("folder"), reader.key("changes")) {
+        let help = "name one of `folders` with `folder:`";
+        reader.report().bad_value(key, "without `folder` nothing can be written back", help);
+    }
+    let mut changes = Vec::new();
+    for word in reader.report().words(yaml, "`changes`") {
+        match check_path(&word.text) {
+            Ok(()) => changes.push(word.text),
+            Err(error) => {
+                let message = format!("`{}` cannot be written back: {error}", word.text);
+                reader.report().bad_value(&word, message, "name a file or a folder, as in `src`");
+            }
+        }
+    }
+    changes
 }
 
 fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {

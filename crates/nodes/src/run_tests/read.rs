@@ -8,10 +8,14 @@ use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
         Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml, suggestion,
-        values::{self, Either, FieldName, Named, OneOrMany, SandboxName, Scalar, Text},
+        values::{
+            self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
+        },
     },
 };
 use schemars::JsonSchema;
+
+use crate::in_folder::read_folder;
 
 use super::{RunTests, Runner, TestRunner, read_runner::read_test_runner};
 
@@ -27,6 +31,8 @@ struct RunTestsKeys {
     /// One of `sandboxes`.
     #[serde(rename = "in")]
     within: SandboxName,
+    /// One of `folders`: the tests start in a copy of it, with the files of `artifact` above it.
+    folder: Option<FolderName>,
     /// Which output goes to which field.
     writes: Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>,
 }
@@ -36,8 +42,8 @@ struct RunTestsKeys {
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct RunTestsParts {
-    /// The field with the files.
-    artifact: values::Expression,
+    /// The field with the files; optional with `folder`.
+    artifact: Option<values::Expression>,
     /// The runner of the tests; without one there is a `command`.
     runner: Option<RunnerName>,
     /// The number of the attempt, for the report, such as `visits("sse")`.
@@ -72,8 +78,10 @@ graphrun_workflow::value_types! {
 /// A node that runs tests in a sandbox.
 #[derive(Clone, Debug)]
 pub struct RunTestsNode {
-    /// The files to test.
-    pub artifact: Expression,
+    /// The files to test. Without them there is a folder.
+    pub artifact: Option<Expression>,
+    /// The folder of the run of which the tests get a copy.
+    pub folder: Option<String>,
     /// The test runner.
     pub runner: TestRunner,
     /// The number of the attempt, for the report.
@@ -106,10 +114,21 @@ impl Kind for RunTestsKind {
         Keys::of::<RunTestsKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let parts = reader.parts()?;
-        let artifact = parts.require(reader.report(), "artifact", "the field with the files");
-        let artifact = artifact.and_then(|it| reader.expression(it));
+        let folder = read_folder(reader);
+        let artifact = match parts.get("artifact") {
+            None if reader.get("folder").is_some() => Some(None),
+            None => {
+                parts.require(reader.report(), "artifact", "the field with the files");
+                None
+            }
+            Some(yaml) => reader.expression(yaml).map(Some),
+        };
         let runner = read_test_runner(reader, &parts);
         let attempt = parts.get("attempt").and_then(|it| {
             let attempt = reader.expression(it)?;
@@ -120,8 +139,12 @@ impl Kind for RunTestsKind {
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = reader.require("writes", help);
         let writes = writes.map(|it| read_outputs(reader, it)).unwrap_or_default();
+        if parts.get("artifact").is_none() {
+            check_no_artifact(reader, &writes);
+        }
         Some(Arc::new(RunTestsNode {
             artifact: artifact?,
+            folder,
             runner: runner?,
             attempt,
             sandbox: sandbox?,
@@ -152,6 +175,16 @@ impl TestOutput {
             Self::Status => "status",
             Self::Attempts => "attempts",
         }
+    }
+}
+
+/// Reports the output that a node without an artifact cannot give.
+fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOutput)]) {
+    if writes.iter().any(|(_, output)| *output == TestOutput::CodeArtifact)
+        && let Some(key) = reader.key("writes")
+    {
+        let message = "without `artifact` there is no output `code_artifact`";
+        reader.report().bad_value(key, message, "remove it, or name the `artifact`");
     }
 }
 

@@ -8,7 +8,8 @@ use graphrun_sandbox::{
 };
 use graphrun_workflow::kind::{NodeReader, Section, SpannedText, Yaml, suggestion};
 
-use super::{Runner, TestRunner, fixed_files::read_fixed};
+use super::{Runner, TestRunner};
+use crate::fixed_files::read_fixed;
 
 /// The keys of a runner, and those of a command.
 const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];

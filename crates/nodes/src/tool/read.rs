@@ -9,7 +9,7 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
         Yaml, describe, suggestion,
-        values::{self, ArgumentName, Either, FieldName, Named, OneOrMany, ToolName},
+        values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
     tool::{BuiltIn, Tool},
 };
@@ -17,7 +17,10 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::Call;
-use crate::checked::Checked;
+use crate::{
+    checked::Checked,
+    in_folder::{check_writing_tools, read_folder},
+};
 
 /// The kind `tool`.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ struct ToolKeys {
     tool: ToolName,
     /// Its arguments, by expressions.
     args: Option<Named<ArgumentName, values::Expression>>,
+    /// One of `folders`, in which a built-in tool works.
+    folder: Option<FolderName>,
     /// A field for the whole output, or which part of it goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputPath>>>,
 }
@@ -46,6 +51,8 @@ pub struct ToolNode {
     pub tool: String,
     /// The folder that the built-in tools can read.
     pub root: PathBuf,
+    /// The folder of the run in which a built-in tool works instead.
+    pub folder: Option<String>,
     /// The arguments by name.
     pub args: Vec<(String, Expression)>,
     /// The fields with the path of the output that each receives. An empty path is the whole
@@ -60,6 +67,10 @@ impl Kind for ToolKind {
 
     fn keys(&self) -> Keys {
         Keys::of::<ToolKeys>()
+    }
+
+    fn reads_only_named_values(&self) -> bool {
+        true
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
@@ -90,8 +101,10 @@ impl Kind for ToolKind {
         check_missing(reader, tool.as_ref(), &word, given);
         let writes = reader.get("writes").map(|it| read_tool_writes(reader, tool.as_ref(), it));
         let root = reader.tools_root().to_owned();
+        let folder = read_folder(reader);
+        check_writing_tools(reader, std::slice::from_ref(&word.text));
         let writes = writes.unwrap_or_default();
-        Some(Arc::new(ToolNode { tool: word.text, root, args, writes }))
+        Some(Arc::new(ToolNode { tool: word.text, root, folder, args, writes }))
     }
 
     fn refuses_cache(&self, value: &Yaml) -> Option<CacheRefusal> {

@@ -1,19 +1,20 @@
 //! The kind `write_files`: its keys, and how a node is read.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node};
 use graphrun_sandbox::check_path;
 use graphrun_workflow::{
     Expression, Prompt,
     kind::{
-        CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
-        values::{self, FileName, Named, PromptPath},
+        CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
+        Yaml,
+        values::{self, FileName, FolderName, Named, PromptPath},
     },
 };
 use schemars::JsonSchema;
 
-use super::WriteFiles;
+use super::{REPORT, WriteFiles};
 
 /// The kind `write_files`.
 #[derive(Debug)]
@@ -32,11 +33,15 @@ struct WriteFilesKeys {
 #[expect(dead_code, reason = "only its schema is used")]
 struct WriteFilesParts {
     /// The folder: `output.dir`.
-    to: values::Expression,
+    to: Option<values::Expression>,
+    /// Instead of `to`: one of `folders`, whose files are replaced.
+    folder: Option<FolderName>,
     /// The files, each with its path and content.
     files: Option<values::Expression>,
     /// The names of files with the values that are written to them as JSON.
     documents: Option<Named<FileName, values::Expression>>,
+    /// The names of files with the prompts that are rendered to them.
+    texts: Option<Named<FileName, PromptPath>>,
     /// The path of a prompt that is rendered to `report.md`.
     report: Option<PromptPath>,
 }
@@ -44,14 +49,25 @@ struct WriteFilesParts {
 /// A node that writes files.
 #[derive(Clone, Debug)]
 pub struct WriteFilesNode {
-    /// The folder.
-    pub to: Expression,
+    /// The destination.
+    pub to: Destination,
     /// The files, each with its path and content.
     pub files: Option<Expression>,
     /// The names of files with the values that are written to them as JSON.
     pub documents: Vec<(String, Expression)>,
+    /// The names of files with the templates that are rendered to them.
+    pub texts: Vec<(String, Prompt)>,
     /// The template that is rendered to `report.md`.
     pub report: Option<Prompt>,
+}
+
+/// The destination of files.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// A folder at or below the output folder of the run.
+    Output(Box<Expression>),
+    /// A folder of the run with a history.
+    Folder(String),
 }
 
 impl Kind for WriteFilesKind {
@@ -63,38 +79,81 @@ impl Kind for WriteFilesKind {
         Keys::of::<WriteFilesKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let parts = reader.parts()?;
-        let to = parts.require(reader.report(), "to", "write `to: output.dir`");
-        let to = to.and_then(|it| reader.output_folder(it));
+        let to = match (parts.get("folder"), parts.key("to")) {
+            (Some(folder), None) => reader.run_folder(folder).map(Destination::Folder),
+            (Some(_), Some(to)) => {
+                let message = "`write_files` has both `folder` and `to`";
+                reader.report().bad_value(to, message, "remove one of them");
+                None
+            }
+            (None, _) => {
+                let to = parts.require(reader.report(), "to", "write `to: output.dir`");
+                to.and_then(|it| reader.output_folder(it))
+                    .map(|it| Destination::Output(Box::new(it)))
+            }
+        };
         let files = parts.get("files").and_then(|it| reader.files(it));
+        let mut names = BTreeSet::new();
         let mut documents = Vec::new();
-        if let Some(yaml) = parts.get("documents") {
-            if !matches!(yaml.data, Data::Map(_)) {
-                let wanted = "a mapping from names of files to expressions";
-                reader.report().wrong_kind(yaml, "`documents`", wanted);
-            }
-            for Entry { key, value } in yaml.entries() {
-                if let Err(error) = check_path(&key.text) {
-                    let message = format!("`{}` cannot be delivered: {error}", key.text);
-                    reader.report().bad_value(key, message, "write a name such as `review.json`");
-                }
-                let document = reader.expression(value);
-                documents.extend(document.map(|it| (key.text.clone(), it)));
-            }
+        for Entry { key, value } in named_files(reader, &parts, "documents", &mut names) {
+            let document = reader.expression(value);
+            documents.extend(document.map(|it| (key.text.clone(), it)));
         }
-        let report = parts.get("report").and_then(|it| reader.load_prompt(it));
-        if let Some(report) = &report {
-            reader.check_prompt(report);
+        let mut texts = Vec::new();
+        for Entry { key, value } in named_files(reader, &parts, "texts", &mut names) {
+            texts.extend(read_text(reader, value).map(|it| (key.text.clone(), it)));
         }
-        let report = report.map(|it| reader.finish_prompt(it));
-        Some(Arc::new(WriteFilesNode { to: to?, files, documents, report }))
+        let report = parts.get("report").and_then(|report| {
+            if let Some(key) = parts.key("report").filter(|_| names.contains(REPORT)) {
+                let message = format!("`report` is written to `{REPORT}`, too");
+                reader.report().bad_value(key, message, "remove one of them");
+            }
+            read_text(reader, report)
+        });
+        Some(Arc::new(WriteFilesNode { to: to?, files, documents, texts, report }))
     }
 
     fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
         let help = "omit it: files exist only if they are written";
         Some(CacheRefusal::of_kind(self, help))
     }
+}
+
+/// Returns the entries of a mapping from the names of files, and checks the names. No other mapping of the node has
+/// one of them.
+fn named_files<'a>(
+    reader: &mut NodeReader<'a>,
+    parts: &Section<'a>,
+    key: &str,
+    names: &mut BTreeSet<&'a str>,
+) -> &'a [Entry] {
+    let Some(yaml) = parts.get(key) else { return &[] };
+    if !matches!(yaml.data, Data::Map(_)) {
+        let wanted = "a mapping from names of files";
+        reader.report().wrong_kind(yaml, &format!("`{key}`"), wanted);
+    }
+    for Entry { key, .. } in yaml.entries() {
+        if let Err(error) = check_path(&key.text) {
+            let message = format!("`{}` cannot be delivered: {error}", key.text);
+            reader.report().bad_value(key, message, "write a name such as `review.json`");
+        } else if !names.insert(&key.text) {
+            let message = format!("`{}` is a document already", key.text);
+            reader.report().bad_value(key, message, "choose another name for one of them");
+        }
+    }
+    yaml.entries()
+}
+
+fn read_text(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Prompt> {
+    let prompt = reader.load_prompt(yaml)?;
+    reader.check_prompt(&prompt);
+    Some(reader.finish_prompt(prompt))
 }
 
 impl NodeSettings for WriteFilesNode {
@@ -107,6 +166,6 @@ impl NodeSettings for WriteFilesNode {
     }
 
     fn needs_output_dir(&self) -> bool {
-        true
+        matches!(self.to, Destination::Output(_))
     }
 }

@@ -8,6 +8,7 @@ mod private;
 
 use std::{
     collections::BTreeSet,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::SandboxError,
+    folder_file::Project,
     job::{Finished, FixedFile, Job, Limits, Outcome},
     probe::Sandbox,
-    source_file::SourceFile,
     test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
 
@@ -47,14 +48,14 @@ const PARTS: [(&str, &str); 5] = [
 /// As [`Sandbox::run`].
 pub async fn run_node(
     sandbox: &Sandbox,
-    files: &[SourceFile],
+    project: &Project,
     settings: &TestSettings,
     limits: &Limits,
     cancel: &CancellationToken,
 ) -> Result<TestReport, SandboxError> {
     let start = Instant::now();
     let mut run = Run::default();
-    for path in test_files(files, settings) {
+    for path in test_files(project, settings) {
         let wall = limits.wall.saturating_sub(start.elapsed());
         if wall.is_zero() {
             run.outcomes.insert(TestOutcome::TimedOut);
@@ -62,7 +63,7 @@ pub async fn run_node(
         }
         let secret = rand::random::<[u8; 32]>().to_vec();
         let limits = Limits { wall, ..limits.clone() };
-        let job = job(&path, files, settings, limits, secret.clone());
+        let job = job(&path, project, settings, limits, secret.clone());
         let finished = sandbox.run(&job, cancel).await?;
         if finished.records.is_empty() && finished.outcome == Outcome::Failed(UNSUPPORTED) {
             return Err(SandboxError::Setup { detail: finished.output });
@@ -75,7 +76,7 @@ pub async fn run_node(
 
 fn job(
     path: &str,
-    files: &[SourceFile],
+    project: &Project,
     settings: &TestSettings,
     limits: Limits,
     secret: Vec<u8>,
@@ -91,7 +92,8 @@ fn job(
         argv: ["bash", "-c", START, NODE, path].map(str::to_owned).into(),
         required: vec![NODE.to_owned()],
         fixed: parts.into_iter().chain([library]).chain(fixed).collect(),
-        files: files.to_vec(),
+        folder: Arc::clone(&project.folder),
+        files: project.files.clone(),
         limits,
         channel: Some(secret),
         ..Job::default()
@@ -99,9 +101,9 @@ fn job(
 }
 
 /// The paths of the test files inside, in their order.
-fn test_files(files: &[SourceFile], settings: &TestSettings) -> BTreeSet<String> {
+fn test_files(project: &Project, settings: &TestSettings) -> BTreeSet<String> {
     let fixed = settings.fixed.iter().map(|it| ("/graphrun/fixed", it.path.as_str()));
-    let generated = files.iter().map(|it| ("/box", it.path.as_str()));
+    let generated = project.paths().map(|it| ("/box", it));
     fixed
         .chain(generated)
         .filter(|(_, path)| is_script(path) && (is_named_as_test(path) || is_in_test_folder(path)))
@@ -227,7 +229,8 @@ mod tests {
     #[test]
     fn a_sandbox_without_node_does_not_start() {
         let settings = TestSettings::default();
-        let job = job("/box/a.test.js", &[], &settings, Limits::default(), Vec::new());
+        let job =
+            job("/box/a.test.js", &Project::default(), &settings, Limits::default(), Vec::new());
         assert_eq!(job.required, [NODE]);
     }
 

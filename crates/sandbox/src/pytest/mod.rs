@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::SandboxError,
+    folder_file::Project,
     job::{FixedFile, Job, Limits},
     probe::Sandbox,
     python::PythonEnvironment,
-    source_file::SourceFile,
     test_run::{Allowed, Proof, TestOutcome, TestReport, TestSettings, judge},
 };
 
@@ -62,7 +62,7 @@ pub enum PytestError {
 pub async fn run_pytest(
     sandbox: &Sandbox,
     environment: &PythonEnvironment,
-    files: &[SourceFile],
+    project: &Project,
     settings: &TestSettings,
     limits: &Limits,
     cancel: &CancellationToken,
@@ -71,15 +71,14 @@ pub async fn run_pytest(
         return Err(PytestError::NotInstalled);
     }
     let secret = rand::random::<[u8; 32]>().to_vec();
-    let (files, left_out): (Vec<SourceFile>, Vec<SourceFile>) = files
-        .iter()
-        .cloned()
-        .partition(|it| settings.allows(Allowed::Conftest) || !is_conftest(&it.path));
+    let allows_conftest = settings.allows(Allowed::Conftest);
+    let (project, has_left_out) = project.without(|it| !allows_conftest && is_conftest(it));
     let argv = ["-I", "-S", "-B", "/graphrun/boot/boot.py"].map(str::to_owned);
     let job = Job {
         argv: [environment.python().to_owned()].into_iter().chain(argv).collect(),
-        fixed: fixed_files(&files, settings, limits),
-        files,
+        fixed: fixed_files(&project, settings, limits),
+        folder: project.folder,
+        files: project.files,
         read_only: environment.mounts().to_vec(),
         limits: limits.clone(),
         channel: Some(secret.clone()),
@@ -87,7 +86,7 @@ pub async fn run_pytest(
     };
     let finished = sandbox.run(&job, cancel).await?;
     let mut verdict = judge(&finished, &secret, settings);
-    if verdict.outcome != TestOutcome::Passed && !left_out.is_empty() {
+    if verdict.outcome != TestOutcome::Passed && has_left_out {
         let reason = "conftest.py is not loaded; a workflow loads it with `allow: [conftest]`";
         verdict.reasons.push(reason.to_owned());
     }
@@ -96,14 +95,14 @@ pub async fn run_pytest(
 }
 
 /// Everything that appears below `/graphrun`: the runner, its settings and the fixed tests.
-fn fixed_files(files: &[SourceFile], settings: &TestSettings, limits: &Limits) -> Vec<FixedFile> {
+fn fixed_files(project: &Project, settings: &TestSettings, limits: &Limits) -> Vec<FixedFile> {
     let text =
         |path: String, content: &str| FixedFile { path, content: content.as_bytes().to_vec() };
     let parts = PARTS.map(|(name, content)| text(format!("{BOOT}/{name}"), content));
     let runner_settings = json!({
         "proof": settings.proof.as_str(),
         "arguments": arguments(settings, limits),
-        "tests": test_files(files, settings),
+        "tests": test_files(project, settings),
     });
     let fixed = settings.fixed.iter().map(|file| FixedFile {
         path: format!("fixed/{}", file.path),
@@ -120,9 +119,9 @@ fn fixed_files(files: &[SourceFile], settings: &TestSettings, limits: &Limits) -
 }
 
 /// The paths of the test files inside, in their order.
-fn test_files(files: &[SourceFile], settings: &TestSettings) -> Vec<String> {
+fn test_files(project: &Project, settings: &TestSettings) -> Vec<String> {
     let fixed = settings.fixed.iter().map(|it| (FIXED, it.path.as_str()));
-    let generated = files.iter().map(|it| ("/box", it.path.as_str()));
+    let generated = project.paths().map(|it| ("/box", it));
     let generated = generated.filter(|_| settings.proof != Proof::Isolated);
     let all: BTreeSet<String> = fixed
         .chain(generated)

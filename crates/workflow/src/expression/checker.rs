@@ -23,6 +23,7 @@ use super::{
 use crate::{
     facts::Fact,
     report::{Problem, suggestion},
+    structure::{INDEX, names_of_item},
     typing::{describe, null},
     written::Presence,
 };
@@ -46,7 +47,7 @@ pub(super) struct Checked {
 pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     let mut checker = Checker {
         scope,
-        variables: scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect(),
+        variables: names_of_item(scope.item, scope.schema),
         present: scope.given.to_vec(),
         misasked: Vec::new(),
         asking: false,
@@ -192,6 +193,7 @@ impl Checker<'_> {
 
     fn name(&mut self, name: &str, range: &Range<usize>) -> Type {
         if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
+            self.facts.item_index |= name == INDEX;
             return ty.clone();
         }
         if name == "output" && self.scope.output {

@@ -13,7 +13,10 @@ use super::{
     syntax::{Kind, Node, Operator, Pattern, RecordField},
     values,
 };
-use crate::facts::{Fact, FactsView};
+use crate::{
+    facts::{Fact, FactsView},
+    structure::INDEX,
+};
 
 pub(super) fn evaluate(
     root: &Node,
@@ -39,8 +42,11 @@ pub(super) fn evaluate_owned(
     item: Option<(&str, &Value)>,
     absent: Absent,
 ) -> Result<Value, EvaluateError> {
+    // The item hides its position, and a field of the state with this name does, too.
+    let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());
+    let index = index.map(|it| (INDEX, Cow::Owned(Value::from(it)))).filter(|_| item.is_some());
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
-    let variables = item.into_iter().collect();
+    let variables = index.into_iter().chain(item).collect();
     let mut evaluation = Evaluation { view: *view, variables, meter: Meter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),

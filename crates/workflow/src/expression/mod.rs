@@ -213,6 +213,11 @@ impl Expression {
         access::access_set(&self.root, &self.reads, self.item.as_deref())
     }
 
+    /// Whether it reads the dispatched item.
+    pub(crate) fn reads_item(&self) -> bool {
+        self.access_set().has_item
+    }
+
     /// Whether it is a plain path into the state and not computed.
     pub(crate) fn is_path(&self) -> bool {
         self.root.path().is_some_and(|path| {

@@ -69,6 +69,7 @@ fn facts() -> RunFacts {
         usage: usage(1_200),
         node_usage: BTreeMap::from([(node("sse"), usage(700))]),
         remaining: Remaining { steps: 8, tokens: Some(300), usd: None },
+        item_index: None,
     }
 }
 

@@ -20,8 +20,8 @@ pub(super) struct NodeKeys {
     /// that are tried in order, or `{ match, to }` over an enum or a bool. `end` and `fail` are
     /// built in.
     then: Option<Then>,
-    /// The nodes that this one waits for. It runs once when all of them have led to it.
-    join: Option<OneOrMany<NodeRef>>,
+    /// The nodes that this one waits for. It runs once when all of them have led to it, or `count` of them.
+    join: Option<Either<NodeRef, Either<Vec<NodeRef>, Join>>>,
     /// The condition under which it runs; otherwise it is skipped and the run continues with
     /// `then`.
     when: Option<Expression>,
@@ -55,6 +55,18 @@ pub(super) struct NodeKeys {
 
 /// A node, several of them, cases in order, or a match.
 type Then = Either<TargetName, Either<Vec<Either<TargetName, CaseKeys>>, MatchKeys>>;
+
+/// A join of some of several nodes. The others continue beside it, and run it no second time.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Join {
+    /// The nodes, of which `count` are waited for.
+    of: Option<Vec<NodeRef>>,
+    /// How many of the nodes it waits for.
+    count: Option<Positive>,
+    /// The nodes, of which one is waited for.
+    any: Option<Vec<NodeRef>>,
+}
 
 /// A case of a route.
 #[derive(JsonSchema)]

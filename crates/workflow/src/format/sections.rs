@@ -5,11 +5,12 @@ use schemars::JsonSchema;
 use super::{
     node::NodeKeys,
     values::{
-        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, FieldDeclared,
-        FieldName, FieldType, Flag, Folder, Memory, ModelDeclared, ModelName, ModelRef, Named,
-        Network, NodeName, NodeRef, Number, NumberPath, OneOrMany, Positive, PromptPath,
-        ReducerName, Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Temperature,
-        Template, Text, ToolName, TypeDeclared, TypeNotation, Version,
+        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Effort, Either,
+        ErrorKinds, Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared,
+        Memory, ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number,
+        NumberPath, OneOrMany, Positive, PromptPath, PromptText, ReducerName, Requirement,
+        SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text, ToolName, TopP,
+        TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -42,6 +43,8 @@ pub(super) struct WorkflowFile {
     agents: Option<Named<AgentDeclared, AgentKeys>>,
     /// The sandboxes in which generated code may run.
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
+    /// The folders of a run: each is a git worktree on a branch of the run.
+    folders: Option<Named<FolderDeclared, RunFolder>>,
     /// The files that the built-in tools may read.
     tools: Option<Tools>,
     /// The limits of a whole run.
@@ -96,9 +99,23 @@ pub(super) struct AgentKeys {
     /// One of `models`, or `provider/model` itself.
     model: ModelRef,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
-    system: Option<Either<PromptPath, System>>,
+    system: Option<Either<PromptPath, PromptText>>,
     /// How freely it answers, from 0 to 2.
     temperature: Option<Temperature>,
+    /// The share of the likeliest tokens that it chooses from, above 0 and up to 1.
+    top_p: Option<TopP>,
+    /// The seed of its random choices, for providers that have one.
+    seed: Option<Number>,
+    /// The texts that end an answer: one or several.
+    stop: Option<OneOrMany<Text>>,
+    /// How much it reasons before it answers.
+    effort: Option<Effort>,
+    /// The most tokens of an answer. A longer answer is requested once more with twice as many.
+    max_tokens: Option<Positive>,
+    /// Headers of its requests, by name. A key does not belong here.
+    headers: Option<Named<Text, Text>>,
+    /// Parameters of its requests that only some providers know.
+    extra_body: Option<Named<Text, Anything>>,
     /// The tools that it may call before it answers: built-in ones, or ones that the program
     /// registers.
     tools: Option<OneOrMany<ToolName>>,
@@ -106,14 +123,6 @@ pub(super) struct AgentKeys {
     max_tool_rounds: Option<Positive>,
     /// The purpose of the agent.
     about: Option<Text>,
-}
-
-/// A system prompt that is not a path.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(super) struct System {
-    /// The prompt, written here.
-    text: Template,
 }
 
 /// A sandbox for generated code, without a network.
@@ -128,6 +137,18 @@ pub(super) struct Sandbox {
     time: Option<Duration>,
     /// The Python environment.
     python: Option<Python>,
+}
+
+/// A folder of a run, with a history.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct RunFolder {
+    /// The top folder of a git repository, by an expression over the input. A relative path starts at the current folder.
+    from: Expression,
+    /// `true`: each run has its own git worktree and branch.
+    git: Flag,
+    /// The name of the branch, by an expression over the input. Default: `"graphrun/" + run.id`.
+    branch: Option<Expression>,
 }
 
 /// The settings of the built-in tools.
@@ -206,4 +227,7 @@ pub(super) struct Retry {
     initial: Option<Duration>,
     /// The longest wait.
     max: Option<Duration>,
+    /// The kinds of failure that are tried again, also if a failure is not transient. The default policy applies to
+    /// all other kinds.
+    on: Option<ErrorKinds>,
 }

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use crate::{
     cache::CACHE_KEYS,
+    declarations::JOIN_KEYS,
+    folders::FOLDER_KEYS,
     format::{NODE, schema_of, sections::WorkflowFile},
     lower,
     policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
@@ -23,6 +25,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/agents/additionalProperties/properties/system", SYSTEM_KEYS),
     ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
+    ("/properties/folders/additionalProperties", FOLDER_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
     ("/properties/limits", LIMITS_KEYS),
@@ -37,6 +40,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/nodes/additionalProperties/properties/timeout", TIMEOUT_KEYS),
     ("/properties/nodes/additionalProperties/properties/limits", NODE_LIMITS_KEYS),
     ("/properties/nodes/additionalProperties/properties/cache", CACHE_KEYS),
+    ("/properties/nodes/additionalProperties/properties/join", JOIN_KEYS),
     ("/properties/nodes/additionalProperties/properties/then", MATCH_KEYS),
     ("/properties/nodes/additionalProperties/properties/then/items", CASE_KEYS),
 ];

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, marker::PhantomData};
 
 use graphrun_core::{graph::ErrorKind, state::Reducer};
+use graphrun_models::RequestSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
@@ -44,6 +45,15 @@ macro_rules! value_types {
     )*};
 }
 
+/// A template that is not a path.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct PromptText {
+    /// The template, written here.
+    text: Template,
+}
+
 value_types! {
     /// True or false.
     pub Flag = {"type": "boolean"};
@@ -82,10 +92,21 @@ value_types! {
     pub Number = {"type": ["number", "string"], "pattern": "^[-+]?[0-9.][0-9_.eE+-]*$"};
     /// The number of attempts in all.
     pub Attempts = {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX};
+    /// One kind of failure, or several.
+    pub ErrorKinds = {
+        "type": ["string", "array"],
+        "pattern": format!("^({})$", ErrorKind::ALL.map(ErrorKind::as_str).join("|")),
+        "minItems": 1,
+        "items": {"enum": ErrorKind::ALL.map(ErrorKind::as_str)},
+    };
     /// A sum of money.
     pub Dollars = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^[0-9][0-9_.]*$"};
     /// How freely a model answers.
     pub Temperature = {"type": "number", "minimum": 0, "maximum": 2};
+    /// The share of the likeliest tokens that a model chooses from.
+    pub TopP = {"type": "number", "exclusiveMinimum": 0, "maximum": 1};
+    /// How much a model reasons.
+    pub Effort = {"enum": RequestSettings::EFFORTS};
     /// A span of time.
     pub Duration = {"type": "string", "examples": ["30s", "10m", "1h30m", "24h"]};
     /// An amount of memory.
@@ -124,6 +145,10 @@ value_types! {
     pub SandboxDeclared = {"type": "string", "x-declares": "sandbox"};
     /// One of `sandboxes`.
     pub SandboxName = {"type": "string", "x-refers": "sandbox"};
+    /// The name of a folder under `folders`.
+    pub FolderDeclared = {"type": "string", "x-declares": "folder"};
+    /// One of `folders`.
+    pub FolderName = {"type": "string", "x-refers": "folder"};
     /// A value of the matched expression.
     pub MatchedValue = {"type": "string", "x-refers": "value"};
     /// A Rust type that is registered as a state.

@@ -164,6 +164,14 @@ pub trait Kind: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether its nodes read the state and their item only by expressions, prompts and names of fields in the file.
+    ///
+    /// Then a node of a `map` that names neither its item nor `index` is reported. By default a node may read anything
+    /// from its context.
+    fn reads_only_named_values(&self) -> bool {
+        false
+    }
+
     /// Whether a node can run for each item of a `map`.
     fn takes_items(&self) -> bool {
         !self.runs_others()

@@ -8,6 +8,7 @@ use graphrun_core::{
     state::{Schema, Type, UpdateForm},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
+use graphrun_models::RequestSettings;
 
 use super::RegisteredKind;
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
+    request_settings,
     sections::{Agent, read_prompt},
     shape::Section,
     tool::Tool,
@@ -314,6 +316,13 @@ impl NodeReader<'_> {
         found
     }
 
+    /// Returns the settings of requests to these models that stand in the node. The kind has their keys.
+    pub fn request_settings(&mut self, models: &[String]) -> RequestSettings {
+        let section = self.section;
+        let providers = self.scope.env.registry.known_providers();
+        request_settings::read(self.report, |key| section.get(key), models, providers)
+    }
+
     /// Returns the sandbox that the key `in` of the node names.
     pub fn sandbox(&mut self) -> Option<SandboxSettings> {
         let help = "name one of `sandboxes`: generated code runs only in a sandbox";
@@ -328,6 +337,18 @@ impl NodeReader<'_> {
             self.report.uses("sandboxes", &word.text);
         }
         settings
+    }
+
+    /// Reads the name of one of `folders`.
+    pub fn run_folder(&mut self, yaml: &Yaml) -> Option<String> {
+        let word = self.report.word(yaml, "`folder`")?;
+        let folders = &self.scope.env.sections.folders;
+        if !folders.contains(&word.text) {
+            self.report.unknown("GR057", "folder", &word, folders.iter().map(String::as_str));
+            return None;
+        }
+        self.report.uses("folders", &word.text);
+        Some(word.text)
     }
 
     /// Returns the tool of a name, registered or built in.

@@ -16,7 +16,7 @@ use minijinja::machinery::{
 };
 
 use super::{TEMPLATE, expressions::is_single};
-use crate::{report::Problem, typing::describe, written::AssignedFields};
+use crate::{report::Problem, structure::names_of_item, typing::describe, written::AssignedFields};
 
 /// The scope of a prompt.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
         return Default::default();
     };
-    let variables = scope.item.map(|(it, ty)| (it.to_owned(), ty.clone())).into_iter().collect();
+    let variables = names_of_item(scope.item, scope.schema);
     let defined = scope.given.to_vec();
     let mut checker = Checker {
         scope,

@@ -13,10 +13,15 @@ use super::{
 use crate::{
     facts::{Fact, usage_type},
     report::suggestion,
-    structure::ITEM,
+    structure::{INDEX, ITEM},
     typing::{describe, values_of},
     written::Presence,
 };
+
+/// Whether only a node that a `map` runs has this name.
+fn is_of_item(name: &str) -> bool {
+    name == ITEM || name == INDEX
+}
 
 /// Whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
@@ -159,9 +164,10 @@ impl Checker<'_> {
     }
 
     fn name(&mut self, name: &str, span: Span) -> Type {
+        self.facts.item_index |= name == INDEX;
         match self.look_up(name) {
             Some((ty, Presence::Always)) => ty,
-            Some((_, Presence::Never)) if self.scope.any_item && name == ITEM => Type::Any,
+            Some((_, Presence::Never)) if self.scope.any_item && is_of_item(name) => Type::Any,
             None if self.scope.any_item => Type::Any,
             Some((ty, _)) if self.missed.iter().any(|it| it == name) => ty,
             Some((ty, Presence::Never)) => {
@@ -169,7 +175,7 @@ impl Checker<'_> {
                 let node = self.scope.node;
                 let problem = if self.scope.schema.channel(name).is_some() {
                     format!("`{name}` is used here, but nothing writes it before `{node}` runs")
-                } else if name == ITEM {
+                } else if is_of_item(name) {
                     format!("`{name}` is used here, but no `map` runs `{node}`")
                 } else {
                     format!("`{name}` is used here, but `{node}` has no bound")
@@ -215,6 +221,10 @@ impl Checker<'_> {
             ITEM if defined => Type::Any,
             ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
             ITEM => return None,
+            INDEX if self.scope.schema.channel(name).is_none() && defined => Type::Int,
+            INDEX if self.scope.schema.channel(name).is_none() => {
+                return Some((Type::Int, Presence::Never));
+            }
             _ if FUNCTIONS.contains(&name) => Type::Any,
             _ => {
                 let Some(channel) = self.scope.schema.channel(name) else {

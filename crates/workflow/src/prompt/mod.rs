@@ -36,7 +36,7 @@ use thiserror::Error;
 pub use self::files::LoadedPrompt;
 pub(super) use self::{checker::PromptScope, files::PromptFiles};
 use self::{facts::add_facts, metered::metered};
-use super::{facts::FactsView, report::Problem};
+use super::{facts::FactsView, report::Problem, structure::INDEX};
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
@@ -170,6 +170,11 @@ impl Prompt {
         &self.name
     }
 
+    /// The names that the template may read.
+    pub fn variables(&self) -> &BTreeSet<String> {
+        &self.variables
+    }
+
     /// The source text of the template.
     pub fn text(&self) -> &str {
         &self.text
@@ -189,6 +194,9 @@ impl Prompt {
         if let Some(item) = view.input.item() {
             let name = self.item.as_deref().unwrap_or("item");
             context.insert(name, Value::from(Serde(item)));
+            if let Some(index) = view.facts.item_index {
+                context.entry(INDEX).or_insert_with(|| Value::from(index));
+            }
         }
         let counts = view.visits.iter().map(|(name, count)| (name.to_string(), count)).collect();
         add_facts(&mut context, &FactsView { facts: view.facts, trigger: view.trigger }, counts);

@@ -6,15 +6,18 @@ use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{
-        Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
+        Command, Contract, ErrorKind, ItemOrder, Node, NodeContext, NodeDescription, NodeError,
+        SideEffects,
     },
     id::NodeName,
-    state::{Field, Record, Type},
+    state::{Field, Record, Schema, Type},
 };
 use schemars::JsonSchema;
 
+use super::order::KeyedOrder;
 use crate::{
     Expression,
+    draft::WorkflowDraft,
     environment::{Environment, NodeScope},
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
@@ -39,6 +42,12 @@ const REFUSED: &[(&str, &str)] = &[
 
 /// The default name of the item of a dispatched task.
 pub(crate) const ITEM: &str = "item";
+
+/// The name of the position of the item, from zero. A field of the state or an item with this name takes precedence.
+pub(crate) const INDEX: &str = "index";
+
+/// The section of [`Report::uses`] for the nodes that read their item or its position.
+pub(crate) const ITEMS: &str = "items";
 
 /// The kind `map`.
 #[derive(Debug)]
@@ -66,6 +75,10 @@ struct MapParts {
     node: NodeRef,
     /// The most items that run at the same time.
     width: Option<Positive>,
+    /// The key of an item that others need, such as `task.id`.
+    key: Option<values::Expression>,
+    /// The keys of the items that an item needs, such as `task.depends_on`: it starts when they are done.
+    after: Option<values::Expression>,
     /// A list for the failures of items: the others are not affected. Each entry has those of these fields that
     /// its type declares: `index`, `item`, `node`, `kind` and `message`.
     failed: Option<FieldName>,
@@ -98,6 +111,8 @@ pub(crate) struct Item {
     pub(crate) name: String,
     pub(crate) ty: Type,
     pub(crate) width_max: Option<usize>,
+    /// The order of items that depend on each other.
+    pub(crate) order: Option<Arc<dyn ItemOrder>>,
     /// Whether it may have another name because of a reported mistake.
     pub(crate) is_vague: bool,
 }
@@ -208,6 +223,13 @@ impl Node for Pass {
     }
 }
 
+/// Returns the names that only a node for items has: the position, and the item, which hides it.
+pub(crate) fn names_of_item(item: Option<(&str, &Type)>, schema: &Schema) -> Vec<(String, Type)> {
+    let Some((name, ty)) = item else { return Vec::new() };
+    let index = schema.channel(INDEX).is_none().then(|| (INDEX.to_owned(), Type::Int));
+    index.into_iter().chain([(name.to_owned(), ty.clone())]).collect()
+}
+
 /// Reads the lists of all maps.
 pub(crate) fn read_lists(
     report: &mut Report,
@@ -229,11 +251,42 @@ pub(crate) fn read_lists(
         };
         let width_max = map.get("width").and_then(|it| report.count(it, "`width`", 1));
         let (item, is_vague) = item_name(report, env, map);
-        let item = Item { name: item, ty, width_max, is_vague };
+        let mut item = Item { name: item, ty, width_max, order: None, is_vague };
+        item.order = KeyedOrder::read(report, &NodeScope::of_item(env, name, &item), map);
         let node = env.declarations.maps.get(name).cloned();
         lists.insert(name.clone(), MapList { over, node, item });
     }
     lists
+}
+
+/// Warns about nodes that do the same for each item, unless errors may be the reason.
+pub(crate) fn warn_of_unread_items(
+    report: &mut Report,
+    env: &Environment,
+    draft: &WorkflowDraft<'_>,
+) {
+    if report.has_errors() {
+        return;
+    }
+    for (map, MapList { node, item, .. }) in &env.maps {
+        let Some(node) = node else { continue };
+        let kind = draft.nodes.get(node).and_then(|it| it.kind);
+        let is_known = kind.is_some_and(|it| it.kind.reads_only_named_values());
+        if !is_known || report.is_used(ITEMS, node.as_str()) {
+            continue;
+        }
+        let section = draft.nodes.get(map).map(|it| &it.section);
+        let Some(yaml) = section.and_then(|it| it.get(MAP)?.get("do")) else { continue };
+        let message = format!("`{node}` never reads its item, so it does the same for each one");
+        let finding = Diagnostic::warning("GR138", message);
+        let finding = finding.at(report.place(&yaml.range), "does not depend on the item");
+        let names = names_of_item(Some((&item.name, &item.ty)), &env.schema);
+        let names: Vec<String> = names.iter().rev().map(|(it, _)| format!("`{it}`")).collect();
+        let names = names.join(" or ");
+        report.push(finding.help(format!(
+            "read {names} in its prompt or its expressions; to run it once, lead to it with `then`"
+        )));
+    }
 }
 
 fn item_type(report: &mut Report, yaml: &Yaml, over: &Expression) -> Type {

@@ -6,6 +6,7 @@
 
 mod custom;
 mod map;
+mod order;
 mod parallel;
 mod use_workflow;
 
@@ -18,7 +19,10 @@ pub use self::{
     use_workflow::{EnterNode, LeaveNode, NestedUse, Use},
 };
 pub(crate) use self::{
-    map::{FAILED, ITEM, Item, MAP, MapList, read_lists},
+    map::{
+        FAILED, INDEX, ITEM, ITEMS, Item, MAP, MapList, names_of_item, read_lists,
+        warn_of_unread_items,
+    },
     use_workflow::fields_of_use,
 };
 use crate::kind::Kind;

@@ -119,6 +119,10 @@ impl Kind for Use {
         Keys::of::<UseKeys>()
     }
 
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let nested = reader.value().get(NESTED);
         let nested = nested.and_then(|it| reader.report().bool(it, "`nested`"));

@@ -1,7 +1,7 @@
 //! Tools: named operations with a typed input and a typed output, for workflows and models.
 //!
 //! Start with [`Tool`]; [`tool_fn`] makes one from an async function. The built-in ones read files
-//! below a folder: [`BUILT_IN`].
+//! below a folder, and write files of a folder of the run: [`BUILT_IN`].
 
 mod fs;
 mod function;
@@ -25,6 +25,8 @@ pub struct BuiltIn {
     pub name: &'static str,
     /// The purpose of the tool, in one sentence.
     pub about: &'static str,
+    /// Whether it changes files, so that its node names a folder of the run.
+    pub writes: bool,
     /// Makes the tool for the files below a folder.
     make: fn(Arc<Path>) -> Arc<dyn Tool>,
 }
@@ -76,6 +78,8 @@ pub struct ToolContext {
     pub key: String,
     /// Cancelled when the run is aborted.
     pub cancel: CancellationToken,
+    /// The folder of the run that the node names. The built-in tools work there instead of in the folder of the tools.
+    pub folder: Option<Arc<Path>>,
 }
 
 /// The error of a tool.

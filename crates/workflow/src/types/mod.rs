@@ -4,6 +4,7 @@
 //! `a | b`, `T?` and the names under `types`. A field may have more keys:
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
+mod defaults;
 mod notation;
 mod range;
 mod reducers;
@@ -26,7 +27,9 @@ use serde_json::{Value, json};
 #[cfg(test)]
 pub(super) use self::notation::RECORD_KEYS;
 use self::notation::is_lenience;
-pub(super) use self::{notation::TYPES, reducers::reducer_names, values::value_of};
+pub(super) use self::{
+    defaults::warn_of_placeholders, notation::TYPES, reducers::reducer_names, values::value_of,
+};
 use super::{
     reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,

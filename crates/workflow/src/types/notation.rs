@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// The types with a name.
-pub(crate) const TYPES: &[&str] = &["string", "int", "float", "bool", "json", "date", "duration"];
+pub(crate) const TYPES: &[&str] =
+    &["string", "int", "float", "bool", "json", "date", "duration", "message"];
 
 /// The keys of a record beside its fields.
 pub(crate) const RECORD_KEYS: &[&str] = &["lenient"];
@@ -259,6 +260,17 @@ impl<'y> TypeReader<'_, 'y> {
             "json" => json!({}),
             "date" => json!({"type": "string", "format": "date"}),
             "duration" => json!({"type": "string", "format": "duration"}),
+            "message" => json!({
+                "type": "object",
+                "title": "message",
+                "properties": {
+                    "id": optional(&json!({"type": "string"})),
+                    "role": {"type": "string", "enum": ["system", "user", "assistant"]},
+                    "content": {"type": "string"},
+                },
+                "required": ["role", "content"],
+                "additionalProperties": false,
+            }),
             own => return self.own(word, own),
         })
     }

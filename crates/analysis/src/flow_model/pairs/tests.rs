@@ -42,9 +42,12 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
 
 fn model() -> impl Strategy<Value = FlowModel> {
     (2..8usize, 0..3usize).prop_flat_map(|(nodes, joins)| {
-        let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4));
-        let join =
-            join.prop_map(|(node, awaited)| Join { node, awaited: awaited.into_iter().collect() });
+        let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4), 1..4usize);
+        let join = join.prop_map(|(node, awaited, count)| Join {
+            node,
+            count: count.min(awaited.len()),
+            awaited: awaited.into_iter().collect(),
+        });
         (
             prop::collection::vec(node(nodes, joins), nodes),
             prop::collection::vec(join, joins),
@@ -106,7 +109,7 @@ fn parallels(stages: usize, branches: usize) -> FlowModel {
         let all: Vec<usize> = (fork + 1..=fork + branches).collect();
         model.nodes.push(to(all.iter().map(|it| Arrow::Node(*it)).collect()));
         model.nodes.extend(vec![to(vec![Arrow::Join(stage)]); branches]);
-        model.joins.push(Join { node: fork + branches + 1, awaited: all });
+        model.joins.push(Join { node: fork + branches + 1, count: all.len(), awaited: all });
     }
     model.nodes.push(to(vec![Arrow::End]));
     model

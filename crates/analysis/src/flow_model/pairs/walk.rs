@@ -238,7 +238,10 @@ impl<'a> Walk<'a> {
         self.complete(other, one);
     }
 
-    /// Continues from a join if all of its nodes may have arrived beside the same place.
+    /// Continues from a join if enough of its nodes may have arrived beside the same place.
+    ///
+    /// A join that is complete takes all of its arrivals with it. The walk ignores that later ones are absorbed, which
+    /// only makes more pairs.
     fn complete(&mut self, arrived: usize, beside: usize) {
         let Some(join) = self.places.join_of(arrived) else { return };
         if self.places.join_of(beside) == Some(join) {
@@ -246,7 +249,7 @@ impl<'a> Walk<'a> {
         }
         let count = self.arrived.entry((join, beside)).or_default();
         *count += 1;
-        if *count == self.model.joins[join].awaited.len() {
+        if *count == self.model.joins[join].count {
             for at in 0..self.completed[join].len() {
                 let node = self.completed[join][at];
                 if node != beside {

@@ -27,9 +27,9 @@ impl Scope {
             Edge::Then { from, to, place } => {
                 Edge::Then { from: self.node_name(&from), to: self.target(&to), place }
             }
-            Edge::Join { from, to, place } => {
+            Edge::Join { from, to, count, place } => {
                 let from = from.iter().map(|it| self.node_name(it)).collect();
-                Edge::Join { from, to: self.node_name(&to), place }
+                Edge::Join { from, to: self.node_name(&to), count, place }
             }
             Edge::Route { from, route, place } => {
                 Edge::Route { from: self.node_name(&from), route: self.route(route), place }
@@ -74,7 +74,7 @@ impl Scope {
             clears: clears.iter().map(|it| self.channel_name(it)).collect(),
             catch,
             items: items
-                .map(|it| ItemPolicy { failed: it.failed.map(|it| self.channel_name(&it)) }),
+                .map(|it| ItemPolicy { failed: it.failed.map(|it| self.channel_name(&it)), ..it }),
             defer: defer.map(|it| match it {
                 Defer::Siblings => Defer::Siblings,
                 Defer::Scope(inner) => Defer::Scope(self.node_name(&inner)),

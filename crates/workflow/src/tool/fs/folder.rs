@@ -9,7 +9,7 @@ use graphrun_guard::beneath::{BeneathError, Folder};
 
 use crate::tool::ToolError;
 /// The longest part of a path that is shown, in characters.
-const PATH_CHARACTERS_MAX: usize = 200;
+pub(super) const PATH_CHARACTERS_MAX: usize = 200;
 
 /// The folder to which the tools are restricted.
 #[derive(Debug)]

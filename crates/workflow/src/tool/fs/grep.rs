@@ -22,6 +22,7 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.grep",
     about: "Finds the lines that match a regular expression.",
+    writes: false,
     make: |root| file_tool(&TOOL, root, grep),
 };
 

@@ -12,6 +12,7 @@ const ENTRIES_MAX: usize = 1_000;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.list",
     about: "Lists a folder.",
+    writes: false,
     make: |root| file_tool(&TOOL, root, list),
 };
 

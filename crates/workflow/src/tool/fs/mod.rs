@@ -1,20 +1,25 @@
-//! The built-in tools for files: reading, listing and searching below a folder.
+//! The built-in tools for files: reading, listing and searching below a folder, and changing files of a folder of the run.
 
+mod edit;
 mod folder;
 mod grep;
 mod list;
 mod read;
+mod remove;
+mod write;
 
 use std::{path::Path, sync::Arc};
 
+use graphrun_sandbox::{SourceFile, WriteError, replace_files};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use self::folder::ToolFolder;
+use self::folder::{PATH_CHARACTERS_MAX, ToolFolder};
 use super::{BuiltIn, Tool, ToolContext, ToolError, tool_fn};
 
 /// The tools of this folder.
-pub(super) const TOOLS: [BuiltIn; 3] = [read::TOOL, list::TOOL, grep::TOOL];
+pub(super) const TOOLS: [BuiltIn; 6] =
+    [read::TOOL, list::TOOL, grep::TOOL, write::TOOL, edit::TOOL, remove::TOOL];
 
 /// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;
@@ -51,12 +56,57 @@ where
     I: DeserializeOwned + JsonSchema + Send + 'static,
     O: Serialize + JsonSchema + Send + 'static,
 {
-    let call = move |input: I, _: ToolContext| {
-        let root = Arc::clone(&root);
+    let call = move |input: I, ctx: ToolContext| {
+        let root = ctx.folder.unwrap_or_else(|| Arc::clone(&root));
         let work = move || work(&ToolFolder::open(&root)?, &input);
         async move { tokio::task::spawn_blocking(work).await.map_err(ToolError::permanent)? }
     };
     Arc::new(tool_fn(tool.name, tool.about, call))
+}
+
+/// Makes a tool of work that changes files of a folder of the run. The work may block its thread.
+fn writing_tool<I>(
+    tool: &BuiltIn,
+    work: fn(&Path, &I) -> Result<Changed, ToolError>,
+) -> Arc<dyn Tool>
+where
+    I: DeserializeOwned + JsonSchema + Send + 'static,
+{
+    let call = move |input: I, ctx: ToolContext| async move {
+        // The folder of the tools is that of the user, so there is no default.
+        let folder = ctx.folder.ok_or_else(|| {
+            ToolError::permanent("the node names no folder of the run, so nothing can be changed")
+        })?;
+        let work = move || work(&folder, &input);
+        tokio::task::spawn_blocking(work).await.map_err(ToolError::permanent)?
+    };
+    Arc::new(tool_fn(tool.name, tool.about, call))
+}
+
+/// The result of a change.
+#[derive(Serialize, JsonSchema)]
+struct Changed {
+    /// The file.
+    path: String,
+    /// Its size; 0 if it was removed.
+    bytes: usize,
+}
+
+/// Writes one file of a folder of the run, under the rules for all generated files.
+fn write_one(root: &Path, path: &str, content: String) -> Result<Changed, ToolError> {
+    let bytes = content.len();
+    let file = SourceFile { path: path.to_owned(), content };
+    replace_files(root, &[file]).map_err(|error| refused(path, &error))?;
+    Ok(Changed { path: path.to_owned(), bytes })
+}
+
+fn refused(path: &str, error: &WriteError) -> ToolError {
+    let shown: String = path.chars().take(PATH_CHARACTERS_MAX).collect();
+    ToolError::permanent(match error {
+        WriteError::Refused(refused) => format!("the file was not accepted: {refused}"),
+        WriteError::InTheWay { expected, .. } => format!("`{shown}` is not a regular {expected}"),
+        error => format!("`{shown}` cannot be changed: {error}"),
+    })
 }
 
 fn here() -> String {

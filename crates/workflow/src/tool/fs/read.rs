@@ -10,6 +10,7 @@ use crate::tool::{BuiltIn, ToolError};
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.read",
     about: "Reads a text file: all of it, or as many lines as `lines` from line `from` on.",
+    writes: false,
     make: |root| file_tool(&TOOL, root, read),
 };
 

@@ -1,4 +1,4 @@
-//! Reads the fixed tests of a person: files beneath the folder of a workflow, and no others.
+//! Reads the fixed tests and the scripts of a person: files beneath the folder of a workflow, and no others.
 
 use std::path::Path;
 

@@ -1,0 +1,32 @@
+//! The order of the items of a map that depend on each other.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::{RouteError, RouteView};
+
+/// Decides which items of a map each item needs. The rules of a run start an item when those that it needs are done.
+///
+/// It is evaluated when the items are dispatched, and again whenever their step is restored, so it reads nothing but
+/// the items. Its `Debug` form identifies it.
+pub trait ItemOrder: fmt::Debug + Send + Sync {
+    /// Returns the needs of the items.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two items have one key, and if items need each other.
+    fn needs(&self, items: &[&Value], view: &RouteView<'_>) -> Result<ItemNeeds, RouteError>;
+}
+
+/// The needs of the items of a map. No item needs itself, also not through others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemNeeds {
+    /// The key of each item, for messages.
+    pub keys: Vec<String>,
+    /// The positions of the items that each item needs.
+    pub needs: Vec<Vec<usize>>,
+    /// The first item that needs a key which no item has, in words. The route of a map refuses it. In a step that is
+    /// restored, such an item was done in an earlier one.
+    pub missing: Option<String>,
+}

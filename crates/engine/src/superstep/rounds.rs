@@ -1,0 +1,123 @@
+//! The rounds of joins that do not wait for all of their nodes.
+//!
+//! Such a join runs while other branches of its round still work. Their later arrivals must neither run the join again
+//! nor count for the next round, which a loop may begin before they have finished. So when the join runs, the
+//! round takes in all tasks beside it. Each step passes the membership on: a node belongs to the round if only tasks
+//! of the round led to it. The round ends with its last task.
+//!
+//! **Example.** `ask` leads to `fast` and `slow`, `slow` to `check`, and the join `answer` waits for one of `fast` and
+//! `check`. When `answer` runs, the round consists of `check`, which is missing. Its arrival is absorbed. If `answer`
+//! leads back to `ask` meanwhile, neither `ask` nor a node after it is part of the round.
+//!
+//! Counting arrivals for each node instead would need no tasks, but a branch that ended elsewhere would then let the
+//! first arrival of the next round vanish.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use graphrun_analysis::{CompiledGraph, NodeIndex};
+
+use super::{
+    frontier::waits_for,
+    indexed::{IndexedPosition, IndexedRound},
+};
+
+/// Follows the rounds through one step.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    /// Whether the graph has joins with rounds.
+    is_needed: bool,
+    /// Each node to which a task led, with the node of the task. A node that waits leads to itself.
+    sources: Vec<(NodeIndex, NodeIndex)>,
+    /// Each node that is activated, with the node that was meant: another one, if that one's bound is used up.
+    entered: Vec<(NodeIndex, NodeIndex)>,
+    /// The joins that run next, with the nodes that had not arrived.
+    fired: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
+}
+
+impl Rounds {
+    /// Begins a step at this position.
+    pub(super) fn before(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
+        let is_needed = graph.has_partial_joins();
+        if !is_needed {
+            return Self::default();
+        }
+        let waiting = position.joins.keys().chain(position.deferred.keys());
+        let sources = waiting.map(|it| (*it, *it)).collect();
+        Self { is_needed, sources, ..Self::default() }
+    }
+
+    /// Notes that a task stays as it is.
+    pub(super) fn keep(&mut self, node: NodeIndex) {
+        self.lead(node, node);
+    }
+
+    /// Notes that a task of one node leads to another one.
+    pub(super) fn lead(&mut self, to: NodeIndex, from: NodeIndex) {
+        if self.is_needed {
+            self.sources.push((to, from));
+        }
+    }
+
+    /// Notes that a node is activated in place of the one that was meant, which may be the same.
+    pub(super) fn enter(&mut self, node: NodeIndex, meant: NodeIndex) {
+        if self.is_needed {
+            self.entered.push((node, meant));
+        }
+    }
+
+    /// Notes that a join runs after the arrivals of some of its nodes.
+    pub(super) fn fire(
+        &mut self,
+        graph: &CompiledGraph,
+        join: NodeIndex,
+        arrived: &BTreeSet<NodeIndex>,
+    ) {
+        if self.is_needed {
+            let awaited = graph.awaited_at(join).iter().filter_map(|it| graph.index(it));
+            self.fired.insert(join, awaited.filter(|it| !arrived.contains(it)).collect());
+        }
+    }
+
+    /// Returns the rounds after the step, in which these nodes run or wait next.
+    pub(super) fn after(
+        &self,
+        graph: &CompiledGraph,
+        mut before: BTreeMap<NodeIndex, IndexedRound>,
+        active: &BTreeSet<NodeIndex>,
+    ) -> BTreeMap<NodeIndex, IndexedRound> {
+        for (join, missing) in &self.fired {
+            before.entry(*join).or_default().missing.extend(missing);
+        }
+        for (join, round) in &mut before {
+            let belongs = |it: &NodeIndex| belongs(graph, *join, *it);
+            let is_left = |it: &NodeIndex| {
+                if self.fired.contains_key(join) {
+                    !self.entered.contains(&(*it, *join))
+                } else {
+                    self.are_within(*it, &round.tasks)
+                }
+            };
+            let tasks = active.iter().copied().filter(|it| belongs(it) && is_left(it));
+            round.tasks = tasks.collect();
+        }
+        before.retain(|_, it| !it.tasks.is_empty() && !it.missing.is_empty());
+        before
+    }
+
+    /// Returns whether a node was led to, and by these nodes only.
+    fn are_within(&self, node: NodeIndex, nodes: &BTreeSet<NodeIndex>) -> bool {
+        let is_meant = |meant: NodeIndex| meant == node || self.entered.contains(&(node, meant));
+        let mut sources = self.sources.iter().filter(|(to, _)| is_meant(*to)).peekable();
+        sources.peek().is_some() && sources.all(|(_, from)| nodes.contains(from))
+    }
+}
+
+/// Returns whether a task of a node that is active beside a join belongs to the round of the join.
+///
+/// The nodes outside its used workflow do not: a later task of theirs may begin another call of it. Nor does a
+/// deferred node that waits for the join, because it runs after everything that follows the join.
+fn belongs(graph: &CompiledGraph, join: NodeIndex, node: NodeIndex) -> bool {
+    let (join, (name, spec)) = (graph.at(join).0, graph.at(node));
+    let is_inside = join.scope().is_none_or(|it| name.strip_scope(it).is_some());
+    is_inside && !spec.policies.defer.as_ref().is_some_and(|it| waits_for(name, it, join))
+}

@@ -1,0 +1,170 @@
+//! Why a folder of a run cannot be used.
+
+use std::{io, path::PathBuf};
+
+use graphrun_guard::beneath::BeneathError;
+use graphrun_sandbox::WriteError;
+use thiserror::Error;
+
+/// The most files in conflict that an error names.
+const NAMED_MAX: usize = 10;
+
+/// Why a folder of a run cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// There is no git on this machine.
+    #[error("there is no program `git` in /usr/bin, /bin or /usr/local/bin")]
+    NoGit,
+    /// The path is not the top folder of a repository with a commit.
+    #[error("`{}` is not the top folder of a git repository with a commit: {detail}", path.display())]
+    NotRepository {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        detail: String,
+    },
+    /// The text is not the name of a branch.
+    #[error("{branch:?} is not the name of a branch")]
+    BadBranch {
+        /// The text.
+        branch: String,
+    },
+    /// A branch of this name exists, and the run did not make it.
+    #[error("the branch `{branch}` exists already, and this run did not make it")]
+    BranchTaken {
+        /// The branch.
+        branch: String,
+    },
+    /// The branch of the run is gone.
+    #[error("the branch `{branch}` of the run was deleted")]
+    BranchGone {
+        /// The branch.
+        branch: String,
+    },
+    /// Another branch is checked out in the worktree of the run.
+    #[error("the worktree `{}` is no longer on its branch `{branch}`", worktree.display())]
+    OtherBranch {
+        /// The worktree.
+        worktree: PathBuf,
+        /// The branch of the run.
+        branch: String,
+    },
+    /// There is no such branch.
+    #[error("there is no branch `{branch}`")]
+    NoBranch {
+        /// The branch.
+        branch: String,
+    },
+    /// The target of a merge is checked out.
+    #[error("the branch `{branch}` is checked out in `{}`, and a merge would change those files", path.display())]
+    CheckedOut {
+        /// The branch.
+        branch: String,
+        /// The checkout.
+        path: PathBuf,
+    },
+    /// The changes of both branches do not fit together. Nothing was merged.
+    #[error("`{branch}` cannot be merged into `{into}`, both changed: {}", listed(files))]
+    Conflict {
+        /// The branch of the run.
+        branch: String,
+        /// The target.
+        into: String,
+        /// The files in conflict.
+        files: Vec<String>,
+    },
+    /// A secret would become a part of the history. Nothing was committed.
+    #[error("{place} contains {what}; nothing was committed")]
+    Secret {
+        /// The file with the secret, or the message.
+        place: String,
+        /// The kind of secret.
+        what: &'static str,
+    },
+    /// The run was started without this folder.
+    #[error("the run has no folder `{name}`: it was started without one")]
+    Unknown {
+        /// The name of the folder.
+        name: String,
+    },
+    /// The folder is larger than what a sandbox gets.
+    #[error("the folder has more than {what}")]
+    TooLarge {
+        /// The limit.
+        what: String,
+    },
+    /// The files are not acceptable, or cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A file of the folder cannot be read.
+    #[error("`{path}` cannot be read")]
+    Read {
+        /// The file, from the folder.
+        path: String,
+        /// The reason.
+        source: BeneathError,
+    },
+    /// Git failed.
+    #[error("git failed to {attempt}: {detail}")]
+    Git {
+        /// The attempt.
+        attempt: &'static str,
+        /// The end of git's output.
+        detail: String,
+    },
+    /// Git took too long, or wrote too much.
+    #[error("git was stopped in the attempt to {attempt}: {limit}")]
+    Stopped {
+        /// The attempt.
+        attempt: &'static str,
+        /// The limit.
+        limit: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot {attempt}")]
+    Io {
+        /// The attempt.
+        attempt: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl FolderError {
+    pub(crate) fn io(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { attempt, source }
+    }
+
+    /// Returns the remedy, if it is not obvious.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoGit => "install git",
+            Self::NotRepository { .. } => {
+                "name the folder that contains `.git`, and commit something there first"
+            }
+            Self::BranchTaken { .. } => {
+                "use `run.id` in the name of the branch, or delete that branch"
+            }
+            Self::BranchGone { .. } => {
+                "`git fsck --lost-found` in the repository finds its last commit; make the branch there again"
+            }
+            Self::BadBranch { .. } => {
+                "`branch` is an expression; its value is a name as in `auto/fix-1`"
+            }
+            Self::OtherBranch { .. } => {
+                "check out the branch of the run there (`git switch`), then resume"
+            }
+            Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
+            Self::TooLarge { .. } => "a folder for a sandbox is a smaller repository",
+            _ => return None,
+        })
+    }
+}
+
+fn listed(files: &[String]) -> String {
+    let named: Vec<String> = files.iter().take(NAMED_MAX).map(|it| format!("{it:?}")).collect();
+    let more = files.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
+}

@@ -1,0 +1,290 @@
+//! Runs git on untrusted repositories.
+//!
+//! A repository can name programs in its configuration and in its files: hooks, filters, file system monitors, merge
+//! drivers, signers, editors. None of them runs. Known settings are replaced by harmless ones; settings whose names the
+//! repository chooses (`filter.NAME.clean`) are listed first, which runs nothing, and then replaced as well. The
+//! replacements are passed in the environment, where a name may contain any character. Configuration of the user and of
+//! the system does not apply, and git contacts no other machine. Time and output are limited.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use graphrun_sandbox::{clean_output, find_tool};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::Command,
+};
+
+use super::error::FolderError;
+
+/// The longest duration of one command. The checkout of a large repository is the longest one.
+const TIME_MAX: Duration = Duration::from_secs(300);
+/// The most bytes of output that are read.
+const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// The most bytes of an error that are read.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+/// The lines of an error that are shown.
+const ERROR_LINES_MAX: usize = 5;
+
+/// The whole environment of git.
+const ENVIRONMENT: [(&str, &str); 19] = [
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("LC_ALL", "C"),
+    ("HOME", "/nonexistent"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "/bin/false"),
+    ("GIT_EDITOR", "/bin/false"),
+    ("GIT_SSH_COMMAND", "/bin/false"),
+    // A list of allowed protocols in which no name is one.
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_AUTHOR_NAME", "graphrun"),
+    ("GIT_AUTHOR_EMAIL", "graphrun@localhost"),
+    ("GIT_COMMITTER_NAME", "graphrun"),
+    ("GIT_COMMITTER_EMAIL", "graphrun@localhost"),
+];
+
+/// Settings that replace those of the repository.
+const SETTINGS: [(&str, &str); 22] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.sshCommand", "false"),
+    ("core.editor", "false"),
+    ("core.pager", "cat"),
+    ("core.askPass", "false"),
+    ("core.alternateRefsCommand", "false"),
+    ("sequence.editor", "false"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("gpg.program", "false"),
+    ("log.showSignature", "false"),
+    ("credential.helper", ""),
+    ("protocol.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("diff.external", ""),
+    // The journal may name a commit, so a power failure must not lose it.
+    ("core.fsync", "all"),
+];
+
+/// Runs git in one folder.
+#[derive(Debug)]
+pub(crate) struct Git {
+    program: PathBuf,
+    folder: PathBuf,
+    settings: Vec<(String, String)>,
+    /// The lock of the run's folder. Each command inherits it, so that it ends only with the last command, also after the
+    /// process of the run was killed.
+    lock: Option<File>,
+}
+
+/// The result of a command that ended by itself.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) output: Vec<u8>,
+    errors: Vec<u8>,
+}
+
+/// Returns the version of the installed git.
+///
+/// # Errors
+///
+/// Fails when git is missing or does not start.
+pub async fn version() -> Result<String, FolderError> {
+    let git = Git { folder: "/".into(), program: program()?, settings: Vec::new(), lock: None };
+    let version = git.text("print its version", &["version"]).await?;
+    Ok(version.trim_start_matches("git version ").to_owned())
+}
+
+impl Git {
+    /// Prepares git for a folder: replaces every setting there that names a program.
+    pub(crate) async fn new(folder: &Path, lock: Option<File>) -> Result<Self, FolderError> {
+        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (program, folder) = (program()?, folder.to_owned());
+        let mut git = Self { program, folder, settings: settings.into(), lock };
+        let list = ["config", "--list", "--includes", "--name-only", "-z"];
+        let names = git.text("list its settings", &list).await?;
+        for name in names.split('\0') {
+            git.settings.extend(harmless(name));
+        }
+        Ok(git)
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) async fn run(
+        &self,
+        attempt: &'static str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, FolderError> {
+        let ended = self.end(attempt, arguments).await?;
+        if ended.code == 0 { Ok(ended.output) } else { Err(ended.refusal(attempt)) }
+    }
+
+    /// Runs a command that must succeed, and returns its output without the end of its last line.
+    pub(crate) async fn text(
+        &self,
+        attempt: &'static str,
+        arguments: &[&str],
+    ) -> Result<String, FolderError> {
+        let output = self.run(attempt, arguments).await?;
+        let text = String::from_utf8_lossy(&output);
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// Returns the commit of a name, if there is one.
+    pub(crate) async fn commit_of(&self, name: &str) -> Result<Option<String>, FolderError> {
+        let name = format!("{name}^{{commit}}");
+        let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+        let ended = self.end("look up a commit", &arguments).await?;
+        let found = String::from_utf8_lossy(&ended.output).trim().to_owned();
+        Ok((ended.code == 0 && !found.is_empty()).then_some(found))
+    }
+
+    /// Returns whether a commit is an ancestor of another one, or the same.
+    pub(crate) async fn is_ancestor(&self, old: &str, new: &str) -> Result<bool, FolderError> {
+        let attempt = "compare two commits";
+        let ended = self.end(attempt, &["merge-base", "--is-ancestor", old, new]).await?;
+        match ended.code {
+            0 => Ok(true),
+            1 => Ok(false),
+            _ => Err(ended.refusal(attempt)),
+        }
+    }
+
+    /// Creates several references, or none.
+    pub(crate) async fn create_references(
+        &self,
+        names: &[&str],
+        commit: &str,
+    ) -> Result<(), FolderError> {
+        let attempt = "make the branch";
+        let create = |it: &&str| format!("create {it}\0{commit}\0");
+        let commands = names.iter().map(create).collect::<Vec<_>>().concat();
+        let arguments = ["update-ref", "--stdin", "-z"];
+        let ended = self.end_with(attempt, &arguments, Some(commands.as_bytes())).await?;
+        if ended.code == 0 { Ok(()) } else { Err(ended.refusal(attempt)) }
+    }
+
+    /// Runs a command to its end, with any exit code.
+    pub(crate) async fn end(
+        &self,
+        attempt: &'static str,
+        arguments: &[&str],
+    ) -> Result<Ended, FolderError> {
+        self.end_with(attempt, arguments, None).await
+    }
+
+    async fn end_with(
+        &self,
+        attempt: &'static str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+    ) -> Result<Ended, FolderError> {
+        let mut command = Command::new(&self.program);
+        command.arg("-C").arg(&self.folder).args(arguments).env_clear().envs(ENVIRONMENT);
+        command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (at, (name, value)) in self.settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{at}"), name);
+            command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        let stdin = match &self.lock {
+            _ if input.is_some() => Stdio::piped(),
+            Some(lock) => Stdio::from(lock.try_clone().map_err(FolderError::io("start git"))?),
+            None => Stdio::null(),
+        };
+        // A terminal sends Ctrl-C to its whole process group, which must not end a commit.
+        command.process_group(0).kill_on_drop(true).stdin(stdin);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(FolderError::io("start git"))?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+            // The commands are shorter than the buffer of a pipe.
+            stdin.write_all(input).await.map_err(FolderError::io("start git"))?;
+        }
+        let output = async {
+            let (output, errors) =
+                tokio::join!(read(stdout, OUTPUT_BYTES_MAX), read(stderr, ERROR_BYTES_MAX),);
+            let output = output?;
+            if output.len() as u64 > OUTPUT_BYTES_MAX {
+                return Ok(None);
+            }
+            let status = child.wait().await?;
+            Ok(Some(Ended { code: status.code().unwrap_or(-1), output, errors: errors? }))
+        };
+        let stopped = |limit| FolderError::Stopped { attempt, limit };
+        tokio::time::timeout(TIME_MAX, output)
+            .await
+            .map_err(|_| stopped("it took too long"))?
+            .map_err(FolderError::io("read the output of git"))?
+            .ok_or_else(|| stopped("it wrote too much"))
+    }
+}
+
+impl Ended {
+    pub(crate) fn refusal(&self, attempt: &'static str) -> FolderError {
+        let said = clean_output(&self.errors, false);
+        let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(ERROR_LINES_MAX)..];
+        let detail =
+            if last.is_empty() { format!("exit code {}", self.code) } else { last.join("; ") };
+        FolderError::Git { attempt, detail }
+    }
+}
+
+/// Reads a stream up to one byte above a limit.
+async fn read(
+    stream: Option<impl AsyncRead + Unpin>,
+    bytes_max: u64,
+) -> Result<Vec<u8>, std::io::Error> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        (&mut stream).take(bytes_max + 1).read_to_end(&mut bytes).await?;
+        if bytes_max == ERROR_BYTES_MAX {
+            // Otherwise git waits until the rest of its errors is read.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn program() -> Result<PathBuf, FolderError> {
+    find_tool("git").ok_or(FolderError::NoGit)
+}
+
+/// Returns the settings that make one of the repository's own names harmless.
+fn harmless(name: &str) -> Vec<(String, String)> {
+    let Some((section, rest)) = name.split_once('.') else { return Vec::new() };
+    let Some((own, key)) = rest.rsplit_once('.') else { return Vec::new() };
+    let set = |key: &str, value: &str| (format!("{section}.{own}.{key}"), value.to_owned());
+    match (section, key) {
+        // Without a command, a filter passes the content on.
+        ("filter", _) => {
+            vec![set("clean", ""), set("smudge", ""), set("process", ""), set("required", "false")]
+        }
+        ("diff", "command" | "textconv") => vec![set(key, "")],
+        // A driver that fails is a conflict.
+        ("merge", "driver") => vec![set(key, "false")],
+        ("hook", _) => vec![set("command", "false"), set("enabled", "false")],
+        ("gpg", "program") => vec![set(key, "false")],
+        ("credential", "helper") => vec![set(key, "")],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,334 @@
+//! Commits, differences and merges of a folder.
+
+use graphrun_guard::redact::{find_form, redact, redact_known};
+
+use super::{
+    error::FolderError,
+    git::Git,
+    worktree::{OpenFolder, RunFolder},
+};
+
+/// The line of a commit that names the run.
+const RUN_TRAILER: &str = "Graphrun-Run: ";
+/// The last line of a commit, which names the task: a repeated task finds its commit by it.
+const TASK_TRAILER: &str = "Graphrun-Task: ";
+/// The longest message of a commit, in characters.
+const MESSAGE_CHARACTERS_MAX: usize = 10_000;
+/// How often a merge is attempted while other processes move the branch.
+const MERGES_MAX: u32 = 20;
+/// The most bytes of a difference that are returned.
+const DIFF_BYTES_MAX: usize = 256 << 10;
+/// The flags with which git compares files and starts no program.
+const DIFF: [&str; 9] = [
+    "diff",
+    "--cached",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-renames",
+    "--submodule=short",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+];
+
+/// A commit to make.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitRequest<'a> {
+    /// The message.
+    pub message: &'a str,
+    /// The idempotency key of the task.
+    pub task: &'a str,
+}
+
+/// The last commit of a folder, after an attempt to make one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The hash.
+    pub id: String,
+    /// Whether the task made it. Otherwise nothing had changed.
+    pub changed: bool,
+}
+
+/// The older side of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The commit from which the run started.
+    Base,
+    /// The last commit of the run.
+    LastCommit,
+}
+
+impl Against {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Base, Self::LastCommit];
+
+    /// Returns the word for it in a workflow.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::LastCommit => "last_commit",
+        }
+    }
+}
+
+impl OpenFolder<'_> {
+    /// Commits all changes of the folder. A task that runs again gets the commit that it made before.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the changes or the message contain a secret, and when git fails.
+    pub async fn commit(&self, request: CommitRequest<'_>) -> Result<Commit, FolderError> {
+        if let Some(id) = self.commit_of_task(request.task).await? {
+            return Ok(Commit { id, changed: true });
+        }
+        let head = self.head().await?;
+        self.stage().await?;
+        let difference = [&DIFF[..], &["--text", "--unified=0", "HEAD", "--"]].concat();
+        let difference = self.git.run("compare the files", &difference).await?;
+        let is_changed = ["diff", "--cached", "--quiet", "--no-ext-diff", "HEAD", "--"];
+        if self.git.end("compare the files", &is_changed).await?.code == 0 {
+            return Ok(Commit { id: head, changed: false });
+        }
+        refuse_secret("the message", request.message)?;
+        for (file, text) in added(&difference) {
+            refuse_secret("the name of a file", &file)?;
+            refuse_secret(&format!("`{file}`"), &text)?;
+        }
+        let message = self.message(request);
+        let arguments = [
+            "commit",
+            "--quiet",
+            "--no-verify",
+            "--no-gpg-sign",
+            "--cleanup=verbatim",
+            &format!("--message={message}"),
+        ];
+        self.git.run("commit", &arguments).await?;
+        Ok(Commit { id: self.head().await?, changed: true })
+    }
+
+    /// Returns all changes since a commit, as a patch of at most 256 KiB without keys.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails.
+    pub async fn diff(&self, against: Against) -> Result<String, FolderError> {
+        let commit = match against {
+            Against::Base => &self.folder.base,
+            Against::LastCommit => "HEAD",
+        };
+        self.stage().await?;
+        let arguments = [&DIFF[..], &["--unified=3", commit, "--"]].concat();
+        let patch = self.git.run("compare the files", &arguments).await?;
+        let patch = String::from_utf8_lossy(&patch);
+        let patch = redact(&patch);
+        if patch.len() <= DIFF_BYTES_MAX {
+            return Ok(patch.into_owned());
+        }
+        let is_end = |it: &usize| patch.is_char_boundary(*it);
+        let end = (0..=DIFF_BYTES_MAX).rev().find(is_end).unwrap_or_default();
+        let end = patch[..end].rfind('\n').map_or(end, |it| it + 1);
+        Ok(format!("{}… cut after 256 KiB\n", &patch[..end]))
+    }
+
+    /// Resets the files to the last commit.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails.
+    pub async fn discard(&self) -> Result<(), FolderError> {
+        self.git.run("reset the files", &["reset", "--hard", "--quiet", "HEAD"]).await?;
+        self.git.run("remove new files", &["clean", "-ffdxq"]).await?;
+        Ok(())
+    }
+
+    /// Merges the commits of the run into a branch, and returns the commit of that branch. Changes no checkout.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the branches conflict, and when the target is missing or is checked out.
+    pub async fn merge(
+        &self,
+        into: &str,
+        request: CommitRequest<'_>,
+    ) -> Result<String, FolderError> {
+        let mut attempt = 1;
+        loop {
+            match self.merge_once(into, request).await? {
+                Some(commit) => return Ok(commit),
+                None if attempt < MERGES_MAX => attempt += 1,
+                None => {
+                    let limit = "other processes moved the branch each time";
+                    return Err(FolderError::Stopped { attempt: "merge", limit });
+                }
+            }
+        }
+    }
+
+    /// Merges, unless another process moves the branch meanwhile.
+    async fn merge_once(
+        &self,
+        into: &str,
+        request: CommitRequest<'_>,
+    ) -> Result<Option<String>, FolderError> {
+        let RunFolder { branch, .. } = self.folder;
+        let target = format!("refs/heads/{into}");
+        let old = self.git.commit_of(&target).await?;
+        let old = old.ok_or_else(|| FolderError::NoBranch { branch: into.to_owned() })?;
+        let head = self.head().await?;
+        if self.git.is_ancestor(&head, &old).await? {
+            return Ok(Some(old));
+        }
+        if let Some(path) = checkout_of(&self.git, &target).await? {
+            return Err(FolderError::CheckedOut { branch: into.to_owned(), path: path.into() });
+        }
+        let new = if self.git.is_ancestor(&old, &head).await? {
+            head
+        } else {
+            refuse_secret("the message", request.message)?;
+            let tree = self.merged_tree(&old, &head, (branch, into)).await?;
+            let message = self.message(request);
+            let arguments =
+                ["commit-tree", "--no-gpg-sign", "-p", &old, "-p", &head, "-m", &message, &tree];
+            self.git.text("make the merge commit", &arguments).await?
+        };
+        // Git compares the old commit, so a new commit of another process is not lost.
+        let arguments = ["update-ref", "-m", "graphrun: merge", &target, &new, &old];
+        let attempt = "move the branch";
+        let ended = self.git.end(attempt, &arguments).await?;
+        if ended.code == 0 {
+            return Ok(Some(new));
+        }
+        let is_moved = self.git.commit_of(&target).await?.is_some_and(|it| it != old);
+        if is_moved { Ok(None) } else { Err(ended.refusal(attempt)) }
+    }
+
+    async fn merged_tree(
+        &self,
+        old: &str,
+        head: &str,
+        (branch, into): (&str, &str),
+    ) -> Result<String, FolderError> {
+        let attempt = "merge";
+        let arguments =
+            ["merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", old, head];
+        let ended = self.git.end(attempt, &arguments).await?;
+        let output = String::from_utf8_lossy(&ended.output);
+        let mut parts = output.split('\0').filter(|it| !it.is_empty()).map(str::to_owned);
+        match (ended.code, parts.next()) {
+            (0, Some(tree)) => Ok(tree.trim().to_owned()),
+            (1, Some(_)) => {
+                let (branch, into) = (branch.to_owned(), into.to_owned());
+                Err(FolderError::Conflict { branch, into, files: parts.collect() })
+            }
+            _ => Err(ended.refusal(attempt)),
+        }
+    }
+
+    async fn head(&self) -> Result<String, FolderError> {
+        self.git.text("find the last commit", &["rev-parse", "--verify", "HEAD"]).await
+    }
+
+    async fn stage(&self) -> Result<(), FolderError> {
+        self.git.run("stage the changes", &["add", "--all", "--", "."]).await?;
+        Ok(())
+    }
+
+    /// Returns the commit that a task has made, if it has.
+    async fn commit_of_task(&self, task: &str) -> Result<Option<String>, FolderError> {
+        let last = format!("{TASK_TRAILER}{task}");
+        let range = format!("{}..HEAD", self.folder.base);
+        let grep = format!("--grep={last}");
+        let arguments = ["log", "-z", "--format=%H%n%B", "--fixed-strings", &grep, &range, "--"];
+        let found = self.git.text("search the commits", &arguments).await?;
+        // A message can contain such a line as well, but the last line is ours.
+        let is_of_task = |it: &&str| it.trim_end().lines().last() == Some(&last);
+        let commit = found.split('\0').find(is_of_task).and_then(|it| it.lines().next());
+        Ok(commit.map(str::to_owned))
+    }
+
+    fn message(&self, request: CommitRequest<'_>) -> String {
+        let cut: String = request.message.chars().take(MESSAGE_CHARACTERS_MAX).collect();
+        let cut = cut.replace('\0', " ");
+        let text = match cut.trim() {
+            "" => "Changes of a run",
+            text => text,
+        };
+        let (run, task) = (self.run, request.task);
+        format!("{text}\n\n{RUN_TRAILER}{run}\n{TASK_TRAILER}{task}\n")
+    }
+}
+
+/// Returns the path of the worktree that has checked out a branch, if one has.
+async fn checkout_of(git: &Git, reference: &str) -> Result<Option<String>, FolderError> {
+    let list = git.text("list the worktrees", &["worktree", "list", "--porcelain", "-z"]).await?;
+    let mut path = None;
+    for line in list.split('\0') {
+        if let Some(found) = line.strip_prefix("worktree ") {
+            path = Some(found.to_owned());
+        } else if line.strip_prefix("branch ") == Some(reference) {
+            return Ok(path);
+        }
+    }
+    Ok(None)
+}
+
+fn refuse_secret(place: &str, text: &str) -> Result<(), FolderError> {
+    let what = match find_form(text) {
+        Some((_, what)) => what,
+        None if redact_known(text) != text => "a secret of this process",
+        None => return Ok(()),
+    };
+    Err(FolderError::Secret { place: redact(place).into_owned(), what })
+}
+
+/// Returns the added lines of each file of a patch without context.
+fn added(patch: &[u8]) -> Vec<(String, String)> {
+    let patch = String::from_utf8_lossy(patch);
+    let mut files: Vec<(String, String)> = Vec::new();
+    // The lines of the hunk that are still to come, so that no content is taken for a header.
+    let (mut removed, mut new) = (0_u64, 0_u64);
+    for line in patch.split('\n') {
+        if removed > 0 && line.starts_with('-') {
+            removed -= 1;
+        } else if let (true, Some(content)) = (new > 0, line.strip_prefix('+')) {
+            new -= 1;
+            if let Some((_, text)) = files.last_mut() {
+                text.push_str(content);
+                text.push('\n');
+            }
+        } else if let Some(path) = line.strip_prefix("+++ ") {
+            let path = path.strip_prefix("b/").unwrap_or(path).trim_end_matches('\t');
+            files.push((path.to_owned(), String::new()));
+        } else if let Some(counts) = line.strip_prefix("@@ -").and_then(hunk) {
+            (removed, new) = counts;
+        }
+    }
+    files
+}
+
+/// Reads the numbers of lines of a hunk, as in `3,2 +3 @@`.
+fn hunk(text: &str) -> Option<(u64, u64)> {
+    let (old, rest) = text.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    let count = |it: &str| it.split_once(',').map_or(Some(1), |(_, many)| many.parse().ok());
+    Some((count(old)?, count(new)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn added_lines_belong_to_their_file() {
+        let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+++ b/not a file\n+two\n\
+            diff --git a/y b/y\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+three\n\\ No newline at end of file\n";
+        assert_eq!(
+            added(patch),
+            [
+                ("x".to_owned(), "++ b/not a file\ntwo\n".to_owned()),
+                ("y".to_owned(), "three\n".to_owned())
+            ]
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! Folders with a history: each run has its own git worktree and branch.
+//!
+//! The files and the configuration of a repository are untrusted: git runs no hook, filter or other program that they
+//! name. The checkout of the user stays unchanged. A merge moves only a branch that is checked out
+//! nowhere. Start with [`RunFolder`], which is saved with its run, and [`RunFolders`].
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+mod error;
+mod files;
+mod git;
+mod history;
+mod lock;
+mod worktree;
+
+pub use self::{
+    error::FolderError,
+    git::version,
+    history::{Against, Commit, CommitRequest},
+    worktree::{NewFolder, OpenFolder, RunFolder, RunFolders},
+};

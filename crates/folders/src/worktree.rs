@@ -1,0 +1,248 @@
+//! The worktree and the branch of a run.
+//!
+//! A run saves its [`RunFolder`] before its first step, so any process can find the worktree again, or make it again from
+//! the branch. The branch is made together with a reference below `refs/graphrun`, in one transaction, which distinguishes
+//! the branch of the run from a branch of another run or of the user. A file beside the worktree marks a complete checkout. Without
+//! it, as after a kill, the checkout is made anew, because missing files would look like removed ones.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{error::FolderError, git::Git, lock::lock};
+
+/// A folder of a run, as it is saved with the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFolder {
+    /// The name in the workflow.
+    pub name: String,
+    /// The repository of the user.
+    pub repository: PathBuf,
+    /// The worktree of the run.
+    pub worktree: PathBuf,
+    /// The branch of the run.
+    pub branch: String,
+    /// The commit from which the branch starts.
+    pub base: String,
+}
+
+/// A folder that a new run asks for.
+#[derive(Clone, Debug)]
+pub struct NewFolder {
+    /// The name in the workflow.
+    pub name: String,
+    /// The top folder of a repository.
+    pub from: PathBuf,
+    /// The name of the branch to make.
+    pub branch: String,
+    /// Where the worktree will be.
+    pub worktree: PathBuf,
+}
+
+/// The folders of a run. Its nodes find them by `NodeContext::get`.
+#[derive(Clone, Debug)]
+pub struct RunFolders {
+    run: String,
+    folders: BTreeMap<String, RunFolder>,
+}
+
+/// A folder with its worktree, which no other operation uses meanwhile.
+#[derive(Debug)]
+pub struct OpenFolder<'a> {
+    pub(crate) run: &'a str,
+    pub(crate) folder: &'a RunFolder,
+    pub(crate) git: Git,
+}
+
+impl NewFolder {
+    /// Finds the repository and its current commit. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no repository with a commit, or the branch cannot be made.
+    pub async fn find(self) -> Result<RunFolder, FolderError> {
+        let Self { name, from, branch, worktree } = self;
+        let refuse = |detail: String| FolderError::NotRepository { path: from.clone(), detail };
+        let from = fs::canonicalize(&from).map_err(|it| refuse(it.to_string()))?;
+        if !from.is_dir() {
+            return Err(refuse("it is not a folder".to_owned()));
+        }
+        let git = Git::new(&from, None).await?;
+        let arguments = ["rev-parse", "--show-prefix"];
+        match git.text("find the repository", &arguments).await {
+            Ok(prefix) if prefix.is_empty() => (),
+            Ok(_) => return Err(refuse("it is below the top folder of one".to_owned())),
+            Err(FolderError::Git { detail, .. }) => return Err(refuse(detail)),
+            Err(error) => return Err(error),
+        }
+        let base = git.commit_of("HEAD").await?;
+        let base = base.ok_or_else(|| refuse("it has no commit yet".to_owned()))?;
+        let reference = format!("refs/heads/{branch}");
+        // Git takes these for something else than the branch of that name.
+        let is_ambiguous = matches!(branch.as_str(), "HEAD" | "@")
+            || ["refs/", "heads/", "tags/", "remotes/"].iter().any(|it| branch.starts_with(it));
+        let is_argument = !is_ambiguous && !branch.starts_with('-') && !branch.contains('\0');
+        let arguments = ["check-ref-format", if is_argument { &reference } else { "" }];
+        if git.end("check the name of the branch", &arguments).await?.code != 0 {
+            return Err(FolderError::BadBranch { branch });
+        }
+        if git.commit_of(&reference).await?.is_some() {
+            return Err(FolderError::BranchTaken { branch });
+        }
+        Ok(RunFolder { name, repository: from, worktree, branch, base })
+    }
+}
+
+impl RunFolders {
+    /// Returns the folders of a run, by its id.
+    pub fn new(run: impl Into<String>, folders: impl IntoIterator<Item = RunFolder>) -> Self {
+        let folders = folders.into_iter().map(|it| (it.name.clone(), it)).collect();
+        Self { run: run.into(), folders }
+    }
+
+    /// Opens a folder, and makes its worktree and its branch at the first use. Waits until no other operation uses it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run has no such folder, and when git fails.
+    pub async fn open(&self, name: &str) -> Result<OpenFolder<'_>, FolderError> {
+        let unknown = || FolderError::Unknown { name: name.to_owned() };
+        let folder = self.folders.get(name).ok_or_else(unknown)?;
+        let held = lock(&folder.beside("lock")).await?;
+        if !folder.is_complete() || !folder.check_branch(held.try_clone().ok()).await? {
+            folder
+                .make(&self.run, held.try_clone().map_err(FolderError::io("lock the folder"))?)
+                .await?;
+        }
+        folder.remove_stale_lock();
+        let git = Git::new(&folder.worktree, Some(held)).await?;
+        Ok(OpenFolder { run: &self.run, folder, git })
+    }
+}
+
+impl OpenFolder<'_> {
+    /// Returns the path of the worktree.
+    pub fn path(&self) -> &Path {
+        &self.folder.worktree
+    }
+}
+
+impl RunFolder {
+    /// Removes the worktree. Also removes the branch if it has no commit of the run and is not checked out elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails or a file cannot be removed.
+    pub async fn remove(&self, run: &str) -> Result<(), FolderError> {
+        let held = lock(&self.beside("lock")).await?;
+        if self.repository.is_dir() {
+            let git = Git::new(&self.repository, Some(held)).await?;
+            self.forget_worktree(&git).await?;
+            let reference = format!("refs/heads/{}", self.branch);
+            if git.commit_of(&reference).await?.as_deref() == Some(self.base.as_str())
+                && git.commit_of(&self.mark(run)).await?.is_some()
+            {
+                // Git refuses to remove a branch that is checked out, which is right.
+                let arguments = ["branch", "--quiet", "-D", "--", &self.branch];
+                git.end("remove the branch", &arguments).await?;
+            }
+            git.end("remove a reference", &["update-ref", "-d", &self.mark(run)]).await?;
+        } else {
+            self.clear()?;
+        }
+        for what in ["lock", "ready"] {
+            let _ = fs::remove_file(self.beside(what));
+        }
+        // The folder of the run goes with its last folder.
+        if let Some(parent) = self.worktree.parent() {
+            let _ = fs::remove_dir(parent);
+        }
+        Ok(())
+    }
+
+    /// Makes the branch, unless this run has made it, and checks it out.
+    async fn make(&self, run: &str, held: fs::File) -> Result<(), FolderError> {
+        let git = Git::new(&self.repository, Some(held)).await?;
+        self.forget_worktree(&git).await?;
+        let (reference, mark) = (format!("refs/heads/{}", self.branch), self.mark(run));
+        let branch = || self.branch.clone();
+        let is_own = git.commit_of(&mark).await?.is_some();
+        match (is_own, git.commit_of(&reference).await?) {
+            (true, Some(_)) => (),
+            (true, None) => return Err(FolderError::BranchGone { branch: branch() }),
+            (false, Some(_)) => return Err(FolderError::BranchTaken { branch: branch() }),
+            (false, None) => git.create_references(&[&mark, &reference], &self.base).await?,
+        }
+        let path = self.worktree.to_string_lossy();
+        let arguments = ["worktree", "add", "--quiet", "--", &path, &self.branch];
+        git.run("check out the branch", &arguments).await?;
+        fs::write(self.beside("ready"), b"").map_err(FolderError::io("mark the worktree"))
+    }
+
+    /// Removes the worktree, also an incomplete one, and its entry in the list of the repository.
+    async fn forget_worktree(&self, git: &Git) -> Result<(), FolderError> {
+        let path = self.worktree.to_string_lossy();
+        let arguments = ["worktree", "remove", "--force", "--force", "--", &path];
+        // It fails when there is none, and does not matter when it leaves something: that is removed next.
+        git.end("remove the worktree", &arguments).await?;
+        self.clear()
+    }
+
+    fn clear(&self) -> Result<(), FolderError> {
+        let _ = fs::remove_file(self.beside("ready"));
+        match fs::remove_dir_all(&self.worktree) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(FolderError::io("remove the worktree")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.beside("ready").is_file() && self.worktree.join(".git").is_file()
+    }
+
+    /// Returns whether the worktree is one of the repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails when another branch is checked out in it: a person has done so, and its files are not to be thrown away.
+    async fn check_branch(&self, held: Option<fs::File>) -> Result<bool, FolderError> {
+        let git = Git::new(&self.worktree, held).await?;
+        let ended = git.end("find the branch", &["symbolic-ref", "--quiet", "HEAD"]).await?;
+        let found = String::from_utf8_lossy(&ended.output);
+        let is_own = ended.code == 0 && found.trim_end() == format!("refs/heads/{}", self.branch);
+        // Without a branch the code is 1; with another one, git knows the worktree.
+        if !is_own && ended.code <= 1 {
+            let (worktree, branch) = (self.worktree.clone(), self.branch.clone());
+            return Err(FolderError::OtherBranch { worktree, branch });
+        }
+        Ok(is_own)
+    }
+
+    /// Removes the lock of an index that a killed git left. No git process works in the worktree now.
+    fn remove_stale_lock(&self) {
+        let Ok(text) = fs::read_to_string(self.worktree.join(".git")) else { return };
+        let Some(own) = text.trim_end().strip_prefix("gitdir: ") else { return };
+        let _ = fs::remove_file(Path::new(own).join("index.lock"));
+    }
+
+    /// Returns the path of a file beside the worktree.
+    fn beside(&self, what: &str) -> PathBuf {
+        let mut path = self.worktree.clone().into_os_string();
+        path.push(".");
+        path.push(what);
+        path.into()
+    }
+
+    /// Returns the reference that marks the branch as one of the run. `.` is not allowed everywhere in a reference, and
+    /// `%` is not allowed in the id of a run.
+    fn mark(&self, run: &str) -> String {
+        format!("refs/graphrun/{}/{}", run.replace('.', "%"), self.name)
+    }
+}

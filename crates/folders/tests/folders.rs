@@ -1,0 +1,501 @@
+//! Folders of runs, with real repositories. These tests need git.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use graphrun_folders::{Against, CommitRequest, FolderError, NewFolder, RunFolder, RunFolders};
+use graphrun_sandbox::{FolderContent, SourceFile, remove_files, replace_files};
+
+/// A repository of a user, and the place for the worktrees of runs.
+struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let home = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(home.repository()).unwrap();
+        home.git(&["init", "--quiet", "--initial-branch=main"]);
+        home.write("a.txt", "one\n");
+        home.commit("first");
+        home
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.folder.path().join("repository")
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        let path = self.repository().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Runs git as the user does, without the configuration of this machine.
+    fn git(&self, arguments: &[&str]) -> String {
+        git(&self.repository(), arguments)
+    }
+
+    fn commit(&self, message: &str) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", message]);
+    }
+
+    fn asked(&self, run: &str, branch: &str) -> NewFolder {
+        NewFolder {
+            name: "repo".into(),
+            from: self.repository(),
+            branch: branch.into(),
+            worktree: self.folder.path().join("runs").join(run).join("repo"),
+        }
+    }
+
+    async fn start(&self, run: &str) -> (RunFolder, RunFolders) {
+        let folder = self.asked(run, &format!("graphrun/{run}")).find().await.unwrap();
+        (folder.clone(), RunFolders::new(run, [folder]))
+    }
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=User", "-c", "user.email=user@localhost"])
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("these tests need git");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text.trim_end().to_owned()
+}
+
+fn file(path: &str, content: &str) -> SourceFile {
+    SourceFile { path: path.into(), content: content.into() }
+}
+
+fn request<'a>(message: &'a str, task: &'a str) -> CommitRequest<'a> {
+    CommitRequest { message, task }
+}
+
+#[tokio::test]
+async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
+    let home = Home::new();
+    home.write("b.txt", "of the user, not committed\n");
+    let before = home.git(&["status", "--porcelain", "--branch"]);
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "one\n");
+    assert!(!open.path().join("b.txt").exists());
+    replace_files(open.path(), &[file("src/new.txt", "two\n")]).unwrap();
+    let commit = open.commit(request("Add a file", "r1/1/commit/0")).await.unwrap();
+    assert!(commit.changed);
+    assert_eq!(home.git(&["rev-parse", "graphrun/r1"]), commit.id);
+    assert_eq!(home.git(&["show", "graphrun/r1:src/new.txt"]), "two");
+    let message = home.git(&["log", "-1", "--format=%an%n%B", "graphrun/r1"]);
+    assert_eq!(message, "graphrun\nAdd a file\n\nGraphrun-Run: r1\nGraphrun-Task: r1/1/commit/0");
+    assert_eq!(home.git(&["rev-parse", "main"]), folder.base);
+    assert_eq!(home.git(&["status", "--porcelain", "--branch"]), before);
+}
+
+#[tokio::test]
+async fn a_task_that_runs_again_makes_no_second_commit() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    // A message that pretends to be the commit of the next task.
+    let lie = request("x\n\nGraphrun-Task: r1/2/commit/0\nend", "r1/1/commit/0");
+    let first = open.commit(lie).await.unwrap();
+    replace_files(open.path(), &[file("x", "2")]).unwrap();
+    assert_eq!(open.commit(lie).await.unwrap(), first);
+    let second = open.commit(request("x", "r1/2/commit/0")).await.unwrap();
+    assert!(second.changed && second.id != first.id);
+    assert_eq!(home.git(&["rev-list", "--count", "main..graphrun/r1"]), "2");
+    let third = open.commit(request("x", "r1/3/commit/0")).await.unwrap();
+    assert_eq!((third.id, third.changed), (second.id, false));
+}
+
+#[tokio::test]
+async fn two_runs_do_not_meet() {
+    let home = Home::new();
+    let (_, one) = home.start("r1").await;
+    let (_, two) = home.start("r2").await;
+    let (one, two) = (one.open("repo").await.unwrap(), two.open("repo").await.unwrap());
+    replace_files(one.path(), &[file("x", "1")]).unwrap();
+    assert!(!two.path().join("x").exists());
+    one.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    assert!(!two.commit(request("x", "r2/1/commit/0")).await.unwrap().changed);
+    let taken = home.asked("r3", "graphrun/r1").find().await.unwrap_err();
+    assert!(matches!(taken, FolderError::BranchTaken { .. }), "{taken}");
+}
+
+#[tokio::test]
+async fn two_runs_that_start_with_one_name_of_a_branch_do_not_share_it() {
+    let home = Home::new();
+    let one = RunFolders::new("r1", [home.asked("r1", "auto").find().await.unwrap()]);
+    let two = RunFolders::new("r2", [home.asked("r2", "auto").find().await.unwrap()]);
+    one.open("repo").await.unwrap();
+    let taken = two.open("repo").await.unwrap_err();
+    assert!(matches!(taken, FolderError::BranchTaken { .. }), "{taken}");
+    one.open("repo").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_worktree_is_made_again_from_the_branch() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    drop(open);
+    fs::remove_dir_all(folder.worktree.parent().unwrap()).unwrap();
+    let again = RunFolders::new("r1", [folder.clone()]);
+    assert_eq!(
+        fs::read_to_string(again.open("repo").await.unwrap().path().join("x")).unwrap(),
+        "1"
+    );
+    // A checkout that a kill has interrupted: its missing files must not look removed.
+    fs::remove_file(folder.worktree.with_extension("ready")).unwrap();
+    fs::remove_file(folder.worktree.join("x")).unwrap();
+    let open = again.open("repo").await.unwrap();
+    assert!(!open.commit(request("x", "r1/2/commit/0")).await.unwrap().changed);
+    drop(open);
+    // The lock of a killed git.
+    let own = home.repository().join(".git/worktrees/repo/index.lock");
+    fs::write(&own, "").unwrap();
+    let open = again.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "2")]).unwrap();
+    assert!(open.commit(request("x", "r1/3/commit/0")).await.unwrap().changed);
+    drop(open);
+    fs::remove_dir_all(&folder.worktree).unwrap();
+    home.git(&["worktree", "prune"]);
+    home.git(&["branch", "-D", "graphrun/r1"]);
+    let gone = again.open("repo").await.unwrap_err();
+    assert!(matches!(gone, FolderError::BranchGone { .. }), "{gone}");
+}
+
+#[tokio::test]
+async fn a_removed_run_leaves_its_branch_only_if_it_has_commits() {
+    let home = Home::new();
+    for (run, commits) in [("r1", false), ("r2", true)] {
+        let (folder, folders) = home.start(run).await;
+        let open = folders.open("repo").await.unwrap();
+        replace_files(open.path(), &[file("x", "1")]).unwrap();
+        if commits {
+            open.commit(request("x", &format!("{run}/1/commit/0"))).await.unwrap();
+        }
+        drop(open);
+        folder.remove(run).await.unwrap();
+        assert!(!folder.worktree.parent().unwrap().exists());
+        let branches = home.git(&["branch", "--list", &folder.branch]);
+        assert_eq!(!branches.is_empty(), commits, "{run}");
+    }
+    assert_eq!(home.git(&["for-each-ref", "refs/graphrun"]), "");
+    assert_eq!(home.git(&["worktree", "list"]).lines().count(), 1);
+    // A branch of the user with the name that a run would have had.
+    let (folder, _) = home.start("r3").await;
+    home.git(&["branch", "graphrun/r3"]);
+    folder.remove("r3").await.unwrap();
+    home.git(&["rev-parse", "--verify", "graphrun/r3"]);
+}
+
+#[tokio::test]
+async fn a_secret_is_not_committed() {
+    let home = Home::new();
+    home.write("old.txt", "key = sk-abcdefghij1234567890klmnop\nend\n");
+    home.commit("a key of the user");
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let old = "key = sk-abcdefghij1234567890klmnop\nend\nmore\n";
+    replace_files(open.path(), &[file("old.txt", old)]).unwrap();
+    assert!(open.commit(request("An old key stays", "r1/1/commit/0")).await.unwrap().changed);
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n";
+    for (content, message) in [(key, "x"), ("fine", "use ghp_abcdefghijklmnopqrstuvwxyz0123456789")]
+    {
+        replace_files(open.path(), &[file("new.pem", content)]).unwrap();
+        let refused = open.commit(request(message, "r1/2/commit/0")).await.unwrap_err();
+        assert!(matches!(refused, FolderError::Secret { .. }), "{refused}");
+    }
+    open.discard().await.unwrap();
+    replace_files(open.path(), &[file("sk-abcdefghij1234567890klmnop.txt", "fine")]).unwrap();
+    let refused = open.commit(request("x", "r1/3/commit/0")).await.unwrap_err();
+    assert!(refused.to_string().starts_with("the name of a file contains"), "{refused}");
+    assert_eq!(home.git(&["rev-list", "--count", &format!("{}..graphrun/r1", folder.base)]), "1");
+}
+
+#[tokio::test]
+async fn differences_and_discarded_changes() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("a.txt", "two\n")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    replace_files(open.path(), &[file("b.txt", "new\n"), file("a.txt", "three\n")]).unwrap();
+    let all = open.diff(Against::Base).await.unwrap();
+    assert!(all.contains("-one") && all.contains("+three") && all.contains("+new"), "{all}");
+    let last = open.diff(Against::LastCommit).await.unwrap();
+    assert!(last.contains("-two") && !last.contains("-one"), "{last}");
+    replace_files(open.path(), &[file("b.txt", &"0123456789\n".repeat(50_000))]).unwrap();
+    let cut = open.diff(Against::LastCommit).await.unwrap();
+    assert!(cut.len() < 300_000 && cut.ends_with("\n… cut after 256 KiB\n"), "{}", cut.len());
+    open.discard().await.unwrap();
+    assert_eq!(open.diff(Against::LastCommit).await.unwrap(), "");
+    assert_eq!(fs::read_to_string(open.path().join("a.txt")).unwrap(), "two\n");
+    assert!(!open.path().join("b.txt").exists());
+}
+
+#[tokio::test]
+async fn a_worktree_on_another_branch_keeps_its_files() {
+    let home = Home::new();
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    drop(open);
+    for switch in
+        [&["checkout", "--quiet", "-b", "other"][..], &["checkout", "--quiet", "--detach"]]
+    {
+        git(&folder.worktree, switch);
+        let refused = folders.open("repo").await.unwrap_err();
+        assert!(matches!(refused, FolderError::OtherBranch { .. }), "{refused}");
+    }
+    git(&folder.worktree, &["checkout", "--quiet", &folder.branch]);
+    let open = folders.open("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(open.path().join("x")).unwrap(), "1");
+}
+
+#[tokio::test]
+async fn runs_that_merge_at_once_all_merge() {
+    let home = Home::new();
+    home.git(&["branch", "target"]);
+    let runs = ["r1", "r2", "r3", "r4"];
+    let mut merges = tokio::task::JoinSet::new();
+    for run in runs {
+        let (_, folders) = home.start(run).await;
+        let open = folders.open("repo").await.unwrap();
+        replace_files(open.path(), &[file(run, "1")]).unwrap();
+        open.commit(request("x", &format!("{run}/1/commit/0"))).await.unwrap();
+        drop(open);
+        merges.spawn(async move {
+            let open = folders.open("repo").await.unwrap();
+            open.merge("target", request("Merge", &format!("{run}/2/merge/0"))).await.map(drop)
+        });
+    }
+    for merged in merges.join_all().await {
+        merged.unwrap();
+    }
+    for run in runs {
+        assert_eq!(home.git(&["show", &format!("target:{run}")]), "1");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_moves_a_branch_that_nobody_has_checked_out() {
+    let home = Home::new();
+    home.git(&["branch", "target"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let merge = request("Merge", "r1/9/merge/0");
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    let first = open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    assert_eq!(open.merge("target", merge).await.unwrap(), first.id);
+    assert_eq!(open.merge("target", merge).await.unwrap(), first.id);
+
+    home.git(&["checkout", "--quiet", "target"]);
+    let refused = open.merge("target", merge).await;
+    assert_eq!(refused.unwrap(), first.id, "there is nothing to do");
+    home.write("y", "of the user");
+    home.commit("y");
+    replace_files(open.path(), &[file("x", "2")]).unwrap();
+    open.commit(request("x", "r1/2/commit/0")).await.unwrap();
+    let refused = open.merge("target", merge).await.unwrap_err();
+    assert!(matches!(refused, FolderError::CheckedOut { .. }), "{refused}");
+    home.git(&["checkout", "--quiet", "main"]);
+    let merged = open.merge("target", merge).await.unwrap();
+    assert_eq!(home.git(&["rev-list", "--parents", "-1", "target"]).split(' ').count(), 3);
+    assert_eq!(home.git(&["show", "target:x"]), "2");
+    assert_eq!(home.git(&["show", "target:y"]), "of the user");
+    assert_eq!(open.merge("target", merge).await.unwrap(), merged);
+    assert_eq!(home.git(&["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn a_conflict_merges_nothing_and_names_the_files() {
+    let home = Home::new();
+    home.git(&["branch", "target"]);
+    home.git(&["checkout", "--quiet", "target"]);
+    home.write("a.txt", "of the user\n");
+    home.commit("a");
+    home.git(&["checkout", "--quiet", "main"]);
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("a.txt", "of the run\n")]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let before = home.git(&["rev-parse", "target"]);
+    match open.merge("target", request("m", "r1/2/merge/0")).await {
+        Err(FolderError::Conflict { files, .. }) => assert_eq!(files, ["a.txt"]),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(home.git(&["rev-parse", "target"]), before);
+    let missing = open.merge("nowhere", request("m", "r1/3/merge/0")).await.unwrap_err();
+    assert!(matches!(missing, FolderError::NoBranch { .. }), "{missing}");
+}
+
+/// Every program that a repository can name leaves a mark if it runs.
+#[tokio::test]
+async fn a_hostile_repository_runs_no_program() {
+    let home = Home::new();
+    let mark = home.folder.path().join("mark");
+    let program = home.folder.path().join("program");
+    fs::write(&program, format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", mark.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    home.write(
+        ".gitattributes",
+        "*.txt filter=evil diff=evil merge=evil\n*.odd filter=a=b\n*.long filter=long\n",
+    );
+    home.write("b.odd", "odd\n");
+    home.write("c.long", "long\n");
+    home.commit("attributes");
+    home.git(&["branch", "target"]);
+    let hooks = home.repository().join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    for hook in [
+        "pre-commit",
+        "commit-msg",
+        "prepare-commit-msg",
+        "post-commit",
+        "post-checkout",
+        "post-merge",
+        "pre-merge-commit",
+        "post-index-change",
+        "reference-transaction",
+        "post-rewrite",
+    ] {
+        fs::copy(program, hooks.join(hook)).unwrap();
+    }
+    // In a file, as the repository of an archive has it: git itself would run some of them meanwhile.
+    let config = format!(
+        "[core]\n\tfsmonitor = {program}\n\tsshCommand = {program}\n\teditor = {program}\n\tpager = {program}\n\
+         \tworktree = /\n\
+         [filter \"evil\"]\n\tclean = {program}\n\tsmudge = {program}\n\trequired = true\n\
+         [filter \"a=b\"]\n\tclean = {program}\n\tsmudge = {program}\n\
+         [filter \"long\"]\n\tprocess = {program}\n\trequired = true\n\
+         [diff \"evil\"]\n\tcommand = {program}\n\ttextconv = {program}\n\
+         [diff]\n\texternal = {program}\n[merge \"evil\"]\n\tdriver = {program}\n\
+         [gpg]\n\tprogram = {program}\n[commit]\n\tgpgSign = true\n[log]\n\tshowSignature = true\n\
+         [credential]\n\thelper = {program}\n[gc]\n\tauto = 1\n[include]\n\tpath = more\n"
+    );
+    let file_of_config = home.repository().join(".git/config");
+    let before = fs::read_to_string(&file_of_config).unwrap();
+    fs::write(
+        home.repository().join(".git/more"),
+        format!("[filter \"evil\"]\n\tprocess = {program}\n"),
+    )
+    .unwrap();
+    fs::write(&file_of_config, before.clone() + &config.replace("\tworktree = /\n", "")).unwrap();
+
+    let (folder, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    replace_files(
+        open.path(),
+        &[file("a.txt", "two\n"), file("d.odd", "1\n"), file("e.long", "1")],
+    )
+    .unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    replace_files(open.path(), &[file("a.txt", "three\n")]).unwrap();
+    assert!(open.diff(Against::Base).await.unwrap().contains("+three"));
+    open.discard().await.unwrap();
+    open.merge("target", request("m", "r1/2/merge/0")).await.unwrap();
+    // A merge that asks the driver.
+    replace_files(open.path(), &[file("a.txt", "four\n")]).unwrap();
+    open.commit(request("x", "r1/3/commit/0")).await.unwrap();
+    fs::write(&file_of_config, before).unwrap();
+    fs::remove_dir_all(&hooks).unwrap();
+    home.git(&["checkout", "--quiet", "target"]);
+    home.write("a.txt", "five\n");
+    home.commit("five");
+    home.git(&["checkout", "--quiet", "main"]);
+    fs::write(&file_of_config, fs::read_to_string(&file_of_config).unwrap() + &config).unwrap();
+    let conflict = open.merge("target", request("m", "r1/4/merge/0")).await;
+    assert!(matches!(conflict, Err(FolderError::Conflict { .. })), "{conflict:?}");
+    drop(open);
+    folder.remove("r1").await.unwrap();
+    let ran = fs::read_to_string(&mark).unwrap_or_default();
+    assert_eq!(ran, "", "a program of the repository ran");
+}
+
+#[tokio::test]
+async fn strange_files_reach_a_sandbox_as_they_are_and_links_are_not_followed() {
+    let home = Home::new();
+    home.write("a\nb \"ä\".txt", "strange\n");
+    home.write("run.sh", "#!/bin/sh\n");
+    let script = home.repository().join("run.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("/etc/passwd", home.repository().join("outside")).unwrap();
+    symlink("/etc", home.repository().join("folder")).unwrap();
+    home.commit("strange");
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    let files = open.files().await.unwrap();
+    let paths: Vec<&str> = files.iter().map(|it| it.path.to_str().unwrap()).collect();
+    assert_eq!(paths, ["a\nb \"ä\".txt", "a.txt", "folder", "outside", "run.sh"]);
+    assert_eq!(files[3].content, FolderContent::Link("/etc/passwd".into()));
+    assert!(matches!(files[4].content, FolderContent::File { is_executable: true, .. }));
+    for path in ["outside", "folder/x", ".git", ".git/config", "../x"] {
+        assert!(replace_files(open.path(), &[file(path, "x")]).is_err(), "{path}");
+    }
+    for path in ["folder/passwd", ".git", "../a", "folder/../a.txt"] {
+        assert!(remove_files(open.path(), &[path.to_owned()]).is_err(), "{path}");
+    }
+    replace_files(open.path(), &[file("run.sh", "#!/bin/sh\ntrue\n")]).unwrap();
+    remove_files(open.path(), &["outside".into(), "missing".into(), "no/folder".into()]).unwrap();
+    open.commit(request("x", "r1/1/commit/0")).await.unwrap();
+    let changed = home.git(&["diff", "--summary", "main", "graphrun/r1"]);
+    assert_eq!(changed.trim(), "delete mode 120000 outside");
+    assert!(Path::new("/etc/passwd").exists());
+}
+
+#[tokio::test]
+async fn a_submodule_is_neither_fetched_nor_entered() {
+    let home = Home::new();
+    let other = Home::new();
+    let from = other.repository();
+    let from = from.to_str().unwrap();
+    home.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", from, "sub"]);
+    home.git(&["config", "submodule.recurse", "true"]);
+    home.git(&["config", "protocol.file.allow", "always"]);
+    home.commit("a submodule");
+    let (_, folders) = home.start("r1").await;
+    let open = folders.open("repo").await.unwrap();
+    assert_eq!(fs::read_dir(open.path().join("sub")).unwrap().count(), 0);
+    replace_files(open.path(), &[file("x", "1")]).unwrap();
+    assert!(open.commit(request("x", "r1/1/commit/0")).await.unwrap().changed);
+    assert_eq!(home.git(&["diff", "--name-only", "main", "graphrun/r1"]), "x");
+}
+
+#[tokio::test]
+async fn only_the_top_folder_of_a_repository_with_a_commit_is_one() {
+    let home = Home::new();
+    home.write("sub/x", "1");
+    let empty = tempfile::tempdir().unwrap();
+    for from in [home.repository().join("sub"), empty.path().to_owned(), empty.path().join("none")]
+    {
+        let refused = NewFolder { from, ..home.asked("r1", "b") }.find().await.unwrap_err();
+        assert!(matches!(refused, FolderError::NotRepository { .. }), "{refused}");
+    }
+    git(empty.path(), &["init", "--quiet"]);
+    let from = empty.path().to_owned();
+    let refused = NewFolder { from, ..home.asked("r1", "b") }.find().await.unwrap_err();
+    assert!(refused.to_string().ends_with("it has no commit yet"), "{refused}");
+    for branch in
+        ["", "-x", "a..b", "a b", "x.lock", "@{-1}", "a\0b", "HEAD", "refs/heads/x", "tags/x"]
+    {
+        let refused = home.asked("r1", branch).find().await.unwrap_err();
+        assert!(matches!(refused, FolderError::BadBranch { .. }), "{branch:?}: {refused}");
+    }
+}

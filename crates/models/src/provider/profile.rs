@@ -1,0 +1,165 @@
+//! The dialect of a provider: how its requests differ from those of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Family;
+
+/// The dialect of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The provider's name, the first half of [`ChatModel::name`](crate::ChatModel::name).
+    pub provider: String,
+    /// The form of structured output that is tried first.
+    pub output: OutputMode,
+    /// The name of the limit on the answer's length.
+    pub token_limit: TokenLimit,
+    /// The role of the instructions.
+    pub system_role: SystemRole,
+    /// Whether it requires the model's reasoning before a tool call in later requests, and rejects requests without it.
+    pub wants_reasoning: bool,
+    /// The parameters that it rejects or ignores. They are not sent.
+    pub unsupported: BTreeSet<Parameter>,
+    /// The provider's own names of parameters.
+    pub rename: BTreeMap<Parameter, String>,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, String>,
+    /// The header that has the key alone. `None` sends `Authorization: Bearer KEY`.
+    pub key_header: Option<String>,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            provider: "openai-compatible".to_owned(),
+            output: OutputMode::JsonSchema,
+            // The older name: self-hosted servers know it, and OpenAI's own profile has the newer one.
+            token_limit: TokenLimit::MaxTokens,
+            system_role: SystemRole::System,
+            wants_reasoning: false,
+            unsupported: BTreeSet::new(),
+            rename: BTreeMap::new(),
+            headers: BTreeMap::new(),
+            key_header: None,
+        }
+    }
+}
+
+impl Profile {
+    /// Returns whether a model of this provider accepts a parameter, as far as it is known before a request.
+    pub fn supports(&self, model: &str, parameter: Parameter) -> bool {
+        !self.unsupported.contains(&parameter)
+            && !Family::all().iter().any(|it| it.unsupported.contains(&parameter) && it.has(model))
+    }
+
+    /// Returns the provider's name of a parameter.
+    pub fn name_of(&self, parameter: Parameter) -> &str {
+        self.rename.get(&parameter).map_or(parameter.as_str(), String::as_str)
+    }
+}
+
+/// Declares an enum whose values have names in the table of providers.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl $name {
+            /// All values.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Returns the name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+
+            /// Returns the value of this name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == text)
+            }
+        }
+    };
+}
+
+named! {
+    /// The forms of structured output, best first. A client uses the next form when a provider rejects one.
+    OutputMode {
+        /// The provider forces the answer into the schema.
+        JsonSchema = "json_schema",
+        /// The provider forces JSON; the schema is in the prompt.
+        JsonObject = "json_object",
+        /// The schema is in the prompt, and nothing is forced.
+        Prompted = "prompted",
+    }
+}
+
+impl OutputMode {
+    /// Returns the next form to try when a provider rejects this one.
+    pub fn below(self) -> Option<Self> {
+        match self {
+            Self::JsonSchema => Some(Self::JsonObject),
+            Self::JsonObject => Some(Self::Prompted),
+            Self::Prompted => None,
+        }
+    }
+}
+
+named! {
+    /// The name of the parameter that limits the answer's length.
+    TokenLimit {
+        /// The older name.
+        MaxTokens = "max_tokens",
+        /// The newer name, which counts reasoning too.
+        MaxCompletionTokens = "max_completion_tokens",
+    }
+}
+
+impl TokenLimit {
+    /// Returns the other name.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::MaxTokens => Self::MaxCompletionTokens,
+            Self::MaxCompletionTokens => Self::MaxTokens,
+        }
+    }
+}
+
+named! {
+    /// The role of the instructions.
+    SystemRole {
+        /// The role that almost every provider knows.
+        System = "system",
+        /// The newer role of OpenAI.
+        Developer = "developer",
+        /// The provider knows no such role: the instructions stand before the first message of the user.
+        User = "user",
+    }
+}
+
+named! {
+    /// A parameter of requests that some providers or models reject. A request without it is still a request for the
+    /// same answer.
+    Parameter {
+        /// How freely the model answers.
+        Temperature = "temperature",
+        /// The share of the likeliest tokens that it chooses from.
+        TopP = "top_p",
+        /// The seed of its random choices.
+        Seed = "seed",
+        /// The texts that end an answer.
+        Stop = "stop",
+        /// How much it reasons.
+        ReasoningEffort = "reasoning_effort",
+        /// Whether it may call tools.
+        ToolChoice = "tool_choice",
+        /// Whether the answer arrives in pieces.
+        Stream = "stream",
+        /// The settings of the pieces.
+        StreamOptions = "stream_options",
+    }
+}

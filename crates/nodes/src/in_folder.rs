@@ -1,0 +1,129 @@
+//! The folders of a run, for the nodes that work in them.
+
+use std::{path::Path, sync::Arc};
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Failure, NodeContext, NodeError},
+    id::ChannelName,
+    state::Type,
+};
+use graphrun_folders::{FolderError, RunFolders};
+use graphrun_sandbox::{FolderFile, WriteError};
+use graphrun_workflow::{
+    kind::{NodeReader, Section, Yaml, suggestion},
+    tool::BuiltIn,
+};
+
+/// Returns the folders of the run.
+pub(super) fn folders_of(ctx: &NodeContext) -> Result<Arc<RunFolders>, NodeError> {
+    ctx.get::<RunFolders>().map_err(|_| {
+        let message = "the program that started the run gave it no folders";
+        Failure::new(ErrorKind::Folder, message).into()
+    })
+}
+
+/// Returns the failure of a node.
+pub(super) fn failure(error: &FolderError) -> NodeError {
+    let kind = match error {
+        FolderError::Conflict { .. } => ErrorKind::Conflict,
+        FolderError::Secret { .. } => ErrorKind::Secret,
+        FolderError::Write(error) => return refused_write(error),
+        FolderError::NoBranch { .. } | FolderError::TooLarge { .. } => ErrorKind::Other,
+        _ => ErrorKind::Folder,
+    };
+    let failure = Failure::of(kind, error);
+    let hint = error.hint().map(|it| format!(" ({it})")).unwrap_or_default();
+    Failure { message: failure.message + &hint, ..failure }.into()
+}
+
+/// Returns the failure of a node that could not write files.
+pub(super) fn refused_write(error: &WriteError) -> NodeError {
+    // A bad name from a model is a failure of the work; an unwritable folder is not.
+    let kind = match error {
+        WriteError::Refused(_) | WriteError::Below { .. } | WriteError::InTheWay { .. } => {
+            ErrorKind::Other
+        }
+        _ => ErrorKind::Folder,
+    };
+    let failure = Failure::of(kind, error);
+    let message = format!("the files could not be written: {}", failure.message);
+    Failure { message, ..failure }.into()
+}
+
+/// Reads the `folder` of a node, if it has one.
+pub(super) fn read_folder(reader: &mut NodeReader<'_>) -> Option<String> {
+    let yaml = reader.get("folder")?;
+    reader.run_folder(yaml)
+}
+
+/// Reads the `folder` that a kind needs, in the mapping under its key.
+pub(super) fn require_folder(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<String> {
+    let folder = parts.require(reader.report(), "folder", "name one of `folders`")?;
+    reader.run_folder(folder)
+}
+
+/// Reads which output of a node goes to which field. `what` is the node in a message.
+pub(super) fn read_outputs<T: Copy>(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    what: &str,
+    known: &[(&'static str, Type, T)],
+) -> Vec<(ChannelName, T)> {
+    let mut writes = Vec::new();
+    for (field, output) in reader.pairs(yaml) {
+        let channel = reader.channel(&field);
+        let Some((name, ty, found)) = known.iter().find(|it| it.0 == output.text) else {
+            let help = suggestion(&output.text, known.iter().map(|it| it.0)).unwrap_or_default();
+            let message = format!("{what} has no output `{}`", output.text);
+            reader.report().bad_value(&output, message, &help);
+            continue;
+        };
+        let Some(channel) = channel else { continue };
+        let declared = reader.type_of(&channel).clone();
+        if !ty.fits(&declared) {
+            let message = format!("`{name}` is `{ty}`, and `{channel}` is `{declared}`");
+            let place = reader.report().place(&field.range);
+            reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+        }
+        writes.push((channel, *found));
+    }
+    writes
+}
+
+/// Reports tools that change files, where the node names no folder of the run.
+pub(super) fn check_writing_tools(reader: &mut NodeReader<'_>, tools: &[String]) {
+    if reader.get("folder").is_some() {
+        return;
+    }
+    let writes = |it: &&String| BuiltIn::named(it).is_some_and(|it| it.writes);
+    if let Some(tool) = tools.iter().find(writes) {
+        let message = format!("`{tool}` changes files, and `{}` names no folder", reader.name());
+        let range = reader.value().range.clone();
+        let place = reader.report().place(&range);
+        let finding = Diagnostic::error("GR006", message).at(place, "without `folder`");
+        reader.report().push(finding.help("name one of `folders` with `folder:`"));
+    }
+}
+
+/// Returns the path of the folder in which the tools of a node work, if it names one.
+pub(super) async fn tools_folder(
+    ctx: &NodeContext,
+    name: Option<&String>,
+) -> Result<Option<Arc<Path>>, NodeError> {
+    let Some(name) = name else { return Ok(None) };
+    let folders = folders_of(ctx)?;
+    let folder = folders.open(name).await.map_err(|it| failure(&it))?;
+    Ok(Some(folder.path().into()))
+}
+
+/// Reads the files of the folder that a node names, for its sandbox.
+pub(super) async fn files_of(
+    ctx: &NodeContext,
+    name: Option<&String>,
+) -> Result<Arc<[FolderFile]>, NodeError> {
+    let Some(name) = name else { return Ok(Arc::default()) };
+    let folders = folders_of(ctx)?;
+    let folder = folders.open(name).await.map_err(|it| failure(&it))?;
+    Ok(folder.files().await.map_err(|it| failure(&it))?.into())
+}

@@ -1,0 +1,267 @@
+//! `graphrun models [WORKFLOW]`.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::{
+    config::Config,
+    database::without_secrets,
+    error::CliError,
+    exit::Exit,
+    globals::{Globals, Output},
+    json::to_json,
+    models::client,
+    options::{RunOptions, Settings},
+    prepare,
+    runtime::block_on,
+    terminal::{Paint, print_result},
+    words::{clean, table},
+};
+use crate::llm::{
+    ChatModel as _, ChatRequest, Message, ModelError, Provider, Providers, RequestSettings,
+};
+
+/// The longest duration of a trial.
+const TRIAL_TIME: Duration = Duration::from_secs(60);
+/// The most tokens of a trial's answer. A reasoning model needs some before the first word.
+const TRIAL_TOKENS: u32 = 1024;
+
+/// List the providers of models, and the models that a workflow needs
+///
+/// The exit code is 5 if an agent of the workflow has no usable model, or if a trial fails.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// List the models of this workflow, too
+    workflow: Option<PathBuf>,
+    /// List this model, too; can be given several times
+    #[arg(long, value_name = "MODEL")]
+    model: Vec<String>,
+    /// Send a short request to each listed model; this may cost money
+    #[arg(long = "try")]
+    is_trial: bool,
+}
+
+/// The result of the command.
+#[derive(Debug, Serialize)]
+struct Listing {
+    providers: Vec<ProviderRow>,
+    models: Vec<ModelRow>,
+}
+
+/// A provider.
+#[derive(Debug, PartialEq, Serialize)]
+struct ProviderRow {
+    name: String,
+    /// Whether requests can be sent to it.
+    usable: bool,
+    address: Option<String>,
+    /// The source of the address: a variable, a place in a file, or `built in`.
+    address_from: String,
+    key_variable: Option<String>,
+    key: Key,
+    /// The place in a file that configures it, or `built in`.
+    settings_from: String,
+    /// Why it cannot be used.
+    problem: Option<String>,
+}
+
+/// Whether there is a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    Set,
+    Missing,
+    Optional,
+    None,
+}
+
+/// A model.
+#[derive(Debug, Serialize)]
+struct ModelRow {
+    name: String,
+    /// The nodes that may ask it.
+    nodes: Vec<String>,
+    usable: bool,
+    /// Why it cannot be used.
+    problem: Option<String>,
+    #[serde(rename = "try")]
+    trial: Option<Trial>,
+}
+
+/// The outcome of a request.
+#[derive(Debug, Serialize)]
+struct Trial {
+    /// `answer`, or the kind of the failure.
+    class: &'static str,
+    latency_ms: u128,
+    /// The failure.
+    problem: Option<String>,
+}
+
+impl Args {
+    /// Prints the providers and the models.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("models", &[Output::Text, Output::Json])?;
+        // A trial sends keys, so it needs the trust that a run needs.
+        let settings = if self.is_trial {
+            globals.settings(&RunOptions::default())?
+        } else {
+            globals.settings_to_plan()?
+        };
+        let config = globals.config()?;
+        let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let given = self.model.iter().chain(&settings.options.model);
+        models.extend(given.map(|it| (it.clone(), Vec::new())));
+        let mut agents = Vec::new();
+        if let Some(path) = &self.workflow {
+            let loaded = prepare::load(path)?;
+            for (node, definition) in loaded.workflow.all_nodes() {
+                let Some(used) = definition.settings.models() else { continue };
+                for model in used.models {
+                    models.entry(model.clone()).or_default().push(node.to_string());
+                }
+                agents.push(used.models.to_vec());
+            }
+        }
+        let mut rows: Vec<ModelRow> =
+            models.into_iter().map(|(name, nodes)| row(name, nodes, &settings)).collect();
+        if self.is_trial {
+            block_on(async {
+                for row in rows.iter_mut().filter(|it| it.usable) {
+                    row.trial = Some(trial(&row.name, &settings).await);
+                }
+                Ok(())
+            })?;
+        }
+        let variable = |name: &str| env::var(name).ok().filter(|it| !it.trim().is_empty());
+        let providers = config.providers.iter();
+        let providers = providers.map(|(name, it)| describe(name, it, config, &variable)).collect();
+        let works = |model: &String| {
+            let row = rows.iter().find(|it| it.name == *model);
+            row.is_some_and(|it| it.usable && it.trial.as_ref().is_none_or(Trial::is_answer))
+        };
+        let trials = rows.iter().filter_map(|it| it.trial.as_ref());
+        let is_good = agents.iter().all(|models| models.iter().any(works))
+            && trials.into_iter().all(Trial::is_answer)
+            && (!self.is_trial || rows.iter().all(|it| it.usable || !it.nodes.is_empty()));
+        let listing = Listing { providers, models: rows };
+        let text = match globals.output {
+            Output::Json => to_json(&listing)?,
+            Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
+                draw(&listing, globals.stdout)
+            }
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(if is_good { Exit::Done } else { Exit::Unusable })
+    }
+}
+
+impl Trial {
+    fn is_answer(&self) -> bool {
+        self.problem.is_none()
+    }
+}
+
+/// Describes a provider: its address and its key, and where they come from.
+fn describe(
+    name: &str,
+    provider: &Provider,
+    config: &Config,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> ProviderRow {
+    let configured = config.provider_places.get(name).cloned();
+    let settings_from = configured.unwrap_or_else(|| "built in".to_owned());
+    let base_url = config.get("base_url").filter(|_| name == Providers::DEFAULT);
+    let from_variable = Providers::address_variable(name);
+    let (address, address_from) = match (base_url, variable(&from_variable)) {
+        (Some(it), _) => (Some(it.text.clone()), it.layer.clone()),
+        (None, Some(address)) => (Some(address), from_variable),
+        (None, None) => (provider.base_url.clone(), settings_from.clone()),
+    };
+    let key = match &provider.key_variable {
+        None => Key::None,
+        Some(name) if variable(name).is_some() => Key::Set,
+        Some(_) if provider.key_optional => Key::Optional,
+        Some(_) => Key::Missing,
+    };
+    let with_address = |name: &str| match base_url {
+        Some(url) if name == "OPENAI_BASE_URL" => Some(url.text.clone()),
+        _ => variable(name),
+    };
+    // Any name will do: only the provider decides.
+    let found = config.providers.config(&format!("{name}/model"), &with_address);
+    ProviderRow {
+        name: name.to_owned(),
+        usable: found.is_ok(),
+        // A query may contain a key.
+        address: address.map(|it| without_secrets(it.split('?').next().unwrap_or_default())),
+        address_from,
+        key_variable: provider.key_variable.clone(),
+        key,
+        settings_from,
+        problem: found.err().map(|it| it.to_string()),
+    }
+}
+
+fn row(name: String, nodes: Vec<String>, settings: &Settings) -> ModelRow {
+    let problem = client(&name, settings).err().map(|it| it.to_string());
+    ModelRow { usable: problem.is_none(), name, nodes, problem, trial: None }
+}
+
+/// Sends a short request.
+async fn trial(model: &str, settings: &Settings) -> Trial {
+    let request = ChatRequest {
+        messages: vec![Message::user("Answer with the word OK and nothing else.")],
+        settings: RequestSettings { max_tokens: Some(TRIAL_TOKENS), ..RequestSettings::default() },
+        timeout: Some(TRIAL_TIME),
+        ..ChatRequest::default()
+    };
+    let began = Instant::now();
+    let answered = match client(model, settings) {
+        Ok(client) => client.chat(&request).await,
+        Err(error) => Err(ModelError::Auth { message: error.to_string() }),
+    };
+    let (class, problem) = match answered {
+        Ok(_) => ("answer", None),
+        Err(error) => (error.kind().as_str(), Some(error.to_string())),
+    };
+    Trial { class, latency_ms: began.elapsed().as_millis(), problem }
+}
+
+fn draw(listing: &Listing, paint: Paint) -> String {
+    let verdict = |usable: bool| if usable { paint.good("ok") } else { paint.bad("unusable") };
+    let providers = listing.providers.iter().map(|it| {
+        let key = match (&it.key_variable, it.key) {
+            (Some(name), Key::Set) => format!("{name} is set"),
+            (Some(name), Key::Optional) => format!("{name} is not needed"),
+            (Some(name), _) => format!("{name} is not set"),
+            (None, _) => "no key".to_owned(),
+        };
+        let address = it.address.as_deref().unwrap_or("no address");
+        let address = format!("{} ({})", clean(address), clean(&it.address_from));
+        vec![it.name.clone(), verdict(it.usable), address, key]
+    });
+    let mut text = table(&providers.collect::<Vec<_>>());
+    let models = listing.models.iter().map(|it| {
+        let works = it.usable && it.trial.as_ref().is_none_or(Trial::is_answer);
+        let trial = it.trial.as_ref().map(|it| format!("{} in {} ms", it.class, it.latency_ms));
+        let nodes = it.nodes.join(", ");
+        vec![clean(&it.name), verdict(works), clean(&nodes), trial.unwrap_or_default()]
+    });
+    let models: Vec<Vec<String>> = models.collect();
+    if !models.is_empty() {
+        text = format!("{text}\n{}", table(&models));
+    }
+    let problems = listing.models.iter().filter_map(|it| {
+        let failed = it.trial.as_ref().and_then(|it| it.problem.as_ref());
+        let problem = clean(it.problem.as_ref().or(failed)?);
+        Some(format!("{} {}: {problem}\n", paint.command("help:"), clean(&it.name)))
+    });
+    text + &problems.collect::<String>()
+}

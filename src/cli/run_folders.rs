@@ -1,0 +1,116 @@
+//! The folders of runs: where their worktrees are, and how commands find, provide and remove them.
+
+use std::{
+    fs,
+    path::{self, PathBuf},
+};
+
+use super::{
+    database::Database, error::CliError, exit::Exit, origin::Origin, terminal::print_message,
+    user_folders::UserFolders,
+};
+use crate::{
+    checkpoint::{CheckpointError, Checkpointer, RunInfo},
+    folders::{FolderError, NewFolder, RunFolder},
+    graph::{ErrorKind, Failure},
+    id::RunId,
+    state::Update,
+    workflow::Workflow,
+};
+
+/// The folder of all worktrees, if the environment names no folder for the state of programs.
+const FALLBACK: &str = ".graphrun/folders";
+/// The start of the name of a run's folder. An id alone may be `..`.
+const RUN_PREFIX: &str = "run-";
+
+/// Finds the folders of a new run, before anything of it is saved.
+///
+/// # Errors
+///
+/// Fails when an expression has no value, and when a repository cannot be used.
+pub(super) async fn find(
+    workflow: &Workflow,
+    input: &Update,
+    run: &RunId,
+    database: &Database,
+) -> Result<Vec<RunFolder>, CliError> {
+    let requests = workflow.folder_requests(input, run).map_err(|error| {
+        CliError::usage("the folders of the run cannot be found; nothing was started")
+            .because(error)
+    })?;
+    let mut found = Vec::new();
+    for request in requests {
+        let name = request.name.clone();
+        let worktree = place(database)?.join(format!("{RUN_PREFIX}{run}")).join(&request.name);
+        let from = PathBuf::from(request.from);
+        let new = NewFolder { name: request.name, from, branch: request.branch, worktree };
+        found.push(new.find().await.map_err(|error| refuse(&name, error))?);
+    }
+    Ok(found)
+}
+
+fn refuse(name: &str, error: FolderError) -> CliError {
+    let exit = match &error {
+        FolderError::NotRepository { .. }
+        | FolderError::BadBranch { .. }
+        | FolderError::BranchTaken { .. } => Exit::Usage,
+        _ => Exit::Unusable,
+    };
+    let message = format!("the folder `{name}` cannot be used; nothing was started");
+    let help = error.hint();
+    let refused = CliError::new(exit, message).because(error);
+    help.into_iter().fold(refused, CliError::with_help)
+}
+
+/// Returns the folder of the worktrees of a database's runs. It is not in the folder of the user, where git would find the
+/// worktrees as new files.
+fn place(database: &Database) -> Result<PathBuf, CliError> {
+    let folder = UserFolders::find().worktrees().unwrap_or_else(|| FALLBACK.into());
+    let folder = path::absolute(&folder).map_err(|error| CliError::read(&folder, error))?;
+    let key = blake3::hash(database.key().as_bytes()).to_hex();
+    Ok(folder.join(&key[..16]))
+}
+
+/// Removes the worktrees of a removed run, and its branches without commits. A failure is a message: the run is gone.
+pub(super) async fn remove(info: &RunInfo) {
+    let Ok(origin) = Origin::of(info) else { return };
+    for folder in &origin.folders {
+        if let Err(error) = folder.remove(info.id.as_str()).await {
+            let why = Failure::of(ErrorKind::Folder, &error).message;
+            let path = folder.worktree.display();
+            print_message(&format!("the worktree `{path}` of {} stays: {why}", info.name));
+        }
+    }
+}
+
+/// Returns the worktrees without a run in the database.
+///
+/// # Errors
+///
+/// Fails when the database cannot be read.
+pub(super) async fn left_over(
+    database: &Database,
+    checkpointer: Option<&dyn Checkpointer>,
+) -> Result<Vec<PathBuf>, CliError> {
+    let mut found = Vec::new();
+    // Without the folder there are no worktrees.
+    for entry in fs::read_dir(place(database)?).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let run = name.to_str().and_then(|it| it.strip_prefix(RUN_PREFIX));
+        let Some(run) = run.and_then(|it| RunId::parse(it).ok()) else { continue };
+        let is_known = match checkpointer {
+            None => false,
+            Some(checkpointer) => match checkpointer.find(run.as_str()).await {
+                Err(CheckpointError::UnknownRun(_)) => false,
+                // A damaged run may be repaired.
+                Ok(_) | Err(CheckpointError::Damaged { .. }) => true,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let worktrees = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        let worktrees = worktrees.map(|it| it.path()).filter(|it| it.is_dir());
+        found.extend(worktrees.filter(|_| !is_known));
+    }
+    found.sort();
+    Ok(found)
+}

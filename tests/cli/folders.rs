@@ -1,0 +1,193 @@
+//! Folders with a history: a workflow that changes a repository, in a worktree of the run. These tests need git.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::program::{Ended, Place, workflow};
+
+const FILES: &str = r#"files=[{"path": "src/new.txt", "content": "new\n"}]"#;
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=User", "-c", "user.email=user@localhost"])
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("these tests need git");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text.trim_end().to_owned()
+}
+
+/// Makes a repository with a branch `review` that is not checked out.
+fn repository(place: &Place) {
+    let folder = place.path("repo");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::write(folder.join("src/kept.txt"), "kept\n").unwrap();
+    git(&folder, &["init", "--quiet", "--initial-branch=main"]);
+    git(&folder, &["add", "--all"]);
+    git(&folder, &["commit", "--quiet", "--message", "first"]);
+    git(&folder, &["branch", "review"]);
+}
+
+fn execute<'a>(workflow: &'a str, run: &'a str) -> Vec<&'a str> {
+    let input = ["-i", "repo_path=repo", "-i", FILES];
+    [&["execute", workflow, "--run-id", run, "--output", "json"][..], &input].concat()
+}
+
+fn in_repository(place: &Place, arguments: &[&str]) -> String {
+    git(&place.path("repo"), arguments)
+}
+
+/// The result of a run that must be done.
+fn done(ended: &Ended) -> Value {
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
+    report["state"].clone()
+}
+
+fn worktrees(place: &Place) -> usize {
+    in_repository(place, &["worktree", "list"]).lines().count() - 1
+}
+
+#[test]
+fn a_run_changes_a_repository_on_its_own_branch() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    let state = done(&place.run(execute(&workflow, "one")));
+    assert_eq!(state["listing"], "./src/kept.txt\n./src/new.txt\nkept.txt\nnew.txt\n");
+    let patch = state["patch"].as_str().unwrap();
+    assert!(patch.contains("+NEW") && patch.contains("+new"), "{patch}");
+    let changed = in_repository(&place, &["diff", "--name-status", "main", "graphrun/one"]);
+    assert_eq!(changed, "A\tsrc/new.txt\nA\tsrc/upper.txt", "only declared changes come back");
+    let tip = in_repository(&place, &["rev-parse", "graphrun/one"]);
+    assert_eq!(state["id"], tip);
+    assert_eq!((&state["changed"], &state["merged"]), (&json!(true), &json!(tip)));
+    assert_eq!(in_repository(&place, &["rev-parse", "review"]), tip);
+    let message = in_repository(&place, &["log", "-1", "--format=%B", "review"]);
+    assert!(message.starts_with("Add src/new.txt\n\nGraphrun-Run: one\n"), "{message}");
+    // The checkout of the user is as it was.
+    assert_eq!(in_repository(&place, &["status", "--porcelain", "--branch"]), "## main");
+
+    // A second run starts from the same commit, and its target has moved on.
+    let state = done(&place.run(execute(&workflow, "two")));
+    assert_eq!(state["outcome"], "merged");
+    let other = FILES.replace("new\\n", "other\\n");
+    let args = [&execute(&workflow, "three")[..4], &["--output", "json", "-i", "repo_path=repo"]];
+    let state = done(&place.run([&args.concat()[..], &["-i", &other]].concat()));
+    assert_eq!(state["outcome"], "conflict");
+}
+
+#[test]
+fn a_removed_run_takes_its_worktree_with_it() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    for run in ["one", "two"] {
+        done(&place.run(execute(&workflow, run)));
+    }
+    assert_eq!(worktrees(&place), 2);
+    let removed = place.run(["runs", "rm", "one"]);
+    assert_eq!((removed.code, worktrees(&place)), (0, 1), "{removed}");
+    in_repository(&place, &["rev-parse", "--verify", "graphrun/one"]);
+    let pruned = place.run(["runs", "prune", "--older-than", "0"]);
+    assert_eq!((pruned.code, worktrees(&place)), (0, 0), "{pruned}");
+    let doctor = || place.run(["doctor"]).stdout;
+    assert!(!doctor().contains("worktrees without a run"), "{}", doctor());
+
+    done(&place.run(execute(&workflow, "three")));
+    fs::remove_dir_all(place.path(".graphrun")).unwrap();
+    let told = doctor();
+    assert!(told.contains("worktrees without a run") && told.contains("run-three/repo"), "{told}");
+}
+
+#[test]
+fn a_repository_that_cannot_be_used_starts_nothing() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    fs::create_dir(place.path("repo/below")).unwrap();
+    for (path, reason) in [
+        ("none", "No such file"),
+        ("repo/below", "below the top folder"),
+        (".", "not a git repository"),
+    ] {
+        let path = format!("repo_path={path}");
+        let args = ["execute", &workflow, "-i", &path, "-i", FILES];
+        let refused = place.run(args);
+        assert_eq!(refused.code, 2, "{refused}");
+        assert!(refused.stderr.contains(reason), "{refused}");
+    }
+    in_repository(&place, &["branch", "graphrun/taken"]);
+    let refused = place.run(execute(&workflow, "taken"));
+    assert!(refused.stderr.contains("`graphrun/taken` exists already"), "{refused}");
+    let listed = place.run(["runs", "list", "--output", "json"]);
+    assert_eq!(listed.stdout.trim(), "[]", "{listed}");
+}
+
+#[test]
+fn a_run_with_folders_is_not_forked() {
+    let place = Place::new();
+    repository(&place);
+    done(&place.run(execute(&workflow("repository"), "one")));
+    let refused = place.run(["fork", "one@1"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("`fork` and `chat` do not support"), "{refused}");
+}
+
+#[test]
+fn a_secret_stops_the_run_before_the_commit() {
+    let place = Place::new();
+    repository(&place);
+    // Keys are removed from inputs and answers; a command can still make one.
+    let text = fs::read_to_string(workflow("repository")).unwrap();
+    let text = text.replace("ls src;", "printf sk-%s abcdefghij1234567890klmnop >src/key;");
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let failed = place.run(execute("w.yaml", "one"));
+    assert_eq!(failed.code, 1, "{failed}");
+    let reason = failed.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("contains an API key; nothing was committed"), "{reason}");
+    let commits = in_repository(&place, &["rev-list", "--count", "main..graphrun/one"]);
+    assert_eq!(commits, "0");
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_killed_run_makes_no_second_commit() {
+    let workflow = workflow("repository");
+    // After the work of each node, before its result is durable; and between steps.
+    let after_work = (1..=5).map(|it| format!("task.after_run=abort@{it}"));
+    let between = [1, 3, 5].map(|it| format!("barrier.after_commit=abort@{it}"));
+    for fault in after_work.chain(between) {
+        let place = Place::new();
+        repository(&place);
+        crate::killed::killed(&place, &execute(&workflow, "one"), &fault);
+        // Another process finds the worktree, or makes it again once it is lost.
+        let state = done(&place.run(["resume", "one", "--output", "json"]));
+        let commits = in_repository(&place, &["rev-list", "main..graphrun/one"]);
+        assert_eq!(
+            (state["id"].as_str(), &state["changed"]),
+            (Some(&*commits), &json!(true)),
+            "{fault}"
+        );
+        assert_eq!(in_repository(&place, &["rev-parse", "review"]), commits, "{fault}");
+        assert_eq!(worktrees(&place), 1);
+    }
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_lost_worktree_is_made_again_at_resume() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    crate::killed::killed(&place, &execute(&workflow, "one"), "task.after_run=abort@4");
+    fs::remove_dir_all(place.path(".XDG_STATE_HOME/graphrun/folders")).unwrap();
+    let state = done(&place.run(["resume", "one", "--output", "json"]));
+    let commits = in_repository(&place, &["rev-list", "main..graphrun/one"]);
+    assert_eq!(state["id"], commits);
+}

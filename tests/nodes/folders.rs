@@ -1,0 +1,229 @@
+//! Nodes that work in a folder of the run. These tests need git.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use graphrun::{
+    event::{Event, Report, Status},
+    folders::{NewFolder, RunFolders},
+    llm::{ModelError, ToolCall},
+    nodes::Services,
+    registry,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Ended,
+    agent_tools::{Scripted, call, calls, says},
+    run_prepared, services,
+};
+
+/// A repository, and the worktree of a run.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(home.repository()).unwrap();
+        for (path, content) in files {
+            let path = home.repository().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        fs::write(home.0.path().join("outside"), "outside\n").unwrap();
+        symlink("../outside", home.repository().join("link")).unwrap();
+        home.git(&["init", "--quiet"]);
+        home.git(&["add", "--all"]);
+        home.git(&["commit", "--quiet", "--message", "first"]);
+        home
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.0.path().join("repository")
+    }
+
+    fn worktree(&self) -> PathBuf {
+        self.0.path().join("run/repo")
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let status = Command::new("git")
+            .args(["-c", "user.name=User", "-c", "user.email=user@localhost"])
+            .args(arguments)
+            .current_dir(self.repository())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .status()
+            .expect("these tests need git");
+        assert!(status.success(), "{arguments:?}");
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.worktree().join(path)).ok()
+    }
+
+    async fn run(&self, nodes: &str, input: Value, services: Services) -> Ended {
+        let new = NewFolder {
+            name: "repo".into(),
+            from: self.repository(),
+            branch: "auto/run".into(),
+            worktree: self.worktree(),
+        };
+        let folders = RunFolders::new("run", [new.find().await.unwrap()]);
+        let text = format!(
+            "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: string\n  \
+             result: json\n  files: {{ type: json, default: [] }}\n  out: json\ninput: [files]\n\
+             agents: {{ a: {{ model: x/1, tools: [fs.read, fs.write, fs.edit, fs.rm] }} }}\n\
+             sandboxes: {{ box: {{ time: 30s, python: {{ requirements: [pytest] }} }} }}\n\
+             folders: {{ repo: {{ from: path, git: true }} }}\nstart: it\nnodes:\n{nodes}"
+        );
+        let text = without_unused(&text);
+        let program = (services, registry());
+        run_prepared(Path::new("tests/nodes"), &text, input, program, |it| it.provide(folders))
+            .await
+    }
+}
+
+/// Removes the declarations that no node uses: they would be findings.
+fn without_unused(text: &str) -> String {
+    let (mut head, nodes) = text.split_once("nodes:\n").map(|(a, b)| (a.to_owned(), b)).unwrap();
+    for (section, mark) in [("agents:", "agent: a"), ("sandboxes:", "in: box")] {
+        if !nodes.contains(mark) {
+            head = head
+                .lines()
+                .filter(|it| !it.starts_with(section))
+                .fold(String::new(), |all, it| all + it + "\n");
+        }
+    }
+    head + "nodes:\n" + nodes
+}
+
+const AGENT: &str = "  it: { agent: a, folder: repo, prompt: { text: Do it. }, writes: answer, retry: 2, then: end }\n";
+
+fn tool(number: usize, name: &str, arguments: &Value) -> ToolCall {
+    call(&format!("call{number:05}"), name, &arguments.to_string())
+}
+
+/// The results of the tools that an agent has called.
+fn results(model: &Scripted) -> Vec<String> {
+    let last = model.asked().pop().unwrap();
+    last.messages.into_iter().filter(|it| it.tool_call_id.is_some()).map(|it| it.content).collect()
+}
+
+#[tokio::test]
+async fn an_agent_changes_files_of_its_folder_and_no_others() {
+    let home = Home::new(&[("a.txt", "one two two\n"), ("old.txt", "old\n")]);
+    let model = Scripted::new([
+        calls([
+            tool(1, "fs.write", &json!({"path": "src/new.txt", "content": "new\n"})),
+            tool(2, "fs.edit", &json!({"path": "a.txt", "old": "one", "new": "1"})),
+            tool(3, "fs.edit", &json!({"path": "a.txt", "old": "two", "new": "2"})),
+            tool(4, "fs.edit", &json!({"path": "a.txt", "old": "three", "new": "3"})),
+            tool(5, "fs.rm", &json!({"path": "old.txt"})),
+            tool(6, "fs.rm", &json!({"path": "missing.txt"})),
+            tool(7, "fs.write", &json!({"path": "../outside", "content": "x"})),
+            tool(8, "fs.write", &json!({"path": ".git/config", "content": "x"})),
+            tool(9, "fs.write", &json!({"path": "link", "content": "x"})),
+            tool(10, "fs.edit", &json!({"path": "link", "old": "outside", "new": "x"})),
+            tool(11, "fs.rm", &json!({"path": "../outside"})),
+            tool(12, "fs.write", &json!({"path": "large", "content": "x".repeat((1 << 20) + 1)})),
+        ]),
+        calls([tool(13, "fs.read", &json!({"path": "src/new.txt"}))]),
+        says("done"),
+    ]);
+    let ended = home.run(AGENT, json!({}), model.services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let results = results(&model);
+    for (at, expected) in [
+        "{\"path\":\"src/new.txt\",\"bytes\":4}",
+        "{\"path\":\"a.txt\",\"bytes\":10}",
+        "error: `a.txt` is not changed: it contains `old` 2 times",
+        "error: `a.txt` is not changed: it does not contain `old`",
+        "{\"path\":\"old.txt\",\"bytes\":0}",
+        "error: there is no file `missing.txt`",
+        "error: the file was not accepted",
+        "error: the file was not accepted",
+        "error: `link` is not a regular file",
+        "error: `link` cannot be read: it leads out of the folder",
+        "error: there is no file `../outside`",
+        "error: the file was not accepted",
+        "{\"text\":\"new\\n\"",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(results[at].starts_with(expected), "{at}: {}", results[at]);
+    }
+    assert_eq!(home.read("a.txt").unwrap(), "1 two two\n");
+    assert_eq!((home.read("src/new.txt").as_deref(), home.read("old.txt")), (Some("new\n"), None));
+    assert_eq!(fs::read_to_string(home.0.path().join("outside")).unwrap(), "outside\n");
+    assert!(home.repository().join("old.txt").exists(), "the checkout of the user changed");
+    assert!(fs::symlink_metadata(home.worktree().join("link")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn a_repeated_attempt_does_not_write_twice() {
+    let home = Home::new(&[]);
+    let write = tool(1, "fs.write", &json!({"path": "x", "content": "1"}));
+    let model = Scripted::new([
+        calls([write]),
+        Err(ModelError::Transient { after: None, message: "gone".into() }),
+        says("done"),
+    ]);
+    let ended = home.run(AGENT, json!({}), model.services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    let is_write = |it: &&graphrun::event::RunEvent| {
+        matches!(&it.event, Event::TaskReported { report: Report::ToolCall { .. }, .. })
+    };
+    assert_eq!(ended.events.iter().filter(is_write).count(), 1, "{}", ended.told());
+    assert!(ended.told().contains("attempt"), "{}", ended.told());
+}
+
+const TESTS: &str = "  it:\n    run_tests: { runner: pytest }\n    in: box\n    folder: repo\n    \
+                     writes: { result: test_result }\n    then: end\n";
+
+#[tokio::test]
+async fn tests_of_a_folder_run_with_the_files_of_an_artifact_above_it() {
+    let home = Home::new(&[
+        ("src/app.py", "def answer():\n    return 41\n"),
+        (
+            "tests/test_app.py",
+            "from app import answer\n\ndef test_answer():\n    assert answer() == 42\n",
+        ),
+        ("tests/conftest.py", "raise SystemExit('the conftest of the folder was loaded')\n"),
+    ]);
+    // Without an exception, the `conftest.py` of the folder is not loaded.
+    let tests = |more: &str| TESTS.replace("pytest", &format!("pytest, allow: []{more}"));
+    let ended = home.run(&tests(""), json!({}), services()).await;
+    let result = ended.state("result");
+    assert_eq!((&result["passed"], &result["total_tests"]), (&json!(false), &json!(1)), "{result}");
+    let files =
+        json!({"files": [{"path": "src/app.py", "content": "def answer():\n    return 42\n"}]});
+    // Another run of the same id: the first one is removed.
+    home.git(&["branch", "-m", "auto/run", "auto/old"]);
+    home.git(&["worktree", "remove", "--force", home.worktree().to_str().unwrap()]);
+    home.git(&["update-ref", "-d", "refs/graphrun/run/repo"]);
+    let ended = home.run(&tests(", artifact: files"), json!({"files": files}), services()).await;
+    let result = ended.state("result");
+    assert_eq!(
+        (&result["passed"], &result["total_tests"]),
+        (&json!(true), &json!(1)),
+        "{result} {}",
+        ended.reason()
+    );
+    assert_eq!(home.read("src/app.py").unwrap(), "def answer():\n    return 41\n");
+}
+
+#[tokio::test]
+async fn a_node_without_the_folders_of_its_run_names_the_reason() {
+    let text = "graphrun: 1\nname: w\nstate: { path: { type: string, default: . } }\n\
+                folders: { repo: { from: path, git: true } }\nstart: it\n\
+                nodes: { it: { discard: repo, then: end } }\n";
+    let program = (services(), registry());
+    let ended = run_prepared(Path::new(""), text, json!({}), program, |it| it).await;
+    assert!(ended.reason().contains("gave it no folders"), "{}", ended.reason());
+}
