@@ -1,26 +1,15 @@
 //! Folders with a history: a workflow that changes a repository, in a worktree of the run. These tests need git.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place, workflow};
+use crate::{
+    git::git,
+    program::{Ended, Place, workflow},
+};
 
 const FILES: &str = r#"files=[{"path": "src/new.txt", "content": "new\n"}]"#;
-
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=User", "-c", "user.email=user@localhost"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .expect("these tests need git");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    text.trim_end().to_owned()
-}
 
 /// Makes a repository with a branch `review` that is not checked out.
 fn repository(place: &Place) {

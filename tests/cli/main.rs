@@ -13,6 +13,8 @@ mod descriptors;
 mod events;
 mod failure;
 mod folders;
+#[path = "../support/git.rs"]
+mod git;
 mod graph;
 mod hidden;
 mod history;

@@ -4,7 +4,9 @@
 //! durable before the next, and feeds the resulting events back. The order in which the results of one step
 //! arrive makes no difference.
 //!
-//! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next.
+//! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
+//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `task_end` what
+//! follows when a task ends, and `status` what its driver may ask.
 
 mod backoff;
 mod carry;
@@ -18,25 +20,23 @@ mod protocol;
 mod revise;
 mod rounds;
 mod routing;
+mod start;
+mod status;
+mod task_end;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    event::{Status, Usage},
+    event::Status,
     graph::{
-        Command, ErrorKind, Failure, Goto, Input, ItemNeeds, Limits, OriginalTask, Policies,
-        Question, Remaining, RunFacts, Transition, Trigger, Visits,
+        ErrorKind, Failure, ItemNeeds, Limits, OriginalTask, Policies, Remaining, RunFacts, Visits,
     },
-    id::{ChannelName, NodeName, RunId, Step, TaskId},
-    state::{Change, Channel, State, StateError, Type, Update},
+    id::{NodeName, RunId},
+    state::{Change, State, Update},
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use self::inbox::ProcessedMessage;
 pub use self::pauses::Pauses;
@@ -50,14 +50,11 @@ use self::{
     frontier::next_frontier,
     inbox::{Inbox, Processed},
     indexed::{Active, IndexedPosition},
-    open_step::{OpenStep, Phase, check_question},
+    open_step::{OpenStep, Phase},
     routing::Routing,
 };
 use super::budget::{self, Used};
-use crate::checkpoint::{
-    Checkpoint, Commit, EarlierTurns, InboxMessage, OpenQuestion, Outcome, Position, RunStatus,
-    TaskRecord, named,
-};
+use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,174 +98,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts a run. Returns the commit that accepts it and the first actions.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the input does not fit the state.
-    pub fn start(
-        graph: CompiledGraph,
-        terms: impl Into<Terms>,
-        run: RunId,
-        input: Update,
-    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
-        let state = graph.schema().begin(input)?;
-        // Defaults are saved with the input: a later change of the schema does not affect a run that has
-        // started.
-        let changes = state.as_changes().collect();
-        let position = at_entry(&graph, Position::default());
-        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
-    }
-
-    /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
-    /// anew; the totals and the state are kept.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the input does not fit the state.
-    pub fn turn(
-        graph: CompiledGraph,
-        terms: impl Into<Terms>,
-        run: RunId,
-        ended: Checkpoint,
-        input: &Update,
-    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
-        let Checkpoint { position, state } = ended;
-        let schema = graph.schema();
-        schema.check(input)?;
-        let (state, changes) = schema.apply(state, [input]).map_err(|it| it.error)?;
-        let earlier = EarlierTurns {
-            turns: position.earlier.turns + 1,
-            steps: position.step.next().0,
-            usage: position.total_usage(),
-            elapsed_ms: position.earlier.elapsed_ms + position.used.elapsed_ms,
-        };
-        let (step, people) = (position.step.next(), position.people);
-        let position = at_entry(&graph, Position { step, earlier, people, ..Position::default() });
-        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
-    }
-
-    /// Enters the graph at its first nodes.
-    fn enter(
-        graph: CompiledGraph,
-        terms: Terms,
-        run: RunId,
-        (position, state): (IndexedPosition, State),
-        changes: Vec<Change>,
-    ) -> (Self, Commit, Vec<Action>) {
-        let began = graph.graph().facts.time.then_some(terms.now);
-        let position = IndexedPosition { began, ..position };
-        let commit = Commit { position: position.named(&graph), changes };
-        let mut machine = Self::at(graph, terms, run, position, state);
-        let actions = machine.pause(&[]).unwrap_or_else(|| {
-            let mut actions = machine.emissions();
-            machine.begin_step(&mut actions);
-            actions
-        });
-        (machine, commit, actions)
-    }
-
-    /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
-    /// if it has a breakpoint: the run has already stopped there, or was resumed.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the saved run does not fit the graph.
-    pub fn restore(
-        graph: CompiledGraph,
-        terms: impl Into<Terms>,
-        run: RunId,
-        checkpoint: Checkpoint,
-        records: Vec<TaskRecord>,
-    ) -> Result<(Self, Vec<Action>), RestoreError> {
-        Self::restore_only(graph, terms, run, (checkpoint, records), None)
-    }
-
-    /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// As [`Machine::restore`].
-    pub fn restore_only(
-        graph: CompiledGraph,
-        terms: impl Into<Terms>,
-        run: RunId,
-        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
-        only: Option<&NodeName>,
-    ) -> Result<(Self, Vec<Action>), RestoreError> {
-        let is_new = records.is_empty();
-        let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
-        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
-            let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
-            machine.begin_step(&mut actions);
-            return Ok((machine, actions));
-        }
-        let mut actions = Vec::new();
-        if machine.step.is_idle() {
-            machine.advance(&mut actions);
-        } else {
-            // Each task counts as busy until it has begun, so the step cannot end before the last of these
-            // has begun.
-            for index in machine.step.busy_tasks() {
-                actions.extend(machine.continue_task(index));
-            }
-        }
-        Ok((machine, actions))
-    }
-
-    /// Returns the machine with the saved records, before any task starts.
-    fn recalled(
-        graph: CompiledGraph,
-        mut terms: Terms,
-        run: RunId,
-        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
-        only: Option<&NodeName>,
-    ) -> Result<Self, RestoreError> {
-        fit::check(&graph, &checkpoint.position, &records)?;
-        // Messages from before a migration to this graph come first.
-        terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
-        let Checkpoint { position, state } = checkpoint;
-        let position = IndexedPosition::of(&graph, position)?;
-        let mut machine = Self::at(graph, terms, run, position, state);
-        for record in records {
-            let index = machine.step.index(record.task);
-            machine.step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
-        }
-        Ok(machine)
-    }
-
-    fn at(
-        graph: CompiledGraph,
-        terms: Terms,
-        run: RunId,
-        position: IndexedPosition,
-        state: State,
-    ) -> Self {
-        let Terms { limits, pauses, messages, is_unsaved, now } = terms;
-        let step = OpenStep::after(&graph, &position);
-        let inbox = Inbox::new(position.people.last_message, messages);
-        let state = Arc::new(state);
-        let workflow = graph.graph().name.as_str().into();
-        let facts = Arc::new(RunFacts { workflow, ..RunFacts::default() });
-        let mut machine = Self {
-            graph,
-            limits,
-            pauses,
-            run,
-            position,
-            state,
-            step,
-            inbox,
-            is_unsaved,
-            is_releasing: false,
-            now,
-            facts,
-        };
-        machine.prepare_step();
-        machine
-    }
-
     /// Notes the facts at the start of the step after the position, and the order of its items.
     fn prepare_step(&mut self) {
         self.note_facts();
@@ -359,59 +188,6 @@ impl Machine {
         }
     }
 
-    /// Returns the id of the run.
-    pub fn run(&self) -> &RunId {
-        &self.run
-    }
-
-    /// Returns the position of the run.
-    pub fn position(&self) -> Position {
-        self.position.named(&self.graph)
-    }
-
-    /// Returns the number of committed steps.
-    pub fn step(&self) -> Step {
-        self.position.step
-    }
-
-    /// Returns the nodes of the next step, in task order.
-    pub fn next_nodes(&self) -> Vec<NodeName> {
-        let names = self.position.frontier.iter().map(|it| self.graph.at(it.node).0.clone());
-        names.collect()
-    }
-
-    /// Returns the state of the run.
-    pub fn state(&self) -> &Arc<State> {
-        &self.state
-    }
-
-    /// Returns the graph of the run.
-    pub fn graph(&self) -> &CompiledGraph {
-        &self.graph
-    }
-
-    /// Returns the node of a task of the current step.
-    pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
-        self.index_of(task).map(|it| self.graph.at(it).0)
-    }
-
-    /// Returns a task of the current step as the driver gets it when the task runs.
-    pub fn task(&self, task: TaskId) -> Option<Task> {
-        self.step.index(task).map(|index| self.task_at(index))
-    }
-
-    /// Returns the index of the node of a task of the current step.
-    pub fn index_of(&self, task: TaskId) -> Option<NodeIndex> {
-        self.step.index(task).map(|index| self.position.frontier[index].node)
-    }
-
-    /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
-    pub fn usage(&self) -> Usage {
-        let mut usage = self.position.earlier.usage;
-        usage.add(&self.used().usage);
-        usage
-    }
-
     fn used(&self) -> Used {
         let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
         let of_step = self.step.usage();
@@ -420,86 +196,10 @@ impl Machine {
         used
     }
 
-    /// Returns how long a task of the step may still work before the run is out of time, if the time is
-    /// limited.
-    pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
-        used.time_left(&self.limits)
-    }
-
-    /// Returns whether the run may spend more on models, given the usage of its running attempts.
-    pub fn may_spend(&self, running: &Usage) -> bool {
-        let mut used = self.used();
-        used.usage.add(running);
-        used.reached_by_models(&self.limits).is_none()
-    }
-
-    /// Returns the questions that wait for an answer, each with its own key.
-    pub fn open_questions(&self) -> Vec<OpenQuestion> {
-        let tasks = self.step.tasks();
-        let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-        for (index, task) in tasks.iter().enumerate() {
-            for key in &task.question_keys {
-                askers.entry(key).or_default().insert(index);
-            }
-        }
-        let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
-        asked
-            .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), self.name_at(index));
-                let is_known =
-                    self.position.people.question_keys.contains(key) || askers[key].len() > 1;
-                let first = self.original_task(index).map(|it| it.task);
-                named((self.step.id(index), first), node, question, is_known)
-            })
-            .collect()
-    }
-
-    /// Returns the next deadline of an open question.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.step.next_deadline()
-    }
-
-    /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
-    /// its next attempt.
-    pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
-        self.step.next_wake()
-    }
-
-    /// Suspends the run until the next wait ends.
-    pub fn suspend(&self) -> RunStatus {
-        let waits = self.step.tasks().iter().filter_map(|it| {
-            let (wake, failure) = it.wait()?;
-            Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
-        });
-        let waits: BTreeMap<Timestamp, String> = waits.collect();
-        if let Some(reason) = self.step.failure() {
-            return RunStatus { status: Status::Failed, reason: Some(reason) };
-        }
-        let reasons: Vec<String> = waits.into_values().take(1).chain(self.unanswered()).collect();
-        RunStatus { status: Status::Paused, reason: Some(reasons.join("; ")) }
-    }
-
-    /// Returns the tasks whose deadline has passed without an answer.
-    pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
-        self.step.expired(now)
-    }
-
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
     /// before change nothing.
     pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
         self.inbox.add(messages);
-    }
-
-    /// Returns the number of the last known message.
-    pub fn last_message(&self) -> u64 {
-        self.inbox.last()
-    }
-
-    /// Returns whether the step ends with the next finished task.
-    pub fn is_at_last_task(&self) -> bool {
-        self.step.is_at_last_task()
     }
 
     /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
@@ -689,138 +389,6 @@ impl Machine {
         });
     }
 
-    /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
-    /// record.
-    fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
-        let Command { mut update, goto } = command;
-        update.clears.extend(self.policies(index).clears.iter().cloned());
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let checked = routing
-            .check_update(&update)
-            .and_then(|()| routing.check_choice(active.node, &goto))
-            .and_then(|()| self.step.add_result(&update, goto.chosen()));
-        match checked {
-            Ok(()) => self.decide(index, update, goto),
-            Err(failure) => self.fail(index, failure),
-        }
-    }
-
-    /// Decides where a finished node leads.
-    ///
-    /// A route that fails is no failure of its node: the result is kept, and no `catch` of the node applies.
-    /// The routes are tried again when the run continues.
-    fn decide(&mut self, index: usize, update: Update, goto: Goto) -> Vec<Action> {
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
-            self.step.add_result(&Update::default(), &transitions)?;
-            Ok(transitions)
-        });
-        match decided {
-            Ok(mut transitions) => {
-                transitions.extend(goto.into_chosen());
-                self.settle(index, Outcome::Finished { update, transitions })
-            }
-            Err(failure) => {
-                let record = self.step.leave_undecided(index, update, goto, failure);
-                self.record_and_advance(record)
-            }
-        }
-    }
-
-    /// Handles a failed attempt: the node waits for its next attempt, or has failed.
-    ///
-    /// The end of the wait is saved, so that another process waits only for the rest of it.
-    fn fail_attempt(&mut self, index: usize, failure: Failure, ended: Timestamp) -> Vec<Action> {
-        let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
-        let (attempt, lasted) = (state.attempt, state.retried_for());
-        let retry = self.policies(index).retry.for_failure(&failure);
-        let is_last = attempt >= retry.attempts_after(&failure);
-        if is_last || retry.is_over(&failure, lasted) {
-            return self.fail(index, failure);
-        }
-        let seed = format!("{}/{task}/{attempt}", self.run);
-        let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
-        let wake = backoff::after(ended, wait_ms);
-        let record = self.step.retry(index, failure, wake, wait_ms);
-        vec![record.into(), Action::Sleep { task, wake, wait_ms }]
-    }
-
-    /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
-    /// task has failed.
-    fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
-        let (policies, active) = (self.policies(index), &self.position.frontier[index]);
-        let items = policies.items.as_ref().filter(|_| active.is_dispatched());
-        if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
-            let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
-            let for_all_items = items.is_some();
-            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-            return self.settle(index, caught);
-        }
-        let failed = items.and_then(|it| it.failed.clone());
-        match failed.filter(|_| failure.ends_its_task()) {
-            Some(failed) => self.collect(index, failure, failed),
-            None => self.fail_uncaught(index, failure),
-        }
-    }
-
-    /// Records the failure of an item in a list of the state. The item counts as finished.
-    fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
-        let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let item = self.step.tasks()[index].item.unwrap_or_default();
-        let ty = self.graph.schema().channel(failed.as_str()).map(Channel::ty);
-        let node = self.graph.at(active.node).0;
-        let record = failed_item(ty, item, (node, &active.input), &failure);
-        let update = Update::default().write(failed, vec![record]);
-        let decided = routing
-            .check_update(&update)
-            .and_then(|()| routing.transitions(active, &[&update]))
-            .and_then(|transitions| {
-                self.step.add_result(&update, &transitions)?;
-                Ok(transitions)
-            });
-        match decided {
-            Ok(transitions) => {
-                let for_all_items = false;
-                self.settle(index, Outcome::Caught { failure, update, for_all_items, transitions })
-            }
-            // The first failure is the cause.
-            Err(_) => self.fail_uncaught(index, failure),
-        }
-    }
-
-    /// Handles a failure that no route of the node catches.
-    fn fail_uncaught(&mut self, index: usize, failure: Failure) -> Vec<Action> {
-        let record = self.step.fail(index, failure);
-        self.record_and_advance(record)
-    }
-
-    /// Handles a question to a person: the task waits.
-    fn ask(&mut self, index: usize, question: Question) -> Vec<Action> {
-        if let Err(failure) = check_question(&question) {
-            return self.fail(index, failure);
-        }
-        let record = self.step.ask(index, question);
-        self.record_and_advance(record)
-    }
-
-    /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
-    /// task runs again.
-    fn expire(&mut self, index: usize) -> Vec<Action> {
-        let task = &self.step.tasks()[index];
-        let Some(deadline) = task.deadline() else { return Vec::new() };
-        if task.question().is_some_and(|it| it.nested.is_some()) {
-            self.step.run_again(index);
-            return vec![self.run_task(index)];
-        }
-        let message = format!("no answer by {deadline:.0}");
-        self.fail(index, Failure::new(ErrorKind::Timeout, message))
-    }
-
-    fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
-        let record = self.step.settle(index, outcome);
-        self.record_and_advance(record)
-    }
-
     fn record_and_advance(&mut self, record: impl Into<Action>) -> Vec<Action> {
         // A step with one task: its record, the commit and the next task.
         let mut actions = Vec::with_capacity(3);
@@ -854,12 +422,6 @@ impl Machine {
             return Action::stop(Status::Failed, Some(reason));
         }
         Action::stop(Status::Paused, self.unanswered())
-    }
-
-    fn unanswered(&self) -> Option<String> {
-        let open = self.open_questions().into_iter().map(|it| it.question.key);
-        let keys: Vec<String> = open.collect();
-        (!keys.is_empty()).then(|| format!("waiting for an answer to {}", keys.join(", ")))
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.
@@ -917,48 +479,4 @@ impl Machine {
         self.prepare_step();
         vec![Action::PublishMessages(messages), self.committed(changes)]
     }
-}
-
-/// Returns a position whose next tasks are the first nodes of the graph.
-fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
-    let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
-    for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
-        position.visits_mut().set(node.index(), Some(1));
-        position.frontier.push(Active::by_edge(node, Trigger::Start));
-    }
-    position.frontier.sort_by_key(|it| it.node);
-    // A node that is named twice is activated once, like one with two incoming edges.
-    position.frontier.dedup_by(|a, b| a.node == b.node);
-    position
-}
-
-/// Returns the record of a failed item, with the fields that the list declares.
-fn failed_item(
-    list: Option<&Type>,
-    index: u64,
-    (node, input): (&NodeName, &Input),
-    failure: &Failure,
-) -> Value {
-    let record = json!({
-        "index": index,
-        "item": input.item(),
-        "node": node,
-        "kind": failure.kind.as_str(),
-        "message": failure.message,
-    });
-    let declared = match list {
-        Some(Type::List(item)) => match item.as_ref() {
-            Type::Record(record) => Some(record),
-            _ => None,
-        },
-        _ => None,
-    };
-    let is_declared = |name: &str| {
-        declared.is_none_or(|record| record.fields.iter().any(|field| field.name == name))
-    };
-    let fields = record.as_object().expect("it is an object").iter();
-    fields
-        .filter(|(name, _)| is_declared(name))
-        .map(|(name, it)| (name.clone(), it.clone()))
-        .collect()
 }

@@ -1,12 +1,15 @@
 //! Folders of runs, with real repositories. These tests need git.
 
+#[path = "../../../tests/support/git.rs"]
+mod git;
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
-    process::Command,
 };
 
+use git::git;
 use graphrun_folders::{Against, CommitRequest, FolderError, NewFolder, RunFolder, RunFolders};
 use graphrun_sandbox::{FolderContent, SourceFile, remove_files, replace_files};
 
@@ -58,20 +61,6 @@ impl Home {
         let folder = self.asked(run, &format!("graphrun/{run}")).find().await.unwrap();
         (folder.clone(), RunFolders::new(run, [folder]))
     }
-}
-
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=User", "-c", "user.email=user@localhost"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .expect("these tests need git");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    text.trim_end().to_owned()
 }
 
 fn file(path: &str, content: &str) -> SourceFile {

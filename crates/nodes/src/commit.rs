@@ -21,7 +21,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::in_folder::{failure, folders_of, read_outputs, require_folder};
+use super::in_folder::{failure, folders_of, read_outputs, read_text, require_folder};
 
 /// The kind `commit`.
 #[derive(Debug)]
@@ -90,11 +90,7 @@ impl Kind for CommitKind {
         let folder = require_folder(reader, &parts);
         let help = "write `message: task.title`, an expression";
         let message = parts.require(reader.report(), "message", help);
-        let message = message.and_then(|it| {
-            let message = reader.expression(it)?;
-            reader.expect_type(it, message.ty(), &Type::String, "a message");
-            Some(message)
-        });
+        let message = message.and_then(|it| read_text(reader, it, "a message"));
         let known = [
             ("id", Type::String, CommitOutput::Id),
             ("changed", Type::Bool, CommitOutput::Changed),

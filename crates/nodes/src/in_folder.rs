@@ -11,6 +11,7 @@ use graphrun_core::{
 use graphrun_folders::{FolderError, RunFolders};
 use graphrun_sandbox::{FolderFile, WriteError};
 use graphrun_workflow::{
+    Expression,
     kind::{NodeReader, Section, Yaml, suggestion},
     tool::BuiltIn,
 };
@@ -61,6 +62,17 @@ pub(super) fn read_folder(reader: &mut NodeReader<'_>) -> Option<String> {
 pub(super) fn require_folder(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<String> {
     let folder = parts.require(reader.report(), "folder", "name one of `folders`")?;
     reader.run_folder(folder)
+}
+
+/// Reads an expression of a text. `what` is the text in a message.
+pub(super) fn read_text(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    what: &str,
+) -> Option<Expression> {
+    let text = reader.expression(yaml)?;
+    reader.expect_type(yaml, text.ty(), &Type::String, what);
+    Some(text)
 }
 
 /// Reads which output of a node goes to which field. `what` is the node in a message.

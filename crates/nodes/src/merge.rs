@@ -20,7 +20,7 @@ use graphrun_workflow::{
 };
 use schemars::JsonSchema;
 
-use super::in_folder::{failure, folders_of, read_outputs, require_folder};
+use super::in_folder::{failure, folders_of, read_outputs, read_text, require_folder};
 
 /// The kind `merge`.
 #[derive(Debug)]
@@ -100,12 +100,6 @@ impl Kind for MergeKind {
     fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: each run has its own commits"))
     }
-}
-
-fn read_text(reader: &mut NodeReader<'_>, yaml: &Yaml, what: &str) -> Option<Expression> {
-    let text = reader.expression(yaml)?;
-    reader.expect_type(yaml, text.ty(), &Type::String, what);
-    Some(text)
 }
 
 impl NodeSettings for MergeNode {

@@ -97,8 +97,7 @@ impl<'e> NodeScope<'e> {
         yaml: &Yaml,
         expected: &Type,
     ) -> Option<Expression> {
-        let expected = Expected { ty: Some(expected), ..Expected::default() };
-        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
+        self.expression_of(report, yaml, &self.env.flow.before(self.name), expected)
     }
 
     /// Compiles an expression for a value of a type, which may use the fields that are assigned before the first step.
@@ -108,8 +107,18 @@ impl<'e> NodeScope<'e> {
         yaml: &Yaml,
         expected: &Type,
     ) -> Option<Expression> {
+        self.expression_of(report, yaml, &self.env.flow.at_start(), expected)
+    }
+
+    fn expression_of(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        written: &AssignedFields,
+        expected: &Type,
+    ) -> Option<Expression> {
         let expected = Expected { ty: Some(expected), ..Expected::default() };
-        self.compile(report, yaml, &self.env.flow.at_start(), expected)
+        self.compile(report, yaml, written, expected)
     }
 
     /// Compiles an expression.

@@ -79,28 +79,15 @@ impl ProviderSettings {
                 "key_header" => settings.key_header = reader.header_name(key, item),
                 "headers" => settings.headers = reader.headers(key, item),
                 "output" => {
-                    settings.output = reader.word(
-                        key,
-                        item,
-                        OutputMode::parse,
-                        &names(OutputMode::ALL, OutputMode::as_str),
-                    );
+                    settings.output = reader.word(key, item, OutputMode::ALL, OutputMode::as_str);
                 }
                 "token_limit" => {
-                    settings.token_limit = reader.word(
-                        key,
-                        item,
-                        TokenLimit::parse,
-                        &names(TokenLimit::ALL, TokenLimit::as_str),
-                    );
+                    settings.token_limit =
+                        reader.word(key, item, TokenLimit::ALL, TokenLimit::as_str);
                 }
                 "system_role" => {
-                    settings.system_role = reader.word(
-                        key,
-                        item,
-                        SystemRole::parse,
-                        &names(SystemRole::ALL, SystemRole::as_str),
-                    );
+                    settings.system_role =
+                        reader.word(key, item, SystemRole::ALL, SystemRole::as_str);
                 }
                 "wants_reasoning" => settings.wants_reasoning = reader.flag(key, item),
                 "unsupported" => settings.unsupported = reader.parameters(key, item),
@@ -238,17 +225,18 @@ impl TableReader<'_> {
         Some(headers)
     }
 
-    fn word<T>(
+    fn word<T: Copy>(
         &mut self,
         key: &str,
         item: &Item,
-        parse: fn(&str) -> Option<T>,
-        known: &[&str],
+        known: &[T],
+        name: fn(T) -> &'static str,
     ) -> Option<T> {
         let text = self.text(key, item)?;
-        let value = parse(&text);
+        let value = known.iter().copied().find(|it| name(*it) == text);
         if value.is_none() {
-            self.unknown(item.span(), &format!("`{key}`"), &text, known);
+            let known: Vec<&str> = known.iter().map(|it| name(*it)).collect();
+            self.unknown(item.span(), &format!("`{key}`"), &text, &known);
         }
         value
     }

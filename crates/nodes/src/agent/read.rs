@@ -9,8 +9,8 @@ use graphrun_workflow::{
     kind::{
         Data, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
         values::{
-            AgentName, Anything, Count, Effort, Either, FieldName, FolderName, Named, Number,
-            OneOrMany, Positive, PromptPath, Temperature, Template, Text, TopP,
+            AgentName, Count, Either, FieldName, FolderName, OneOrMany, PromptPath, RequestKeys,
+            Template,
         },
     },
 };
@@ -44,22 +44,8 @@ struct AgentKeys {
     /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
     /// adds its prompt and its answer to them.
     history: Option<Either<FieldName, HistoryParts>>,
-    /// How freely it answers, from 0 to 2.
-    temperature: Option<Temperature>,
-    /// The share of the likeliest tokens that it chooses from, above 0 and up to 1.
-    top_p: Option<TopP>,
-    /// The seed of its random choices, for providers that have one.
-    seed: Option<Number>,
-    /// The texts that end an answer: one or several.
-    stop: Option<OneOrMany<Text>>,
-    /// How much it reasons before it answers.
-    effort: Option<Effort>,
-    /// The most tokens of an answer. A longer answer is requested once more with twice as many.
-    max_tokens: Option<Positive>,
-    /// Headers of its requests, by name. A key does not belong here.
-    headers: Option<Named<Text, Text>>,
-    /// Parameters of its requests that only some providers know.
-    extra_body: Option<Named<Text, Anything>>,
+    #[schemars(flatten)]
+    request: RequestKeys,
     /// One of `folders`, in which its built-in tools work.
     folder: Option<FolderName>,
 }

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use super::{
     node::NodeKeys,
     values::{
-        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Effort, Either,
-        ErrorKinds, Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared,
-        Memory, ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number,
-        NumberPath, OneOrMany, Positive, PromptPath, PromptText, ReducerName, Requirement,
-        SandboxDeclared, SchemaPath, StateName, TargetName, Temperature, Text, ToolName, TopP,
-        TypeDeclared, TypeNotation, Version,
+        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, ErrorKinds,
+        Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared, Memory,
+        ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
+        OneOrMany, Positive, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
+        SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName, TypeDeclared,
+        TypeNotation, Version,
     },
 };
 
@@ -100,22 +100,8 @@ pub(super) struct AgentKeys {
     model: ModelRef,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
     system: Option<Either<PromptPath, PromptText>>,
-    /// How freely it answers, from 0 to 2.
-    temperature: Option<Temperature>,
-    /// The share of the likeliest tokens that it chooses from, above 0 and up to 1.
-    top_p: Option<TopP>,
-    /// The seed of its random choices, for providers that have one.
-    seed: Option<Number>,
-    /// The texts that end an answer: one or several.
-    stop: Option<OneOrMany<Text>>,
-    /// How much it reasons before it answers.
-    effort: Option<Effort>,
-    /// The most tokens of an answer. A longer answer is requested once more with twice as many.
-    max_tokens: Option<Positive>,
-    /// Headers of its requests, by name. A key does not belong here.
-    headers: Option<Named<Text, Text>>,
-    /// Parameters of its requests that only some providers know.
-    extra_body: Option<Named<Text, Anything>>,
+    #[schemars(flatten)]
+    request: RequestKeys,
     /// The tools that it may call before it answers: built-in ones, or ones that the program
     /// registers.
     tools: Option<OneOrMany<ToolName>>,

@@ -13,6 +13,28 @@ use crate::{
     types::{RANGE_KEYS, TYPES, reducer_names},
 };
 
+/// The settings of the requests of an agent, or of a node that asks one.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct RequestKeys {
+    /// How freely it answers, from 0 to 2.
+    temperature: Option<Temperature>,
+    /// The share of the likeliest tokens that it chooses from, above 0 and up to 1.
+    top_p: Option<TopP>,
+    /// The seed of its random choices, for providers that have one.
+    seed: Option<Number>,
+    /// The texts that end an answer: one or several.
+    stop: Option<OneOrMany<Text>>,
+    /// How much it reasons before it answers.
+    effort: Option<Effort>,
+    /// The most tokens of an answer. A longer answer is requested once more with twice as many.
+    max_tokens: Option<Positive>,
+    /// Headers of its requests, by name. A key does not belong here.
+    headers: Option<Named<Text, Text>>,
+    /// Parameters of its requests that only some providers know.
+    extra_body: Option<Named<Text, Anything>>,
+}
+
 /// Declares types for values of YAML by their JSON Schemas, for the structs with the keys of
 /// [kinds](crate::kind::Kind). A crate that uses it depends on `schemars`.
 ///

@@ -1,0 +1,198 @@
+//! How a machine begins: a new run, a new turn, or where a run was saved.
+
+use std::sync::Arc;
+
+use graphrun_analysis::CompiledGraph;
+use graphrun_core::graph::{RunFacts, Trigger};
+use graphrun_core::id::{NodeName, RunId};
+use graphrun_core::state::{Change, State, StateError, Update};
+
+use super::inbox::Inbox;
+use super::indexed::{Active, IndexedPosition};
+use super::open_step::OpenStep;
+use super::{Action, Machine, RestoreError, Terms};
+use super::{fit, open_step};
+use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
+
+impl Machine {
+    /// Starts a run. Returns the commit that accepts it and the first actions.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit the state.
+    pub fn start(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        input: Update,
+    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+        let state = graph.schema().begin(input)?;
+        // Defaults are saved with the input: a later change of the schema does not affect a run that has
+        // started.
+        let changes = state.as_changes().collect();
+        let position = at_entry(&graph, Position::default());
+        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+    }
+
+    /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
+    /// anew; the totals and the state are kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input does not fit the state.
+    pub fn turn(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        ended: Checkpoint,
+        input: &Update,
+    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+        let Checkpoint { position, state } = ended;
+        let schema = graph.schema();
+        schema.check(input)?;
+        let (state, changes) = schema.apply(state, [input]).map_err(|it| it.error)?;
+        let earlier = EarlierTurns {
+            turns: position.earlier.turns + 1,
+            steps: position.step.next().0,
+            usage: position.total_usage(),
+            elapsed_ms: position.earlier.elapsed_ms + position.used.elapsed_ms,
+        };
+        let (step, people) = (position.step.next(), position.people);
+        let position = at_entry(&graph, Position { step, earlier, people, ..Position::default() });
+        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+    }
+
+    /// Enters the graph at its first nodes.
+    fn enter(
+        graph: CompiledGraph,
+        terms: Terms,
+        run: RunId,
+        (position, state): (IndexedPosition, State),
+        changes: Vec<Change>,
+    ) -> (Self, Commit, Vec<Action>) {
+        let began = graph.graph().facts.time.then_some(terms.now);
+        let position = IndexedPosition { began, ..position };
+        let commit = Commit { position: position.named(&graph), changes };
+        let mut machine = Self::at(graph, terms, run, position, state);
+        let actions = machine.pause(&[]).unwrap_or_else(|| {
+            let mut actions = machine.emissions();
+            machine.begin_step(&mut actions);
+            actions
+        });
+        (machine, commit, actions)
+    }
+
+    /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
+    /// if it has a breakpoint: the run has already stopped there, or was resumed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the saved run does not fit the graph.
+    pub fn restore(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        checkpoint: Checkpoint,
+        records: Vec<TaskRecord>,
+    ) -> Result<(Self, Vec<Action>), RestoreError> {
+        Self::restore_only(graph, terms, run, (checkpoint, records), None)
+    }
+
+    /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::restore`].
+    pub fn restore_only(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
+        only: Option<&NodeName>,
+    ) -> Result<(Self, Vec<Action>), RestoreError> {
+        let is_new = records.is_empty();
+        let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
+        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
+            let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
+            machine.begin_step(&mut actions);
+            return Ok((machine, actions));
+        }
+        let mut actions = Vec::new();
+        if machine.step.is_idle() {
+            machine.advance(&mut actions);
+        } else {
+            // Each task counts as busy until it has begun, so the step cannot end before the last of these
+            // has begun.
+            for index in machine.step.busy_tasks() {
+                actions.extend(machine.continue_task(index));
+            }
+        }
+        Ok((machine, actions))
+    }
+
+    /// Returns the machine with the saved records, before any task starts.
+    pub(super) fn recalled(
+        graph: CompiledGraph,
+        mut terms: Terms,
+        run: RunId,
+        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
+        only: Option<&NodeName>,
+    ) -> Result<Self, RestoreError> {
+        fit::check(&graph, &checkpoint.position, &records)?;
+        // Messages from before a migration to this graph come first.
+        terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
+        let Checkpoint { position, state } = checkpoint;
+        let position = IndexedPosition::of(&graph, position)?;
+        let mut machine = Self::at(graph, terms, run, position, state);
+        for record in records {
+            let index = machine.step.index(record.task);
+            machine.step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
+        }
+        Ok(machine)
+    }
+
+    pub(super) fn at(
+        graph: CompiledGraph,
+        terms: Terms,
+        run: RunId,
+        position: IndexedPosition,
+        state: State,
+    ) -> Self {
+        let Terms { limits, pauses, messages, is_unsaved, now } = terms;
+        let step = OpenStep::after(&graph, &position);
+        let inbox = Inbox::new(position.people.last_message, messages);
+        let state = Arc::new(state);
+        let workflow = graph.graph().name.as_str().into();
+        let facts = Arc::new(RunFacts { workflow, ..RunFacts::default() });
+        let mut machine = Self {
+            graph,
+            limits,
+            pauses,
+            run,
+            position,
+            state,
+            step,
+            inbox,
+            is_unsaved,
+            is_releasing: false,
+            now,
+            facts,
+        };
+        machine.prepare_step();
+        machine
+    }
+}
+
+/// Returns a position whose next tasks are the first nodes of the graph.
+fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
+    let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
+    for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
+        position.visits_mut().set(node.index(), Some(1));
+        position.frontier.push(Active::by_edge(node, Trigger::Start));
+    }
+    position.frontier.sort_by_key(|it| it.node);
+    // A node that is named twice is activated once, like one with two incoming edges.
+    position.frontier.dedup_by(|a, b| a.node == b.node);
+    position
+}

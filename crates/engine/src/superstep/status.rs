@@ -1,0 +1,152 @@
+//! The questions of a driver to a machine between two events: its position, its usage, its deadlines.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphrun_analysis::{CompiledGraph, NodeIndex};
+use graphrun_core::event::{Status, Usage};
+use graphrun_core::id::{NodeName, RunId, Step, TaskId};
+use graphrun_core::state::State;
+use jiff::Timestamp;
+
+use super::{Machine, Task};
+use crate::budget::Used;
+use crate::checkpoint::{OpenQuestion, Position, RunStatus, named};
+
+impl Machine {
+    /// Returns the id of the run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Returns the position of the run.
+    pub fn position(&self) -> Position {
+        self.position.named(&self.graph)
+    }
+
+    /// Returns the number of committed steps.
+    pub fn step(&self) -> Step {
+        self.position.step
+    }
+
+    /// Returns the nodes of the next step, in task order.
+    pub fn next_nodes(&self) -> Vec<NodeName> {
+        let names = self.position.frontier.iter().map(|it| self.graph.at(it.node).0.clone());
+        names.collect()
+    }
+
+    /// Returns the state of the run.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// Returns the graph of the run.
+    pub fn graph(&self) -> &CompiledGraph {
+        &self.graph
+    }
+
+    /// Returns the node of a task of the current step.
+    pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
+        self.index_of(task).map(|it| self.graph.at(it).0)
+    }
+
+    /// Returns a task of the current step as the driver gets it when the task runs.
+    pub fn task(&self, task: TaskId) -> Option<Task> {
+        self.step.index(task).map(|index| self.task_at(index))
+    }
+
+    /// Returns the index of the node of a task of the current step.
+    pub fn index_of(&self, task: TaskId) -> Option<NodeIndex> {
+        self.step.index(task).map(|index| self.position.frontier[index].node)
+    }
+
+    /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
+    pub fn usage(&self) -> Usage {
+        let mut usage = self.position.earlier.usage;
+        usage.add(&self.used().usage);
+        usage
+    }
+
+    /// Returns how long a task of the step may still work before the run is out of time, if the time is
+    /// limited.
+    pub fn time_left(&self, task: TaskId) -> Option<Duration> {
+        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+        used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
+        used.time_left(&self.limits)
+    }
+
+    /// Returns whether the run may spend more on models, given the usage of its running attempts.
+    pub fn may_spend(&self, running: &Usage) -> bool {
+        let mut used = self.used();
+        used.usage.add(running);
+        used.reached_by_models(&self.limits).is_none()
+    }
+
+    /// Returns the questions that wait for an answer, each with its own key.
+    pub fn open_questions(&self) -> Vec<OpenQuestion> {
+        let tasks = self.step.tasks();
+        let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, task) in tasks.iter().enumerate() {
+            for key in &task.question_keys {
+                askers.entry(key).or_default().insert(index);
+            }
+        }
+        let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
+        asked
+            .map(|(index, question)| {
+                let (key, node) = (question.key.as_str(), self.name_at(index));
+                let is_known =
+                    self.position.people.question_keys.contains(key) || askers[key].len() > 1;
+                let first = self.original_task(index).map(|it| it.task);
+                named((self.step.id(index), first), node, question, is_known)
+            })
+            .collect()
+    }
+
+    /// Returns the next deadline of an open question.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.step.next_deadline()
+    }
+
+    /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
+    /// its next attempt.
+    pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
+        self.step.next_wake()
+    }
+
+    /// Suspends the run until the next wait ends.
+    pub fn suspend(&self) -> RunStatus {
+        let waits = self.step.tasks().iter().filter_map(|it| {
+            let (wake, failure) = it.wait()?;
+            Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
+        });
+        let waits: BTreeMap<Timestamp, String> = waits.collect();
+        if let Some(reason) = self.step.failure() {
+            return RunStatus { status: Status::Failed, reason: Some(reason) };
+        }
+        let reasons: Vec<String> = waits.into_values().take(1).chain(self.unanswered()).collect();
+        RunStatus { status: Status::Paused, reason: Some(reasons.join("; ")) }
+    }
+
+    /// Returns the tasks whose deadline has passed without an answer.
+    pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
+        self.step.expired(now)
+    }
+
+    /// Returns the number of the last known message.
+    pub fn last_message(&self) -> u64 {
+        self.inbox.last()
+    }
+
+    /// Returns whether the step ends with the next finished task.
+    pub fn is_at_last_task(&self) -> bool {
+        self.step.is_at_last_task()
+    }
+
+    pub(super) fn unanswered(&self) -> Option<String> {
+        let open = self.open_questions().into_iter().map(|it| it.question.key);
+        let keys: Vec<String> = open.collect();
+        (!keys.is_empty()).then(|| format!("waiting for an answer to {}", keys.join(", ")))
+    }
+}

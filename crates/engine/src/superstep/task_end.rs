@@ -1,0 +1,182 @@
+//! What follows when a task has finished, failed or asked.
+
+use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Input, Question, Transition};
+use graphrun_core::id::{ChannelName, NodeName};
+use graphrun_core::state::{Channel, Type, Update};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::backoff;
+use super::open_step::check_question;
+use super::{Action, Machine};
+use crate::checkpoint::Outcome;
+
+impl Machine {
+    /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
+    /// record.
+    pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
+        let Command { mut update, goto } = command;
+        update.clears.extend(self.policies(index).clears.iter().cloned());
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let checked = routing
+            .check_update(&update)
+            .and_then(|()| routing.check_choice(active.node, &goto))
+            .and_then(|()| self.step.add_result(&update, goto.chosen()));
+        match checked {
+            Ok(()) => self.decide(index, update, goto),
+            Err(failure) => self.fail(index, failure),
+        }
+    }
+
+    /// Decides where a finished node leads.
+    ///
+    /// A route that fails is no failure of its node: the result is kept, and no `catch` of the node applies.
+    /// The routes are tried again when the run continues.
+    pub(super) fn decide(&mut self, index: usize, update: Update, goto: Goto) -> Vec<Action> {
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
+            self.step.add_result(&Update::default(), &transitions)?;
+            Ok(transitions)
+        });
+        match decided {
+            Ok(mut transitions) => {
+                transitions.extend(goto.into_chosen());
+                self.settle(index, Outcome::Finished { update, transitions })
+            }
+            Err(failure) => {
+                let record = self.step.leave_undecided(index, update, goto, failure);
+                self.record_and_advance(record)
+            }
+        }
+    }
+
+    /// Handles a failed attempt: the node waits for its next attempt, or has failed.
+    ///
+    /// The end of the wait is saved, so that another process waits only for the rest of it.
+    pub(super) fn fail_attempt(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        ended: Timestamp,
+    ) -> Vec<Action> {
+        let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
+        let (attempt, lasted) = (state.attempt, state.retried_for());
+        let retry = self.policies(index).retry.for_failure(&failure);
+        let is_last = attempt >= retry.attempts_after(&failure);
+        if is_last || retry.is_over(&failure, lasted) {
+            return self.fail(index, failure);
+        }
+        let seed = format!("{}/{task}/{attempt}", self.run);
+        let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
+        let wake = backoff::after(ended, wait_ms);
+        let record = self.step.retry(index, failure, wake, wait_ms);
+        vec![record.into(), Action::Sleep { task, wake, wait_ms }]
+    }
+
+    /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
+    /// task has failed.
+    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+        let (policies, active) = (self.policies(index), &self.position.frontier[index]);
+        let items = policies.items.as_ref().filter(|_| active.is_dispatched());
+        if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
+            let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
+            let for_all_items = items.is_some();
+            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+            return self.settle(index, caught);
+        }
+        let failed = items.and_then(|it| it.failed.clone());
+        match failed.filter(|_| failure.ends_its_task()) {
+            Some(failed) => self.collect(index, failure, failed),
+            None => self.fail_uncaught(index, failure),
+        }
+    }
+
+    /// Records the failure of an item in a list of the state. The item counts as finished.
+    fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
+        let (routing, active) = (self.routing(), &self.position.frontier[index]);
+        let item = self.step.tasks()[index].item.unwrap_or_default();
+        let ty = self.graph.schema().channel(failed.as_str()).map(Channel::ty);
+        let node = self.graph.at(active.node).0;
+        let record = failed_item(ty, item, (node, &active.input), &failure);
+        let update = Update::default().write(failed, vec![record]);
+        let decided = routing
+            .check_update(&update)
+            .and_then(|()| routing.transitions(active, &[&update]))
+            .and_then(|transitions| {
+                self.step.add_result(&update, &transitions)?;
+                Ok(transitions)
+            });
+        match decided {
+            Ok(transitions) => {
+                let for_all_items = false;
+                self.settle(index, Outcome::Caught { failure, update, for_all_items, transitions })
+            }
+            // The first failure is the cause.
+            Err(_) => self.fail_uncaught(index, failure),
+        }
+    }
+
+    /// Handles a failure that no route of the node catches.
+    pub(super) fn fail_uncaught(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+        let record = self.step.fail(index, failure);
+        self.record_and_advance(record)
+    }
+
+    /// Handles a question to a person: the task waits.
+    pub(super) fn ask(&mut self, index: usize, question: Question) -> Vec<Action> {
+        if let Err(failure) = check_question(&question) {
+            return self.fail(index, failure);
+        }
+        let record = self.step.ask(index, question);
+        self.record_and_advance(record)
+    }
+
+    /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
+    /// task runs again.
+    pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
+        let task = &self.step.tasks()[index];
+        let Some(deadline) = task.deadline() else { return Vec::new() };
+        if task.question().is_some_and(|it| it.nested.is_some()) {
+            self.step.run_again(index);
+            return vec![self.run_task(index)];
+        }
+        let message = format!("no answer by {deadline:.0}");
+        self.fail(index, Failure::new(ErrorKind::Timeout, message))
+    }
+
+    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
+        let record = self.step.settle(index, outcome);
+        self.record_and_advance(record)
+    }
+}
+
+/// Returns the record of a failed item, with the fields that the list declares.
+fn failed_item(
+    list: Option<&Type>,
+    index: u64,
+    (node, input): (&NodeName, &Input),
+    failure: &Failure,
+) -> Value {
+    let record = json!({
+        "index": index,
+        "item": input.item(),
+        "node": node,
+        "kind": failure.kind.as_str(),
+        "message": failure.message,
+    });
+    let declared = match list {
+        Some(Type::List(item)) => match item.as_ref() {
+            Type::Record(record) => Some(record),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_declared = |name: &str| {
+        declared.is_none_or(|record| record.fields.iter().any(|field| field.name == name))
+    };
+    let fields = record.as_object().expect("it is an object").iter();
+    fields
+        .filter(|(name, _)| is_declared(name))
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect()
+}
