@@ -48,7 +48,8 @@ pub(super) fn connect<'a>(
         return Ok(Connected { source, usable: BTreeSet::new() });
     }
     let mut providers = Providers::default();
-    let mut problems = Vec::new();
+    // The agents of each list of failures: one missing key is reported once.
+    let mut unusable: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (node, models) in agents {
         let mut failures = Vec::new();
         for model in models {
@@ -59,16 +60,18 @@ pub(super) fn connect<'a>(
             }
         }
         if failures.len() == models.len() {
-            problems.push(format!("`{node}`: {}", failures.join("; ")));
+            unusable.entry(failures.join("; ")).or_default().push(format!("`{node}`"));
         }
     }
-    if problems.is_empty() {
+    if unusable.is_empty() {
         let usable = providers.0.iter().filter(|(_, it)| it.is_ok());
         let usable = usable.map(|(name, _)| name.clone()).collect();
         return Ok(Connected { source: Arc::new(providers), usable });
     }
+    let problems =
+        unusable.into_iter().map(|(failures, agents)| format!("{}: {failures}", agents.join(", ")));
     Err(CliError::new(Exit::Unusable, "agents have no usable model; nothing was started")
-        .with_problems(problems)
+        .with_problems(problems.collect())
         .with_help(
             "choose a model for every agent with `--model`, as in `--model ollama/llama3.2`",
         ))

@@ -1,6 +1,6 @@
 //! Errors before a run starts or resumes, with exit code and remedy.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use crate::program::{Place, workflow};
 
@@ -52,6 +52,19 @@ fn a_missing_key_is_exit_5_and_starts_nothing() {
         assert!(ended.stderr.contains(part), "{part} is missing in: {}", ended.stderr);
     }
     assert!(place.is_empty());
+}
+
+#[test]
+fn agents_that_miss_the_same_keys_are_reported_together() {
+    let place = Place::new();
+    let team = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/dev_team.yaml");
+    let ended = place.run(["execute", team, "-i", "brief=x"]);
+    assert_eq!(ended.code, 5, "{ended}");
+    let lines: Vec<&str> = ended.stderr.lines().filter(|it| it.starts_with("  - ")).collect();
+    let missing: BTreeSet<&str> =
+        lines.iter().filter_map(|it| it.split_once(": ")).map(|it| it.1).collect();
+    assert_eq!(missing.len(), lines.len(), "{ended}");
+    assert!(lines.len() < 3 && ended.stderr.contains("`ba`, `qc`"), "{ended}");
 }
 
 #[test]
