@@ -252,6 +252,17 @@ fn an_abandoned_search_reports_only_its_results() {
     assert_eq!(explored.unreached, []);
 }
 
+/// Items that need others run behind them, or fail with them. Nothing in these files gets stuck.
+#[test]
+fn items_that_need_each_other_are_tried_in_their_order() {
+    for file in ["ordered", "ordered_caught"] {
+        let explored = explored(&format!("tests/cases/explore/{file}.yaml"), 10_000);
+        assert!(explored.is_complete, "{file}: {explored:?}");
+        let found = (explored.stuck, explored.unreached, explored.gaps);
+        assert_eq!(found, (vec![], vec![], vec![]), "{file}");
+    }
+}
+
 /// Twelve nodes side by side, each with three outcomes: half a million at once.
 const WIDE: &str = "tests/cases/explore/wide.yaml";
 

@@ -82,11 +82,13 @@ struct Waypoint {
     step: Vec<(NodeName, String)>,
 }
 
-/// A run before a step.
+/// A run before a step, or between the tasks of a step of which some need others.
 #[derive(Debug)]
 struct Open {
     machine: Machine,
     tasks: Vec<Task>,
+    /// The records of the tasks that are settled in this step.
+    records: Vec<TaskRecord>,
     at: usize,
     /// The outcomes of its tasks that are tried next; `None` before the first.
     next: Option<Vec<usize>>,
@@ -172,7 +174,7 @@ impl Search<'_> {
                 continue;
             };
             let step = if label.is_empty() { Vec::new() } else { vec![(input_name(), label)] };
-            self.arrive(machine, &commit.position, actions, None, step);
+            self.arrive(machine, &commit.position, actions, &[], None, step);
         }
     }
 
@@ -250,7 +252,7 @@ impl Search<'_> {
             step.push((task.node.clone(), label.clone()));
         }
         self.note_accidents(open, choices, chosen, &actions, &step);
-        self.arrive(machine, &before, actions, Some(open.at), step);
+        self.arrive(machine, &before, actions, &open.records, Some(open.at), step);
     }
 
     /// Reports a node that failed although the search tried no failure: it could not compute, its
@@ -279,23 +281,27 @@ impl Search<'_> {
         }
     }
 
-    /// Handles the result of a step: the next step, or the end of the run.
+    /// Handles the result of a step: the next tasks, or the end of the run.
+    ///
+    /// Without a commit, the next tasks are items of the same step that needed some of the settled ones.
     fn arrive(
         &mut self,
         machine: Machine,
         before: &Position,
         actions: Vec<Action>,
+        settled: &[TaskRecord],
         from: Option<usize>,
         step: Vec<(NodeName, String)>,
     ) {
-        let (mut tasks, mut records, mut rest) = (Vec::new(), Vec::new(), None);
+        let (mut tasks, mut records, mut rest) = (Vec::new(), settled.to_vec(), None);
+        let mut committed = None;
         for action in actions {
             match action {
                 Action::Run(task) => tasks.push(*task),
                 Action::Record(record) => records.push(Arc::unwrap_or_clone(record)),
                 Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
-                Action::Commit(_)
-                | Action::StepEnded
+                Action::Commit(_) => committed = Some(records.len()),
+                Action::StepEnded
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)
                 | Action::Sleep { .. } => (),
@@ -308,10 +314,11 @@ impl Search<'_> {
             }
             return;
         }
-        let limited = self.at_limit(&machine, from.is_some());
-        let entered = self.enter(machine, tasks, from, step);
+        let limited = self.at_limit(&machine, from.is_some() && committed.is_some());
+        let records = records.split_off(committed.unwrap_or_default());
+        let entered = self.enter(machine, tasks, records, from, step);
         if let (Some(at), Some((machine, tasks))) = (entered, limited) {
-            self.enter(machine, tasks, Some(at), vec![(limit_name(), String::new())]);
+            self.enter(machine, tasks, Vec::new(), Some(at), vec![(limit_name(), String::new())]);
         }
     }
 
@@ -320,10 +327,11 @@ impl Search<'_> {
         &mut self,
         machine: Machine,
         tasks: Vec<Task>,
+        records: Vec<TaskRecord>,
         before: Option<usize>,
         step: Vec<(NodeName, String)>,
     ) -> Option<usize> {
-        if !self.seen.insert(self.relevant.key(&machine)) {
+        if !self.seen.insert(self.relevant.key(&machine, &records)) {
             return None;
         }
         if self.waypoints.len() >= self.states_max {
@@ -332,7 +340,7 @@ impl Search<'_> {
         }
         let at = self.waypoints.len();
         self.waypoints.push(Waypoint { before, step });
-        self.open.push_back(Open { machine, tasks, at, next: None });
+        self.open.push_back(Open { machine, tasks, records, at, next: None });
         Some(at)
     }
 

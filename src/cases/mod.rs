@@ -6,6 +6,7 @@
 
 mod coverage;
 mod explore;
+mod keyed_items;
 mod outcomes;
 mod relevant;
 mod run;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
+use super::keyed_items::KeyedItems;
 use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
@@ -42,6 +43,7 @@ pub(super) struct Outcome {
 pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
     accesses: Vec<Access>,
+    keyed_items: KeyedItems,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -53,7 +55,8 @@ type Named = (String, Value);
 impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
         let accesses = accesses(definition, graph.graph());
-        Self { graph, accesses, made: BTreeMap::new(), gaps: BTreeSet::new() }
+        let keyed_items = KeyedItems::of(graph.graph());
+        Self { graph, accesses, keyed_items, made: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
     /// Returns the possible inputs of a run.
@@ -277,13 +280,17 @@ impl<'a> Outcomes<'a> {
                 Some(base) => complete(schema, base, &mut |_| true),
                 None => smallest(schema),
             };
-            match made {
-                Ok(value) if named.iter().any(|(_, it)| *it == value) => (),
-                Ok(value) if fits(&value) => named.push((label, value)),
-                // A number beside one that a condition names may be out of range.
-                Ok(_) => (),
+            let value = match made {
+                Ok(value) => value,
                 Err(problem) => {
                     self.gaps.insert(format!("cannot make a value for {what}: {problem}"));
+                    continue;
+                }
+            };
+            for (form, value) in self.keyed_items.forms(&ty, value) {
+                // A number beside one that a condition names may be out of range.
+                if fits(&value) && named.iter().all(|(_, it)| *it != value) {
+                    named.push((joined(&label, form), value));
                 }
             }
         }
@@ -406,7 +413,7 @@ fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
 }
 
 /// Returns a value with another one placed at a path; missing fields are completed later.
-fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
+pub(super) fn placed(base: Option<Value>, path: &[String], value: Value) -> Value {
     let Some((first, rest)) = path.split_first() else { return value };
     let mut fields = match base {
         Some(Value::Object(fields)) => fields,

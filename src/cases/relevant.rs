@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use crate::{
+    checkpoint::TaskRecord,
     engine::superstep::Machine,
     graph::{Edge, Graph, SideEffects},
     id::{ChannelName, NodeName},
@@ -61,7 +62,9 @@ impl Relevant {
     }
 
     /// Returns a key that is equal for two runs that continue in the same way.
-    pub(super) fn key(&self, machine: &Machine) -> blake3::Hash {
+    ///
+    /// The records are those of the tasks that are settled in a step that is not complete.
+    pub(super) fn key(&self, machine: &Machine, records: &[TaskRecord]) -> blake3::Hash {
         let position = machine.position();
         let frontier: Vec<_> = position.frontier.iter().map(|it| (&it.node, &it.input)).collect();
         let visits: BTreeMap<_, _> =
@@ -73,8 +76,10 @@ impl Relevant {
             .collect();
         let deferred: Vec<_> = position.deferred.keys().collect();
         let has_limit = position.used.limit.is_some();
+        let settled: BTreeMap<_, _> =
+            records.iter().map(|it| (it.task.index, &it.outcome)).collect();
         let (joins, rounds) = (&position.joins, &position.rounds);
-        let key = json!([frontier, joins, rounds, deferred, visits, channels, has_limit]);
+        let key = json!([frontier, joins, rounds, deferred, visits, channels, has_limit, settled]);
         blake3::hash(key.to_string().as_bytes())
     }
 }

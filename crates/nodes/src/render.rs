@@ -98,7 +98,7 @@ impl NodeSettings for RenderNode {
 
     fn computes(&self) -> Option<Vec<Computation>> {
         let fields = self.reads.iter().cloned().map(Access::whole).collect();
-        let from = AccessSet { fields, has_item: true, ..AccessSet::default() };
+        let from = AccessSet { fields, item_paths: vec![Vec::new()], ..AccessSet::default() };
         Some(vec![Computation { to: self.writes.clone(), from, is_copy: false }])
     }
 }

@@ -10,8 +10,8 @@ pub struct AccessSet {
     pub fields: Vec<Access>,
     /// The nodes whose visit counts it reads.
     pub visits: Vec<NodeName>,
-    /// Whether it reads the item that was dispatched to its node.
-    pub has_item: bool,
+    /// The paths that it reads within the item that was dispatched to its node; an empty path is the whole item.
+    pub item_paths: Vec<Vec<String>>,
     /// The integers that this item, or a part of it, may be compared with.
     pub item_numbers: Vec<i64>,
     /// The strings that it may be compared with.
@@ -40,7 +40,7 @@ impl AccessSet {
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(other.fields);
         self.visits.extend(other.visits);
-        self.has_item |= other.has_item;
+        self.item_paths.extend(other.item_paths);
         self.item_numbers.extend(other.item_numbers);
         self.item_texts.extend(other.item_texts);
     }

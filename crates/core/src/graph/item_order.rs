@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{RouteError, RouteView};
+use crate::state::Type;
 
 /// Decides which items of a map each item needs. The rules of a run start an item when those that it needs are done.
 ///
@@ -17,6 +18,20 @@ pub trait ItemOrder: fmt::Debug + Send + Sync {
     ///
     /// Fails if two items have one key, and if items need each other.
     fn needs(&self, items: &[&Value], view: &RouteView<'_>) -> Result<ItemNeeds, RouteError>;
+
+    /// Returns its reads of an item, for a search that makes up items.
+    fn reads(&self) -> ItemReads;
+}
+
+/// The reads of an [`ItemOrder`] within an item. An empty path is the whole item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ItemReads {
+    /// The type of an item.
+    pub item: Type,
+    /// The paths that its key depends on.
+    pub key: Vec<Vec<String>>,
+    /// The paths that the keys of the items it needs depend on.
+    pub after: Vec<Vec<String>>,
 }
 
 /// The needs of the items of a map. No item needs itself, also not through others.

@@ -32,7 +32,7 @@ pub use self::{
     failure::{ErrorKind, Failure, FailureClass, NodeError},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
-    item_order::{ItemNeeds, ItemOrder},
+    item_order::{ItemNeeds, ItemOrder, ItemReads},
     memo::{Memos, NESTED_MEMO},
     node::{Contract, Node, NodeDescription, Read, SideEffects},
     policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies, RetriedKinds},

@@ -59,7 +59,7 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     let computed = computed(workflow, graph);
     let mut found = AccessMap::default();
     loop {
-        if std::mem::take(&mut open.has_item) {
+        if !std::mem::take(&mut open.item_paths).is_empty() {
             let numbers = std::mem::take(&mut open.item_numbers);
             let texts = std::mem::take(&mut open.item_texts);
             open.fields.extend(lists.iter().cloned().map(|mut list| {

@@ -19,7 +19,7 @@ pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>)
         access.numbers.clone_from(&numbers);
         access.texts.clone_from(&texts);
     }
-    if set.has_item {
+    if !set.item_paths.is_empty() {
         (set.item_numbers, set.item_texts) = (numbers, texts);
     }
     let mut seen = BTreeSet::new();
@@ -76,7 +76,9 @@ impl Looker<'_> {
         let first = names.next().unwrap_or_default();
         // The checker forbids variables with the name of a field.
         let Some(channel) = self.reads.iter().find(|it| it.as_str() == first).cloned() else {
-            self.set.has_item |= self.item == Some(first.as_str());
+            if self.item == Some(first.as_str()) {
+                self.set.item_paths.push(names.collect());
+            }
             return;
         };
         let (numbers, texts) = (Vec::new(), Vec::new());
@@ -141,7 +143,10 @@ mod tests {
             (&[3][..], &["review".into()][..])
         );
         assert_eq!(set.visits, [NodeName::parse("sse").unwrap()]);
-        assert!(set.has_item && set.fields.is_empty(), "{set:?}");
-        assert!(!looked_at("has(review) && review.story in ['story']").has_item);
+        assert_eq!(
+            (&set.item_paths[..], &set.fields[..]),
+            (&[vec!["title".to_owned()]][..], &[][..])
+        );
+        assert!(looked_at("has(review) && review.story in ['story']").item_paths.is_empty());
     }
 }

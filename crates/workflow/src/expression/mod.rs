@@ -215,7 +215,7 @@ impl Expression {
 
     /// Whether it reads the dispatched item.
     pub(crate) fn reads_item(&self) -> bool {
-        self.access_set().has_item
+        !self.access_set().item_paths.is_empty()
     }
 
     /// Whether it is a plain path into the state and not computed.

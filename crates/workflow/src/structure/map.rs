@@ -252,7 +252,7 @@ pub(crate) fn read_lists(
         let width_max = map.get("width").and_then(|it| report.count(it, "`width`", 1));
         let (item, is_vague) = item_name(report, env, map);
         let mut item = Item { name: item, ty, width_max, order: None, is_vague };
-        item.order = KeyedOrder::read(report, &NodeScope::of_item(env, name, &item), map);
+        item.order = KeyedOrder::read(report, &NodeScope::of_item(env, name, &item), &item.ty, map);
         let node = env.declarations.maps.get(name).cloned();
         lists.insert(name.clone(), MapList { over, node, item });
     }

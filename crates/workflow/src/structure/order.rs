@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{ItemNeeds, ItemOrder, RouteError, RouteView},
+    graph::{ItemNeeds, ItemOrder, ItemReads, RouteError, RouteView},
     state::Type,
 };
 use graphrun_guard::data_limit::DataLimit;
@@ -26,15 +26,17 @@ const CYCLE_KEYS_MAX: usize = 10;
 /// The order of items by their keys, and the keys that each item needs.
 #[derive(Clone)]
 pub(crate) struct KeyedOrder {
+    item: Type,
     key: Expression,
     after: Expression,
 }
 
 impl KeyedOrder {
-    /// Reads `key` and `after` of a map. Both are about one item.
+    /// Reads `key` and `after` of a map. Both are about one item, which has this type.
     pub(super) fn read(
         report: &mut Report,
         scope: &NodeScope<'_>,
+        item: &Type,
         map: &Yaml,
     ) -> Option<Arc<dyn ItemOrder>> {
         let (key, after) = match (map.get("key"), map.get("after")) {
@@ -74,7 +76,7 @@ impl KeyedOrder {
             report.push(Diagnostic::error("GR022", message).at(place, "no such list"));
         }
         let is_valid = is_name && are_keys;
-        let order = Self { key: key_read, after: after_read };
+        let order = Self { item: item.clone(), key: key_read, after: after_read };
         is_valid.then(|| -> Arc<dyn ItemOrder> { Arc::new(order) })
     }
 
@@ -152,6 +154,11 @@ impl ItemOrder for KeyedOrder {
         }
         let keys = keys.iter().map(|it| shown(it)).collect();
         Ok(ItemNeeds { keys, needs, missing })
+    }
+
+    fn reads(&self) -> ItemReads {
+        let paths = |it: &Expression| it.access_set().item_paths;
+        ItemReads { item: self.item.clone(), key: paths(&self.key), after: paths(&self.after) }
     }
 }
 
