@@ -86,3 +86,33 @@ fn results_of_tools_survive_a_death_at_any_time() {
         }
     }
 }
+
+/// A tool may give more than a workflow declares, also in a later version of it.
+#[test]
+fn a_field_gets_of_an_output_what_its_type_declares() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("files")).unwrap();
+    std::fs::write(place.path("files/a.txt"), "a").unwrap();
+    let workflow = place.path("list.yaml");
+    let text = r#"
+graphrun: 1
+name: list
+types: { Entry: { kind: string } }
+state:
+  entries: [{ path: string }]
+  whole: { entries: "[Entry]" }
+  first: { type: [{ path: string }], merge: append, default: [] }
+tools: { fs: { root: ./files } }
+start: entries
+nodes:
+  entries: { tool: fs.list, args: { path: '"."' }, writes: { entries: entries, first: entries }, then: whole }
+  whole: { tool: fs.list, args: { path: '"."' }, writes: whole, then: end }
+"#;
+    std::fs::write(&workflow, text).unwrap();
+    let ended = place.run(["execute", workflow.to_str().unwrap(), "--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let state = &ended.json()["state"];
+    assert_eq!(state["entries"], json!([{"path": "a.txt"}]));
+    assert_eq!(state["first"], state["entries"]);
+    assert_eq!(state["whole"], json!({"entries": [{"kind": "file"}]}));
+}

@@ -92,12 +92,7 @@ pub(super) fn read_outputs<T: Copy>(
             continue;
         };
         let Some(channel) = channel else { continue };
-        let declared = reader.type_of(&channel).clone();
-        if !ty.fits(&declared) {
-            let message = format!("`{name}` is `{ty}`, and `{channel}` is `{declared}`");
-            let place = reader.report().place(&field.range);
-            reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
-        }
+        reader.expect_output(&field, &channel, &format!("`{name}`"), ty);
         writes.push((channel, *found));
     }
     writes

@@ -158,7 +158,7 @@ impl Node for RunTests {
                 TestOutput::Status => serde_json::to_value(status)?,
                 TestOutput::Attempts => Value::clone(&attempt),
             };
-            update = update.write(channel.clone(), value);
+            update = update.write(channel.clone(), ctx.state.schema().cut(channel, value));
         }
         Ok(update.into())
     }

@@ -53,7 +53,9 @@ impl Node for Call {
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {
             let part = path.iter().try_fold(&output, |it, name| it.get(name));
-            update = update.write(channel.clone(), part.cloned().unwrap_or_default());
+            let part = part.cloned().unwrap_or_default();
+            let part = ctx.state.schema().cut(channel, part);
+            update = update.write(channel.clone(), part);
         }
         Ok(update.into())
     }

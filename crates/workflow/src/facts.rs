@@ -141,7 +141,8 @@ fn via_type() -> Type {
 
 fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
     let fields = fields.into_iter().map(|(name, ty)| Field { name: name.to_owned(), ty });
-    Type::Record(Record { name: Some(name.to_owned()), fields: fields.collect() }.into())
+    let (name, fields) = (Some(name.to_owned()), fields.collect());
+    Type::Record(Record { name, fields, is_closed: true }.into())
 }
 
 fn usage_value(usage: &Usage) -> Value {

@@ -157,7 +157,30 @@ impl Channel {
             }
             UpdateForm::Items | UpdateForm::Whole => self.validate(written),
             // The whole value is checked after folding.
-            UpdateForm::Part => Ok(()),
+            UpdateForm::Fields | UpdateForm::Part => Ok(()),
+        }
+    }
+
+    /// Returns the types of writes. The first one is the declared one, unless only the reducer defines the form of a
+    /// write.
+    pub fn update_types(&self) -> Vec<Type> {
+        match (self.reducer.update_form(), self.ty.required()) {
+            (UpdateForm::Items, Type::List(item)) => vec![self.ty.clone(), Type::clone(item)],
+            (UpdateForm::Whole | UpdateForm::Items, _) => vec![self.ty.clone()],
+            (UpdateForm::Fields, _) => vec![self.ty.partial()],
+            (UpdateForm::Part, _) => vec![Type::Any],
+        }
+    }
+
+    /// Returns a write without the fields that the type of the channel does not declare: what a tool or a test runner
+    /// gives may be more than what a workflow wants of it.
+    pub fn cut(&self, written: Value) -> Value {
+        match (self.reducer.update_form(), self.ty.required()) {
+            (UpdateForm::Part, _) => written,
+            (UpdateForm::Items, Type::List(item)) if !self.is_whole_list(&written) => {
+                item.cut(written)
+            }
+            (_, ty) => ty.cut(written),
         }
     }
 

@@ -70,8 +70,17 @@ pub enum UpdateForm {
     Whole,
     /// An item of a list, or a list of items.
     Items,
+    /// Some fields of a record or a map, at any depth.
+    Fields,
     /// A part of the value, in a form that only the reducer defines.
     Part,
+}
+
+impl UpdateForm {
+    /// Returns whether only the folded value can be checked, and not a write alone.
+    pub fn is_checked_folded(self) -> bool {
+        matches!(self, Self::Fields | Self::Part)
+    }
 }
 
 /// The result of a fold, which decides the checks before and after it.
@@ -216,7 +225,7 @@ impl Reducer {
                 about: "Records are merged field by field, at any depth; null removes a field.",
                 needs: RECORD,
                 start: Some("{}"),
-                update: UpdateForm::Part,
+                update: UpdateForm::Fields,
                 result: Folded::Computed,
                 ..Rules::KEEP
             },

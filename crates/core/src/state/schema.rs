@@ -159,6 +159,14 @@ impl Schema {
         self.index(name).map(|at| &self.0.list[at])
     }
 
+    /// Returns a write to a channel without the fields that its type does not declare: see [`Channel::cut`].
+    pub fn cut(&self, channel: &ChannelName, written: Value) -> Value {
+        match self.channel(channel.as_str()) {
+            Some(channel) => channel.cut(written),
+            None => written,
+        }
+    }
+
     pub(super) fn index(&self, name: &str) -> Option<usize> {
         self.0.index.get(name).copied()
     }

@@ -49,6 +49,8 @@ pub struct Record {
     pub name: Option<String>,
     /// The fields in the order they were declared.
     pub fields: Vec<Field>,
+    /// Whether its values have these fields and no others.
+    pub is_closed: bool,
 }
 
 /// A field of a record.
@@ -82,10 +84,15 @@ impl Type {
 
     /// Returns whether each value of this type can be assigned to a declared type.
     pub fn fits(&self, declared: &Self) -> bool {
+        self.fits_cut(declared) && self.undeclared_field(declared).is_none()
+    }
+
+    /// Returns whether each value of this type can be assigned to a declared type once it is [cut](Self::cut) to it.
+    pub fn fits_cut(&self, declared: &Self) -> bool {
         match (self, declared) {
             (Self::Any, _) | (_, Self::Any) => true,
-            (Self::Optional(value), Self::Optional(declared)) => value.fits(declared),
-            (value, Self::Optional(declared)) => value.fits(declared),
+            (Self::Optional(value), Self::Optional(declared)) => value.fits_cut(declared),
+            (value, Self::Optional(declared)) => value.fits_cut(declared),
             (Self::Int, Self::Float)
             | (Self::Enum(_) | Self::Date | Self::Duration, Self::String) => true,
             (Self::Enum(texts), Self::Date) => texts.iter().all(|it| is_date(it)),
@@ -94,16 +101,76 @@ impl Type {
                 values.iter().all(|it| declared.contains(it))
             }
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
-                value.fits(declared)
+                value.fits_cut(declared)
             }
             (Self::Record(value), Self::Map(declared)) => {
-                value.fields.iter().all(|it| it.ty.required().fits(declared))
+                value.fields.iter().all(|it| it.ty.required().fits_cut(declared))
             }
             (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
                 let found = value.fields.iter().find(|it| it.name == field.name);
-                found.map_or(matches!(field.ty, Self::Optional(_)), |it| it.ty.fits(&field.ty))
+                found.map_or(matches!(field.ty, Self::Optional(_)), |it| it.ty.fits_cut(&field.ty))
             }),
             (value, declared) => value == declared,
+        }
+    }
+
+    /// Returns the path of a field that values of this type may have and a closed record of the declared type has
+    /// not, such as `owner.age`.
+    pub fn undeclared_field(&self, declared: &Self) -> Option<String> {
+        match (self.required(), declared.required()) {
+            (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
+                value.undeclared_field(declared)
+            }
+            (Self::Record(value), Self::Map(declared)) => {
+                value.fields.iter().find_map(|it| it.below(it.ty.undeclared_field(declared)))
+            }
+            (Self::Record(value), Self::Record(declared)) => value.fields.iter().find_map(|it| {
+                match declared.fields.iter().find(|field| field.name == it.name) {
+                    Some(field) => it.below(it.ty.undeclared_field(&field.ty)),
+                    None => declared.is_closed.then(|| it.name.clone()),
+                }
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns a value without the fields that closed records of this type do not have.
+    pub fn cut(&self, value: Value) -> Value {
+        match (self.required(), value) {
+            (Self::List(item), Value::Array(items)) => {
+                items.into_iter().map(|it| item.cut(it)).collect()
+            }
+            (Self::Map(item), Value::Object(fields)) => {
+                fields.into_iter().map(|(name, it)| (name, item.cut(it))).collect()
+            }
+            (Self::Record(record), Value::Object(fields)) => {
+                let cut = fields.into_iter().filter_map(|(name, it)| {
+                    match record.fields.iter().find(|field| field.name == name) {
+                        Some(field) => Some((name, field.ty.cut(it))),
+                        None => (!record.is_closed).then_some((name, it)),
+                    }
+                });
+                cut.collect()
+            }
+            (_, value) => value,
+        }
+    }
+
+    /// Returns the type of a part of a value: any fields of its records may be absent.
+    #[must_use]
+    pub fn partial(&self) -> Self {
+        match self {
+            Self::Optional(inner) => inner.partial().optional(),
+            Self::Map(value) => Self::Map(Box::new(value.partial().optional())),
+            Self::Record(record) => {
+                let fields = record.fields.iter().map(|it| {
+                    let ty = it.ty.partial().optional();
+                    Field { name: it.name.clone(), ty }
+                });
+                let fields = fields.collect();
+                Self::Record(Arc::new(Record { fields, ..Record::clone(record) }))
+            }
+            other => other.clone(),
         }
     }
 
@@ -138,6 +205,13 @@ impl Type {
             Self::Any | Self::Optional(_) => self,
             other => Self::Optional(Box::new(other)),
         }
+    }
+}
+
+impl Field {
+    /// Returns the path of a field below this one.
+    fn below(&self, field: Option<String>) -> Option<String> {
+        field.map(|it| format!("{}.{it}", self.name))
     }
 }
 
@@ -258,7 +332,9 @@ impl<'a> TypeReader<'a> {
             Field { name: name.clone(), ty: if always { ty } else { ty.optional() } }
         };
         let name = schema.get("title").and_then(Value::as_str).map(str::to_owned);
-        Type::Record(Arc::new(Record { name, fields: properties.iter().map(field).collect() }))
+        let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+        let fields = properties.iter().map(field).collect();
+        Type::Record(Arc::new(Record { name, fields, is_closed }))
     }
 
     fn read_options(&self, options: &[Value], depth: usize) -> Type {
@@ -291,7 +367,7 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 fn named(ty: Type, name: &str) -> Type {
     match ty {
         Type::Record(record) if record.name.is_none() => {
-            let record = Record { name: Some(name.to_owned()), fields: record.fields.clone() };
+            let record = Record { name: Some(name.to_owned()), ..Record::clone(&record) };
             Type::Record(Arc::new(record))
         }
         other => other,
@@ -302,6 +378,7 @@ fn named(ty: Type, name: &str) -> Type {
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use serde::Serialize;
+    use serde_json::json;
 
     use super::*;
 
@@ -319,6 +396,39 @@ mod tests {
         verdict: Verdict,
         score: Option<f64>,
         issues: Vec<String>,
+    }
+
+    fn closed(fields: &[(&str, Type)]) -> Type {
+        let field = |(name, ty): &(&str, Type)| Field { name: (*name).to_owned(), ty: ty.clone() };
+        let fields = fields.iter().map(field).collect();
+        Type::Record(Arc::new(Record { name: None, fields, is_closed: true }))
+    }
+
+    #[test]
+    fn a_value_with_undeclared_fields_fits_once_it_is_cut() {
+        let list = |it: Type| Type::List(Box::new(it));
+        let small =
+            list(closed(&[("a", Type::Int), ("b", closed(&[("x", Type::Int)]).optional())]));
+        let inner = closed(&[("x", Type::Int), ("y", Type::Int)]);
+        let big = list(closed(&[("a", Type::Int), ("b", inner), ("c", Type::Bool)]));
+        assert!(big.fits_cut(&small) && !big.fits(&small) && !small.fits_cut(&big));
+        assert_eq!(big.undeclared_field(&small).as_deref(), Some("b.y"));
+        let value = json!([{"a": 1, "b": {"x": 2, "y": 3}, "c": true}]);
+        assert_eq!(small.cut(value.clone()), json!([{"a": 1, "b": {"x": 2}}]));
+        assert_eq!(big.cut(value.clone()), value);
+
+        let open = Type::of::<Review>();
+        let more = json!({"verdict": "rework", "score": 1, "issues": [], "more": 1});
+        assert_eq!(open.cut(more.clone()), more, "an open record keeps all fields");
+    }
+
+    #[test]
+    fn a_part_may_lack_any_field_and_has_no_other() {
+        let whole = closed(&[("a", Type::Int), ("b", closed(&[("x", Type::Int)]))]);
+        assert!(closed(&[]).fits(&whole.partial()));
+        assert!(closed(&[("b", closed(&[]))]).fits(&whole.partial()));
+        assert!(!closed(&[("b", closed(&[("y", Type::Int)]))]).fits(&whole.partial()));
+        assert!(!closed(&[("a", Type::Bool)]).fits(&whole.partial()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Input, Question, Transition};
 use graphrun_core::id::{ChannelName, NodeName};
-use graphrun_core::state::{Channel, Type, Update};
+use graphrun_core::state::{Schema, Update};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -95,9 +95,9 @@ impl Machine {
     fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let item = self.step.tasks()[index].item.unwrap_or_default();
-        let ty = self.graph.schema().channel(failed.as_str()).map(Channel::ty);
         let node = self.graph.at(active.node).0;
-        let record = failed_item(ty, item, (node, &active.input), &failure);
+        let record =
+            failed_item(self.graph.schema(), &failed, item, (node, &active.input), &failure);
         let update = Update::default().write(failed, vec![record]);
         let decided = routing
             .check_update(&update)
@@ -152,7 +152,8 @@ impl Machine {
 
 /// Returns the record of a failed item, with the fields that the list declares.
 fn failed_item(
-    list: Option<&Type>,
+    schema: &Schema,
+    failed: &ChannelName,
     index: u64,
     (node, input): (&NodeName, &Input),
     failure: &Failure,
@@ -164,19 +165,5 @@ fn failed_item(
         "kind": failure.kind.as_str(),
         "message": failure.message,
     });
-    let declared = match list {
-        Some(Type::List(item)) => match item.as_ref() {
-            Type::Record(record) => Some(record),
-            _ => None,
-        },
-        _ => None,
-    };
-    let is_declared = |name: &str| {
-        declared.is_none_or(|record| record.fields.iter().any(|field| field.name == name))
-    };
-    let fields = record.as_object().expect("it is an object").iter();
-    fields
-        .filter(|(name, _)| is_declared(name))
-        .map(|(name, it)| (name.clone(), it.clone()))
-        .collect()
+    schema.cut(failed, record)
 }

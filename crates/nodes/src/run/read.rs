@@ -308,13 +308,7 @@ fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelNam
             continue;
         };
         let Some(channel) = channel else { continue };
-        let declared = reader.type_of(&channel).clone();
-        if !found.ty().fits(&declared) {
-            let (given, named) = (found.ty(), found.as_str());
-            let message = format!("`{named}` is `{given}`, and `{channel}` is `{declared}`");
-            let place = reader.report().place(&field.range);
-            reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
-        }
+        reader.expect_output(&field, &channel, &format!("`{}`", found.as_str()), &found.ty());
         writes.push((channel, found));
     }
     writes

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::Node,
+    id::ChannelName,
+    state::{Field, Record, Type},
+};
 use graphrun_sandbox::{Allowed, Proof, ReportForm};
 use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
-        Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml, suggestion,
+        Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, suggestion,
         values::{
             self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
         },
@@ -17,7 +22,7 @@ use schemars::JsonSchema;
 
 use crate::in_folder::read_folder;
 
-use super::{RunTests, Runner, TestRunner, read_runner::read_test_runner};
+use super::{RunTests, Runner, TestResult, TestRunner, TestStatus, read_runner::read_test_runner};
 
 /// The kind `run_tests`.
 #[derive(Debug)]
@@ -138,7 +143,8 @@ impl Kind for RunTestsKind {
         let sandbox = reader.sandbox();
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = reader.require("writes", help);
-        let writes = writes.map(|it| read_outputs(reader, it)).unwrap_or_default();
+        let tested = artifact.iter().flatten().next().map_or(Type::Any, |it| it.ty().clone());
+        let writes = writes.map(|it| read_outputs(reader, it, &tested)).unwrap_or_default();
         if parts.get("artifact").is_none() {
             check_no_artifact(reader, &writes);
         }
@@ -189,7 +195,11 @@ fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOu
 }
 
 /// Reads `field: output`, or just fields with the names of their outputs.
-fn read_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelName, TestOutput)> {
+fn read_outputs(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    artifact: &Type,
+) -> Vec<(ChannelName, TestOutput)> {
     let mut writes = Vec::new();
     for (field, output) in reader.pairs(yaml) {
         let channel = reader.channel(&field);
@@ -202,29 +212,31 @@ fn read_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelName, T
             continue;
         };
         if let Some(channel) = channel {
-            check_output(reader, &field, &channel, found);
+            let ty = type_of(found, artifact);
+            reader.expect_output(&field, &channel, &format!("`{}`", found.as_str()), &ty);
             writes.push((channel, found));
         }
     }
     writes
 }
 
-fn check_output(
-    reader: &mut NodeReader<'_>,
-    field: &SpannedText,
-    channel: &ChannelName,
-    output: TestOutput,
-) {
-    let given = match output {
-        TestOutput::Status => Type::Enum(vec!["passed".into(), "needs_review".into()]),
+/// The type of an output, for tests of an artifact of a type.
+fn type_of(output: TestOutput, artifact: &Type) -> Type {
+    let result = || Type::of::<TestResult>();
+    let field = |(name, ty): (&str, Type)| Field { name: name.to_owned(), ty };
+    match output {
+        TestOutput::Status => Type::of::<TestStatus>(),
         TestOutput::Attempts => Type::Int,
-        TestOutput::TestResult | TestOutput::CodeArtifact => return,
-    };
-    let declared = reader.type_of(channel).clone();
-    if !given.fits(&declared) {
-        let message =
-            format!("`{}` is `{given}`, and `{channel}` is `{declared}`", output.as_str());
-        let place = reader.report().place(&field.range);
-        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+        TestOutput::TestResult => result(),
+        TestOutput::CodeArtifact => match artifact.required() {
+            Type::Record(record) => {
+                let added = [("attempt_number", Type::Int), ("test_result", result())];
+                let is_own = |it: &&Field| !added.iter().any(|(name, _)| it.name == *name);
+                let own: Vec<Field> = record.fields.iter().filter(is_own).cloned().collect();
+                let fields = own.into_iter().chain(added.map(field)).collect();
+                Type::Record(Arc::new(Record { fields, ..Record::clone(record) }))
+            }
+            other => other.clone(),
+        },
     }
 }

@@ -183,7 +183,7 @@ fn read_tool_writes(
         let Some(field) = reader.report().word(yaml, "`writes`") else { return writes };
         let channel = reader.channel(&field);
         if let Some(channel) = channel {
-            check_tool_output(reader, &field, &channel, &output);
+            reader.expect_output(&field, &channel, "the output of the tool", &output);
             writes.push((channel, Vec::new()));
         }
         return writes;
@@ -205,26 +205,11 @@ fn read_tool_writes(
             continue;
         };
         if let Some(channel) = channel {
-            check_tool_output(reader, key, &channel, &ty);
+            reader.expect_output(key, &channel, &format!("`{}`", path.text), &ty);
             writes.push((channel, parts));
         }
     }
     writes
-}
-
-fn check_tool_output(
-    reader: &mut NodeReader<'_>,
-    field: &SpannedText,
-    channel: &ChannelName,
-    given: &Type,
-) {
-    let declared = reader.type_of(channel).clone();
-    if !given.fits(&declared) {
-        let message =
-            format!("the tool gives {}, and `{channel}` is `{declared}`", describe(given));
-        let place = reader.report().place(&field.range);
-        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
-    }
 }
 
 /// The type at a path. A part of an optional value is optional too.

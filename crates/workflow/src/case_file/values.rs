@@ -7,7 +7,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::Access,
     id::ChannelName,
-    state::{Channel, Record, Type, UpdateForm, complete, smallest, validator_for},
+    state::{Channel, Record, Type, complete, smallest, validator_for},
 };
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ impl Reading<'_> {
 
     fn completed(&mut self, channel: &Channel, value: Value, at: &Range<usize>) -> Option<Value> {
         // The whole value is checked once it is folded.
-        if channel.reducer().update_form() == UpdateForm::Part {
+        if channel.reducer().update_form().is_checked_folded() {
             return Some(value);
         }
         let is_item = matches!(channel.ty().required(), Type::List(_)) && !value.is_array();
@@ -186,7 +186,7 @@ fn write_type<'a>(channel: &'a Channel, yaml: &Yaml) -> &'a Type {
     match (channel.ty().required(), &yaml.data) {
         (Type::List(_), Data::List(_)) => channel.ty(),
         (Type::List(item), _) if reducer.grows_list() => item,
-        _ if reducer.update_form() == UpdateForm::Part => &Type::Any,
+        _ if reducer.update_form().is_checked_folded() => &Type::Any,
         _ => channel.ty(),
     }
 }

@@ -198,7 +198,9 @@ impl Checker<'_> {
         }
         if name == "output" && self.scope.output {
             let dir = Field { name: "dir".into(), ty: Type::String };
-            return Type::Record(Record { name: Some("output".into()), fields: vec![dir] }.into());
+            return Type::Record(
+                Record { name: Some("output".into()), fields: vec![dir], is_closed: true }.into(),
+            );
         }
         let schema = self.scope.schema;
         let Some(channel) = schema.channel(name) else {

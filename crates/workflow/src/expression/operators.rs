@@ -204,7 +204,8 @@ fn joined_records(a: &Record, b: &Record) -> Option<Type> {
     }
     let only_b = b.fields.iter().filter(|it| !a.fields.iter().any(|field| field.name == it.name));
     fields.extend(only_b.map(|it| Field { name: it.name.clone(), ty: it.ty.clone().optional() }));
-    Some(Type::Record(Arc::new(Record { name: None, fields })))
+    let is_closed = a.is_closed && b.is_closed;
+    Some(Type::Record(Arc::new(Record { name: None, fields, is_closed })))
 }
 
 fn arithmetic(a: &Type, b: &Type) -> Type {

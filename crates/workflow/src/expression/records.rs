@@ -43,7 +43,7 @@ impl Checker<'_> {
                 if is_unknown && name.is_some() {
                     return Type::Any;
                 }
-                Type::Record(Arc::new(Record { name: None, fields }))
+                Type::Record(Arc::new(Record { name: None, fields, is_closed: true }))
             }
         }
     }

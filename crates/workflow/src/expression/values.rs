@@ -212,7 +212,8 @@ pub(super) fn merged_type(of: &Type, changes: &Type) -> Type {
             }
             // With fields of the same types, it is still a value of the named type.
             let name = of.name.clone().filter(|_| fields == of.fields);
-            Type::Record(Arc::new(Record { name, fields }))
+            let is_closed = of.is_closed && changes.is_closed;
+            Type::Record(Arc::new(Record { name, fields, is_closed }))
         }
         (Type::Map(of), Type::Map(changes)) => {
             Type::Map(Box::new(either(of, &merged_field(of, changes))))
@@ -299,6 +300,6 @@ impl Pattern {
         if fields.is_empty() {
             return Type::List(Box::new(Type::String));
         }
-        Type::Record(Arc::new(Record { name: None, fields }))
+        Type::Record(Arc::new(Record { name: None, fields, is_closed: true }))
     }
 }

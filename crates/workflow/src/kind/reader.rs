@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 use graphrun_core::{
     diagnostic::Diagnostic,
     id::{ChannelName, NodeName},
-    state::{Schema, Type, UpdateForm},
+    state::{Channel, Schema, Type},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
 use graphrun_models::RequestSettings;
@@ -161,7 +161,7 @@ impl NodeReader<'_> {
         let is_part = self
             .schema()
             .channel(channel.as_str())
-            .is_some_and(|it| it.reducer().update_form() == UpdateForm::Part);
+            .is_some_and(|it| it.reducer().update_form().is_checked_folded());
         // Only the reducer knows the form of a part.
         if is_part {
             return self.expression(yaml);
@@ -230,22 +230,40 @@ impl NodeReader<'_> {
             return;
         }
         let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
-        report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+        let finding = Diagnostic::error("GR022", message).at(place, "another type");
+        let help = ty.fits_cut(declared).then(|| undeclared(ty, declared)).flatten();
+        report.push(Diagnostic { help, ..finding });
     }
 
     /// Reports a value whose type cannot be an update of a field.
     pub fn expect_update(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
-        let Some(declared) = self.schema().channel(channel.as_str()) else { return };
-        let item = match (declared.reducer().update_form(), declared.ty()) {
-            (UpdateForm::Items, Type::List(item)) => ty.fits(item),
-            // The whole value is checked once it is folded.
-            (UpdateForm::Part, _) => true,
-            _ => false,
-        };
-        if !item {
-            let declared = declared.ty().clone();
-            self.expect_type(yaml, ty, &declared, &format!("`{channel}`"));
+        let Some(types) = self.update_types(channel) else { return };
+        if !types.iter().any(|it| ty.fits(it)) {
+            self.expect_type(yaml, ty, &types[0], &format!("`{channel}`"));
         }
+    }
+
+    /// Reports an output of a node, such as "`stdout`", that cannot be an update of a field, also if it is
+    /// [cut](graphrun_core::state::Channel::cut) to the field.
+    pub fn expect_output(
+        &mut self,
+        field: &SpannedText,
+        channel: &ChannelName,
+        output: &str,
+        ty: &Type,
+    ) {
+        let Some(types) = self.update_types(channel) else { return };
+        if types.iter().any(|it| ty.fits_cut(it)) {
+            return;
+        }
+        let message = format!("{output} is {}, and `{channel}` is `{}`", describe(ty), types[0]);
+        let report = self.report();
+        let place = report.place(&field.range);
+        report.push(Diagnostic::error("GR022", message).at(place, "another type"));
+    }
+
+    fn update_types(&self, channel: &ChannelName) -> Option<Vec<Type>> {
+        self.schema().channel(channel.as_str()).map(Channel::update_types)
     }
 
     /// Reports a literal text under the name of a secret.
@@ -369,4 +387,10 @@ impl NodeReader<'_> {
     pub fn open_folder(&self) -> Result<Folder, BeneathError> {
         self.scope.env.prompts.folder().open_folder()
     }
+}
+
+/// The advice for a value that only has too many fields.
+fn undeclared(ty: &Type, declared: &Type) -> Option<String> {
+    let field = ty.undeclared_field(declared)?;
+    Some(format!("it has the field `{field}`, which is not declared: write a record without it"))
 }

@@ -168,11 +168,11 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
         ("message", Type::String),
     ];
     let fields = fields.map(|(name, ty)| Field { name: name.to_owned(), ty });
-    let record = Type::Record(Record { name: None, fields: fields.into() }.into());
+    let record = Type::Record(Record { name: None, fields: fields.into(), is_closed: true }.into());
     let channel = reader.schema().channel(name.as_str());
     let grows = channel.is_some_and(|it| it.reducer().grows_list());
     let takes_it = match reader.type_of(&name) {
-        Type::List(declared) => record.fits(declared),
+        Type::List(declared) => record.fits_cut(declared),
         Type::Any => true,
         _ => false,
     };
