@@ -263,6 +263,13 @@ fn items_that_need_each_other_are_tried_in_their_order() {
     }
 }
 
+#[test]
+fn a_nested_run_has_every_result_that_fits() {
+    let explored = explored("tests/cases/explore/nested.yaml", 10_000);
+    let found = (explored.stuck, explored.unreached, explored.gaps);
+    assert_eq!(found, (vec![], vec![], vec![]));
+}
+
 /// Twelve nodes side by side, each with three outcomes: half a million at once.
 const WIDE: &str = "tests/cases/explore/wide.yaml";
 

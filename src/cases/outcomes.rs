@@ -44,6 +44,8 @@ pub(super) struct Outcomes<'a> {
     graph: &'a CompiledGraph,
     accesses: Vec<Access>,
     keyed_items: KeyedItems,
+    /// The nodes whose tasks are nested runs. Any result that fits their fields is an outcome of them.
+    nested: BTreeSet<NodeName>,
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
@@ -56,7 +58,9 @@ impl<'a> Outcomes<'a> {
     pub(super) fn new(definition: &Workflow, graph: &'a CompiledGraph) -> Self {
         let accesses = accesses(definition, graph.graph());
         let keyed_items = KeyedItems::of(graph.graph());
-        Self { graph, accesses, keyed_items, made: BTreeMap::new(), gaps: BTreeSet::new() }
+        let nested = definition.nested.keys().cloned().collect();
+        let (made, gaps) = (BTreeMap::new(), BTreeSet::new());
+        Self { graph, accesses, keyed_items, nested, made, gaps }
     }
 
     /// Returns the possible inputs of a run.
@@ -75,7 +79,8 @@ impl<'a> Outcomes<'a> {
     pub(super) fn of(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
         let graph = self.graph;
         let spec = graph.node(&task.node).expect("the rules run only nodes of the graph");
-        if spec.node.describe().side_effects == SideEffects::Nothing {
+        let is_nested = self.nested.contains(&task.node);
+        if !is_nested && spec.node.describe().side_effects == SideEffects::Nothing {
             // The result depends on the state, so it cannot be cached.
             return self.computed(run, task);
         }

@@ -8,6 +8,7 @@ mod changed;
 mod cloned_database;
 mod config;
 mod core_files;
+mod cycle;
 mod damaged;
 mod descriptors;
 mod events;

@@ -13,7 +13,7 @@ use super::{
     cache::read_cache,
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
-    kind::{NodeReader, NodeSettings, RegisteredKind},
+    kind::{NodeReader, NodeSettings},
     report::Report,
     shape::Section,
     then::{check_condition, fail_reason},
@@ -55,10 +55,7 @@ fn read_node(
     if let Some(items) = &mut policies.items {
         items.order = scope.item.and_then(|it| it.order.clone());
     }
-    let has_kind = |it: &&RegisteredKind| section.get(it.key()).is_some();
-    let mut kinds = scope.env.registry.kinds().iter().filter(has_kind);
-    let runs_others = kinds.any(|it| it.kind.runs_others());
-    let when = section.get("when").filter(|_| !runs_others).and_then(|yaml| {
+    let when = section.get("when").and_then(|yaml| {
         let condition = scope.expression_before(report, yaml)?;
         check_condition(report, yaml, &condition);
         Some(condition)

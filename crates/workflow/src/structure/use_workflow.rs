@@ -37,7 +37,7 @@ const NESTED: &str = "nested";
 
 /// The common keys that do not apply to a node that uses a workflow as a part of this one.
 const REFUSED: &[(&str, &str)] = &[
-    ("when", "put the condition into the route that leads here"),
+    ("when", "put the condition into the route that leads here, or write `use: { nested: true }`"),
     (
         "timeout",
         "each node of the used workflow has its own; `use: { nested: true }` gives the whole one",
@@ -127,7 +127,7 @@ impl Kind for Use {
         let nested = reader.value().get(NESTED);
         let nested = nested.and_then(|it| reader.report().bool(it, "`nested`"));
         let is_nested = nested.unwrap_or(false) || reader.scope.item.is_some();
-        let refused = REFUSED.iter().filter(|(key, _)| !is_nested || *key == "when");
+        let refused = if is_nested { &[] } else { REFUSED };
         for (key, help) in refused {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `use` takes no key `{}`", key.text);
