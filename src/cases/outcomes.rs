@@ -299,6 +299,12 @@ impl<'a> Outcomes<'a> {
                 }
             }
         }
+        if named.is_empty()
+            && let Ok(value) = smallest(schema)
+            && fits(&value)
+        {
+            named.push((format!("{what} = {value}"), value));
+        }
         if named.is_empty() {
             self.gaps.insert(format!("no valid value for {what} was found"));
         }

@@ -1,37 +1,15 @@
 //! Four agents that work on a repository in iterations: `graphs/cycle.yaml`. The models are a recording; git, the
 //! worktree, the sandbox and pytest are real.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
 use crate::{
     git::git,
-    program::{Ended, Place},
+    greeting::{execute, repository},
+    program::Place,
 };
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const FILES: [&str; 3] = ["greet.py", "conftest.py", "tests/test_greet.py"];
-
-/// Makes the repository that the recording works on.
-fn repository(place: &Place) {
-    let (from, to) = (Path::new(ROOT).join("tests/recordings/cycle/greeting"), place.path("repo"));
-    fs::create_dir_all(to.join("tests")).unwrap();
-    for file in FILES {
-        fs::copy(from.join(file), to.join(file)).unwrap();
-    }
-    git(&to, &["init", "--quiet", "--initial-branch=main"]);
-    git(&to, &["add", "--all"]);
-    git(&to, &["commit", "--quiet", "--message", "first"]);
-}
-
-fn execute(place: &Place, run: &str, more: &[&str]) -> Ended {
-    let at = |path: &str| format!("{ROOT}/{path}");
-    let (graph, replay) = (at("graphs/cycle.yaml"), at("tests/recordings/cycle/farewell.jsonl"));
-    let task = "task=Add farewell to greet.py, so that all tests pass.";
-    let args = ["execute", &graph, "-i", "repo_path=repo", "-i", task, "--replay", &replay];
-    place.run([&args[..], &["--run-id", run, "--output", "json"], more].concat())
-}
 
 /// Returns the nodes that finished in each step.
 fn steps(report: &Value) -> Vec<Vec<String>> {
@@ -50,7 +28,7 @@ fn steps(report: &Value) -> Vec<Vec<String>> {
 fn feedback_goes_to_those_who_can_use_it_until_nothing_is_left() {
     let place = Place::new();
     repository(&place);
-    let ended = execute(&place, "one", &[]);
+    let ended = execute(&place, "cycle", "one", &[]);
     let report = ended.json();
     assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
     let state = &report["state"];
@@ -83,7 +61,7 @@ fn feedback_goes_to_those_who_can_use_it_until_nothing_is_left() {
 fn at_the_maximum_the_run_is_done_and_its_issues_are_documented() {
     let place = Place::new();
     repository(&place);
-    let ended = execute(&place, "two", &["-i", "max_iterations=1", "--out", "out"]);
+    let ended = execute(&place, "cycle", "two", &["-i", "max_iterations=1", "--out", "out"]);
     let report = ended.json();
     assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
     let issues =

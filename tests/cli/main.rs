@@ -17,12 +17,14 @@ mod folders;
 #[path = "../support/git.rs"]
 mod git;
 mod graph;
+mod greeting;
 mod hidden;
 mod history;
 mod init;
 mod interrupted;
 #[cfg(feature = "failpoints")]
 mod killed;
+mod lifecycle;
 mod list_models;
 mod migrate;
 mod people;

@@ -1,0 +1,33 @@
+//! The small repository that the recorded agents work on.
+
+use std::{fs, path::Path};
+
+use crate::{
+    git::git,
+    program::{Ended, Place},
+};
+
+const FILES: [&str; 3] = ["greet.py", "conftest.py", "tests/test_greet.py"];
+
+/// Makes the repository `repo`, whose tests need a function that it does not have.
+pub(crate) fn repository(place: &Place) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (from, to) = (root.join("tests/recordings/greeting"), place.path("repo"));
+    fs::create_dir_all(to.join("tests")).unwrap();
+    for file in FILES {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    git(&to, &["init", "--quiet", "--initial-branch=main"]);
+    git(&to, &["add", "--all"]);
+    git(&to, &["commit", "--quiet", "--message", "first"]);
+}
+
+/// Executes a workflow of `graphs` on it with the recording of the same name.
+pub(crate) fn execute(place: &Place, name: &str, run: &str, more: &[&str]) -> Ended {
+    let at = |path: String| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    let graph = at(format!("graphs/{name}.yaml"));
+    let replay = at(format!("tests/recordings/{name}/farewell.jsonl"));
+    let task = "task=Add farewell to greet.py, so that all tests pass.";
+    let args = ["execute", &graph, "-i", "repo_path=repo", "-i", task, "--replay", &replay];
+    place.run([&args[..], &["--run-id", run, "--output", "json"], more].concat())
+}

@@ -1,0 +1,60 @@
+//! A change from its implementation through its tests and reviews: `graphs/lifecycle.yaml`. The models are a
+//! recording; git, the worktree, the sandbox and pytest are real.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    git::git,
+    greeting::{execute, repository},
+    program::Place,
+};
+
+/// Returns the nodes of a run, without those that only compute.
+fn performed(report: &Value) -> String {
+    let tasks = report["trace"].as_array().unwrap().iter();
+    let nodes = tasks.map(|it| it["node"].as_str().unwrap());
+    let work = ["implement", "gate", "review", "deliver", "stop"];
+    nodes.filter(|it| work.contains(it)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_change_goes_back_until_its_tests_pass_and_nothing_blocks() {
+    let place = Place::new();
+    repository(&place);
+    let ended = execute(&place, "lifecycle", "one", &["--out", "out"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
+    let state = &report["state"];
+    let counts = (&state["stage"], &state["gate_attempt"], &state["review_attempt"]);
+    assert_eq!(counts, (&json!("succeeded"), &json!(2), &json!(3)), "{ended}");
+    assert_eq!(state["later"][0]["title"], "greet and farewell could share their words");
+    assert_eq!(state["blocking"], json!([]));
+    let work = "implement gate implement gate review implement gate review review deliver";
+    assert_eq!(performed(&report), work, "an unreadable review is repeated alone");
+
+    let repo = place.path("repo");
+    let log = git(&repo, &["log", "--format=%s", "main..lifecycle/one"]);
+    let commits = "Build the words of farewell without eval\nTrim the name in farewell\nAdd farewell to greet.py";
+    assert_eq!(log, commits);
+    assert_eq!(state["commit"], git(&repo, &["rev-parse", "lifecycle/one"]));
+    assert_eq!(git(&repo, &["status", "--porcelain", "--branch"]), "## main");
+    let text = fs::read_to_string(place.path("out/report.md")).unwrap();
+    assert!(text.contains("2 of 3 gate attempts, 3 of 3 reviews"), "{text}");
+    assert!(text.contains("- P3 greet.py:9: greet and farewell"), "{text}");
+}
+
+#[test]
+fn a_change_that_reaches_its_last_gate_fails_with_the_reason() {
+    let place = Place::new();
+    repository(&place);
+    let ended = execute(&place, "lifecycle", "two", &["-i", "max_gate_attempts=1"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (1, &json!("failed")), "{ended}");
+    let reason = report["reason"].as_str().unwrap();
+    assert!(reason.contains("the gate failed, and the last of 1 attempts"), "{ended}");
+    assert_eq!(performed(&report), "implement gate stop");
+    let log = git(&place.path("repo"), &["log", "--format=%s", "main..lifecycle/two"]);
+    assert_eq!(log, "Add farewell to greet.py", "the work is kept on its branch");
+}
