@@ -280,6 +280,14 @@ fn a_number_with_a_range_has_a_value_although_no_condition_names_one() {
 }
 
 #[test]
+fn of_too_many_inputs_the_tried_ones_are_spread_and_prove_nothing_unreachable() {
+    let explored = explored("tests/cases/explore/many_inputs.yaml", 10_000);
+    assert_eq!(explored.gaps, ["the input has more than 1024 outcomes; 1024 were tried"]);
+    let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, explored.unreached), (vec!["never"], vec![]));
+}
+
+#[test]
 fn a_nested_run_has_every_result_that_fits() {
     let explored = explored("tests/cases/explore/nested.yaml", 10_000);
     let found = (explored.stuck, explored.unreached, explored.gaps);

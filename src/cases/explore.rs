@@ -56,11 +56,11 @@ pub struct Explored {
     pub is_complete: bool,
     /// The number of states whose steps are not all tried.
     pub open: usize,
-    /// The nodes that no run reached before the search stopped; more time may reach them.
+    /// The nodes that no run reached, although more time or other outcomes may reach them.
     pub not_yet_reached: Vec<NodeName>,
     /// The runs that fail although no route leads to failure, each with a shortest way.
     pub stuck: Vec<DeadEnd>,
-    /// The nodes that no outcome leads to; only set after a complete search.
+    /// The nodes that no outcome leads to; only set after a complete search of all outcomes.
     pub unreached: Vec<NodeName>,
     /// Descriptions of the cases that the search could not try.
     pub gaps: Vec<String>,
@@ -401,14 +401,14 @@ impl Search<'_> {
         let mut explored = self.explored;
         explored.states = self.waypoints.len();
         explored.open = self.open.len() + self.begun.len();
-        explored.gaps.extend(self.outcomes.gaps);
         let nodes = self.graph.graph().nodes.keys();
         let missed = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
-        if explored.is_complete {
+        if explored.is_complete && !self.outcomes.is_sampled {
             explored.unreached = missed;
         } else {
             explored.not_yet_reached = missed;
         }
+        explored.gaps.extend(self.outcomes.gaps);
         explored
     }
 }

@@ -4,6 +4,7 @@
 //! `script`. `verdict` reports the differences from the expectation, and `coverage` the parts of
 //! the graph that runs have taken. `explore` needs no test cases: it tries all outcomes.
 
+mod combinations;
 mod coverage;
 mod explore;
 mod keyed_items;

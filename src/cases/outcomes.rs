@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
+use super::combinations::{Combinations, combinations};
 use super::keyed_items::KeyedItems;
 use crate::{
     compile::CompiledGraph,
@@ -49,6 +50,8 @@ pub(super) struct Outcomes<'a> {
     made: BTreeMap<NodeName, Vec<Outcome>>,
     /// Descriptions of the cases that could not be tried.
     pub(super) gaps: BTreeSet<String>,
+    /// Whether there were more outcomes than it returned.
+    pub(super) is_sampled: bool,
 }
 
 /// A value with its description.
@@ -60,7 +63,7 @@ impl<'a> Outcomes<'a> {
         let keyed_items = KeyedItems::of(graph.graph());
         let nested = definition.nested.keys().cloned().collect();
         let (made, gaps) = (BTreeMap::new(), BTreeSet::new());
-        Self { graph, accesses, keyed_items, nested, made, gaps }
+        Self { graph, accesses, keyed_items, nested, made, gaps, is_sampled: false }
     }
 
     /// Returns the possible inputs of a run.
@@ -203,30 +206,38 @@ impl<'a> Outcomes<'a> {
 
     /// Returns all combinations of values for some fields.
     fn updates(&mut self, what: &str, writes: &[ChannelName]) -> Vec<(String, Update)> {
-        let mut updates = vec![(String::new(), Update::default())];
-        for name in writes {
-            let schema = self.graph.schema().clone();
-            let Some(channel) = schema.channel(name.as_str()) else { continue };
-            let values = self.channel_values(channel);
-            if values.is_empty() {
-                continue;
-            }
-            let mut next = Vec::new();
-            for (label, update) in &updates {
-                for (more, value) in &values {
-                    let label = joined(label, more);
-                    next.push((label, update.clone().write(name.clone(), value.clone())));
-                }
-            }
-            if next.len() > OUTCOMES_MAX {
-                self.gaps.insert(format!(
-                    "{what} has more than {OUTCOMES_MAX} outcomes; only the first were tried"
-                ));
-                next.truncate(OUTCOMES_MAX);
-            }
-            updates = next;
+        let schema = self.graph.schema().clone();
+        let channels = writes.iter().filter_map(|it| schema.channel(it.as_str()));
+        let values: Vec<(&ChannelName, Vec<Named>)> = channels
+            .map(|it| (it.name(), self.channel_values(it)))
+            .filter(|(_, values)| !values.is_empty())
+            .collect();
+        let lengths: Vec<usize> = values.iter().map(|(_, it)| it.len()).collect();
+        let chosen = combinations(&lengths, OUTCOMES_MAX);
+        let chosen = self.all_or_some(chosen, what, "outcomes");
+        let update = |choice: Vec<usize>| {
+            let none = (String::new(), Update::default());
+            values.iter().zip(choice).fold(none, |(label, update), ((name, values), at)| {
+                let (more, value) = &values[at];
+                (joined(&label, more), update.write(ChannelName::clone(name), value.clone()))
+            })
+        };
+        chosen.into_iter().map(update).collect()
+    }
+
+    /// Returns the chosen combinations, and reports if they are not all.
+    fn all_or_some(
+        &mut self,
+        Combinations { chosen, is_all }: Combinations,
+        what: &str,
+        noun: &str,
+    ) -> Vec<Vec<usize>> {
+        if !is_all {
+            self.is_sampled = true;
+            let count = chosen.len();
+            self.gaps.insert(format!("{what} has more than {count} {noun}; {count} were tried"));
         }
-        updates
+        chosen
     }
 
     fn channel_values(&mut self, channel: &Channel) -> Vec<Named> {
@@ -257,24 +268,18 @@ impl<'a> Outcomes<'a> {
                 }
             }
         }
-        let mut partial: Vec<(String, Option<Value>)> = vec![(String::new(), None)];
-        for (path, values) in &leaves {
-            let mut next = Vec::new();
-            for (label, base) in &partial {
-                for value in values {
-                    let shown = format!("{} {value}", access_name(accesses, path));
-                    let value = placed(base.clone(), path, value.clone());
-                    next.push((joined(label, &shown), Some(value)));
-                }
-            }
-            if next.len() > VALUES_MAX {
-                self.gaps.insert(format!(
-                    "{what} has more than {VALUES_MAX} values; only the first were tried"
-                ));
-                next.truncate(VALUES_MAX);
-            }
-            partial = next;
-        }
+        let lengths: Vec<usize> = leaves.values().map(Vec::len).collect();
+        let chosen = combinations(&lengths, VALUES_MAX);
+        let chosen = self.all_or_some(chosen, what, "values");
+        let value = |choice: Vec<usize>| {
+            let none = (String::new(), None);
+            leaves.iter().zip(choice).fold(none, |(label, base), ((path, values), at)| {
+                let value = &values[at];
+                let shown = format!("{} {value}", access_name(accesses, path));
+                (joined(&label, &shown), Some(placed(base, path, value.clone())))
+            })
+        };
+        let mut partial: Vec<(String, Option<Value>)> = chosen.into_iter().map(value).collect();
         for path in accesses.iter().flat_map(|it| optional_above(&ty, it)) {
             let shown = format!("{} null", access_name(accesses, &path));
             partial.push((shown, Some(placed(None, &path, Value::Null))));

@@ -101,7 +101,8 @@ pub(super) fn draw_explored(
     for gap in &explored.gaps {
         text.extend(["  ", &paint.loud("not tried"), "  ", &clean(gap), "\n"]);
     }
-    if explored.is_complete && explored.stuck.is_empty() && explored.unreached.is_empty() {
+    let missed = explored.unreached.len() + explored.not_yet_reached.len();
+    if explored.is_complete && explored.stuck.is_empty() && missed == 0 {
         text.extend(["  ", &paint.good("no run gets stuck, and every node is reached"), "\n"]);
     }
     text.push('\n');

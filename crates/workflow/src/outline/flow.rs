@@ -92,6 +92,16 @@ impl Scanner<'_> {
                 let range = self.quoted(limit);
                 self.fill(range);
             }
+            // An anchor or a tag, and the value behind it.
+            Some('&' | '!') => {
+                let rest = &self.text[self.at..limit];
+                let ends = |it: char| it.is_whitespace() || ",[]{}".contains(it);
+                self.at += rest.find(ends).unwrap_or(rest.len());
+                self.skip_blank(limit);
+                if !self.text[self.at..limit].starts_with([',', ']', '}']) && self.at < limit {
+                    self.flow_value(limit, depth);
+                }
+            }
             _ => {
                 let range = self.flow_plain(limit);
                 self.fill(range);
