@@ -78,29 +78,25 @@ impl Scanner<'_> {
             self.at += 1;
             self.skip_blank(limit);
             self.slot = self.open_slot(false);
-            if !self.text[self.at..limit].starts_with([',', '}', ']']) && self.at < limit {
-                self.flow_value(limit, depth);
-            }
+            self.flow_value(limit, depth);
         }
         self.flow.pop();
     }
 
     fn flow_value(&mut self, limit: usize, depth: usize) {
+        // Anchors and tags stand before the value.
+        while self.text[self.at..limit].starts_with(['&', '!']) {
+            let rest = &self.text[self.at..limit];
+            let ends = |it: char| it.is_whitespace() || ",[]{}".contains(it);
+            self.at += rest.find(ends).unwrap_or(rest.len());
+            self.skip_blank(limit);
+        }
         match self.text[self.at..limit].chars().next() {
+            None | Some(',' | ']' | '}') => (),
             Some('[' | '{') if depth < DEPTH_MAX => drop(self.brackets(limit, depth + 1)),
             Some('"' | '\'') => {
                 let range = self.quoted(limit);
                 self.fill(range);
-            }
-            // An anchor or a tag, and the value behind it.
-            Some('&' | '!') => {
-                let rest = &self.text[self.at..limit];
-                let ends = |it: char| it.is_whitespace() || ",[]{}".contains(it);
-                self.at += rest.find(ends).unwrap_or(rest.len());
-                self.skip_blank(limit);
-                if !self.text[self.at..limit].starts_with([',', ']', '}']) && self.at < limit {
-                    self.flow_value(limit, depth);
-                }
             }
             _ => {
                 let range = self.flow_plain(limit);

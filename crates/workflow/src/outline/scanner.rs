@@ -125,21 +125,17 @@ impl<'t> Scanner<'t> {
     /// Scans the value at `at`, of a key or an item in a column.
     fn value(&mut self, parent: usize) {
         let end = self.line_end(self.at);
+        // Anchors and tags stand before the value.
+        while self.text[self.at..end].starts_with(['&', '!']) {
+            self.at += self.text[self.at..end].find(' ').unwrap_or(end - self.at);
+            self.skip_spaces(end);
+        }
         let rest = &self.text[self.at..end];
         match rest.chars().next() {
             None => self.at = end + 1,
             Some('#') => {
                 self.slot = Slot::default();
                 self.at = end + 1;
-            }
-            Some('&' | '!') => {
-                self.at += rest.find(' ').unwrap_or(rest.len());
-                self.skip_spaces(end);
-                if self.at >= end {
-                    self.at = end + 1;
-                } else {
-                    self.value(parent);
-                }
             }
             Some('|' | '>') => self.block_scalar(end, parent),
             Some('[' | '{') => {

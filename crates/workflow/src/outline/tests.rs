@@ -182,3 +182,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn many_anchors_need_no_stack() {
+    let anchors = "&a ".repeat(200_000);
+    for text in [format!("a: {anchors}b"), format!("a: [{anchors}b]")] {
+        let outline = Outline::of(&text);
+        let end = outline.parts().last().unwrap().value.clone().unwrap().end;
+        assert_eq!(end, text.trim_end_matches(']').len());
+    }
+}
