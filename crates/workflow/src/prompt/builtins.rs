@@ -83,10 +83,19 @@ fn register_tests(environment: &mut Environment<'_>) {
         "le": tests::is_le, "<=": tests::is_le,
         "gt": tests::is_gt, "greaterthan": tests::is_gt, ">": tests::is_gt,
         "ge": tests::is_ge, ">=": tests::is_ge,
-        "in": tests::is_in, "sameas": tests::is_sameas,
+        "divisibleby": divisible, "in": tests::is_in, "sameas": tests::is_sameas,
         "startingwith": tests::is_startingwith, "endingwith": tests::is_endingwith,
         "lower": tests::is_lower, "upper": tests::is_upper,
     }
+}
+
+/// The test `divisibleby`, without the panic of the engine's for zero.
+fn divisible(value: &Value, by: &Value) -> Result<bool, Error> {
+    if *by == Value::from(0) {
+        let message = "nothing is divisible by zero";
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok(tests::is_divisibleby(value, by))
 }
 
 /// A function that counts its arguments and its result.

@@ -15,8 +15,11 @@ use minijinja::machinery::{
     parse,
 };
 
-use super::{TEMPLATE, expressions::is_single};
+use super::{TEMPLATE, expressions::is_single, metered::is_end, tried::Tried};
 use crate::{report::Problem, structure::names_of_item, typing::describe, written::AssignedFields};
+
+/// The most items of a list whose presence is known from a condition on its length.
+const ITEMS_MAX: i64 = 16;
 
 /// The scope of a prompt.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         problems: Vec::new(),
         missed: Vec::new(),
         facts: FactNeeds::default(),
+        tried: Tried::default(),
     };
     checker.statement(&template);
     (checker.problems, checker.facts)
@@ -65,10 +69,11 @@ pub(super) struct Checker<'a> {
     pub(super) variables: Vec<(String, Type)>,
     /// The names that an enclosing condition has proved defined.
     pub(super) defined: Vec<String>,
-    problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
     /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
     pub(super) facts: FactNeeds,
+    pub(super) tried: Tried,
 }
 
 impl Checker<'_> {
@@ -89,6 +94,8 @@ impl Checker<'_> {
         match statement {
             Stmt::Template(it) => self.body(&it.children),
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
+            // Written out, an absent end of a list is `none`.
+            Stmt::EmitExpr(it) if is_end(&it.expr) => drop(self.ty(&it.expr)),
             Stmt::EmitExpr(it) => drop(self.present(&it.expr)),
             Stmt::IfCond(it) => {
                 self.ty(&it.expr);
@@ -188,6 +195,12 @@ impl Checker<'_> {
             }
             _ => Type::Any,
         };
+        if matches!(it.target, Expr::List(_) | Expr::Tuple(_)) && is_single(&item) {
+            let message = format!("an item of {} is one value", describe(&iterated));
+            let help = "write `… | items` to loop over the keys and values of a record or a map";
+            self.problem("GR022", it.target.span(), message, "several names").help =
+                Some(help.to_owned());
+        }
         let outside = self.variables.len();
         self.name_target(&it.target, item);
         self.variables.push(("loop".to_owned(), Type::Any));
@@ -250,6 +263,10 @@ impl Checker<'_> {
 /// Records the names that are defined once a condition has this outcome.
 fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
     match condition {
+        // A part of a value that is absent is undefined, which is not none.
+        Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
+            learn_path(&it.expr, defined);
+        }
         Expr::Test(it) if (it.name == "defined") == outcome => {
             let asks = matches!(it.name, "defined" | "undefined");
             // `a.b is defined` proves `a` as well.
@@ -257,8 +274,21 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
                 learn_path(&it.expr, defined);
             }
         }
-        // An absent field is false.
-        Expr::GetAttr(_) if outcome => learn_path(condition, defined),
+        // An absent field is false, and so is an empty list.
+        Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
+            learn_path(condition, defined);
+            defined.extend(path_of(condition).map(|it| has_items(&it)));
+        }
+        Expr::Filter(it) if outcome && is_length(it.name) => {
+            let path = it.expr.as_ref().and_then(path_of);
+            defined.extend(path.map(|it| has_items(&it)));
+        }
+        Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
+        Expr::Compare(it) if outcome => {
+            if let [step] = it.ops.as_slice() {
+                learn_comparison((&it.expr, &step.expr), binary(step.op), defined);
+            }
+        }
         Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
             learn(&it.expr, !outcome, defined);
         }
@@ -271,17 +301,83 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
                 learn(&it.left, outcome, defined);
                 learn(&it.right, outcome, defined);
             }
+            _ if outcome => learn_comparison((&it.left, &it.right), it.op, defined),
             _ => (),
         },
         _ => (),
     }
 }
 
+/// The operator of a comparison in a chain; none of them proves anything as `Lt` or `Lte`.
+fn binary(operator: CompareOpKind) -> BinOpKind {
+    match operator {
+        CompareOpKind::Eq => BinOpKind::Eq,
+        CompareOpKind::Ne => BinOpKind::Ne,
+        CompareOpKind::Gt => BinOpKind::Gt,
+        CompareOpKind::Gte => BinOpKind::Gte,
+        CompareOpKind::In => BinOpKind::In,
+        CompareOpKind::Lt | CompareOpKind::NotIn => BinOpKind::Lt,
+        CompareOpKind::Lte => BinOpKind::Lte,
+    }
+}
+
+/// Records what a comparison proves: the length of a list, or a key of a map.
+fn learn_comparison(
+    (left, right): (&Expr<'_>, &Expr<'_>),
+    operator: BinOpKind,
+    defined: &mut Vec<String>,
+) {
+    if matches!(operator, BinOpKind::In) {
+        defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
+        return;
+    }
+    let Some((path, number)) = path_of_length(left).zip(number_of(right)) else { return };
+    let length = match operator {
+        BinOpKind::Gt => number.saturating_add(1),
+        BinOpKind::Gte | BinOpKind::Eq => number,
+        BinOpKind::Ne if number == 0 => 1,
+        _ => 0,
+    };
+    if length > 0 {
+        defined.push(has_items(&path));
+    }
+    defined.extend((0..length.min(ITEMS_MAX)).map(|at| format!("{path}[{at}]")));
+}
+
+/// The mark of a list that is known to have items.
+pub(super) fn has_items(path: &str) -> String {
+    format!("{path}[]")
+}
+
+fn is_length(filter: &str) -> bool {
+    matches!(filter, "length" | "count")
+}
+
+/// The path of the list whose length an expression is.
+fn path_of_length(expression: &Expr<'_>) -> Option<String> {
+    match expression {
+        Expr::Filter(it) if is_length(it.name) => path_of(it.expr.as_ref()?),
+        _ => None,
+    }
+}
+
+pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
+    match expression {
+        Expr::Const(it) => i64::try_from(it.value.clone()).ok(),
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Neg) => {
+            number_of(&it.expr)?.checked_neg()
+        }
+        _ => None,
+    }
+}
+
 /// Records a path and the values that it leads through.
 fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
     defined.extend(path_of(path));
-    if let Expr::GetAttr(inner) = path {
-        learn_path(&inner.expr, defined);
+    match path {
+        Expr::GetAttr(inner) => learn_path(&inner.expr, defined),
+        Expr::GetItem(inner) => learn_path(&inner.expr, defined),
+        _ => (),
     }
 }
 
@@ -341,12 +437,30 @@ fn compares_visit(left: &Expr<'_>, right: &Expr<'_>) -> Option<i64> {
     }
 }
 
-/// The path of a name or of a field, such as `review.notes`.
+/// The path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.
 pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
     match expression {
         Expr::Var(it) => Some(it.id.to_owned()),
         Expr::GetAttr(it) => Some(format!("{}.{}", path_of(&it.expr)?, it.name)),
+        Expr::GetItem(it) => {
+            let of = path_of(&it.expr)?;
+            part_of(&of, &it.subscript_expr)
+        }
+        Expr::Filter(it) if it.args.is_empty() => {
+            Some(format!("({} | {})", path_of(it.expr.as_ref()?)?, it.name))
+        }
         _ => None,
+    }
+}
+
+/// The path of a part of a value.
+fn part_of(of: &str, part: &Expr<'_>) -> Option<String> {
+    if let Some(number) = number_of(part) {
+        return Some(format!("{of}[{number}]"));
+    }
+    match part {
+        Expr::Const(it) => Some(format!("{of}.{}", it.value.as_str()?)),
+        part => Some(format!("{of}[{}]", path_of(part)?)),
     }
 }
 

@@ -3,12 +3,16 @@
 use graphrun_core::{id::NodeName, state::Type};
 use minijinja::machinery::{
     Span,
-    ast::{BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter},
+    ast::{
+        BinOp, BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter, GetItem, Slice, Test,
+        UnaryOpKind,
+    },
 };
 
 use super::{
-    checker::{Checker, path_of},
+    checker::{Checker, has_items, number_of, path_of},
     names::{FILTERS, FUNCTIONS, FactFunction, TESTS},
+    tried::{OPERANDS, Operand},
 };
 use crate::{
     facts::{Fact, usage_type},
@@ -17,6 +21,35 @@ use crate::{
     typing::{describe, values_of},
     written::Presence,
 };
+
+/// The operand of an operation: the value of a literal, or a type.
+fn operand(expression: &Expr<'_>, ty: &Type) -> Operand {
+    match expression {
+        Expr::Const(it) => Operand::Literal(it.value.clone()),
+        _ => Operand::Of(ty.clone()),
+    }
+}
+
+/// The type of a part whose name only a run knows.
+fn absent_at_times() -> Type {
+    Type::Optional(Box::new(Type::Any))
+}
+
+/// The symbol of an operator that does not work on all types.
+fn symbol(operator: BinOpKind) -> Option<&'static str> {
+    Some(match operator {
+        BinOpKind::Add => "+",
+        BinOpKind::Sub => "-",
+        BinOpKind::Mul => "*",
+        BinOpKind::Div => "/",
+        BinOpKind::FloorDiv => "//",
+        BinOpKind::Rem => "%",
+        BinOpKind::Pow => "**",
+        BinOpKind::Concat => "~",
+        BinOpKind::In => "in",
+        _ => return None,
+    })
+}
 
 /// Whether only a node that a `map` runs has this name.
 fn is_of_item(name: &str) -> bool {
@@ -48,50 +81,32 @@ impl Checker<'_> {
             },
             Expr::GetAttr(it) => {
                 let ty = self.present(&it.expr);
+                if matches!(it.expr, Expr::Var(_)) {
+                    self.check_presence(&it.expr, &ty);
+                }
                 self.field(&ty, it.name, it.span())
             }
-            Expr::GetItem(it) => {
-                let ty = self.ty(&it.expr);
-                let index = self.ty(&it.subscript_expr);
-                match (ty.required(), values_of(&index)) {
-                    (Type::Record(_), Some([name])) => self.field(&ty, name, it.span()),
-                    (Type::List(item), _) => Type::clone(item),
-                    (Type::Map(value), _) => Type::clone(value),
-                    _ => Type::Any,
-                }
-            }
-            Expr::Slice(it) => {
-                let parts = [&it.start, &it.stop, &it.step];
-                parts.into_iter().flatten().for_each(|it| drop(self.ty(it)));
-                self.ty(&it.expr)
-            }
+            Expr::GetItem(it) => self.item(it, it.span()),
+            Expr::Slice(it) => self.slice(it, it.span()),
             Expr::UnaryOp(it) => {
-                self.ty(&it.expr);
-                Type::Any
-            }
-            Expr::BinOp(it) => {
-                let left = self.ty(&it.left);
-                match it.op {
-                    BinOpKind::ScAnd => self.knowing(&it.left, true, |it2| drop(it2.ty(&it.right))),
-                    BinOpKind::ScOr => self.knowing(&it.left, false, |it2| drop(it2.ty(&it.right))),
-                    BinOpKind::Eq | BinOpKind::Ne => {
-                        let right = self.ty(&it.right);
-                        self.compare(&left, &it.left, &right, &it.right);
-                    }
-                    _ => drop(self.ty(&it.right)),
+                if matches!(it.op, UnaryOpKind::Not) {
+                    self.ty(&it.expr);
+                    return Type::Bool;
                 }
-                Type::Any
+                let ty = self.present(&it.expr);
+                self.try_operation("-a", "`-`", &[(&it.expr, &ty)], it.span())
             }
+            Expr::BinOp(it) => self.operator(it, it.span()),
             Expr::Compare(it) => {
-                let mut left = (self.ty(&it.expr), &it.expr);
+                let mut left = (self.present(&it.expr), &it.expr);
                 for step in &it.ops {
-                    let right = (self.ty(&step.expr), &step.expr);
+                    let right = (self.present(&step.expr), &step.expr);
                     if matches!(step.op, CompareOpKind::Eq | CompareOpKind::Ne) {
                         self.compare(&left.0, left.1, &right.0, right.1);
                     }
                     left = right;
                 }
-                Type::Any
+                Type::Bool
             }
             Expr::IfExpr(it) => {
                 self.ty(&it.test_expr);
@@ -102,14 +117,7 @@ impl Checker<'_> {
                 Type::Any
             }
             Expr::Filter(it) => self.filter(it, it.span()),
-            Expr::Test(it) => {
-                self.arguments(&it.args);
-                self.known("test", it.name, TESTS, it.span());
-                // These tests may use an undefined name.
-                let asks = matches!(it.name, "defined" | "undefined");
-                self.maybe_undefined(&it.expr, asks);
-                Type::Any
-            }
+            Expr::Test(it) => self.test(it, it.span()),
             Expr::Call(it) => self.call(it),
             Expr::List(it) => self.items(&it.items),
             Expr::Tuple(it) => self.items(&it.items),
@@ -120,12 +128,115 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of an expression whose value is needed. A field that may be absent must be guarded.
+    /// An item of a list or a map, or a field by its name.
+    fn item(&mut self, it: &GetItem<'_>, span: Span) -> Type {
+        let ty = self.present(&it.expr);
+        let index = self.ty(&it.subscript_expr);
+        match (ty.required(), values_of(&index)) {
+            (Type::Record(_), Some([name])) => self.field(&ty, name, span),
+            (Type::Record(_), _) => absent_at_times(),
+            (Type::List(item), _) => {
+                let is_end = matches!(number_of(&it.subscript_expr), Some(0 | -1));
+                let item = Type::clone(item);
+                if is_end && self.has_items(&it.expr) { item } else { item.optional() }
+            }
+            (Type::Map(value), _) => Type::clone(value).optional(),
+            (single, _) if is_single(single) => {
+                let message = format!("{} has no items", describe(&ty));
+                self.problem("GR022", span, message, "no list");
+                Type::Any
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn slice(&mut self, it: &Slice<'_>, span: Span) -> Type {
+        let ty = self.present(&it.expr);
+        let mut operands = vec![operand(&it.expr, &ty)];
+        let mut bounds = Vec::new();
+        for bound in [&it.start, &it.stop, &it.step] {
+            let Some(bound) = bound else {
+                bounds.push("");
+                continue;
+            };
+            let ty = self.present(bound);
+            bounds.push(OPERANDS[operands.len()]);
+            operands.push(operand(bound, &ty));
+        }
+        let source = format!("a[{}]", bounds.join(":"));
+        self.try_values(&source, "a slice", &operands, &[&ty], span);
+        ty
+    }
+
+    fn operator(&mut self, it: &BinOp<'_>, span: Span) -> Type {
+        match it.op {
+            BinOpKind::ScAnd | BinOpKind::ScOr => {
+                self.ty(&it.left);
+                let outcome = matches!(it.op, BinOpKind::ScAnd);
+                self.knowing(&it.left, outcome, |checker| drop(checker.ty(&it.right)));
+                return Type::Any;
+            }
+            _ => (),
+        }
+        let (left, right) = (self.present(&it.left), self.present(&it.right));
+        if let Some(symbol) = symbol(it.op) {
+            let operands = [(&it.left, &left), (&it.right, &right)];
+            let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
+            return self.try_operation(&source, &what, &operands, span);
+        }
+        if matches!(it.op, BinOpKind::Eq | BinOpKind::Ne) {
+            self.compare(&left, &it.left, &right, &it.right);
+        }
+        Type::Bool
+    }
+
+    fn test(&mut self, it: &Test<'_>, span: Span) -> Type {
+        let known = self.problems.len();
+        let args = self.arguments(&it.args);
+        self.known("test", it.name, TESTS, span);
+        // These tests may use an undefined name.
+        let asks = matches!(it.name, "defined" | "undefined");
+        let ty = self.maybe_undefined(&it.expr, asks);
+        if self.problems.len() == known {
+            let tested = (operand(&it.expr, &ty), &ty);
+            let what = format!("the test `{}`", it.name);
+            let source = |args: &str| format!("a is {}{args}", it.name);
+            self.try_with_arguments(source, &what, tested, &it.args, &args, span);
+        }
+        Type::Bool
+    }
+
+    /// The type of an expression whose value is needed. A value that may be absent must be guarded.
     pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
         let ty = self.ty(expression);
-        let Some(path) = path_of(expression).filter(|_| matches!(expression, Expr::GetAttr(_)))
-        else {
-            return ty;
+        let is_variable = |name: &str| self.variables.iter().any(|(it, _)| it == name);
+        match expression {
+            Expr::GetAttr(_) | Expr::GetItem(_) | Expr::Filter(_) => {
+                self.check_presence(expression, &ty);
+            }
+            // A field of the state that is null is written as `none`.
+            Expr::Var(it) if is_variable(it.id) => self.check_presence(expression, &ty),
+            _ => (),
+        }
+        ty
+    }
+
+    /// Returns whether a condition has proved that a list has items.
+    fn has_items(&self, list: &Expr<'_>) -> bool {
+        path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it)))
+    }
+
+    /// Reports a value that may be absent and is not guarded.
+    fn check_presence(&mut self, expression: &Expr<'_>, ty: &Type) {
+        if !matches!(ty, Type::Optional(_)) {
+            return;
+        }
+        let Some(path) = path_of(expression) else {
+            let message = "this may be absent, and then the prompt cannot be rendered";
+            let help = "give another text: `… | default(\"…\")`".to_owned();
+            self.problem("GR026", expression.span(), message.to_owned(), "may be absent").help =
+                Some(help);
+            return;
         };
         let is_proved = self.defined.contains(&path) || self.missed.contains(&path);
         // A condition on `via.reason` decides which of its fields there are.
@@ -133,9 +244,10 @@ impl Checker<'_> {
         let channel = self.scope.schema.channel(root);
         let is_trigger = root == "via" && channel.is_none();
         // A reader makes a value of a Rust type, which has all of its fields.
-        let is_whole = channel.is_some_and(|it| it.reader().is_some());
+        let is_whole =
+            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '(']);
         let is_proved = is_proved || is_whole;
-        if matches!(ty, Type::Optional(_)) && !is_proved && !is_trigger {
+        if !is_proved && !is_trigger {
             let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
             let help = format!(
                 "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
@@ -144,7 +256,78 @@ impl Checker<'_> {
             self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
             self.missed.push(path);
         }
-        ty
+    }
+
+    /// Tries an operation on samples of its operands, and reports one that always fails. Returns its type.
+    fn try_operation(
+        &mut self,
+        source: &str,
+        what: &str,
+        operands: &[(&Expr<'_>, &Type)],
+        span: Span,
+    ) -> Type {
+        let values: Vec<Operand> = operands.iter().map(|(it, ty)| operand(it, ty)).collect();
+        let types: Vec<&Type> = operands.iter().map(|(_, ty)| *ty).collect();
+        self.try_values(source, what, &values, &types, span)
+    }
+
+    fn try_values(
+        &mut self,
+        source: &str,
+        what: &str,
+        values: &[Operand],
+        types: &[&Type],
+        span: Span,
+    ) -> Type {
+        match self.tried.operation(source, values) {
+            Ok(ty) => ty,
+            Err(reason) => {
+                let shown = types.iter().zip(values).map(|(ty, value)| match value {
+                    Operand::Literal(value) if ty.required() == &Type::Any => format!("`{value}`"),
+                    _ => describe(ty.required()),
+                });
+                let shown: Vec<String> = shown.collect();
+                let is_known = types.iter().any(|it| it.required() != &Type::Any);
+                let fails = if is_known {
+                    format!("{what} does not work on {}", shown.join(" and "))
+                } else {
+                    format!("{what} always fails")
+                };
+                let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+                let message = format!("{fails}{reason}");
+                self.problem("GR022", span, message, "always fails");
+                Type::Any
+            }
+        }
+    }
+
+    /// Tries an operation with arguments. `source` makes its text from theirs.
+    fn try_with_arguments(
+        &mut self,
+        source: impl Fn(&str) -> String,
+        what: &str,
+        (first, ty): (Operand, &Type),
+        arguments: &[CallArg<'_>],
+        types: &[Type],
+        span: Span,
+    ) -> Type {
+        if arguments.len() >= OPERANDS.len() {
+            return Type::Any;
+        }
+        let mut values = vec![first];
+        let mut texts = Vec::new();
+        for ((argument, ty), name) in arguments.iter().zip(types).zip(&OPERANDS[1..]) {
+            let (value, text) = match argument {
+                CallArg::Pos(it) => (operand(it, ty), (*name).to_owned()),
+                CallArg::Kwarg(key, it) => (operand(it, ty), format!("{key}={name}")),
+                CallArg::PosSplat(_) | CallArg::KwargSplat(_) => return Type::Any,
+            };
+            values.push(value);
+            texts.push(text);
+        }
+        let texts = texts.join(", ");
+        let texts = if texts.is_empty() { texts } else { format!("({texts})") };
+        self.try_values(&source(&texts), what, &values, &[ty], span)
     }
 
     /// The advice for a name that may be undefined.
@@ -242,7 +425,7 @@ impl Checker<'_> {
     fn field(&mut self, of: &Type, name: &str, span: Span) -> Type {
         match of.required() {
             Type::Any => Type::Any,
-            Type::Map(value) => Type::clone(value),
+            Type::Map(value) => Type::clone(value).optional(),
             Type::Record(record) => of.field(name).cloned().unwrap_or_else(|| {
                 let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
                 let message = format!("{} has no field `{name}`", describe(of.required()));
@@ -258,8 +441,9 @@ impl Checker<'_> {
     }
 
     fn filter(&mut self, it: &Filter<'_>, span: Span) -> Type {
+        let known = self.problems.len();
         self.known("filter", it.name, FILTERS, span);
-        self.arguments(&it.args);
+        let args = self.arguments(&it.args);
         let fallback = matches!(it.name, "default" | "d");
         let input = match &it.expr {
             Some(of) => self.maybe_undefined(of, fallback),
@@ -287,15 +471,48 @@ impl Checker<'_> {
         if let (true, Some(path), Type::List(item)) = (by_attribute, first, input.required()) {
             path.split('.').fold(Type::clone(item), |ty, name| self.field(&ty, name, span));
         }
+        let mut result = Type::Any;
+        if self.problems.len() == known {
+            let value = it.expr.as_ref().map_or_else(
+                || Operand::Of(Type::String),
+                |expression| operand(expression, &input),
+            );
+            let what = format!("the filter `{}`", it.name);
+            let source = |args: &str| format!("a | {}{args}", it.name);
+            result = self.try_with_arguments(source, &what, (value, &input), &it.args, &args, span);
+            self.advise_default(it, known);
+        }
         match (it.name, input.required()) {
-            ("first" | "last" | "min" | "max", Type::List(item)) => Type::clone(item),
+            ("first" | "last" | "min" | "max", Type::List(item)) => {
+                let has_items = it.expr.as_ref().is_some_and(|it| self.has_items(it));
+                let item = Type::clone(item);
+                if has_items { item } else { item.optional() }
+            }
+            // A character of a text, or a key of a map.
+            ("first" | "last" | "min" | "max", Type::String | Type::Map(_)) => {
+                let has_items = it.expr.as_ref().is_some_and(|it| self.has_items(it));
+                if has_items { Type::String } else { Type::String.optional() }
+            }
+            ("attr", Type::Record(_)) => {
+                first.and_then(|it| input.field(it).cloned()).unwrap_or_else(absent_at_times)
+            }
+            ("attr", _) => absent_at_times(),
             ("list" | "sort" | "reverse" | "unique" | "select" | "reject", _) if list => input,
             ("selectattr" | "rejectattr", _) if list => input,
             ("length" | "count" | "int", _) => Type::Int,
             ("tojson" | "join" | "trim" | "upper" | "lower" | "title" | "string", _) => {
                 Type::String
             }
-            _ => Type::Any,
+            _ => result,
+        }
+    }
+
+    /// Advises to give a default to a conversion of a text, which may show no number.
+    fn advise_default(&mut self, it: &Filter<'_>, known: usize) {
+        if matches!(it.name, "int" | "float")
+            && let Some(problem) = self.problems.get_mut(known)
+        {
+            problem.help = Some(format!("give a default: `… | {}(default=0)`", it.name));
         }
     }
 
@@ -311,7 +528,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn call(&mut self, call: &Call<'_>) -> Type {
-        self.arguments(&call.args);
+        let args = self.arguments(&call.args);
         match &call.expr {
             Expr::Var(it) => {
                 let ours = self.variables.iter().any(|(name, _)| name == it.id);
@@ -319,11 +536,27 @@ impl Checker<'_> {
                     return self.fact(function, it.id, call);
                 }
                 if !ours {
+                    let known = self.problems.len();
                     self.known("function", it.id, FUNCTIONS, it.span());
+                    if self.problems.len() == known {
+                        let what = format!("the function `{}`", it.id);
+                        let source = |args: &str| {
+                            format!("{}{}", it.id, if args.is_empty() { "()" } else { args })
+                        };
+                        let none = (Operand::Of(Type::Any), &Type::Any);
+                        let span = call.expr.span();
+                        return self
+                            .try_with_arguments(source, &what, none, &call.args, &args, span);
+                    }
                 }
             }
             Expr::GetAttr(it) => {
                 let of = self.ty(&it.expr);
+                let is_loop = matches!(&it.expr, Expr::Var(of) if of.id == "loop");
+                if is_loop && it.name == "cycle" && call.args.is_empty() {
+                    let message = "`loop.cycle` takes the values to choose from".to_owned();
+                    self.problem("GR041", it.span(), message, "without a value");
+                }
                 if of != Type::Any {
                     let message = format!("{} has no method `{}`", describe(&of), it.name);
                     self.problem("GR041", it.span(), message, "no method").help =
@@ -372,15 +605,18 @@ impl Checker<'_> {
         }
     }
 
-    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
+    /// The types of arguments.
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Vec<Type> {
+        let mut types = Vec::new();
         for argument in arguments {
-            match argument {
+            types.push(match argument {
                 CallArg::Pos(it)
                 | CallArg::Kwarg(_, it)
                 | CallArg::PosSplat(it)
-                | CallArg::KwargSplat(it) => drop(self.ty(it)),
-            }
+                | CallArg::KwargSplat(it) => self.present(it),
+            });
         }
+        types
     }
 
     /// Checks that a literal text that is compared with an enum is one of its values.

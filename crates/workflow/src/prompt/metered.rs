@@ -36,6 +36,18 @@ pub(super) fn metered<'a>(template: &Stmt<'a>) -> (Stmt<'a>, BTreeSet<String>) {
     (stmt, copy.names)
 }
 
+/// Returns whether an expression is an end of a list, such as `tasks | first`, which an empty list has not. Written
+/// out, it is `none` then.
+pub(super) fn is_end(expression: &Expr<'_>) -> bool {
+    let Expr::Filter(it) = expression else { return false };
+    matches!(it.name, "first" | "last" | "min" | "max")
+}
+
+fn or_none(value: Expr<'_>, span: Span) -> Expr<'_> {
+    let args = vec![CallArg::Pos(constant(Value::from("none"), span))];
+    Expr::Filter(Spanned::new(Filter { name: "default", expr: Some(value), args }, span))
+}
+
 struct Copy {
     names: BTreeSet<String>,
 }
@@ -53,6 +65,9 @@ impl Copy {
                 Stmt::Template(Spanned::new(Template { children }, it.span()))
             }
             Stmt::EmitRaw(it) => emit(constant(Value::from(it.raw), it.span()), it.span()),
+            Stmt::EmitExpr(it) if is_end(&it.expr) => {
+                emit(or_none(self.expr(&it.expr), it.span()), it.span())
+            }
             Stmt::EmitExpr(it) => emit(self.expr(&it.expr), it.span()),
             Stmt::IfCond(it) => {
                 let copy = IfCond {

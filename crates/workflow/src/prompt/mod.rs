@@ -12,6 +12,7 @@ mod json;
 mod meter;
 mod metered;
 mod names;
+mod tried;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

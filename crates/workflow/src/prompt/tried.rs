@@ -1,0 +1,310 @@
+//! What an operation of a template does with values of some types: the engine tries it on a sample of each.
+//!
+//! So the check agrees with the engine about every operator, filter, test and function, without a table of them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::LazyLock,
+};
+
+use graphrun_core::state::Type;
+use minijinja::{
+    AutoEscape, Environment, Value,
+    machinery::{CodeGenerator, eval, make_string_output},
+    value::{Serde, ValueKind},
+};
+use serde_json::json;
+
+use super::{TEMPLATE, environment, metered::metered, parsed};
+
+/// The names of the operands in the source of an operation.
+pub(super) const OPERANDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// An operand of an operation.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    Literal(Value),
+    Of(Type),
+}
+
+/// The operations that were tried.
+#[derive(Debug, Default)]
+pub(super) struct Tried(HashMap<String, Result<Type, String>>);
+
+impl Tried {
+    /// Returns the type of the result of an operation such as `a | round`, or the reason why it fails with any values
+    /// of these types.
+    pub(super) fn operation(&mut self, source: &str, operands: &[Operand]) -> Result<Type, String> {
+        let key = format!("{source} {operands:?}");
+        self.0.entry(key).or_insert_with(|| attempt(source, operands)).clone()
+    }
+}
+
+fn attempt(source: &str, operands: &[Operand]) -> Result<Type, String> {
+    let mut reason = String::new();
+    // In place of a value of an unknown type there is one of each kind: one that works is enough.
+    for unknown in [json!(1), json!("x"), json!(["x"]), json!({"x": "x"})] {
+        let values = operands.iter().map(|it| match it {
+            Operand::Literal(value) => value.clone(),
+            Operand::Of(ty) => Value::from(Serde(sample(ty, &unknown))),
+        });
+        let context: BTreeMap<&str, Value> = OPERANDS.into_iter().zip(values).collect();
+        match performed(source, &Value::from(Serde(context))) {
+            Ok(ty) => return Ok(ty),
+            Err(error) => error.detail().unwrap_or_default().clone_into(&mut reason),
+        }
+    }
+    Err(reason)
+}
+
+/// Performs an operation as a run would, and returns the type of its result.
+fn performed(source: &str, context: &Value) -> Result<Type, minijinja::Error> {
+    let text = format!("{{{{ {source} }}}}");
+    let template = parsed(&text)?;
+    let mut generator = CodeGenerator::new(TEMPLATE, &text);
+    generator.compile_stmt(&metered(&template).0);
+    let (instructions, blocks) = generator.finish();
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
+    let environment = &*ENVIRONMENT;
+    let mut written = String::new();
+    let mut out = make_string_output(&mut written);
+    eval(environment, &instructions, context.clone(), &blocks, &mut out, AutoEscape::None)?;
+    drop(out);
+    let result = environment.compile_expression(source).and_then(|it| it.eval(context));
+    Ok(result.map_or(Type::Any, |it| type_of(&it)))
+}
+
+fn type_of(value: &Value) -> Type {
+    match value.kind() {
+        ValueKind::Bool => Type::Bool,
+        ValueKind::Number if value.is_integer() => Type::Int,
+        ValueKind::Number => Type::Float,
+        ValueKind::String => Type::String,
+        ValueKind::Seq | ValueKind::Iterable => Type::List(Box::new(Type::Any)),
+        _ => Type::Any,
+    }
+}
+
+/// A value of a type.
+fn sample(ty: &Type, unknown: &serde_json::Value) -> serde_json::Value {
+    match ty {
+        Type::Any => unknown.clone(),
+        Type::Bool => json!(true),
+        Type::Int => json!(1),
+        Type::Float => json!(1.5),
+        Type::String => json!("x"),
+        Type::Date => json!("2026-01-31"),
+        Type::Duration => json!("PT90M"),
+        Type::Enum(values) => json!(values.first()),
+        Type::List(item) => json!([sample(item, unknown)]),
+        Type::Map(value) => json!({"x": sample(value, unknown)}),
+        Type::Record(record) => {
+            let fields = record.fields.iter();
+            fields.map(|it| (it.name.clone(), sample(&it.ty, unknown))).collect()
+        }
+        Type::Optional(inner) => sample(inner, unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use graphrun_core::{
+        graph::{Input, RunFacts, Trigger, Visits},
+        id::{ChannelName, NodeName},
+        state::{Channel, Reducer, Schema, State, Update},
+    };
+
+    use super::{
+        super::{
+            Prompt, PromptScope, PromptView,
+            names::{FILTERS, TESTS},
+        },
+        *,
+    };
+    use crate::written::AssignedFields;
+
+    /// Types, each with its schema and some of its values.
+    fn types() -> Vec<(&'static str, serde_json::Value, Vec<serde_json::Value>)> {
+        let record = json!({
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+            "required": ["a"],
+            "additionalProperties": false,
+        });
+        let list_of = |it: &str| json!({"type": "array", "items": {"type": it}});
+        let map = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+        vec![
+            ("flag", json!({"type": "boolean"}), vec![json!(false), json!(true)]),
+            ("count", json!({"type": "integer"}), vec![json!(7), json!(1)]),
+            ("share", json!({"type": "number"}), vec![json!(0.5), json!(-2.25), json!(3)]),
+            ("text", json!({"type": "string"}), vec![json!(""), json!("a, b"), json!("12")]),
+            ("day", json!({"type": "string", "format": "date"}), vec![json!("2026-11-24")]),
+            ("word", json!({"enum": ["minor", "major"]}), vec![json!("minor"), json!("major")]),
+            ("texts", list_of("string"), vec![json!([]), json!(["b"]), json!(["b", "", "a"])]),
+            ("counts", list_of("integer"), vec![json!([]), json!([3, 1])]),
+            ("sizes", map, vec![json!({}), json!({"k": 2})]),
+            ("rec", record, vec![json!({"a": 1}), json!({"a": 1, "b": "x"})]),
+        ]
+    }
+
+    fn schema() -> Schema {
+        let name = |name: &str| ChannelName::parse(name).unwrap();
+        let channel = |(it, schema, _): (&str, _, _)| {
+            Channel::new(name(it), schema, Reducer::Replace).unwrap()
+        };
+        Schema::new(types().into_iter().map(channel)).unwrap()
+    }
+
+    /// Returns the messages of the check of a template that is an expression.
+    fn problems(schema: &Schema, expression: &str) -> Vec<String> {
+        let written: AssignedFields =
+            schema.channels().iter().map(|it| it.name().clone()).collect();
+        let scope = PromptScope {
+            schema,
+            written: &written,
+            written_again: &written,
+            nodes: &BTreeSet::new(),
+            node: &NodeName::parse("node").unwrap(),
+            bounded: false,
+            any_item: false,
+            item: None,
+            given: &[],
+        };
+        let prompt = Prompt::compile("p.md", &template(expression)).unwrap();
+        prompt.check(scope).0.into_iter().map(|it| it.message).collect()
+    }
+
+    fn template(expression: &str) -> String {
+        if expression.contains("{%") {
+            expression.to_owned()
+        } else {
+            format!("{{{{ {expression} }}}}")
+        }
+    }
+
+    fn rendered(state: &State, expression: &str) -> Result<String, String> {
+        let view = PromptView {
+            state,
+            visit: 1,
+            max_visits: None,
+            trigger: &Trigger::Start,
+            input: &Input::State,
+            visits: &Visits::default(),
+            facts: &RunFacts::default(),
+        };
+        let prompt = Prompt::compile("p.md", &template(expression)).unwrap();
+        prompt.render(&view).map_err(|it| format!("{it}: {:?}", std::error::Error::source(&it)))
+    }
+
+    /// States in which each field has each of its values.
+    fn states(schema: &Schema) -> Vec<State> {
+        let rounds = types().iter().map(|it| it.2.len()).max().unwrap();
+        let state = |round: usize| {
+            let update =
+                types().into_iter().fold(Update::default(), |update, (name, _, values)| {
+                    let value = values[round % values.len()].clone();
+                    update.write(ChannelName::parse(name).unwrap(), value)
+                });
+            schema.apply(schema.empty(), [&update]).unwrap().0
+        };
+        (0..rounds).map(state).collect()
+    }
+
+    /// The operations with an operand of each type, and arguments that have one.
+    fn expressions() -> Vec<String> {
+        let names: Vec<&str> = types().iter().map(|it| it.0).collect();
+        let arguments = [
+            "",
+            "(1)",
+            "(2)",
+            "(0)",
+            "(\"a\")",
+            "(\"upper\")",
+            "(attribute=\"a\")",
+            "(default=0)",
+            "(text)",
+            "(count)",
+            "(texts)",
+        ];
+        let mut expressions = Vec::new();
+        for name in &names {
+            for argument in arguments {
+                expressions.extend(FILTERS.iter().map(|it| format!("{name} | {it}{argument}")));
+                expressions.extend(TESTS.iter().map(|it| format!("{name} is {it}{argument}")));
+            }
+            for other in &names {
+                let symbols = ["+", "-", "*", "/", "//", "%", "~", "in", "==", "<", "and", "or"];
+                expressions.extend(symbols.iter().map(|it| format!("{name} {it} {other}")));
+                expressions.push(format!("{name}[{other}]"));
+                expressions.push(format!("{name}[{other}] | default(1)"));
+                expressions.push(format!("{name} | first | default({other})"));
+            }
+            expressions.push(format!("-{name}"));
+            expressions.push(format!("{name}[1:]"));
+            expressions.push(format!("{name}[:-1] | upper"));
+            expressions.push(format!("{name} | first"));
+            expressions.push(format!("{{% for it in {name} %}}{{{{ it }}}}{{% endfor %}}"));
+            expressions.push(format!("{{% for k, v in {name} %}}{{{{ k }}}}{{% endfor %}}"));
+            expressions
+                .push(format!("{{% for k, v in {name} | items %}}{{{{ v }}}}{{% endfor %}}"));
+            expressions
+                .push(format!("{{% if {name} %}}{{{{ {name} | first | string }}}}{{% endif %}}"));
+        }
+        expressions
+    }
+
+    /// Operations that depend on the value of a number, and not on its type: `false` counts as zero.
+    fn is_of_numbers(expression: &str) -> bool {
+        ["/ flag", "% flag"].iter().any(|it| expression.ends_with(it))
+    }
+
+    #[test]
+    fn what_the_check_accepts_can_be_rendered() {
+        let schema = schema();
+        let states = states(&schema);
+        let (mut accepted, mut refused, mut failed) = (0, 0, Vec::new());
+        for expression in expressions().into_iter().filter(|it| !is_of_numbers(it)) {
+            if !problems(&schema, &expression).is_empty() {
+                refused += 1;
+                continue;
+            }
+            accepted += 1;
+            for state in &states {
+                if let Err(reason) = rendered(state, &expression) {
+                    failed.push(format!("{expression}: {reason}"));
+                    break;
+                }
+            }
+        }
+        assert!(accepted > 1_000 && refused > 1_000, "{accepted} accepted, {refused} refused");
+        assert!(failed.is_empty(), "{} fail:\n{}", failed.len(), failed.join("\n"));
+    }
+
+    /// Other problems are operations that the engine performs, although nobody means them: a loop over a text, a
+    /// comparison that is never true.
+    fn is_failure(problem: &str) -> bool {
+        // The days and words of these states have the characters that `attr` reads.
+        let is_refused = !problem.starts_with("this may be absent");
+        is_refused
+            && ["does not work on", "always fails", "may be absent"]
+                .iter()
+                .any(|it| problem.contains(it))
+    }
+
+    #[test]
+    fn what_the_check_refuses_fails_in_some_state() {
+        let schema = schema();
+        let states = states(&schema);
+        let mut fine = Vec::new();
+        for expression in expressions() {
+            let mut problems = problems(&schema, &expression);
+            problems.retain(|it| is_failure(it));
+            if !problems.is_empty() && states.iter().all(|it| rendered(it, &expression).is_ok()) {
+                fine.push(format!("{expression}: {}", problems.join(", ")));
+            }
+        }
+        assert!(fine.is_empty(), "{} never fail:\n{}", fine.len(), fine.join("\n"));
+    }
+}
