@@ -20,6 +20,8 @@ use super::{TEMPLATE, environment, metered::metered, parsed};
 /// The names of the operands in the source of an operation.
 pub(super) const OPERANDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
+
 /// An operand of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
@@ -64,7 +66,6 @@ fn performed(source: &str, context: &Value) -> Result<Type, minijinja::Error> {
     let mut generator = CodeGenerator::new(TEMPLATE, &text);
     generator.compile_stmt(&metered(&template).0);
     let (instructions, blocks) = generator.finish();
-    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
     let environment = &*ENVIRONMENT;
     let mut written = String::new();
     let mut out = make_string_output(&mut written);
