@@ -417,7 +417,7 @@ fn templates() -> Vec<Bomb> {
         "{{ \"%2000000000d\" | format(1) }}",
         "{{ \"%.2000000000f\" | format(1.0) }}",
         "{{ (\"%s\" * 99000) | format(\"x\" * 99000) }}",
-        "{{ range(99000) | list | map(\"in\", range(99000) | list) | list }}",
+        "{{ range(99000) | list | select(\"in\", range(99000) | list) | list }}",
         "{{ range(99000) | select(\"in\", range(99000) | list) | list }}",
         "{% for i in range(99000) %}{{ range(99000) | sum }}{% endfor %}",
         "{% for i in range(99000) %}{{ (\"x\" * 99000) | length }}{% endfor %}",

@@ -25,7 +25,7 @@ use crate::{
 /// The operand of an operation: the value of a literal, or a type.
 fn operand(expression: &Expr<'_>, ty: &Type) -> Operand {
     match expression {
-        Expr::Const(it) => Operand::Literal(it.value.clone()),
+        Expr::Const(it) => Operand::literal(&it.value),
         _ => Operand::Of(ty.clone()),
     }
 }
@@ -543,7 +543,7 @@ impl Checker<'_> {
                         let source = |args: &str| {
                             format!("{}{}", it.id, if args.is_empty() { "()" } else { args })
                         };
-                        let none = (Operand::Of(Type::Any), &Type::Any);
+                        let none = (Operand::Literal(minijinja::Value::UNDEFINED), &Type::Any);
                         let span = call.expr.span();
                         return self
                             .try_with_arguments(source, &what, none, &call.args, &args, span);

@@ -9,7 +9,7 @@ use std::{
 
 use graphrun_core::state::Type;
 use minijinja::{
-    AutoEscape, Environment, Value,
+    AutoEscape, Environment, ErrorKind, Value,
     machinery::{CodeGenerator, eval, make_string_output},
     value::{Serde, ValueKind},
 };
@@ -22,11 +22,45 @@ pub(super) const OPERANDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
+/// The largest number of a literal with which an operation is tried.
+const LITERAL_MAX: f64 = 1_000.0;
+
 /// An operand of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
     Literal(Value),
     Of(Type),
+}
+
+impl Operand {
+    /// The operand with the value of a literal, unless it is so large that the operation could take long.
+    pub(super) fn literal(value: &Value) -> Self {
+        let is_small = match value.kind() {
+            ValueKind::Number => {
+                (-LITERAL_MAX..=LITERAL_MAX).contains(&f64::try_from(value.clone()).unwrap_or(0.0))
+            }
+            ValueKind::String => value.as_str().is_some_and(|it| it.len() <= 1_000),
+            _ => value.len().is_none_or(|it| it <= 100),
+        };
+        if is_small { Self::Literal(value.clone()) } else { Self::Of(type_of(value)) }
+    }
+
+    fn is_known(&self) -> bool {
+        match self {
+            Self::Literal(_) => true,
+            Self::Of(ty) => is_known(ty),
+        }
+    }
+}
+
+/// Returns whether a type says what all parts of its values are.
+fn is_known(ty: &Type) -> bool {
+    match ty {
+        Type::Any => false,
+        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => is_known(inner),
+        Type::Record(record) => record.fields.iter().all(|it| is_known(&it.ty)),
+        _ => true,
+    }
 }
 
 /// The operations that were tried.
@@ -43,16 +77,27 @@ impl Tried {
 }
 
 fn attempt(source: &str, operands: &[Operand]) -> Result<Type, String> {
+    let is_any = |it: &Operand| matches!(it, Operand::Of(Type::Any));
+    if operands.iter().any(is_any) {
+        return Ok(Type::Any);
+    }
     let mut reason = String::new();
-    // In place of a value of an unknown type there is one of each kind: one that works is enough.
-    for unknown in [json!(1), json!("x"), json!(["x"]), json!({"x": "x"})] {
+    // In place of an unknown part of a value there is one of each kind: one that works is enough.
+    let unknown =
+        [json!(1), json!("x"), json!([1]), json!(["x"]), json!({"x": 1}), json!({"x": "x"})];
+    for unknown in unknown {
         let values = operands.iter().map(|it| match it {
             Operand::Literal(value) => value.clone(),
             Operand::Of(ty) => Value::from(Serde(sample(ty, &unknown))),
         });
         let context: BTreeMap<&str, Value> = OPERANDS.into_iter().zip(values).collect();
         match performed(source, &Value::from(Serde(context))) {
-            Ok(ty) => return Ok(ty),
+            // With a value of another kind, the result may be of another type.
+            Ok(ty) => {
+                return Ok(if operands.iter().all(Operand::is_known) { ty } else { Type::Any });
+            }
+            // How large a value is depends on others than its type.
+            Err(error) if error.kind() == ErrorKind::OutOfFuel => return Ok(Type::Any),
             Err(error) => error.detail().unwrap_or_default().clone_into(&mut reason),
         }
     }
@@ -242,6 +287,8 @@ mod tests {
                 expressions.push(format!("{name}[{other}] | default(1)"));
                 expressions.push(format!("{name} | first | default({other})"));
             }
+            expressions.push(format!("([{name}] * 3) | join(\"x\")"));
+            expressions.push(format!("([{name}] + [1]) | length + 1"));
             expressions.push(format!("-{name}"));
             expressions.push(format!("{name}[1:]"));
             expressions.push(format!("{name}[:-1] | upper"));
