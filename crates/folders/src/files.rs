@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The permission to execute.
 const EXECUTE: u32 = 0o111;
 
-impl OpenFolder<'_> {
+impl OpenFolder {
     /// Reads all files of the folder, for a sandbox. `.git` is not among them. Links are not followed.
     ///
     /// # Errors

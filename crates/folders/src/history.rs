@@ -71,7 +71,7 @@ impl Against {
     }
 }
 
-impl OpenFolder<'_> {
+impl OpenFolder {
     /// Commits all changes of the folder. A task that runs again gets the commit that it made before.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl OpenFolder<'_> {
         into: &str,
         request: CommitRequest<'_>,
     ) -> Result<Option<String>, FolderError> {
-        let RunFolder { branch, .. } = self.folder;
+        let RunFolder { branch, .. } = &self.folder;
         let target = format!("refs/heads/{into}");
         let old = self.git.commit_of(&target).await?;
         let old = old.ok_or_else(|| FolderError::NoBranch { branch: into.to_owned() })?;
@@ -254,7 +254,7 @@ impl OpenFolder<'_> {
             "" => "Changes of a run",
             text => text,
         };
-        let (run, task) = (self.run, request.task);
+        let (run, task) = (&self.run, request.task);
         format!("{text}\n\n{RUN_TRAILER}{run}\n{TASK_TRAILER}{task}\n")
     }
 }

@@ -53,9 +53,9 @@ pub struct RunFolders {
 
 /// A folder with its worktree, which no other operation uses meanwhile.
 #[derive(Debug)]
-pub struct OpenFolder<'a> {
-    pub(crate) run: &'a str,
-    pub(crate) folder: &'a RunFolder,
+pub struct OpenFolder {
+    pub(crate) run: String,
+    pub(crate) folder: RunFolder,
     pub(crate) git: Git,
 }
 
@@ -110,7 +110,7 @@ impl RunFolders {
     /// # Errors
     ///
     /// Fails when the run has no such folder, and when git fails.
-    pub async fn open(&self, name: &str) -> Result<OpenFolder<'_>, FolderError> {
+    pub async fn open(&self, name: &str) -> Result<OpenFolder, FolderError> {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let held = lock(&folder.beside("lock")).await?;
@@ -121,11 +121,11 @@ impl RunFolders {
         }
         folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
-        Ok(OpenFolder { run: &self.run, folder, git })
+        Ok(OpenFolder { run: self.run.clone(), folder: folder.clone(), git })
     }
 }
 
-impl OpenFolder<'_> {
+impl OpenFolder {
     /// Returns the path of the worktree.
     pub fn path(&self) -> &Path {
         &self.folder.worktree

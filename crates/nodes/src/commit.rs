@@ -21,7 +21,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::in_folder::{failure, folders_of, read_outputs, read_text, require_folder};
+use super::in_folder::{failure, open_folder, read_outputs, read_text, require_folder};
 
 /// The kind `commit`.
 #[derive(Debug)]
@@ -121,8 +121,7 @@ impl Node for CommitNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let message = self.message.evaluate(&ExpressionView::of(&ctx))?;
         let message = message.as_str().unwrap_or_default();
-        let (folders, task) = (folders_of(&ctx)?, ctx.idempotency_key());
-        let folder = folders.open(&self.folder).await.map_err(|it| failure(&it))?;
+        let (folder, task) = (open_folder(&ctx, &self.folder).await?, ctx.idempotency_key());
         let request = CommitRequest { message, task: &task };
         let commit = folder.commit(request).await.map_err(|it| failure(&it))?;
         let verb = if commit.changed { "committed" } else { "nothing changed since" };

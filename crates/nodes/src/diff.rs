@@ -16,7 +16,7 @@ use graphrun_workflow::kind::{
 };
 use schemars::JsonSchema;
 
-use super::in_folder::{failure, folders_of, require_folder};
+use super::in_folder::{failure, open_folder, require_folder};
 
 /// The kind `diff`.
 #[derive(Debug)]
@@ -117,8 +117,7 @@ impl NodeSettings for DiffNode {
 #[async_trait]
 impl Node for DiffNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let folders = folders_of(&ctx)?;
-        let folder = folders.open(&self.folder).await.map_err(|it| failure(&it))?;
+        let folder = open_folder(&ctx, &self.folder).await?;
         let patch = folder.diff(self.against).await.map_err(|it| failure(&it))?;
         Ok(Update::default().write(self.writes.clone(), patch).into())
     }

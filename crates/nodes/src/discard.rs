@@ -12,7 +12,7 @@ use graphrun_workflow::kind::{
 };
 use schemars::JsonSchema;
 
-use super::in_folder::{failure, folders_of};
+use super::in_folder::{failure, open_folder};
 
 /// The kind `discard`.
 #[derive(Debug)]
@@ -68,8 +68,7 @@ impl NodeSettings for DiscardNode {
 #[async_trait]
 impl Node for DiscardNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let folders = folders_of(&ctx)?;
-        let folder = folders.open(&self.folder).await.map_err(|it| failure(&it))?;
+        let folder = open_folder(&ctx, &self.folder).await?;
         folder.discard().await.map_err(|it| failure(&it))?;
         Ok(Command::default())
     }

@@ -8,7 +8,7 @@ use graphrun_core::{
     id::ChannelName,
     state::Type,
 };
-use graphrun_folders::{FolderError, RunFolders};
+use graphrun_folders::{FolderError, OpenFolder, RunFolders};
 use graphrun_sandbox::{FolderFile, WriteError};
 use graphrun_workflow::{
     Expression,
@@ -16,12 +16,13 @@ use graphrun_workflow::{
     tool::BuiltIn,
 };
 
-/// Returns the folders of the run.
-pub(super) fn folders_of(ctx: &NodeContext) -> Result<Arc<RunFolders>, NodeError> {
-    ctx.get::<RunFolders>().map_err(|_| {
+/// Opens a folder of the run. No other task uses it until it is dropped.
+pub(super) async fn open_folder(ctx: &NodeContext, name: &str) -> Result<OpenFolder, NodeError> {
+    let folders = ctx.get::<RunFolders>().map_err(|_| {
         let message = "the program that started the run gave it no folders";
-        Failure::new(ErrorKind::Folder, message).into()
-    })
+        Failure::new(ErrorKind::Folder, message)
+    })?;
+    folders.open(name).await.map_err(|it| failure(&it))
 }
 
 /// Returns the failure of a node.
@@ -119,9 +120,7 @@ pub(super) async fn tools_folder(
     name: Option<&String>,
 ) -> Result<Option<Arc<Path>>, NodeError> {
     let Some(name) = name else { return Ok(None) };
-    let folders = folders_of(ctx)?;
-    let folder = folders.open(name).await.map_err(|it| failure(&it))?;
-    Ok(Some(folder.path().into()))
+    Ok(Some(open_folder(ctx, name).await?.path().into()))
 }
 
 /// Reads the files of the folder that a node names, for its sandbox.
@@ -130,7 +129,6 @@ pub(super) async fn files_of(
     name: Option<&String>,
 ) -> Result<Arc<[FolderFile]>, NodeError> {
     let Some(name) = name else { return Ok(Arc::default()) };
-    let folders = folders_of(ctx)?;
-    let folder = folders.open(name).await.map_err(|it| failure(&it))?;
+    let folder = open_folder(ctx, name).await?;
     Ok(folder.files().await.map_err(|it| failure(&it))?.into())
 }

@@ -20,7 +20,7 @@ use graphrun_workflow::{
 };
 use schemars::JsonSchema;
 
-use super::in_folder::{failure, folders_of, read_outputs, read_text, require_folder};
+use super::in_folder::{failure, open_folder, read_outputs, read_text, require_folder};
 
 /// The kind `merge`.
 #[derive(Debug)]
@@ -121,8 +121,7 @@ impl Node for MergeNode {
         let message = self.message.as_ref().map(|it| it.evaluate(&view)).transpose()?;
         let default = format!("Merge a run into {into}");
         let message = message.as_ref().and_then(|it| it.as_str()).unwrap_or(&default);
-        let (folders, task) = (folders_of(&ctx)?, ctx.idempotency_key());
-        let folder = folders.open(&self.folder).await.map_err(|it| failure(&it))?;
+        let (folder, task) = (open_folder(&ctx, &self.folder).await?, ctx.idempotency_key());
         let request = CommitRequest { message, task: &task };
         let id = folder.merge(into, request).await.map_err(|it| failure(&it))?;
         ctx.report(Report::Note { message: format!("`{into}` is at {id}") }).await;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::read::WriteFilesKind;
 pub use self::read::{Destination, WriteFilesNode};
-use super::in_folder::{failure, folders_of, refused_write};
+use super::in_folder::{open_folder, refused_write};
 
 /// The file name of a report.
 const REPORT: &str = "report.md";
@@ -122,8 +122,7 @@ pub(super) async fn replace_in(
     folder: &str,
     files: Vec<SourceFile>,
 ) -> Result<Vec<PathBuf>, NodeError> {
-    let folders = folders_of(ctx)?;
-    let folder = folders.open(folder).await.map_err(|it| failure(&it))?;
+    let folder = open_folder(ctx, folder).await?;
     let path = folder.path().to_owned();
     let written = tokio::task::spawn_blocking(move || replace_files(&path, &files));
     written.await?.map_err(|it| refused_write(&it))
