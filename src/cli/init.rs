@@ -22,7 +22,7 @@ use crate::workflow;
 /// The schema that the YAML language server of an editor uses for completion and checks.
 const SCHEMA: &str = "workflow.schema.json";
 
-/// Write a small workflow to start from, which runs at once
+/// Write a workflow to start from
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The template
@@ -41,12 +41,29 @@ enum Template {
     Approval,
     /// A question is split, and its parts are answered in parallel
     Research,
+    /// A software team that turns a brief into tested code
+    #[value(name = "dev_team")]
+    DevTeam,
+    /// Four agents that change a repository in iterations
+    Cycle,
+    /// A coder, tests and a reviewer that change a repository
+    Lifecycle,
 }
 
-/// The files of a template, each with its path and content.
+/// The files of a template, each with its path and content: those of a folder of templates, or those of `graphs` with
+/// their prompts.
 macro_rules! files {
     ($template:literal: $($path:literal),+ $(,)?) => {
         &[$(($path, include_str!(concat!("../../graphs/templates/", $template, "/", $path)))),+]
+    };
+    ([$($path:literal),+ $(,)?], $prompts:literal: $($prompt:literal),+ $(,)?) => {
+        &[
+            $(($path, include_str!(concat!("../../graphs/", $path))),)+
+            $((
+                concat!("prompts/", $prompts, "/", $prompt),
+                include_str!(concat!("../../prompts/", $prompts, "/", $prompt)),
+            )),+
+        ]
     };
 }
 
@@ -61,6 +78,25 @@ impl Template {
             Self::Research => files!(
                 "research": "research.yaml", "research.test.yaml", "recording.jsonl",
                 "prompts/split.md", "prompts/find.md", "prompts/conclude.md",
+            ),
+            Self::DevTeam => files!(
+                ["dev_team.yaml", "dev_team.test.yaml"],
+                "dev_team": "architect.md", "architect.system.md", "ba.md", "ba.system.md", "flush.md",
+                "qa.md", "qa.system.md", "qc.md", "qc.system.md", "report.md", "sse.first.md",
+                "sse.retry.md", "sse.system.md", "ta.md", "ta.system.md", "tl.md", "tl.system.md",
+            ),
+            Self::Cycle => files!(
+                ["cycle.yaml", "cycle.test.yaml", "phase_result.yaml", "phase_result.test.yaml"],
+                "cycle": "cd.again.md", "cd.md", "cd.system.md", "ep.md", "ep.system.md", "ra.again.md",
+                "ra.md", "ra.system.md", "report.md", "vas.again.md", "vas.md", "vas.system.md",
+            ),
+            Self::Lifecycle => files!(
+                [
+                    "lifecycle.yaml", "lifecycle.test.yaml", "lifecycle_policy.yaml",
+                    "lifecycle_policy.test.yaml",
+                ],
+                "lifecycle": "coder.system.md", "follow_up.md", "implement.md", "report.md",
+                "review.md", "reviewer.system.md",
             ),
         }
     }
@@ -91,6 +127,21 @@ impl Template {
                     "a run with recorded answers, without a key",
                 ),
                 ("graphrun graph research.yaml", "a drawing"),
+            ],
+            Self::DevTeam => &[
+                ("graphrun test dev_team.yaml", "its test cases, without a model"),
+                ("graphrun plan dev_team.yaml", "its worst case"),
+                ("graphrun models", "the models that you can use"),
+            ],
+            Self::Cycle => &[
+                ("graphrun test cycle.yaml --coverage", "its test cases, without a model"),
+                ("graphrun graph cycle.yaml", "a drawing"),
+                ("graphrun models", "the models that you can use"),
+            ],
+            Self::Lifecycle => &[
+                ("graphrun test lifecycle_policy.yaml --coverage", "its rules, without a model"),
+                ("graphrun test lifecycle.yaml", "its test cases"),
+                ("graphrun models", "the models that you can use"),
             ],
         }
     }
