@@ -308,7 +308,7 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
     }
 }
 
-/// The operator of a comparison in a chain; none of them proves anything as `Lt` or `Lte`.
+/// The same operator outside of a chain. `not in` proves as little as `<`.
 fn binary(operator: CompareOpKind) -> BinOpKind {
     match operator {
         CompareOpKind::Eq => BinOpKind::Eq,
@@ -361,6 +361,7 @@ fn path_of_length(expression: &Expr<'_>) -> Option<String> {
     }
 }
 
+/// The whole number that an expression is, if it is a literal.
 pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
     match expression {
         Expr::Const(it) => i64::try_from(it.value.clone()).ok(),
