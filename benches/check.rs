@@ -3,7 +3,7 @@
 //! `cargo bench --bench check`. The first table has generated workflows of a usual shape (loops,
 //! parallels, matches, maps, prompts in the file), beside a floor: the same text parsed into a tree
 //! of values by the same parser, without checks. Each line is the median of several rounds; both
-//! sides alternate in one process. The second table has the inputs of `tests/hostile`, once each.
+//! sides alternate in one process. The second table has the inputs of `tests/fuzz/hostile.rs`, once each.
 //! `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
 
 use std::{
@@ -23,7 +23,7 @@ use graphrun::{
 };
 use saphyr::LoadableYamlNode;
 
-#[path = "../tests/hostile/mod.rs"]
+#[path = "../tests/fuzz/hostile.rs"]
 #[expect(unreachable_pub, reason = "tests use it as well")]
 mod hostile;
 

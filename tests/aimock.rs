@@ -2,9 +2,6 @@
 //!
 //! It is installed from npm once, into the cache of the tests. Only it decides what a valid request is here.
 
-mod program;
-mod support;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,9 +9,9 @@ use std::{
     sync::LazyLock,
 };
 
-use program::{Ended, Home, RUN, in_repository, recording_path, timeless};
+use crate::program::{Ended, Home, RUN, in_repository, recording_path, timeless};
+use crate::support::cache_dir;
 use serde_json::{Value, json};
-use support::cache_dir;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},

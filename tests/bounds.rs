@@ -1,8 +1,5 @@
 //! Ranges of numbers, and bounds of loops that are inputs of a run.
 
-#[path = "support/ran.rs"]
-mod ran;
-
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use graphrun::{
@@ -21,7 +18,7 @@ use graphrun::{
 };
 use serde_json::{Value, json};
 
-use self::ran::run;
+use crate::support::ran::run;
 
 /// A gate that a run passes as often as its input allows, with a question to a person after the fourth time.
 const GATES: &str = r"

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -14,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use crate::support::disturbed::Disturbed;
 use async_trait::async_trait;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
@@ -37,7 +36,8 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::disturbed::Disturbed;
+
+use crate::support::cache_dir;
 
 /// A model that numbers its answers, and cannot give the first `failures` of them.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +137,7 @@ impl Bench {
         let (workflow, _) = parsed.unwrap_or_else(|it| panic!("{it}"));
         let services = Services {
             models: Arc::new(self.model.clone()),
-            cache_dir: support::cache_dir(),
+            cache_dir: cache_dir(),
             ..Services::offline()
         };
         let graph = workflow

@@ -1,7 +1,7 @@
 //! The codes of findings: each one is used, explained, and shown by an example that is checked.
 //!
 //! A code is a page in `docs/codes` and a line in `diagnostic/codes.rs`. After a change of the pages
-//! `UPDATE=1 cargo test --test codes` writes their list anew.
+//! `UPDATE=1 cargo test --all-features --test tests codes::` writes their list anew.
 
 use std::{
     collections::BTreeSet,
@@ -135,7 +135,12 @@ fn the_pages_and_their_list_match_the_table() {
         fs::write(&path, &list).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, list, "`UPDATE=1 cargo test --test codes` writes {}", path.display());
+    assert_eq!(
+        written,
+        list,
+        "`UPDATE=1 cargo test --all-features --test tests codes::` writes {}",
+        path.display()
+    );
     for page in files(PAGES, ".md").iter().filter(|it| **it != path) {
         let name = page.file_stem().unwrap().to_str().unwrap();
         assert!(Code::find(name).is_some(), "{} is not in the table", page.display());

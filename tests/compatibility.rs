@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-#[path = "support/ran.rs"]
-mod ran;
-
 use std::fs;
 
 use graphrun::{
@@ -20,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::ran::run;
+use crate::support::ran::run;
 
 #[test]
 fn every_test_that_the_page_names_is_there() {

@@ -2,13 +2,10 @@
 //!
 //! The workflows compute with `set`, so that nothing but the engine decides what happens.
 
-#[path = "support/ran.rs"]
-mod ran;
-
 use graphrun::{data_limit::DataLimit, event::Status};
 use serde_json::{Value, json};
 
-use self::ran::run;
+use crate::support::ran::run;
 
 #[tokio::test]
 async fn the_branches_of_a_parallel_join_once() {

@@ -1,14 +1,18 @@
 //! Kills the program at random moments and lets another process resume the run. Finished work is neither
 //! repeated nor lost, and the result equals that of an undisturbed run.
 
-mod program;
-
 use std::{
     collections::BTreeMap,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
+use crate::program::{
+    Ended, Home, RUN, StderrLines, in_repository, pid_of,
+    processes::{self, Process},
+    provider::Provider,
+    send, timeless,
+};
 use futures_util::future;
 use graphrun::{
     checkpoint::{RunHistory as _, RunJournal as _, RunList as _, TaskRecord},
@@ -18,12 +22,6 @@ use graphrun::{
 use nix::sys::{
     signal::Signal,
     wait::{Id, WaitPidFlag, WaitStatus, waitid},
-};
-use program::{
-    Ended, Home, RUN, StderrLines, in_repository, pid_of,
-    processes::{self, Process},
-    provider::Provider,
-    send, timeless,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};

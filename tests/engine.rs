@@ -1,7 +1,5 @@
 //! Runs through the public API: time, panics, stops, crashes.
 
-mod support;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -11,6 +9,11 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    Ledger,
+    disturbed::Disturbed,
+    team::{Noted, Nothing, compiled, name, noted},
+};
 use futures_util::future::BoxFuture;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _, RunInfo},
@@ -28,11 +31,6 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use support::{
-    Ledger,
-    disturbed::Disturbed,
-    team::{Noted, Nothing, compiled, name, noted},
-};
 use tokio::{sync::Semaphore, time::sleep};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

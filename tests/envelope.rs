@@ -1,12 +1,8 @@
 //! The worst case of a graph: no run goes beyond it, and some runs reach it.
 
-#[path = "envelope/calls.rs"]
 mod calls;
-#[path = "envelope/corners.rs"]
 mod corners;
-#[path = "envelope/random.rs"]
 mod random;
-#[path = "envelope/used.rs"]
 mod used;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,9 @@
 //! The software team's three recorded runs: the models' answers are recorded, everything else is
 //! real.
 
-mod support;
-
 use std::{path::Path, sync::Arc};
 
+use crate::support::{Recorded, cache_dir};
 use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _, RunInfo, TaskRecord},
     compile::{CompiledGraph, compile},
@@ -20,7 +19,6 @@ use graphrun::{
     team::TeamState,
     workflow,
 };
-use support::{Recorded, cache_dir};
 
 /// What a recorded run left behind.
 struct Ran {

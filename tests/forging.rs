@@ -4,8 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
-mod support;
-
 use std::{
     collections::BTreeSet,
     env,
@@ -20,13 +18,15 @@ use std::{
     time::Duration,
 };
 
+use crate::support::cache_dir;
 use futures_util::{StreamExt, stream};
 use graphrun::sandbox::{
     Allowed, FixedFile, Limits, Project, Proof, PythonEnvironment, Sandbox, SourceFile, TestReport,
     TestSettings, run_node, run_pytest,
 };
-use support::cache_dir;
 use tokio_util::sync::CancellationToken;
+
+use crate::support::test_name;
 
 /// How many sandboxes run side by side.
 const WIDTH: usize = 2;
@@ -332,7 +332,7 @@ async fn run_again_as_an_ordinary_user(test: &str) {
         }
     }
     let done = Command::new(program)
-        .args([test, "--exact", "--nocapture"])
+        .args([&test_name(module_path!(), test), "--exact", "--nocapture"])
         .current_dir(folder.path())
         .uid(NOBODY)
         .gid(NOBODY)

@@ -1,11 +1,8 @@
 //! Engines without storage, and nodes that are polled where they are started.
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     env, fs,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,6 +10,10 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    child_test,
+    team::{Noted, Nothing, Team, compiled, name, noted, notes},
+};
 use graphrun::{
     checkpoint::CheckpointError,
     engine::{Answers, Engine, RunEnd, RunError},
@@ -24,7 +25,6 @@ use graphrun::{
     storage::MemoryStorage,
 };
 use serde_json::json;
-use support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 use tokio::{sync::Semaphore, time::timeout};
 
 fn bounded(visits: u32) -> Policies {
@@ -102,11 +102,7 @@ fn the_memory_of_a_run_without_storage_stays_flat() {
     if env::var_os(IS_CHILD).is_some() {
         return measure_memory();
     }
-    let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
-        .env(IS_CHILD, "1")
-        .output()
-        .unwrap();
+    let output = child_test(module_path!(), NAME).env(IS_CHILD, "1").output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && printed.contains("1 passed"), "{output:?}");
 }

@@ -1,14 +1,12 @@
 //! Asks the program to stop while a model is slow, or code is tested. One signal lets running work finish, a second one
 //! drops it; either way the run can be resumed, and finished tasks do not run again.
 
-mod program;
-
+use crate::program::{Ended, Home, StderrLines, pid_of, processes, provider::Provider, send};
 use futures_util::future;
 use nix::sys::signal::{
     Signal::{self, SIGINT, SIGTERM},
     killpg,
 };
-use program::{Ended, Home, StderrLines, pid_of, processes, provider::Provider, send};
 use tokio::process::Child;
 
 /// The requests that come after the design, which is the second step.

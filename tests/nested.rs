@@ -1,9 +1,7 @@
 //! Workflows three levels within another one: their questions, failures, history and crashes are
 //! those of the whole run.
 
-#[path = "nested/items.rs"]
 mod items;
-mod support;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use crate::support::disturbed::Disturbed;
 use graphrun::{
     checkpoint::{
         AskedQuestion, Checkpointer, ForkSource, QuestionOutcome, RunInfo, asked_questions,
@@ -30,7 +29,6 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::disturbed::Disturbed;
 use tempfile::TempDir;
 use tokio::{sync::Notify, time::sleep};
 

@@ -1,7 +1,5 @@
 //! People and runs, through the public API: parallel questions, deadlines, breakpoints.
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     sync::{
@@ -11,6 +9,10 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{
+    disturbed::Disturbed,
+    team::{Noted, Nothing, Team, compiled, name, notes},
+};
 use graphrun::{
     checkpoint::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
@@ -28,10 +30,6 @@ use graphrun::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use support::{
-    disturbed::Disturbed,
-    team::{Noted, Nothing, Team, compiled, name, notes},
-};
 use tokio::time::sleep;
 
 /// Notes its name and the person's answer.

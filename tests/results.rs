@@ -15,9 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-#[cfg(feature = "postgres")]
-#[path = "support/postgres.rs"]
-mod server;
+use crate::support::postgres::Schema;
 
 macro_rules! promises {
     ($($name:ident)*) => {
@@ -27,9 +25,8 @@ macro_rules! promises {
         mod sqlite {
             $(#[tokio::test] async fn $name() { super::$name(super::Home::Sqlite(tempfile::TempDir::new().unwrap())).await; })*
         }
-        #[cfg(feature = "postgres")]
         mod postgres {
-            $(#[tokio::test] async fn $name() { super::$name(super::Home::Postgres(super::server::Schema::new())).await; })*
+            $(#[tokio::test] async fn $name() { super::$name(super::Home::Postgres(super::Schema::new())).await; })*
         }
     };
 }
@@ -45,8 +42,7 @@ promises! {
 enum Home {
     Memory(Arc<MemoryResults>),
     Sqlite(TempDir),
-    #[cfg(feature = "postgres")]
-    Postgres(server::Schema),
+    Postgres(Schema),
 }
 
 impl Home {
@@ -56,7 +52,6 @@ impl Home {
             Self::Sqlite(folder) => {
                 Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
             }
-            #[cfg(feature = "postgres")]
             Self::Postgres(schema) => {
                 Arc::new(graphrun::storage::PostgresStorage::open(&schema.url()).unwrap())
             }

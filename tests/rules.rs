@@ -1,14 +1,9 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
-#[path = "rules/items.rs"]
 mod items;
-#[path = "rules/limits.rs"]
 mod limits;
-#[path = "rules/partial.rs"]
 mod partial;
-#[path = "rules/undecided.rs"]
 mod undecided;
-#[path = "rules/waiting.rs"]
 mod waiting;
 
 use std::{

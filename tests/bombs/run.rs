@@ -6,12 +6,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use nix::sys::resource::{Resource, setrlimit};
-
 use super::generator::{Bomb, Expected};
 
-/// The memory of the program.
-const MEMORY_BYTES: u64 = 300_000_000;
+/// The memory of the program: 300 MB.
+const MEMORY_KB: u64 = 300_000_000 / 1024;
 /// The exit code of a panic.
 const PANICKED: i32 = 101;
 
@@ -21,11 +19,6 @@ pub(crate) struct ProgramRun {
     output: Output,
 }
 
-/// Limits the memory of this process and of those that it starts.
-pub(crate) fn limit_memory() {
-    setrlimit(Resource::RLIMIT_DATA, MEMORY_BYTES, MEMORY_BYTES).expect("a limit can be lowered");
-}
-
 /// Writes the files of a bomb into a folder and runs its command there.
 pub(crate) fn run(bomb: &Bomb) -> ProgramRun {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -33,7 +26,6 @@ pub(crate) fn run(bomb: &Bomb) -> ProgramRun {
         fs::write(folder.path().join(name), text).expect("a file can be written");
     }
     if let Some((count, part)) = bomb.list {
-        // Written part by part: this process has no more memory than the program.
         let write = || -> io::Result<()> {
             let mut file = BufWriter::new(fs::File::create(folder.path().join("list.json"))?);
             for at in 0..count {
@@ -45,16 +37,17 @@ pub(crate) fn run(bomb: &Bomb) -> ProgramRun {
         };
         write().expect("a list can be written");
     }
-    let output = Command::new(
-        env::var_os("BOMBED_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_graphrun").into()),
-    )
-    .args(&bomb.command)
-    .current_dir(folder.path())
-    .env_clear()
-    .env("HOME", folder.path())
-    .stdin(Stdio::null())
-    .output()
-    .expect("the program can be started");
+    let program = env::var_os("BOMBED_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_graphrun").into());
+    let output = Command::new("/bin/sh")
+        .args(["-c", &format!("ulimit -d {MEMORY_KB}; exec \"$0\" \"$@\"")])
+        .arg(program)
+        .args(&bomb.command)
+        .current_dir(folder.path())
+        .env_clear()
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program can be started");
     ProgramRun { output }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 /// Runs a program at a new terminal, and types an answer after each question.
 const AT_A_TERMINAL: &str = r#"

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::cli::{
     program::{Ended, Place, workflow},
     provider::read_request,
 };

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::program::{Ended, Place};
+use crate::cli::program::{Ended, Place};
 
 /// A run of it pauses at `judge`; by then `left` has finished in the same step.
 const WORKFLOW: &str = r#"

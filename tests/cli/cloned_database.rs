@@ -9,7 +9,7 @@ use std::{
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::program::{Ended, Place, workflow};
+use crate::cli::program::{Ended, Place, workflow};
 
 const DATABASE: &str = ".graphrun/runs.db";
 

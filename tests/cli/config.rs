@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::cli::{
     program::{Ended, Place, Running, workflow},
     provider::answer,
 };

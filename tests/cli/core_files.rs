@@ -17,7 +17,7 @@ use nix::{
     unistd::{Pid, geteuid},
 };
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 /// A key in the memory of the program.
 const KEY: &str = "canary-of-core-files-7f3a9c2b";

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
-use crate::{
-    git::git,
+use crate::cli::{
     greeting::{execute, repository},
     program::Place,
 };
+use crate::support::git::git;
 
 /// Returns the nodes that finished in each step.
 fn steps(report: &Value) -> Vec<Vec<String>> {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::program::Place;
+use crate::cli::program::Place;
 
 /// Creates two finished runs, the first of which is damaged.
 fn place(harm: &str) -> (Place, [String; 2]) {
@@ -78,7 +78,7 @@ fn pruning_keeps_a_damaged_run_and_reports_it() {
 #[test]
 fn a_kept_result_that_is_damaged_is_not_used() {
     let place = Place::new();
-    fs::copy(crate::program::workflow("cached"), place.path("cached.yaml")).unwrap();
+    fs::copy(crate::cli::program::workflow("cached"), place.path("cached.yaml")).unwrap();
     let time = || {
         let ended = place.run(["execute", "cached.yaml", "-i", "brief=x", "--output", "json"]);
         assert_eq!(ended.code, 0, "{ended}");

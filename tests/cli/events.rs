@@ -8,7 +8,7 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::program::{Place, Running, workflow};
+use crate::cli::program::{Place, Running, workflow};
 
 /// Returns every event of the stopped run, as the program prints them.
 fn all(place: &Place, database: &[&str]) -> Vec<String> {
@@ -32,7 +32,6 @@ fn reader(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>)
 
 /// Follows a run in another process: once completely, and once with readers that are killed after
 /// each event and restarted.
-#[cfg(feature = "failpoints")]
 fn a_run_is_followed(database: &[&str]) {
     let place = Place::new();
     let workflow = workflow("three_steps");
@@ -72,15 +71,13 @@ fn a_run_is_followed(database: &[&str]) {
 }
 
 #[test]
-#[cfg(feature = "failpoints")]
 fn g18_disconnected_readers_see_every_event_once() {
     a_run_is_followed(&[]);
 }
 
 #[test]
-#[cfg(all(feature = "failpoints", feature = "postgres"))]
 fn g18_disconnected_readers_see_every_event_once_in_postgres() {
-    let schema = crate::server::Schema::new();
+    let schema = crate::support::postgres::Schema::new();
     a_run_is_followed(&["--db", &schema.url()]);
 }
 

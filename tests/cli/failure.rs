@@ -12,7 +12,7 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::{
+use crate::cli::{
     program::{Place, Running, workflow},
     provider::{answer, answer_with, read_request},
 };

@@ -4,10 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{
-    git::git,
-    program::{Ended, Place, workflow},
-};
+use crate::cli::program::{Ended, Place, workflow};
+use crate::support::git::git;
 
 const FILES: &str = r#"files=[{"path": "src/new.txt", "content": "new\n"}]"#;
 
@@ -144,7 +142,6 @@ fn a_secret_stops_the_run_before_the_commit() {
     assert_eq!(commits, "0");
 }
 
-#[cfg(feature = "failpoints")]
 #[test]
 fn a_killed_run_makes_no_second_commit() {
     let workflow = workflow("repository");
@@ -154,7 +151,7 @@ fn a_killed_run_makes_no_second_commit() {
     for fault in after_work.chain(between) {
         let place = Place::new();
         repository(&place);
-        crate::killed::killed(&place, &execute(&workflow, "one"), &fault);
+        crate::cli::killed::killed(&place, &execute(&workflow, "one"), &fault);
         // Another process finds the worktree, or makes it again once it is lost.
         let state = done(&place.run(["resume", "one", "--output", "json"]));
         let commits = in_repository(&place, &["rev-list", "main..graphrun/one"]);
@@ -168,13 +165,12 @@ fn a_killed_run_makes_no_second_commit() {
     }
 }
 
-#[cfg(feature = "failpoints")]
 #[test]
 fn a_lost_worktree_is_made_again_at_resume() {
     let place = Place::new();
     repository(&place);
     let workflow = workflow("repository");
-    crate::killed::killed(&place, &execute(&workflow, "one"), "task.after_run=abort@4");
+    crate::cli::killed::killed(&place, &execute(&workflow, "one"), "task.after_run=abort@4");
     fs::remove_dir_all(place.path(".XDG_STATE_HOME/graphrun/folders")).unwrap();
     let state = done(&place.run(["resume", "one", "--output", "json"]));
     let commits = in_repository(&place, &["rev-list", "main..graphrun/one"]);

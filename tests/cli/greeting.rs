@@ -2,10 +2,8 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    git::git,
-    program::{Ended, Place},
-};
+use crate::cli::program::{Ended, Place};
+use crate::support::git::git;
 
 const FILES: [&str; 3] = ["greet.py", "conftest.py", "tests/test_greet.py"];
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place};
+use crate::cli::program::{Ended, Place};
 
 /// Characters that move the cursor, change the title, hide text, or reverse it.
 const HOSTILE: &str = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{8}\u{7f}\u{9b}31m\u{202e}b\u{2066}\u{200f}\u{61c}\u{200b}\u{feff}\u{e0041}c";

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 /// Changes the database outside of the program.
 fn tamper(place: &Place, change: &str) {

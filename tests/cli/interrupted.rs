@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::{
+use crate::cli::{
     program::{Place, Running},
     provider::answer,
 };

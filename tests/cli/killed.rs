@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 /// Runs the program with a fault that kills it.
 pub(crate) fn killed(place: &Place, args: &[&str], fault: &str) {
@@ -49,7 +49,7 @@ fn a_migration_that_is_killed_has_happened_or_has_not() {
         ("barrier.after_commit=abort", true),
     ] {
         let place = Place::new();
-        let name = crate::changed::paused(&place);
+        let name = crate::cli::changed::paused(&place);
         let old = std::fs::read_to_string(place.path("board.yaml")).unwrap();
         let new = old.replace("judge", "referee");
         std::fs::write(place.path("new.yaml"), new).unwrap();

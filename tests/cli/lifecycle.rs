@@ -5,11 +5,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{
-    git::git,
+use crate::cli::{
     greeting::{execute, repository},
     program::Place,
 };
+use crate::support::git::git;
 
 /// Returns the nodes of a run, without those that only compute.
 fn performed(report: &Value) -> String {

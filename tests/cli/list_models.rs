@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener, thread};
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::cli::{
     program::{Place, workflow},
     provider::{answer_with, read_request},
 };

@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place, Running, workflow};
+use crate::cli::program::{Ended, Place, Running, workflow};
 
 /// Three nested workflows; the innermost asks, after a sibling node has finished.
 const OUTER: &str = "
@@ -117,7 +117,7 @@ fn a_nested_subworkflow_is_migrated_by_its_node_name() {
 #[test]
 fn a_run_is_looked_at_across_its_migration() {
     let place = Place::new();
-    let board = crate::changed::paused(&place);
+    let board = crate::cli::changed::paused(&place);
     let text = fs::read_to_string(place.path("board.yaml")).unwrap();
     let text = text.replace("judge", "referee").replace("count", "rounds");
     let text = text.replace("name: board", "name: table");
@@ -180,7 +180,7 @@ fn a_run_is_looked_at_across_its_migration() {
 #[test]
 fn flags_that_name_nothing_are_exit_2_all_at_once() {
     let place = Place::new();
-    let run = crate::changed::paused(&place);
+    let run = crate::cli::changed::paused(&place);
     let flags = maps(&["judg=referee", "judge=refere", "judge=count"]);
     let flags = [flags, vec!["--drop", "nowhere"]].concat();
     let refused = migrate(&place, &run, "board.yaml", &flags);
@@ -247,10 +247,9 @@ fn breakpoints_and_the_inbox_are_migrated() {
     );
 }
 
-#[cfg(feature = "postgres")]
 #[test]
 fn a_run_in_postgres_is_migrated_and_resumed() {
-    let (place, schema) = (Place::new(), crate::server::Schema::new());
+    let (place, schema) = (Place::new(), crate::support::postgres::Schema::new());
     let url = schema.url();
     let run = |args: &[&str]| place.run([args, &["--db", &url]].concat());
     fs::write(place.path("again.yaml"), fs::read_to_string(workflow("again")).unwrap()).unwrap();

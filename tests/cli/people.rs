@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 /// Starts a workflow that suspends with exit code 3, and returns its report.
 fn paused(place: &Place, name: &str, more: &[&str]) -> Value {

@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use crate::{
-    program::{Place, workflow},
-    server::{Schema, execute, server, without_room},
-};
+use crate::cli::program::{Place, workflow};
+use crate::support::postgres::{Schema, execute, server, without_room};
 
 #[test]
 fn a_postgres_run_is_shown_and_listed_without_the_password() {

@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, Running, keys, workflow};
+use crate::cli::program::{Place, Running, keys, workflow};
 
 fn names(place: &Place) -> Vec<String> {
     let runs = place.run(["runs", "list", "--output", "json"]).json();

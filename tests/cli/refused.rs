@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 #[test]
 fn wrong_usage_is_reported_on_stderr_with_exit_2() {

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::program::{Ended, Place, workflow};
+use crate::cli::program::{Ended, Place, workflow};
 
 /// Creates a folder with a workflow in `w.yaml`.
 fn place() -> Place {

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place};
+use crate::cli::program::{Ended, Place};
 
 /// Every kind that renders a template, also for items and within a used workflow. No model is needed to run it.
 const WORKFLOW: &str = r#"graphrun: 1

@@ -3,7 +3,7 @@
 
 use std::{fs, net::TcpListener, path::Path, process::Stdio};
 
-use crate::{
+use crate::cli::{
     program::{Ended, Place, Running, workflow},
     provider::answer,
 };

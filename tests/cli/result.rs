@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, keys, workflow};
+use crate::cli::program::{Place, keys, workflow};
 
 #[test]
 fn stdout_contains_only_the_documented_result() {

@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, workflow};
+use crate::cli::program::{Place, workflow};
 
 #[test]
 fn help_and_the_check_of_fifty_nodes_leave_stderr_empty() {

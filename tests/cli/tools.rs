@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place};
+use crate::cli::program::{Ended, Place};
 
 const QUESTION: &str = "question=Under which licence is it?";
 
@@ -64,7 +64,6 @@ fn a_question_about_files_is_answered_from_their_content() {
     assert_eq!(failed, ["there is no `LICENCE`"]);
 }
 
-#[cfg(feature = "failpoints")]
 #[test]
 fn results_of_tools_survive_a_death_at_any_time() {
     let whole = Place::new();
@@ -76,7 +75,7 @@ fn results_of_tools_survive_a_death_at_any_time() {
             let place = Place::new();
             let args = execute();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            crate::killed::killed(&place, &args, &format!("{point}=abort@{number}"));
+            crate::cli::killed::killed(&place, &args, &format!("{point}=abort@{number}"));
             let resumed = place.run(["resume", "mine", "--output", "json"]);
             check_answer(&resumed);
             let noted = noted(&events(&place));

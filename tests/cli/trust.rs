@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
 use serde_json::json;
 
-use crate::{
+use crate::cli::{
     program::{Place, Running, workflow},
     provider::answer,
 };

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::program::{Place, keys, workflow};
+use crate::cli::program::{Place, keys, workflow};
 
 #[test]
 fn findings_are_drawn_at_their_place_or_listed_as_json() {

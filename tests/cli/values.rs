@@ -10,9 +10,8 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Place};
-#[cfg(feature = "postgres")]
-use crate::server::Schema;
+use crate::cli::program::{Ended, Place};
+use crate::support::postgres::Schema;
 
 /// Accepts a value as input, one as an answer and one as a message.
 const WORKFLOW: &str = "
@@ -44,19 +43,13 @@ const DEPTH: usize = 64;
 struct Home {
     place: Place,
     url: String,
-    #[cfg(feature = "postgres")]
     _schema: Option<Schema>,
 }
 
 impl Home {
     fn all() -> Vec<Self> {
-        let homes = vec![Self {
-            place: Place::new(),
-            url: "sqlite:runs.db".to_owned(),
-            #[cfg(feature = "postgres")]
-            _schema: None,
-        }];
-        #[cfg(feature = "postgres")]
+        let homes =
+            vec![Self { place: Place::new(), url: "sqlite:runs.db".to_owned(), _schema: None }];
         let homes: Vec<Self> = {
             let schema = Schema::new();
             let url = schema.url();

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use crate::cli::{
     program::{Place, workflow},
     provider::{answer, read_request},
 };

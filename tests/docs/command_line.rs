@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use clap::{Arg, Command};
 
-use crate::check_generated;
+use crate::docs::check_generated;
 
 const INTRODUCTION: &str = "# Command line
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use clap::error::ErrorKind;
 
-use crate::page;
+use crate::docs::page;
 
 /// The languages of blocks that hold command lines.
 const SHELLS: &[&str] = &["sh", "console"];

@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use crate::page::{self, Page};
+use crate::docs::page::{self, Page};
 
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {

@@ -1,6 +1,6 @@
 use graphrun::llm::Providers;
 
-use crate::page::Page;
+use crate::docs::page::Page;
 
 #[test]
 fn the_table_of_providers_is_that_of_the_program() {

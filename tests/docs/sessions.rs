@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{
+use crate::docs::{
     check_generated,
     page::{self, Page},
 };

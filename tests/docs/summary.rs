@@ -6,7 +6,7 @@ use std::{
 
 use graphrun::diagnostic::CODES;
 
-use crate::{
+use crate::docs::{
     check_generated,
     page::{self, Page},
 };

@@ -10,7 +10,7 @@ use graphrun::{
 };
 use serde_json::Value;
 
-use crate::{check_generated, page::Page};
+use crate::docs::{check_generated, page::Page};
 
 #[test]
 fn the_tables_of_the_reference_are_those_of_the_program() {

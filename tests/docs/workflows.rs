@@ -14,7 +14,7 @@ use graphrun::{
 };
 use tempfile::TempDir;
 
-use crate::page::{self, Block};
+use crate::docs::page::{self, Block};
 
 /// A folder with the files that a page has named so far.
 struct Folder(TempDir);

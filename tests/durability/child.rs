@@ -21,7 +21,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::runtime;
 
-use crate::{place::Database, shapes};
+use crate::durability::{place::Database, shapes};
+
+use crate::support::child_test;
 
 /// The variable with the order of a child.
 const ORDER: &str = "GRAPHRUN_TEST_ORDER";
@@ -54,9 +56,8 @@ impl Order {
 
     /// Returns the command of the child, not started yet.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env::current_exe().expect("this program has a path"));
+        let mut command = child_test(module_path!(), "a_child_executes_its_plan");
         command
-            .args(["--exact", "child::a_child_executes_its_plan", "--nocapture"])
             .env(ORDER, serde_json::to_string(self).expect("an order is plain data"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

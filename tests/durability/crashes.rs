@@ -10,7 +10,7 @@ use std::{
 use graphrun::fault::Point;
 use nix::sys::signal::Signal;
 
-use crate::{
+use crate::durability::{
     child::Order,
     ledger::Ledger,
     place::{Backend, Left, Place},

@@ -10,7 +10,7 @@ use std::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::child::RUN;
+use crate::durability::child::RUN;
 
 /// A change of a file, the expected exit code and the expected message.
 struct Case {

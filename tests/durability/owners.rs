@@ -14,7 +14,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::{
+use crate::durability::{
     child::{Order, RUN},
     place::{Backend, Database, Place},
 };

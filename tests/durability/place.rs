@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime;
 
-use crate::{
+use crate::durability::{
     child::{Order, RUN},
     ledger::Ledger,
-    postgres::Schema,
 };
+use crate::support::postgres::Schema;
 
 /// A database of one test.
 #[derive(Clone, Debug, Serialize, Deserialize)]

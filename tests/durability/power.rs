@@ -28,7 +28,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::{
+use crate::durability::{
     child::{RUN, info},
     shapes,
 };

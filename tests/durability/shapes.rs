@@ -16,7 +16,7 @@ use graphrun::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger;
+use crate::durability::ledger;
 
 /// A workflow in `shapes/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use graphrun::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::support::disturbed::Disturbed;
 use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
+use crate::support::disturbed::Disturbed;
 
 /// The started nodes: their names, and the attempts.
 type Begun = Arc<Mutex<Vec<(String, u32)>>>;

@@ -13,7 +13,7 @@ use graphrun::llm::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::peer::{KEY, Peer, request};
+use crate::models::peer::{KEY, Peer, request};
 
 /// A reply, and what must become of it.
 #[derive(Debug, Clone, Deserialize)]

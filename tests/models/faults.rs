@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::peer::{KEY, Peer, client_of, completion, request};
+use crate::models::peer::{KEY, Peer, client_of, completion, request};
 
 /// What a broken server does after it has read a request.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use graphrun::llm::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
 use tokio::time::{Instant, sleep};
 
-use crate::peer::{Peer, client_of, completion, request};
+use crate::models::peer::{Peer, client_of, completion, request};
 
 /// Asks until there is an answer, as the engine does: at most six times, after the named waits.
 async fn ask(client: &OpenAiCompatible, requests: usize) -> Result<ChatReply, ModelError> {

@@ -8,7 +8,7 @@ use graphrun::llm::{
 };
 use serde_json::{Value, json};
 
-use crate::peer::{KEY, Peer, Seen, completion, request};
+use crate::models::peer::{KEY, Peer, Seen, completion, request};
 
 fn form(seen: &Seen) -> &str {
     seen.body.pointer("/response_format/type").and_then(Value::as_str).unwrap_or("prompted")

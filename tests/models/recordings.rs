@@ -13,7 +13,7 @@ use graphrun::llm::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::peer::{KEY, Peer, completion, request};
+use crate::models::peer::{KEY, Peer, completion, request};
 
 /// A recording in a folder that goes away with it.
 struct File {

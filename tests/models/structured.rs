@@ -10,7 +10,7 @@ use graphrun::llm::{
 };
 use serde_json::{Value, json};
 
-use crate::peer::request;
+use crate::models::peer::request;
 
 /// Answers in the given order, and remembers its requests.
 #[derive(Debug)]

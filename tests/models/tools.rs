@@ -10,7 +10,7 @@ use graphrun::llm::{
 };
 use serde_json::{Value, json};
 
-use crate::peer::{KEY, Peer, completion, request};
+use crate::models::peer::{KEY, Peer, completion, request};
 
 fn weather() -> ToolSpec {
     let schema = json!({

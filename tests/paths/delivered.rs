@@ -10,7 +10,7 @@ use std::{
 use graphrun::sandbox::{Replace, SourceFile, write_files};
 use serde_json::json;
 
-use crate::{SECRET, World, make_pipe};
+use crate::paths::{SECRET, World, make_pipe};
 
 const DELIVERY: &str = r#"
 graphrun: 1

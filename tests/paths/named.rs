@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, os::unix::fs::symlink, process::Stdio};
 
-use crate::{SECRET, World, make_pipe};
+use crate::paths::{SECRET, World, make_pipe};
 
 const ECHO: &str = "graphrun: 1\nname: echo\nstate: { text: string }\ninput: text\noutput: text\nstart: one\nnodes:\n  \
                     one: { set: { text: text }, then: end }\n";

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use crate::{SECRET, World, make_pipe};
+use crate::paths::{SECRET, World, make_pipe};
 
 /// A workflow file that names another file, and the folder of the named one.
 struct Way {
@@ -41,7 +41,7 @@ const WAYS: [Way; 4] = [
 ];
 
 /// Writes the workflow with this path in it, and validates it.
-fn validate(world: &World, way: &Way, named: &str) -> crate::program::Ended {
+fn validate(world: &World, way: &Way, named: &str) -> crate::cli::program::Ended {
     let named = named.strip_suffix(".json").unwrap_or(named);
     world.write("flows/w.yaml", &way.workflow.replace("NAMED", named));
     world.run(&["validate", "flows/w.yaml"])

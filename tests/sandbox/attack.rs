@@ -11,7 +11,7 @@ use std::{
 use graphrun::sandbox::{Finished, Job, Limits, Mount, Outcome, Sandbox, SourceFile};
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{Host, leftovers};
+use crate::sandbox::host::{Host, leftovers};
 
 /// Time beyond its limit after which even a busy machine must have ended a run.
 const TOLERANCE: Duration = Duration::from_secs(1);

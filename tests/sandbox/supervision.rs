@@ -3,14 +3,16 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::process::ExitStatusExt as _,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
 use graphrun::sandbox::{Finished, Job, Limits, Outcome, Sandbox, SandboxError, SourceFile};
 use tokio_util::sync::CancellationToken;
 
-use crate::host::leftovers;
+use crate::sandbox::host::leftovers;
+
+use crate::support::child_test;
 
 /// A program that starts a daemon, says so, and sleeps.
 const SLEEPER: &str = "import os, time
@@ -172,8 +174,7 @@ async fn a_process_that_will_be_killed() {
 
 /// Starts that process and returns when it is about to start a sandbox.
 fn start_doomed(marker: &str) -> Child {
-    let mut doomed = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "supervision::a_process_that_will_be_killed"])
+    let mut doomed = child_test(module_path!(), "a_process_that_will_be_killed")
         .env(TO_BE_KILLED, marker)
         .stdout(Stdio::piped())
         .spawn()

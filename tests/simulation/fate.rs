@@ -20,10 +20,8 @@ use rand::{RngExt as _, rngs::StdRng};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{
-    support::disturbed::{Disturbed, Happens},
-    world::World,
-};
+use crate::simulation::world::World;
+use crate::support::disturbed::{Disturbed, Happens};
 
 /// After this many disturbed lives, a run continues without disturbances.
 const DISTURBED_MAX: usize = 12;

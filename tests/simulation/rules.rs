@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
 
-use crate::{
+use crate::simulation::{
     parts::{self, Items, Part, Temper},
     world::World,
 };

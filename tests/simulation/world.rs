@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{parts::Temper, support::team::Nothing};
+use crate::simulation::parts::Temper;
+use crate::support::team::Nothing;
 
 /// Kinds of failure, of each class.
 const KINDS: [ErrorKind; 8] = [

@@ -15,7 +15,7 @@ use graphrun::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 promises! {
     a_run_is_loaded_as_it_was_accepted

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 /// Saves two runs with content in every column, and closes the database. Both have the same
 /// entries; the first is stopped, and the second has an owner.

@@ -10,7 +10,7 @@ use graphrun::{
 };
 use serde_json::json;
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 promises! {
     an_entry_is_saved_as_a_whole

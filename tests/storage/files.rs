@@ -19,7 +19,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 type Open = fn(&Path) -> Result<SqliteStorage, CheckpointError>;
 

@@ -11,7 +11,7 @@ use graphrun::{
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
 
-use crate::{journal::assert_kept, sample::*};
+use crate::storage::{journal::assert_kept, sample::*};
 
 /// Generates a value from a small set, so that equal ones are frequent.
 fn any_value() -> impl Strategy<Value = Value> {

@@ -9,7 +9,7 @@ use graphrun::{
 };
 use serde_json::{Value, json};
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 promises! {
     the_journal_gives_back_every_entry_as_it_was_appended

@@ -10,7 +10,7 @@ use graphrun::{
 use jiff::Timestamp;
 use tokio::{sync::Barrier, task::JoinSet, time::sleep};
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 promises! {
     of_several_that_claim_a_run_at_once_one_gets_it

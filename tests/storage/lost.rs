@@ -16,11 +16,11 @@ use graphrun::{
 };
 use serde_json::json;
 
-use crate::{
+use crate::storage::{
     proxy::{Loss, Proxy},
     sample::*,
-    server::{Schema, ask, execute, server},
 };
+use crate::support::postgres::{Schema, ask, execute, server};
 
 /// A storage that reaches the server through a proxy.
 struct Through {

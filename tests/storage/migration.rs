@@ -13,7 +13,7 @@ use graphrun::{
 };
 use serde_json::{Value, json};
 
-use crate::sample::*;
+use crate::storage::sample::*;
 
 promises! {
     a_migration_changes_what_a_run_goes_by_and_nothing_before_it

@@ -9,7 +9,7 @@ use graphrun::{
     storage::{SqliteStorage, prove},
 };
 
-use crate::{
+use crate::storage::{
     damage::{changed, saved},
     sample::*,
 };

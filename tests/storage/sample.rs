@@ -21,14 +21,13 @@ use tempfile::TempDir;
 macro_rules! promises {
     ($($name:ident)*) => {
         mod memory {
-            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::memory()).await; })*
+            $(#[tokio::test] async fn $name() { super::$name(crate::storage::sample::Home::memory()).await; })*
         }
         mod sqlite {
-            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::sqlite()).await; })*
+            $(#[tokio::test] async fn $name() { super::$name(crate::storage::sample::Home::sqlite()).await; })*
         }
-        #[cfg(feature = "postgres")]
         mod postgres {
-            $(#[tokio::test] async fn $name() { super::$name(crate::sample::Home::postgres()).await; })*
+            $(#[tokio::test] async fn $name() { super::$name(crate::storage::sample::Home::postgres()).await; })*
         }
     };
 }
@@ -42,8 +41,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(60);
 pub(crate) enum Home {
     Memory(Arc<MemoryStorage>),
     Sqlite(TempDir),
-    #[cfg(feature = "postgres")]
-    Postgres(crate::server::Schema),
+    Postgres(crate::support::postgres::Schema),
 }
 
 impl Home {
@@ -55,19 +53,13 @@ impl Home {
         Self::Sqlite(TempDir::new().unwrap())
     }
 
-    #[cfg(feature = "postgres")]
     pub(crate) fn postgres() -> Self {
-        Self::Postgres(crate::server::Schema::new())
+        Self::Postgres(crate::support::postgres::Schema::new())
     }
 
     /// Creates one of each kind.
     pub(crate) fn all() -> Vec<Self> {
-        vec![
-            Self::memory(),
-            Self::sqlite(),
-            #[cfg(feature = "postgres")]
-            Self::postgres(),
-        ]
+        vec![Self::memory(), Self::sqlite(), Self::postgres()]
     }
 
     /// Creates another empty one of the same kind.
@@ -75,7 +67,6 @@ impl Home {
         match self {
             Self::Memory(_) => Self::memory(),
             Self::Sqlite(_) => Self::sqlite(),
-            #[cfg(feature = "postgres")]
             Self::Postgres(_) => Self::postgres(),
         }
     }
@@ -87,7 +78,6 @@ impl Home {
             Self::Sqlite(folder) => {
                 Arc::new(SqliteStorage::open(folder.path().join("runs.db")).unwrap())
             }
-            #[cfg(feature = "postgres")]
             Self::Postgres(schema) => {
                 Arc::new(graphrun::storage::PostgresStorage::open(&schema.url()).unwrap())
             }

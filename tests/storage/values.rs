@@ -33,7 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::sample::{Home, channel, node, promises, run};
+use crate::storage::sample::{Home, channel, node, promises, run};
 
 promises! {
     a_loop_that_nests_a_value_fails_and_its_run_stays_readable
@@ -292,7 +292,8 @@ async fn an_entry_that_could_not_be_read_is_not_written(home: Home) {
         let changes = vec![Change { channel: channel("a"), kind }];
         Commit { position: Position { step: Step(0), ..Position::default() }, changes }.into()
     };
-    let (info, claim) = (crate::sample::info("R1", "one"), crate::sample::claim());
+    let (info, claim) =
+        (crate::storage::sample::info("R1", "one"), crate::storage::sample::claim());
     if storage.create(&info, &claim, &set(nested(200))).await.is_ok() {
         // A storage that writes no JSON can read it again.
         assert_eq!(storage.load(&run("R1")).await.unwrap().values[&channel("a")], nested(200));

@@ -2,11 +2,16 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod disturbed;
+pub(crate) mod git;
+pub(crate) mod postgres;
+pub(crate) mod ran;
 pub(crate) mod team;
 
 use std::{
     collections::BTreeMap,
+    env,
     path::PathBuf,
+    process::Command,
     sync::{Arc, Mutex},
 };
 
@@ -42,9 +47,22 @@ impl ModelSource for Recorded {
     }
 }
 
+/// Returns a child process that runs only this test of the given module.
+pub(crate) fn child_test(module: &str, test: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.args(["--exact", &test_name(module, test), "--nocapture"]);
+    command
+}
+
+/// Returns the name under which this program runs a test of the given module.
+pub(crate) fn test_name(module: &str, test: &str) -> String {
+    let (_program, module) = module.split_once("::").expect("tests are in modules");
+    format!("{module}::{test}")
+}
+
 /// Returns the folder of the environments for generated code, which all test runs share.
 pub(crate) fn cache_dir() -> PathBuf {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let variable = |name| env::var_os(name).map(PathBuf::from);
     let (home, cache) = (variable("HOME"), variable("XDG_CACHE_HOME"));
     default_cache_dir(home.as_deref(), cache.as_deref()).expect("HOME is set")
 }

@@ -6,14 +6,13 @@ mod outages;
 mod panics;
 mod retries;
 mod routes;
-#[path = "../support/mod.rs"]
-mod support;
 mod time;
 mod timeouts;
 mod timers;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 use graphrun::{
     checkpoint::{Checkpointer, RunInfo},
     compile::CompiledGraph,
@@ -23,7 +22,6 @@ use graphrun::{
     state::Update,
     storage::MemoryStorage,
 };
-use support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 
 /// A node that notes its name and its trigger.
 fn notes_its_way() -> impl Node {

@@ -16,16 +16,10 @@ mod growth;
 mod histories;
 mod journal;
 mod leases;
-#[cfg(feature = "postgres")]
 mod lost;
 mod migration;
 mod proof;
-#[cfg(feature = "postgres")]
 mod proxy;
 mod sample;
-#[cfg(feature = "postgres")]
-#[path = "../support/postgres.rs"]
-mod server;
-#[cfg(feature = "postgres")]
 mod servers;
 mod values;

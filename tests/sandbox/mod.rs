@@ -24,6 +24,8 @@ use nix::unistd::geteuid;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::support::test_name;
+
 /// Attacks that run at a time. They mostly wait.
 const AT_A_TIME: usize = 3;
 
@@ -127,6 +129,7 @@ fn everything_holds_for_an_ordinary_user_too() {
         }
     }
     let output = Command::new(program)
+        .arg(test_name(module_path!(), ""))
         .env(CORPORA, folder.path())
         .current_dir("/")
         .uid(ORDINARY_USER)

@@ -1,7 +1,7 @@
 //! The documentation is true where a machine can tell: links resolve, workflows load, commands exist, and the
 //! sessions on a page have the output that the page shows.
 //!
-//! `UPDATE=1 cargo test --all-features --test docs` writes the generated parts anew: the codes in `docs/SUMMARY.md`,
+//! `UPDATE=1 cargo test --all-features --test tests docs::` writes the generated parts anew: the codes in `docs/SUMMARY.md`,
 //! the page `docs/command-line.md`, tables of `docs/workflow.md` and `docs/expressions.md`, and the output of
 //! sessions.
 
@@ -26,7 +26,7 @@ fn check_generated(path: &std::path::Path, wanted: &str) {
         let (is, should) = differing.unwrap_or(("", "another number of lines"));
         panic!(
             "{} is not up to date: `{is}` should be `{should}`.\n\
-             `UPDATE=1 cargo test --all-features --test docs` writes it anew; then read the difference",
+             `UPDATE=1 cargo test --all-features --test tests docs::` writes it anew; then read the difference",
             path.display()
         );
     }

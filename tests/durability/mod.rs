@@ -10,7 +10,5 @@ mod damage;
 mod ledger;
 mod owners;
 mod place;
-#[path = "../support/postgres.rs"]
-mod postgres;
 mod power;
 mod shapes;

@@ -1,10 +1,6 @@
 //! Hostile paths: nothing outside of the bounding folder is read or written by any path, and nothing
 //! that is not a regular file is waited for.
 
-#[path = "../cli/program.rs"]
-#[expect(dead_code, reason = "these tests use a part of it")]
-mod program;
-
 mod delivered;
 mod named;
 mod sources;
@@ -16,7 +12,7 @@ use std::{
 
 use nix::sys::stat::Mode;
 
-use self::program::Place;
+use crate::cli::program::{Ended, Place};
 
 /// What lies outside of every folder here.
 const SECRET: &str = "the-secret-canary";
@@ -50,10 +46,10 @@ impl World {
     }
 
     /// Runs the program in the folder.
-    fn run(&self, args: &[&str]) -> program::Ended {
+    fn run(&self, args: &[&str]) -> Ended {
         let mut command = self.place.command(args);
         let output = command.current_dir(self.inside("")).output().unwrap();
-        program::Ended {
+        Ended {
             code: output.status.code().expect("no signal ended it"),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

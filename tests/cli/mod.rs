@@ -14,24 +14,20 @@ mod descriptors;
 mod events;
 mod failure;
 mod folders;
-#[path = "../support/git.rs"]
-mod git;
 mod graph;
 mod greeting;
 mod hidden;
 mod history;
 mod init;
 mod interrupted;
-#[cfg(feature = "failpoints")]
 mod killed;
 mod lifecycle;
 mod list_models;
 mod migrate;
 mod people;
 mod plan;
-#[cfg(feature = "postgres")]
 mod postgres;
-mod program;
+pub(crate) mod program;
 mod provider;
 mod prune;
 mod refused;
@@ -40,9 +36,6 @@ mod rendered;
 mod resources;
 mod result;
 mod retry;
-#[cfg(feature = "postgres")]
-#[path = "../support/postgres.rs"]
-mod server;
 mod signals;
 mod terminal;
 mod threads;

@@ -9,8 +9,6 @@
 mod fate;
 mod parts;
 mod rules;
-#[path = "../support/mod.rs"]
-mod support;
 mod world;
 
 use std::{

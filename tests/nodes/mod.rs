@@ -2,9 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod agent_tools;
 mod fallback;
 mod folders;
@@ -27,6 +24,8 @@ use graphrun::{
     workflow::{Registry, parse},
 };
 use serde_json::Value;
+
+use crate::support::cache_dir;
 
 /// The end of a run, and its events.
 struct Ended {
@@ -51,7 +50,7 @@ impl Ended {
 }
 
 fn services() -> Services {
-    Services { cache_dir: support::cache_dir(), ..Services::offline() }
+    Services { cache_dir: cache_dir(), ..Services::offline() }
 }
 
 /// Runs a workflow of the library alone.
