@@ -1,8 +1,6 @@
 //! Where graphrun is meant to do what LangGraph does: the rows of `COMPATIBILITY.md` that no other
 //! test shows, and that every test which the page names is there.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::fs;
 
 use graphrun::{

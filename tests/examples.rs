@@ -4,7 +4,7 @@ use serde_json::json;
 
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/agent_tool.rs"]
-mod agent_tool;
+pub(crate) mod agent_tool;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/custom_node.rs"]
 mod custom_node;

@@ -30,9 +30,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
-#[path = "../examples/agent_tool.rs"]
-mod agent_tool;
+use crate::examples::agent_tool;
 
 /// What a subscriber saw: paths of spans as they close, with their fields, and events.
 #[derive(Clone, Debug, Default)]
