@@ -11,7 +11,8 @@ use graphrun::{
 };
 
 /// The workflows in `graphs` that have test cases.
-const WORKFLOWS: [&str; 5] = ["dev_team", "phase_result", "cycle", "lifecycle_policy", "lifecycle"];
+const WORKFLOWS: [&str; 6] =
+    ["dev_team", "phase_result", "cycle", "lifecycle_policy", "lifecycle", "escalation"];
 
 fn load(path: &str) -> Suite {
     match Suite::load(Path::new(path), &registry()) {

@@ -48,6 +48,8 @@ enum Template {
     Cycle,
     /// A coder, tests and a reviewer that change a repository
     Lifecycle,
+    /// An architect, a developer and QA that change a repository part by part
+    Escalation,
 }
 
 /// The files of a template, each with its path and content: those of a folder of templates, or those of `graphs` with
@@ -98,6 +100,11 @@ impl Template {
                 "lifecycle": "coder.system.md", "follow_up.md", "implement.md", "report.md",
                 "review.md", "reviewer.system.md",
             ),
+            Self::Escalation => files!(
+                ["escalation.yaml", "escalation.test.yaml"],
+                "escalation": "architect.system.md", "blueprint.md", "developer.system.md",
+                "implement.md", "planner.system.md", "qa.md", "qa.system.md", "report.md", "split.md",
+            ),
         }
     }
 
@@ -136,6 +143,11 @@ impl Template {
             Self::Cycle => &[
                 ("graphrun test cycle.yaml --coverage", "its test cases, without a model"),
                 ("graphrun graph cycle.yaml", "a drawing"),
+                ("graphrun models", "the models that you can use"),
+            ],
+            Self::Escalation => &[
+                ("graphrun test escalation.yaml", "its test cases, without a model"),
+                ("graphrun graph escalation.yaml", "a drawing"),
                 ("graphrun models", "the models that you can use"),
             ],
             Self::Lifecycle => &[

@@ -11,6 +11,7 @@ mod core_files;
 mod cycle;
 mod damaged;
 mod descriptors;
+mod escalation;
 mod events;
 mod failure;
 mod folders;

@@ -120,7 +120,7 @@ fn folder() -> tempfile::TempDir {
     outer
 }
 
-async fn called(root: &Path, name: &str, input: Value) -> Result<Value, String> {
+pub(super) async fn called(root: &Path, name: &str, input: Value) -> Result<Value, String> {
     let tool = BuiltIn::named(name).unwrap().make(&root.join("root"));
     assert!(jsonschema::is_valid(tool.input_schema(), &input), "{input}");
     let output = tool.call(input, &ToolContext::default()).await.map_err(|it| it.message)?;

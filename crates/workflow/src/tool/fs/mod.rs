@@ -1,5 +1,6 @@
 //! The built-in tools for files: reading, listing and searching below a folder, and changing files of a folder of the run.
 
+mod context;
 mod edit;
 mod folder;
 mod grep;
@@ -18,8 +19,8 @@ use self::folder::{PATH_CHARACTERS_MAX, ToolFolder};
 use super::{BuiltIn, Tool, ToolContext, ToolError, tool_fn};
 
 /// The tools of this folder.
-pub(super) const TOOLS: [BuiltIn; 6] =
-    [read::TOOL, list::TOOL, grep::TOOL, write::TOOL, edit::TOOL, remove::TOOL];
+pub(super) const TOOLS: [BuiltIn; 7] =
+    [read::TOOL, list::TOOL, grep::TOOL, context::TOOL, write::TOOL, edit::TOOL, remove::TOOL];
 
 /// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;

@@ -1,0 +1,61 @@
+//! A task in parts, with an escalation: `graphs/escalation.yaml`. The models are a recording; git, the worktree, the
+//! sandbox and pytest are real.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::cli::{
+    greeting::{execute, repository},
+    program::Place,
+};
+use crate::support::git::git;
+
+/// Returns the nodes of a run that decide or work.
+fn performed(report: &Value) -> String {
+    let tasks = report["trace"].as_array().unwrap().iter();
+    let nodes = tasks.map(|it| it["node"].as_str().unwrap());
+    let work = ["architect", "developer", "qa", "publish", "deliver", "flush", "leave"];
+    nodes.filter(|it| work.contains(it)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn parts_are_published_after_a_retry_and_an_escalation() {
+    let place = Place::new();
+    repository(&place);
+    let ended = execute(&place, "escalation", "one", &["--out", "out"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
+    let first = "architect developer qa developer qa architect developer qa publish";
+    let second = "architect developer qa publish deliver";
+    assert_eq!(performed(&report), format!("{first} {second}"));
+    assert!(ended.stderr.contains("escalated"), "{ended}");
+
+    let repo = place.path("repo");
+    let log = git(&repo, &["log", "--format=%s", "main..escalation/one"]);
+    let commits = "Describe greet and farewell\nAdd farewell for guests with and without a name";
+    assert_eq!(log, commits, "each part is one commit");
+    let published = &report["state"]["published"];
+    assert_eq!((&published[0]["task_id"], &published[1]["task_id"]), (&json!("T1"), &json!("T2")));
+    assert_eq!(published[1]["commit"], git(&repo, &["rev-parse", "escalation/one"]));
+    assert_eq!(git(&repo, &["status", "--porcelain", "--branch"]), "## main");
+    let text = fs::read_to_string(place.path("out/report.md")).unwrap();
+    assert!(text.contains("Done.") && text.contains("- T2 Describe the module"), "{text}");
+}
+
+#[test]
+fn a_part_whose_retries_are_used_up_fails_the_run() {
+    let place = Place::new();
+    repository(&place);
+    let ended = execute(&place, "escalation", "two", &["-i", "max_retries=1", "--out", "out"]);
+    let report = ended.json();
+    assert_eq!((ended.code, &report["status"]), (1, &json!("failed")), "{ended}");
+    assert_eq!(performed(&report), "architect developer qa developer qa flush leave");
+    let reason = report["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("the retries of `Add farewell` are used up: `farewell` cannot"),
+        "{ended}"
+    );
+    let text = fs::read_to_string(place.path("out/report.md")).unwrap();
+    assert!(text.contains("- T2 Describe the module in a README: not begun"), "{text}");
+}
