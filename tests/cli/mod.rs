@@ -46,3 +46,4 @@ mod used;
 mod validate;
 mod values;
 mod waits;
+mod worktrees;

@@ -74,6 +74,18 @@ pub enum FolderError {
         /// The files in conflict.
         files: Vec<String>,
     },
+    /// There is no such commit.
+    #[error("there is no commit {commit:?}")]
+    NoCommit {
+        /// The text that is no commit.
+        commit: String,
+    },
+    /// The folder has changes that a merge would lose.
+    #[error("`{branch}` has changes that are not committed, and a merge would lose them")]
+    Uncommitted {
+        /// The branch of the run.
+        branch: String,
+    },
     /// A secret would become a part of the history. Nothing was committed.
     #[error("{place} contains {what}; nothing was committed")]
     Secret {
@@ -154,6 +166,10 @@ impl FolderError {
             }
             Self::OtherBranch { .. } => {
                 "check out the branch of the run there (`git switch`), then resume"
+            }
+            Self::NoCommit { .. } => "a commit has a hash of 40 hexadecimal digits",
+            Self::Uncommitted { .. } => {
+                "put a `commit` or a `discard` of the folder before the merge"
             }
             Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
             Self::TooLarge { .. } => "a folder for a sandbox is a smaller repository",

@@ -8,18 +8,20 @@
 
 use std::{
     fs::File,
+    io,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
+use command_fds::CommandFdExt as _;
 use graphrun_sandbox::{clean_output, find_tool};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::Command,
 };
 
-use super::error::FolderError;
+use super::{error::FolderError, lock::lock};
 
 /// The longest duration of one command. The checkout of a large repository is the longest one.
 const TIME_MAX: Duration = Duration::from_secs(300);
@@ -87,9 +89,9 @@ pub(crate) struct Git {
     program: PathBuf,
     folder: PathBuf,
     settings: Vec<(String, String)>,
-    /// The lock of the run's folder. Each command inherits it, so that it ends only with the last command, also after the
-    /// process of the run was killed.
-    lock: Option<File>,
+    /// The locks of the run's folder and of its repository. Each command inherits them, so that they end only with the
+    /// last command, also after the process of the run was killed.
+    locks: Vec<File>,
 }
 
 /// The result of a command that ended by itself.
@@ -106,7 +108,8 @@ pub(crate) struct Ended {
 ///
 /// Fails when git is missing or does not start.
 pub async fn version() -> Result<String, FolderError> {
-    let git = Git { folder: "/".into(), program: program()?, settings: Vec::new(), lock: None };
+    let git =
+        Git { folder: "/".into(), program: program()?, settings: Vec::new(), locks: Vec::new() };
     let version = git.text("print its version", &["version"]).await?;
     Ok(version.trim_start_matches("git version ").to_owned())
 }
@@ -116,13 +119,24 @@ impl Git {
     pub(crate) async fn new(folder: &Path, lock: Option<File>) -> Result<Self, FolderError> {
         let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let (program, folder) = (program()?, folder.to_owned());
-        let mut git = Self { program, folder, settings: settings.into(), lock };
+        let locks = lock.into_iter().collect();
+        let mut git = Self { program, folder, settings: settings.into(), locks };
         let list = ["config", "--list", "--includes", "--name-only", "-z"];
         let names = git.text("list its settings", &list).await?;
         for name in names.split('\0') {
             git.settings.extend(harmless(name));
         }
         Ok(git)
+    }
+
+    /// Waits until no other operation changes the worktrees and the branches of the repository, and keeps others from it.
+    ///
+    /// Commands of git that list the worktrees fail if another process makes or removes one at this moment.
+    pub(crate) async fn alone(mut self) -> Result<Self, FolderError> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let common = PathBuf::from(self.text("find the repository", &arguments).await?);
+        self.locks.push(lock(&common.join("graphrun.lock")).await?);
+        Ok(self)
     }
 
     /// Runs a command that must succeed.
@@ -202,11 +216,10 @@ impl Git {
             command.env(format!("GIT_CONFIG_KEY_{at}"), name);
             command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
         }
-        let stdin = match &self.lock {
-            _ if input.is_some() => Stdio::piped(),
-            Some(lock) => Stdio::from(lock.try_clone().map_err(FolderError::io("start git"))?),
-            None => Stdio::null(),
-        };
+        let locks: io::Result<Vec<File>> = self.locks.iter().map(File::try_clone).collect();
+        let locks = locks.map_err(FolderError::io("start git"))?;
+        command.preserved_fds(locks.into_iter().map(Into::into).collect());
+        let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         // A terminal sends Ctrl-C to its whole process group, which must not end a commit.
         command.process_group(0).kill_on_drop(true).stdin(stdin);
         let mut child = command
@@ -253,7 +266,7 @@ impl Ended {
 async fn read(
     stream: Option<impl AsyncRead + Unpin>,
     bytes_max: u64,
-) -> Result<Vec<u8>, std::io::Error> {
+) -> Result<Vec<u8>, io::Error> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
         (&mut stream).take(bytes_max + 1).read_to_end(&mut bytes).await?;

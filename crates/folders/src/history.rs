@@ -1,6 +1,12 @@
 //! Commits, differences and merges of a folder.
 
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+};
+
 use graphrun_guard::redact::{find_form, redact, redact_known};
+use serde::Serialize;
 
 use super::{
     error::FolderError,
@@ -56,6 +62,24 @@ pub enum Against {
     Base,
     /// The last commit of the run.
     LastCommit,
+}
+
+/// A merge of commits that is not made yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedMerge {
+    /// The last commit of the branch after the merge.
+    pub id: String,
+    /// The commits that do not fit, which the merge leaves out.
+    pub conflicts: Vec<MergeConflict>,
+}
+
+/// A commit that conflicts with the commits before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MergeConflict {
+    /// The hash of the commit.
+    pub commit: String,
+    /// The files that both sides changed.
+    pub files: Vec<String>,
 }
 
 impl Against {
@@ -179,7 +203,8 @@ impl OpenFolder {
         if self.git.is_ancestor(&head, &old).await? {
             return Ok(Some(old));
         }
-        if let Some(path) = checkout_of(&self.git, &target).await? {
+        let git = Git::new(&self.folder.repository, None).await?.alone().await?;
+        if let Some(path) = checkout_of(&git, &target).await? {
             return Err(FolderError::CheckedOut { branch: into.to_owned(), path: path.into() });
         }
         let new = if self.git.is_ancestor(&old, &head).await? {
@@ -187,10 +212,7 @@ impl OpenFolder {
         } else {
             refuse_secret("the message", request.message)?;
             let tree = self.merged_tree(&old, &head, (branch, into)).await?;
-            let message = self.message(request);
-            let arguments =
-                ["commit-tree", "--no-gpg-sign", "-p", &old, "-p", &head, "-m", &message, &tree];
-            self.git.text("make the merge commit", &arguments).await?
+            self.merge_commit(&old, &head, &self.message(request), &tree).await?
         };
         // Git compares the old commit, so a new commit of another process is not lost.
         let arguments = ["update-ref", "-m", "graphrun: merge", &target, &new, &old];
@@ -201,6 +223,87 @@ impl OpenFolder {
         }
         let is_moved = self.git.commit_of(&target).await?.is_some_and(|it| it != old);
         if is_moved { Ok(None) } else { Err(ended.refusal(attempt)) }
+    }
+
+    /// Prepares a merge of commits into the branch of the run, in this order. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder has changes that are not committed, when there is no such commit, and when git fails.
+    pub async fn prepare_merge(
+        &self,
+        commits: &[String],
+        request: CommitRequest<'_>,
+    ) -> Result<PreparedMerge, FolderError> {
+        let status = ["status", "--porcelain", "--ignore-submodules=all"];
+        if !self.git.text("look for changes", &status).await?.is_empty() {
+            return Err(FolderError::Uncommitted { branch: self.folder.branch.clone() });
+        }
+        refuse_secret("the message", request.message)?;
+        let message = self.message(request);
+        let (mut id, mut conflicts) = (self.head().await?, Vec::new());
+        for commit in commits {
+            let no_commit = || FolderError::NoCommit { commit: commit.clone() };
+            // A name of a branch could mean another commit when the task runs again.
+            let is_hash =
+                matches!(commit.len(), 40 | 64) && commit.bytes().all(|it| it.is_ascii_hexdigit());
+            let found = if is_hash { self.git.commit_of(commit).await? } else { None };
+            let commit = found.ok_or_else(no_commit)?;
+            if self.git.is_ancestor(&commit, &id).await? {
+                continue;
+            }
+            if self.git.is_ancestor(&id, &commit).await? {
+                id = commit;
+                continue;
+            }
+            let names = (commit.as_str(), self.folder.branch.as_str());
+            match self.merged_tree(&id, &commit, names).await {
+                Ok(tree) => id = self.merge_commit(&id, &commit, &message, &tree).await?,
+                Err(FolderError::Conflict { files, .. }) => {
+                    conflicts.push(MergeConflict { commit, files });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(PreparedMerge { id, conflicts })
+    }
+
+    /// Makes a prepared merge: moves the branch of the run and its files. Branches of tasks that are in it now are removed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails. The next operation on the folder completes a merge that was interrupted.
+    pub async fn merge_commits(&self, merge: &PreparedMerge) -> Result<(), FolderError> {
+        self.note_merge(&merge.id).map_err(FolderError::io("note the merge"))?;
+        self.complete_merge().await?;
+        self.remove_merged_tasks().await
+    }
+
+    fn note_merge(&self, id: &str) -> io::Result<()> {
+        let noted = self.folder.beside("merge.new");
+        let mut file = File::create(&noted)?;
+        file.write_all(id.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&noted, self.folder.beside("merge"))
+    }
+
+    /// Completes a merge that was begun: its files may be those of the old commit, or partly those of the new one.
+    pub(crate) async fn complete_merge(&self) -> Result<(), FolderError> {
+        let begun = self.folder.beside("merge");
+        let Ok(id) = fs::read_to_string(&begun) else { return Ok(()) };
+        self.git.run("move the branch", &["reset", "--hard", "--quiet", &id]).await?;
+        fs::remove_file(&begun).map_err(FolderError::io("note the merge"))
+    }
+
+    async fn merge_commit(
+        &self,
+        old: &str,
+        new: &str,
+        message: &str,
+        tree: &str,
+    ) -> Result<String, FolderError> {
+        let arguments = ["commit-tree", "--no-gpg-sign", "-p", old, "-p", new, "-m", message, tree];
+        self.git.text("make the merge commit", &arguments).await
     }
 
     async fn merged_tree(
@@ -225,7 +328,7 @@ impl OpenFolder {
         }
     }
 
-    async fn head(&self) -> Result<String, FolderError> {
+    pub(crate) async fn head(&self) -> Result<String, FolderError> {
         self.git.text("find the last commit", &["rev-parse", "--verify", "HEAD"]).await
     }
 

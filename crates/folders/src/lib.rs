@@ -12,11 +12,12 @@ mod files;
 mod git;
 mod history;
 mod lock;
+mod task;
 mod worktree;
 
 pub use self::{
     error::FolderError,
     git::version,
-    history::{Against, Commit, CommitRequest},
+    history::{Against, Commit, CommitRequest, MergeConflict, PreparedMerge},
     worktree::{NewFolder, OpenFolder, RunFolder, RunFolders},
 };

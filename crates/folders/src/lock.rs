@@ -1,15 +1,18 @@
-//! The lock of a run's folder: one operation at a time, in all processes.
+//! Locks of folders and of repositories: one operation at a time, in all processes.
 
 use std::{
     fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
+use nix::fcntl::OFlag;
+
 use super::error::FolderError;
 
-/// Waits until no other operation works on a worktree, and keeps others from it until the file is closed.
+/// Waits until no other operation has this lock, and keeps others from it until the file is closed.
 ///
-/// The file is beside the worktree, and each git process inherits it. So the lock of a killed process ends with its last
+/// Each git process inherits it. So the lock of a killed process ends with its last
 /// git process.
 pub(crate) async fn lock(path: &Path) -> Result<File, FolderError> {
     let path = path.to_owned();
@@ -17,8 +20,14 @@ pub(crate) async fn lock(path: &Path) -> Result<File, FolderError> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        // A repository is untrusted, and could have a link there.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&path)?;
         file.lock()?;
         Ok(file)
     };

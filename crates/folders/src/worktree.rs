@@ -47,8 +47,8 @@ pub struct NewFolder {
 /// The folders of a run. Its nodes find them by `NodeContext::get`.
 #[derive(Clone, Debug)]
 pub struct RunFolders {
-    run: String,
-    folders: BTreeMap<String, RunFolder>,
+    pub(crate) run: String,
+    pub(crate) folders: BTreeMap<String, RunFolder>,
 }
 
 /// A folder with its worktree, which no other operation uses meanwhile.
@@ -121,7 +121,9 @@ impl RunFolders {
         }
         folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
-        Ok(OpenFolder { run: self.run.clone(), folder: folder.clone(), git })
+        let open = OpenFolder { run: self.run.clone(), folder: folder.clone(), git };
+        open.complete_merge().await?;
+        Ok(open)
     }
 }
 
@@ -141,23 +143,21 @@ impl RunFolder {
     pub async fn remove(&self, run: &str) -> Result<(), FolderError> {
         let held = lock(&self.beside("lock")).await?;
         if self.repository.is_dir() {
-            let git = Git::new(&self.repository, Some(held)).await?;
+            let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
+            self.remove_tasks(&git, run).await?;
             self.forget_worktree(&git).await?;
-            let reference = format!("refs/heads/{}", self.branch);
-            if git.commit_of(&reference).await?.as_deref() == Some(self.base.as_str())
-                && git.commit_of(&self.mark(run)).await?.is_some()
-            {
-                // Git refuses to remove a branch that is checked out, which is right.
-                let arguments = ["branch", "--quiet", "-D", "--", &self.branch];
-                git.end("remove the branch", &arguments).await?;
+            let has_no_commit =
+                git.commit_of(&self.reference()).await?.as_deref() == Some(self.base.as_str());
+            if has_no_commit && git.commit_of(&self.mark(run)).await?.is_some() {
+                self.forget_branch(&git, run).await?;
+            } else {
+                self.forget_mark(&git, run).await?;
             }
-            git.end("remove a reference", &["update-ref", "-d", &self.mark(run)]).await?;
         } else {
+            self.clear_tasks();
             self.clear()?;
         }
-        for what in ["lock", "ready"] {
-            let _ = fs::remove_file(self.beside(what));
-        }
+        self.remove_files_beside();
         // The folder of the run goes with its last folder.
         if let Some(parent) = self.worktree.parent() {
             let _ = fs::remove_dir(parent);
@@ -165,11 +165,30 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Removes the branch and its mark.
+    pub(crate) async fn forget_branch(&self, git: &Git, run: &str) -> Result<(), FolderError> {
+        // Git refuses to remove a branch that is checked out, which is right.
+        let arguments = ["branch", "--quiet", "-D", "--", &self.branch];
+        git.end("remove the branch", &arguments).await?;
+        self.forget_mark(git, run).await
+    }
+
+    pub(crate) async fn forget_mark(&self, git: &Git, run: &str) -> Result<(), FolderError> {
+        git.end("remove a reference", &["update-ref", "-d", &self.mark(run)]).await?;
+        Ok(())
+    }
+
+    pub(crate) fn remove_files_beside(&self) {
+        for what in ["lock", "ready", "merge"] {
+            let _ = fs::remove_file(self.beside(what));
+        }
+    }
+
     /// Makes the branch, unless this run has made it, and checks it out.
     async fn make(&self, run: &str, held: fs::File) -> Result<(), FolderError> {
-        let git = Git::new(&self.repository, Some(held)).await?;
+        let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
         self.forget_worktree(&git).await?;
-        let (reference, mark) = (format!("refs/heads/{}", self.branch), self.mark(run));
+        let (reference, mark) = (self.reference(), self.mark(run));
         let branch = || self.branch.clone();
         let is_own = git.commit_of(&mark).await?.is_some();
         match (is_own, git.commit_of(&reference).await?) {
@@ -185,7 +204,7 @@ impl RunFolder {
     }
 
     /// Removes the worktree, also an incomplete one, and its entry in the list of the repository.
-    async fn forget_worktree(&self, git: &Git) -> Result<(), FolderError> {
+    pub(crate) async fn forget_worktree(&self, git: &Git) -> Result<(), FolderError> {
         let path = self.worktree.to_string_lossy();
         let arguments = ["worktree", "remove", "--force", "--force", "--", &path];
         // It fails when there is none, and does not matter when it leaves something: that is removed next.
@@ -216,7 +235,7 @@ impl RunFolder {
         let git = Git::new(&self.worktree, held).await?;
         let ended = git.end("find the branch", &["symbolic-ref", "--quiet", "HEAD"]).await?;
         let found = String::from_utf8_lossy(&ended.output);
-        let is_own = ended.code == 0 && found.trim_end() == format!("refs/heads/{}", self.branch);
+        let is_own = ended.code == 0 && found.trim_end() == self.reference();
         // Without a branch the code is 1; with another one, git knows the worktree.
         if !is_own && ended.code <= 1 {
             let (worktree, branch) = (self.worktree.clone(), self.branch.clone());
@@ -233,16 +252,21 @@ impl RunFolder {
     }
 
     /// Returns the path of a file beside the worktree.
-    fn beside(&self, what: &str) -> PathBuf {
+    pub(crate) fn beside(&self, what: &str) -> PathBuf {
         let mut path = self.worktree.clone().into_os_string();
         path.push(".");
         path.push(what);
         path.into()
     }
 
+    /// Returns the reference of the branch.
+    pub(crate) fn reference(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+
     /// Returns the reference that marks the branch as one of the run. `.` is not allowed everywhere in a reference, and
     /// `%` is not allowed in the id of a run.
-    fn mark(&self, run: &str) -> String {
+    pub(crate) fn mark(&self, run: &str) -> String {
         format!("refs/graphrun/{}/{}", run.replace('.', "%"), self.name)
     }
 }

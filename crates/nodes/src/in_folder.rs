@@ -18,11 +18,16 @@ use graphrun_workflow::{
 
 /// Opens a folder of the run. No other task uses it until it is dropped.
 pub(super) async fn open_folder(ctx: &NodeContext, name: &str) -> Result<OpenFolder, NodeError> {
+    folders_of(ctx)?.open(name).await.map_err(|it| failure(&it))
+}
+
+/// Returns the folders of the run.
+pub(super) fn folders_of(ctx: &NodeContext) -> Result<Arc<RunFolders>, NodeError> {
     let folders = ctx.get::<RunFolders>().map_err(|_| {
         let message = "the program that started the run gave it no folders";
         Failure::new(ErrorKind::Folder, message)
     })?;
-    folders.open(name).await.map_err(|it| failure(&it))
+    Ok(folders)
 }
 
 /// Returns the failure of a node.
@@ -31,7 +36,10 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         FolderError::Conflict { .. } => ErrorKind::Conflict,
         FolderError::Secret { .. } => ErrorKind::Secret,
         FolderError::Write(error) => return refused_write(error),
-        FolderError::NoBranch { .. } | FolderError::TooLarge { .. } => ErrorKind::Other,
+        FolderError::NoBranch { .. }
+        | FolderError::NoCommit { .. }
+        | FolderError::Uncommitted { .. }
+        | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
     };
     let failure = Failure::of(kind, error);

@@ -79,7 +79,7 @@ pub use self::{
     commit::{CommitNode, CommitOutput},
     diff::DiffNode,
     discard::DiscardNode,
-    merge::MergeNode,
+    merge::{MergeNode, MergeOutput, MergeSide},
     nested_use::NestedUseNode,
     render::RenderNode,
     run::{RunNode, RunOutput},

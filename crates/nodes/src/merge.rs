@@ -1,4 +1,4 @@
-//! `merge`: merges the commits of a run into a branch of the user.
+//! `merge`: merges the commits of a run into a branch of the user, or those of its tasks into the branch of the run.
 
 use std::sync::Arc;
 
@@ -10,15 +10,17 @@ use graphrun_core::{
     id::ChannelName,
     state::{Type, Update},
 };
-use graphrun_folders::CommitRequest;
+use graphrun_folders::{CommitRequest, FolderError, MergeConflict, OpenFolder};
 use graphrun_workflow::{
     Expression, ExpressionView,
     kind::{
-        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
+        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section, Yaml,
         values::{self, Either, FieldName, FolderName, Named, OneOrMany},
     },
 };
 use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::in_folder::{failure, open_folder, read_outputs, read_text, require_folder};
 
@@ -29,28 +31,30 @@ pub(crate) struct MergeKind;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct MergeKeys {
-    /// Merges the commits of a folder into a branch that is checked out nowhere.
+    /// Merges the commits of a folder into a branch that is checked out nowhere, or commits of nested runs into the folder.
     merge: MergeParts,
     /// Which output goes to which field.
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
 }
 
-/// The folder and the branch.
+/// The folder, and the branch or the commits.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct MergeParts {
     /// One of `folders`.
     folder: FolderName,
-    /// The branch, by an expression, as in `'"main"'`.
-    into: values::Expression,
+    /// The branch that receives the commits of the folder, by an expression, as in `'"main"'`.
+    into: Option<values::Expression>,
+    /// The commits that the folder receives, by an expression of a list of hashes. They are merged in this order.
+    from: Option<values::Expression>,
     /// The message of a merge commit, by an expression.
     message: Option<values::Expression>,
 }
 
 graphrun_workflow::value_types! {
     /// An output of a merge.
-    OutputName = {"type": "string", "examples": ["id"]};
+    OutputName = {"type": "string", "examples": ["id", "conflicts"]};
 }
 
 /// A node that merges.
@@ -58,12 +62,37 @@ graphrun_workflow::value_types! {
 pub struct MergeNode {
     /// The folder.
     pub folder: String,
-    /// The branch that receives the commits.
-    pub into: Expression,
+    /// What is merged.
+    pub side: MergeSide,
     /// The message of a merge commit.
     pub message: Option<Expression>,
-    /// The fields that receive the hash of the branch's new commit.
-    pub writes: Vec<ChannelName>,
+    /// The fields with the output that each receives.
+    pub writes: Vec<(ChannelName, MergeOutput)>,
+}
+
+/// What a node merges.
+#[derive(Clone, Debug)]
+pub enum MergeSide {
+    /// The commits of the folder, into this branch of the user.
+    Into(Expression),
+    /// These commits, into the folder.
+    From(Expression),
+}
+
+/// An output of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeOutput {
+    /// The hash of the last commit of the branch.
+    Id,
+    /// The commits that were left out because they conflict. Without this output, a conflict is a failure.
+    Conflicts,
+}
+
+/// A commit in conflict, in the output.
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct LeftOut {
+    commit: String,
+    files: Vec<String>,
 }
 
 impl Kind for MergeKind {
@@ -82,23 +111,51 @@ impl Kind for MergeKind {
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let parts = reader.parts()?;
         let folder = require_folder(reader, &parts);
-        let help = "name the branch, as in `into: '\"main\"'` or `into: target`";
-        let into = parts.require(reader.report(), "into", help);
-        let into = into.and_then(|it| read_text(reader, it, "a branch"));
+        let side = read_side(reader, &parts);
         let message = parts.get("message").map(|it| read_text(reader, it, "a message"));
-        let known = [("id", Type::String, ())];
+        let conflicts = Type::of::<Vec<LeftOut>>();
+        let known = [
+            ("id", Type::String, MergeOutput::Id),
+            ("conflicts", conflicts, MergeOutput::Conflicts),
+        ];
+        // Nothing is left out of a merge into a branch of the user.
+        let known = if matches!(side, Some(MergeSide::Into(_))) { &known[..1] } else { &known[..] };
         let writes = reader.get("writes");
-        let writes = writes.map(|it| read_outputs(reader, it, "a merge", &known));
-        let writes = writes.into_iter().flatten().map(|(channel, ())| channel).collect();
+        let writes = writes.map(|it| read_outputs(reader, it, "a merge", known));
         let message = match message {
             None => None,
             Some(message) => Some(message?),
         };
-        Some(Arc::new(MergeNode { folder: folder?, into: into?, message, writes }))
+        let writes = writes.unwrap_or_default();
+        Some(Arc::new(MergeNode { folder: folder?, side: side?, message, writes }))
     }
 
     fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: each run has its own commits"))
+    }
+}
+
+/// Reads `into` or `from`.
+fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSide> {
+    match (parts.get("into"), parts.get("from")) {
+        (Some(yaml), None) => read_text(reader, yaml, "a branch").map(MergeSide::Into),
+        (None, Some(yaml)) => {
+            let commits = reader.expression(yaml)?;
+            let texts = Type::List(Box::new(Type::String));
+            reader.expect_type(yaml, commits.ty(), &texts, "`from`");
+            Some(MergeSide::From(commits))
+        }
+        (found, _) => {
+            let (at, message) = match found {
+                None => (reader.value(), "a merge needs a branch or commits"),
+                Some(yaml) => (yaml, "a merge has one direction"),
+            };
+            let place = reader.report().place(&at.range);
+            let finding = Diagnostic::error("GR006", message).at(place, "`into` or `from`");
+            let help = "write `into: target`, a branch of the repository, or `from: commits`, a list of hashes";
+            reader.report().push(finding.help(help));
+            None
+        }
     }
 }
 
@@ -116,26 +173,84 @@ impl NodeSettings for MergeNode {
 impl Node for MergeNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let view = ExpressionView::of(&ctx);
-        let into = self.into.evaluate(&view)?;
-        let into = into.as_str().unwrap_or_default();
         let message = self.message.as_ref().map(|it| it.evaluate(&view)).transpose()?;
-        let default = format!("Merge a run into {into}");
-        let message = message.as_ref().and_then(|it| it.as_str()).unwrap_or(&default);
+        let message = message.as_ref().and_then(|it| it.as_str());
         let (folder, task) = (open_folder(&ctx, &self.folder).await?, ctx.idempotency_key());
-        let request = CommitRequest { message, task: &task };
-        let id = folder.merge(into, request).await.map_err(|it| failure(&it))?;
-        ctx.report(Report::Note { message: format!("`{into}` is at {id}") }).await;
-        let written = self.writes.iter();
-        let update = written.fold(Update::default(), |it, to| it.write(to.clone(), id.clone()));
+        let (id, conflicts) = match &self.side {
+            MergeSide::Into(branch) => {
+                let branch = branch.evaluate(&view)?;
+                let branch = branch.as_str().unwrap_or_default();
+                let message =
+                    message.map_or_else(|| format!("Merge a run into {branch}"), str::to_owned);
+                let request = CommitRequest { message: &message, task: &task };
+                let id = folder.merge(branch, request).await.map_err(|it| failure(&it))?;
+                ctx.report(Report::Note { message: format!("`{branch}` is at {id}") }).await;
+                (id, Vec::new())
+            }
+            MergeSide::From(commits) => {
+                let commits = commits.evaluate(&view)?;
+                let commits: Vec<String> =
+                    commits.as_array().into_iter().flatten().filter_map(text).collect();
+                let request = CommitRequest {
+                    message: message.unwrap_or("Merge the work of a task"),
+                    task: &task,
+                };
+                self.merge_commits(&ctx, &folder, &commits, request).await?
+            }
+        };
+        let mut update = Update::default();
+        for (channel, output) in &self.writes {
+            let value = match output {
+                MergeOutput::Id => Value::from(id.as_str()),
+                MergeOutput::Conflicts => json!(conflicts),
+            };
+            update = update.write(channel.clone(), value);
+        }
         Ok(update.into())
     }
 
     fn describe(&self) -> NodeDescription {
+        let writes = self.writes.iter().map(|(channel, _)| channel.clone());
         NodeDescription {
             kind: "merge",
-            contract: Contract { reads: None, writes: Some(self.writes.clone()) },
+            contract: Contract { reads: None, writes: Some(writes.collect()) },
             calls_max: Some(0),
             ..NodeDescription::default()
         }
     }
+}
+
+impl MergeNode {
+    /// Merges commits into the folder. A conflict is a failure, before anything is merged, unless a field receives it.
+    async fn merge_commits(
+        &self,
+        ctx: &NodeContext,
+        folder: &OpenFolder,
+        commits: &[String],
+        request: CommitRequest<'_>,
+    ) -> Result<(String, Vec<LeftOut>), NodeError> {
+        let merge = folder.prepare_merge(commits, request).await.map_err(|it| failure(&it))?;
+        let takes_conflicts = self.writes.iter().any(|(_, it)| *it == MergeOutput::Conflicts);
+        if let Some(MergeConflict { commit, files }) = merge.conflicts.first()
+            && !takes_conflicts
+        {
+            let error = FolderError::Conflict {
+                branch: commit.clone(),
+                into: self.folder.clone(),
+                files: files.clone(),
+            };
+            return Err(failure(&error));
+        }
+        folder.merge_commits(&merge).await.map_err(|it| failure(&it))?;
+        let (merged, left_out) = (commits.len() - merge.conflicts.len(), merge.conflicts.len());
+        let message = format!("merged {merged} commits, {left_out} in conflict: {}", merge.id);
+        ctx.report(Report::Note { message }).await;
+        let conflicts = merge.conflicts.into_iter();
+        let conflicts = conflicts.map(|MergeConflict { commit, files }| LeftOut { commit, files });
+        Ok((merge.id, conflicts.collect()))
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }

@@ -6,7 +6,10 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_engine::NestedGraph;
+use graphrun_folders::RunFolders;
 use graphrun_workflow::{ExpressionView, NestedUse};
+
+use super::in_folder::{failure, folders_of};
 
 /// The node of a [`NestedUse`].
 #[derive(Clone, Debug)]
@@ -22,10 +25,29 @@ impl NestedUseNode {
     }
 }
 
+/// Returns the folders of the run with worktrees of this task, if it has some.
+async fn folders_of_task(
+    ctx: &NodeContext,
+    own: &[String],
+) -> Result<Option<RunFolders>, NodeError> {
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
+    let task = format!("{}-{}", task.step, task.index);
+    let folders = folders_of(ctx)?.of_task(&task, own).await;
+    folders.map(Some).map_err(|it| failure(&it))
+}
+
 #[async_trait]
 impl Node for NestedUseNode {
     /// Fields that the nested run has not assigned are left unchanged.
-    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+    async fn run(&self, mut ctx: NodeContext) -> Result<Command, NodeError> {
+        let own = &self.settings.worktrees;
+        let folders = folders_of_task(&ctx, own).await?;
+        if let Some(folders) = &folders {
+            ctx.provided.insert(folders.clone());
+        }
         let mut input = Update::default();
         {
             let view = ExpressionView::of(&ctx);
@@ -34,6 +56,9 @@ impl Node for NestedUseNode {
             }
         }
         let state = self.nested.run(&ctx, input).await?;
+        if let Some(folders) = folders {
+            folders.close(own).await.map_err(|it| failure(&it))?;
+        }
         let mut update = Update::default();
         for (to, from) in &self.settings.takes {
             if let Some(value) = state.get_shared(from.as_str()) {

@@ -360,13 +360,18 @@ impl NodeReader<'_> {
     /// Reads the name of one of `folders`.
     pub fn run_folder(&mut self, yaml: &Yaml) -> Option<String> {
         let word = self.report.word(yaml, "`folder`")?;
+        self.run_folder_of(&word)
+    }
+
+    /// Returns the name of one of `folders`.
+    pub(crate) fn run_folder_of(&mut self, word: &SpannedText) -> Option<String> {
         let folders = &self.scope.env.sections.folders;
         if !folders.contains(&word.text) {
-            self.report.unknown("GR057", "folder", &word, folders.iter().map(String::as_str));
+            self.report.unknown("GR057", "folder", word, folders.iter().map(String::as_str));
             return None;
         }
         self.report.uses("folders", &word.text);
-        Some(word.text)
+        Some(word.text.clone())
     }
 
     /// Returns the tool of a name, registered or built in.

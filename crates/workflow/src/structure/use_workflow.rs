@@ -25,7 +25,7 @@ use crate::{
     environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
-        values::{self, FieldName, Named, Text},
+        values::{self, FieldName, FolderName, Named, OneOrMany, Text},
     },
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -34,6 +34,8 @@ use crate::{
 
 /// The key that makes each call a nested run.
 const NESTED: &str = "nested";
+/// The key with the folders of which each call has a worktree.
+const WORKTREES: &str = "worktrees";
 
 /// The common keys that do not apply to a node that uses a workflow as a part of this one.
 const REFUSED: &[(&str, &str)] = &[
@@ -76,6 +78,9 @@ struct UseParts {
     /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
     /// limits, which `retry` and `timeout` apply to as a whole. Default: false.
     nested: Option<bool>,
+    /// The folders of which each nested run has a worktree and a branch of its own, until it is done. Calls that run side by
+    /// side then change no files of each other.
+    worktrees: Option<OneOrMany<FolderName>>,
 }
 
 /// A node that begins a used workflow.
@@ -101,6 +106,8 @@ pub struct NestedUse {
     pub takes: Vec<(ChannelName, ChannelName)>,
     /// Those of them that receive a result whenever the nested run is done.
     pub takes_always: Vec<ChannelName>,
+    /// The folders of which each nested run has a worktree.
+    pub worktrees: Vec<String>,
 }
 
 /// A node that runs when a used workflow has no tasks left.
@@ -142,12 +149,13 @@ impl Kind for Use {
         let used = env.loaded.get(name)?;
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
+        let worktrees = read_worktrees(reader, &parts, used, is_nested);
         if is_nested {
             check_nested(reader, used);
             let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
             let takes_always = always.map(|(to, _)| to.clone()).collect();
             let workflow = used.name.clone();
-            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always }));
+            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always, worktrees }));
         }
         let enter = EnterNode {
             workflow: used.name.clone(),
@@ -190,6 +198,34 @@ impl NodeSettings for NestedUse {
     fn detail(&self) -> Option<String> {
         Some(self.workflow.clone())
     }
+}
+
+/// Reads the folders of which each nested run has a worktree.
+fn read_worktrees(
+    reader: &mut NodeReader<'_>,
+    parts: &Section<'_>,
+    used: &Workflow,
+    is_nested: bool,
+) -> Vec<String> {
+    let Some(yaml) = parts.get(WORKTREES) else { return Vec::new() };
+    if !is_nested {
+        let place = reader.report().place(&yaml.range);
+        let message = "only nested runs have worktrees of their own";
+        let finding = Diagnostic::error("GR006", message).at(place, "without `nested`");
+        reader.report().push(finding.help("add `nested: true`, or use the workflow in a `map`"));
+    }
+    let mut folders = Vec::new();
+    for word in reader.report().words(yaml, "`worktrees`") {
+        let Some(folder) = reader.run_folder_of(&word) else { continue };
+        if !used.folders.contains_key(&folder) {
+            let place = reader.report().place(&word.range);
+            let message = format!("`{}` works in no folder `{folder}`", used.name);
+            let finding = Diagnostic::error("GR077", message).at(place, "not used there");
+            reader.report().push(finding.help(format!("declare `{folder}` under `folders` there")));
+        }
+        folders.push(folder);
+    }
+    folders
 }
 
 /// Checks that a workflow can be a nested run.
