@@ -62,7 +62,7 @@ graphrun_workflow::value_types! {
 pub struct MergeNode {
     /// The folder.
     pub folder: String,
-    /// What is merged.
+    /// The commits, and their target.
     pub side: MergeSide,
     /// The message of a merge commit.
     pub message: Option<Expression>,
@@ -70,7 +70,7 @@ pub struct MergeNode {
     pub writes: Vec<(ChannelName, MergeOutput)>,
 }
 
-/// What a node merges.
+/// The direction of a merge.
 #[derive(Clone, Debug)]
 pub enum MergeSide {
     /// The commits of the folder, into this branch of the user.

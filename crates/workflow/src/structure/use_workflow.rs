@@ -78,7 +78,7 @@ struct UseParts {
     /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
     /// limits, which `retry` and `timeout` apply to as a whole. Default: false.
     nested: Option<bool>,
-    /// The folders of which each nested run has a worktree and a branch of its own, until it is done. Calls that run side by
+    /// The folders of which each nested run has a separate worktree and branch, until it is done. Calls that run side by
     /// side then change no files of each other.
     worktrees: Option<OneOrMany<FolderName>>,
 }
@@ -210,7 +210,7 @@ fn read_worktrees(
     let Some(yaml) = parts.get(WORKTREES) else { return Vec::new() };
     if !is_nested {
         let place = reader.report().place(&yaml.range);
-        let message = "only nested runs have worktrees of their own";
+        let message = "only nested runs have separate worktrees";
         let finding = Diagnostic::error("GR006", message).at(place, "without `nested`");
         reader.report().push(finding.help("add `nested: true`, or use the workflow in a `map`"));
     }

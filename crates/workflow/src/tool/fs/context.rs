@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     ignored::Walk,
-    rank::{Ranking, Words},
+    rank::{QueryWords, Ranking},
     stack::Stack,
 };
 use super::{READ_BYTES_MAX, file_tool, folder::ToolFolder, here};
@@ -101,7 +101,7 @@ fn tokens(text: &str) -> u64 {
 fn gather(folder: &ToolFolder, request: &Request) -> Result<Gathered, ToolError> {
     let Walk { paths, mut truncated } =
         ignored::walk(folder, &request.path, &request.include, &request.exclude)?;
-    let words = Words::of(&request.query);
+    let words = QueryWords::of(&request.query);
     let mut ranking = Ranking::new(&words);
     let mut bytes_left = RANKED_BYTES_MAX;
     for path in paths.iter().filter(|it| !stack::is_generated(it)) {

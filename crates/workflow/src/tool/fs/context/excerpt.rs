@@ -4,9 +4,9 @@ use std::{cmp::Reverse, fmt::Write as _};
 
 use graphrun_core::usage::TokenUsage;
 
-use super::rank::Words;
+use super::rank::QueryWords;
 
-/// The lines at the beginning, where a file names what it needs and what it is for.
+/// The lines at the beginning, where a file names its purpose and its imports.
 const BEGINNING_LINES: usize = 30;
 /// The lines shown on each side of a match.
 const AROUND_LINES: usize = 6;
@@ -16,7 +16,7 @@ const LINE_CHARACTERS_MAX: usize = 400;
 const GAP_CHARACTERS: usize = "[18446744073709551615 lines left out]\n".len();
 
 /// Returns an excerpt of a text of at most this many tokens, by our estimate.
-pub(super) fn of(text: &str, words: &Words, tokens_max: u64) -> String {
+pub(super) fn of(text: &str, words: &QueryWords, tokens_max: u64) -> String {
     let lines: Vec<String> =
         text.lines().map(|it| it.chars().take(LINE_CHARACTERS_MAX).collect()).collect();
     let mut matches: Vec<_> = lines
@@ -31,7 +31,7 @@ pub(super) fn of(text: &str, words: &Words, tokens_max: u64) -> String {
     for (_, at) in matches {
         excerpt.show(at.saturating_sub(AROUND_LINES)..(at + AROUND_LINES + 1).min(lines.len()));
     }
-    // What is left belongs to the beginning.
+    // The rest of the room belongs to the beginning.
     excerpt.show(0..lines.len());
     excerpt.text()
 }

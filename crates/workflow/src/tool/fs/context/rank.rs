@@ -16,9 +16,9 @@ const B: f64 = 0.75;
 const PATH_WEIGHT: u32 = 5;
 
 /// The distinct words of a query, each with its number.
-pub(super) struct Words(BTreeMap<String, usize>);
+pub(super) struct QueryWords(BTreeMap<String, usize>);
 
-impl Words {
+impl QueryWords {
     pub(super) fn of(query: &str) -> Self {
         let mut numbers = BTreeMap::new();
         for word in words(query) {
@@ -50,7 +50,7 @@ impl Words {
 
 /// Files with what decides about their order.
 pub(super) struct Ranking<'a> {
-    words: &'a Words,
+    words: &'a QueryWords,
     files: Vec<FileWords<'a>>,
 }
 
@@ -62,7 +62,7 @@ struct FileWords<'a> {
 }
 
 impl<'a> Ranking<'a> {
-    pub(super) fn new(words: &'a Words) -> Self {
+    pub(super) fn new(words: &'a QueryWords) -> Self {
         Self { words, files: Vec::new() }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn of(paths: &[String]) -> Vec<Stack> {
     stack.map(|(_, path, name)| Stack { name: name.to_owned(), manifest: path.clone() }).collect()
 }
 
-/// Returns whether a file tells what a repository is, whatever the task.
+/// Returns whether a file describes the repository, so that it matters for every task.
 pub(super) fn is_overview(path: &str) -> bool {
     let stem = file_name(path).split('.').next().unwrap_or_default();
     manifest(path).is_some() || stem.eq_ignore_ascii_case("readme")
