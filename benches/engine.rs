@@ -1,9 +1,10 @@
 //! The cost of the engine in memory, each workload beside a hand-written program that does the same work.
 //!
 //! `cargo bench --bench engine`. Each figure is the median of several rounds; both sides alternate in one process, so that
-//! a slower machine slows both, and both check the same result. The floors read and write the same state as JSON and call
-//! the same nodes as boxed futures, without a graph, rules or bounds. `GRAPHRUN_BENCH_ROUNDS` sets the rounds, and words after
-//! `--` choose rows by their names: `cargo bench --bench engine -- chain`.
+//! a slower machine slows both, and both check the same result. All rows but the last are the CPU time of all threads,
+//! which other work on the machine hardly changes; the last one waits, so it is elapsed time. The floors read and write
+//! the same state as JSON and call the same nodes as boxed futures, without a graph, rules or bounds.
+//! `GRAPHRUN_BENCH_ROUNDS` sets the rounds, and words after `--` choose rows: `cargo bench --bench engine -- chain`.
 
 #[path = "shared/mod.rs"]
 mod shared;
@@ -27,7 +28,7 @@ use serde_json::{Map, Value, json};
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use self::shared::{
-    table::{Row, Table, timed},
+    table::{Row, Table, busy, cpu_time, timed},
     team, write,
 };
 
@@ -46,8 +47,8 @@ fn main() {
 
     let counter = counter(STEPS);
     table.measure(row("chain, µs a step", STEPS, "1.5"), || {
-        let ours = timed(|| runtime.block_on(count(&counter, STEPS)));
-        (ours, timed(|| runtime.block_on(count_by_hand())))
+        let ours = busy(|| runtime.block_on(count(&counter, STEPS)));
+        (ours, busy(|| runtime.block_on(count_by_hand())))
     });
     if table.is_wanted("memory") {
         let before = resident_mb();
@@ -58,26 +59,26 @@ fn main() {
 
     let by_edges = fan_out_by_edges();
     table.measure(row("fan-out of 1,000 by edges, µs a task", WIDTH, "1.5"), || {
-        let ours = timed(|| runtime.block_on(spread(&by_edges)));
-        (ours, timed(|| runtime.block_on(spread_by_hand())))
+        let ours = busy(|| runtime.block_on(spread(&by_edges)));
+        (ours, busy(|| runtime.block_on(spread_by_hand())))
     });
     let by_dispatch = fan_out_by_dispatch();
     table.measure(row("fan-out of 1,000 by dispatch, µs a task", WIDTH, "1.5"), || {
-        let ours = timed(|| runtime.block_on(spread(&by_dispatch)));
-        (ours, timed(|| runtime.block_on(spread_by_hand())))
+        let ours = busy(|| runtime.block_on(spread(&by_dispatch)));
+        (ours, busy(|| runtime.block_on(spread_by_hand())))
     });
 
     let wide = wide_state();
     table.measure(row("1,000 channels, one changes, µs a step", STEPS, "3"), || {
-        let ours = timed(|| runtime.block_on(count(&wide, STEPS)));
-        (ours, timed(|| runtime.block_on(count_in_a_wide_state_by_hand())))
+        let ours = busy(|| runtime.block_on(count(&wide, STEPS)));
+        (ours, busy(|| runtime.block_on(count_in_a_wide_state_by_hand())))
     });
 
     let team = Engine::new(team::team());
     table.measure(row("dev-team shape, instant nodes, µs a run", TEAM_RUNS, "30"), || {
-        let ours = timed(|| (0..TEAM_RUNS).for_each(|_| runtime.block_on(team::run(&team))));
+        let ours = busy(|| (0..TEAM_RUNS).for_each(|_| runtime.block_on(team::run(&team))));
         let by_hand = || runtime.block_on(team::run_by_hand(|_| ()));
-        (ours, timed(|| (0..TEAM_RUNS).for_each(|_| by_hand())))
+        (ours, busy(|| (0..TEAM_RUNS).for_each(|_| by_hand())))
     });
 
     many_runs(&runtime, &table);
@@ -92,16 +93,6 @@ fn figure(name: &str) -> f64 {
 
 fn resident_mb() -> f64 {
     figure("VmRSS:") / 1024.0
-}
-
-/// Returns the CPU time of this process, of all threads together.
-fn cpu_time() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |it| it.1);
-    let ticks: u64 =
-        fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
-    // A tick is a hundredth of a second: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
-    Duration::from_millis(ticks * 10)
 }
 
 // A chain.

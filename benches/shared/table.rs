@@ -2,6 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::{TimeVal, TimeValLike},
+};
+
 /// How many rounds a benchmark runs, and which rows.
 pub(crate) struct Table {
     rounds: u32,
@@ -67,4 +72,18 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     let started = Instant::now();
     std::hint::black_box(work());
     started.elapsed()
+}
+
+/// Returns the CPU time that all threads of this process spent on some work.
+pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> Duration {
+    let before = cpu_time();
+    std::hint::black_box(work());
+    cpu_time().saturating_sub(before)
+}
+
+/// Returns the CPU time of all threads of this process.
+pub(crate) fn cpu_time() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    let micros = |it: TimeVal| u64::try_from(it.num_microseconds()).unwrap();
+    Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time()))
 }
