@@ -1,16 +1,15 @@
 //! The cost of the engine in memory, each workload beside a hand-written program that does the same work.
 //!
 //! `cargo bench --bench engine`. Each figure is the median of several rounds; both sides alternate in one process, so that
-//! a slower machine slows both, and both check the same result. The floors read and write the same state as JSON and call
-//! the same nodes as boxed futures, without a graph, rules or bounds. `GRAPHRUN_BENCH_ROUNDS` sets the rounds.
+//! a slower machine slows both, and both check the same result. All rows but the last are the CPU time of all threads,
+//! which other work on the machine hardly changes; the last one waits, so it is elapsed time. The floors read and write
+//! the same state as JSON and call the same nodes as boxed futures, without a graph, rules or bounds.
+//! `GRAPHRUN_BENCH_ROUNDS` sets the rounds, and words after `--` choose rows: `cargo bench --bench engine -- chain`.
 
-use std::{
-    fs,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+#[path = "shared/mod.rs"]
+mod shared;
+
+use std::{fs, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use graphrun::{
     compile::CompiledGraph,
@@ -28,80 +27,61 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{runtime::Runtime, task::JoinSet};
 
+use self::shared::{
+    table::{Row, Table, busy, cpu_time, timed},
+    team, write,
+};
+
 const STEPS: u64 = 10_000;
 const WIDTH: u64 = 1_000;
 const CHANNELS: usize = 1_000;
 const RUNS: usize = 1_000;
+const TEAM_RUNS: u64 = 100;
 const WAIT: Duration = Duration::from_millis(10);
-const ROUNDS: usize = 15;
+const ROUNDS: u32 = 15;
 
 fn main() {
-    let rounds = std::env::var("GRAPHRUN_BENCH_ROUNDS").ok().and_then(|it| it.parse().ok());
-    let rounds = rounds.unwrap_or(ROUNDS);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    println!("{:<44} {:>10} {:>10} {:>8} {:>10}", "", "graphrun", "by hand", "ratio", "at most");
+    let table = Table::begin(ROUNDS);
+    let row = |name, units, at_most| Row { name, units, at_most };
 
     let counter = counter(STEPS);
-    report("chain, µs a step", (STEPS, 1.5), rounds, || {
-        let ours = timed(|| runtime.block_on(count(&counter, STEPS)));
-        (ours, timed(|| runtime.block_on(count_by_hand())))
+    table.measure(row("chain, µs a step", STEPS, "1.5"), || {
+        let ours = busy(|| runtime.block_on(count(&counter, STEPS)));
+        (ours, busy(|| runtime.block_on(count_by_hand())))
     });
-    let before = resident_mb();
-    let long = self::counter(10 * STEPS);
-    runtime.block_on(count(&long, 10 * STEPS));
-    println!("{:<44} {:>10.1}", "chain of 100,000, MB more", resident_mb() - before);
+    if table.is_wanted("memory") {
+        let before = resident_mb();
+        let long = self::counter(10 * STEPS);
+        runtime.block_on(count(&long, 10 * STEPS));
+        println!("{:<48} {:>10.1}", "memory: MB more after 100,000 steps", resident_mb() - before);
+    }
 
     let by_edges = fan_out_by_edges();
-    report("fan-out of 1,000 by edges, µs a task", (WIDTH, 1.5), rounds, || {
-        let ours = timed(|| runtime.block_on(spread(&by_edges)));
-        (ours, timed(|| runtime.block_on(spread_by_hand())))
+    table.measure(row("fan-out of 1,000 by edges, µs a task", WIDTH, "1.5"), || {
+        let ours = busy(|| runtime.block_on(spread(&by_edges)));
+        (ours, busy(|| runtime.block_on(spread_by_hand())))
     });
     let by_dispatch = fan_out_by_dispatch();
-    report("fan-out of 1,000 by dispatch, µs a task", (WIDTH, 1.5), rounds, || {
-        let ours = timed(|| runtime.block_on(spread(&by_dispatch)));
-        (ours, timed(|| runtime.block_on(spread_by_hand())))
+    table.measure(row("fan-out of 1,000 by dispatch, µs a task", WIDTH, "1.5"), || {
+        let ours = busy(|| runtime.block_on(spread(&by_dispatch)));
+        (ours, busy(|| runtime.block_on(spread_by_hand())))
     });
 
     let wide = wide_state();
-    report("1,000 channels, one changes, µs a step", (STEPS, 3.0), rounds, || {
-        let ours = timed(|| runtime.block_on(count(&wide, STEPS)));
-        (ours, timed(|| runtime.block_on(count_in_a_wide_state_by_hand())))
+    table.measure(row("1,000 channels, one changes, µs a step", STEPS, "3"), || {
+        let ours = busy(|| runtime.block_on(count(&wide, STEPS)));
+        (ours, busy(|| runtime.block_on(count_in_a_wide_state_by_hand())))
     });
 
-    let team = team();
-    report("dev-team shape, instant nodes, µs a run", (100, 30.0), rounds, || {
-        let ours = timed(|| (0..100).for_each(|_| runtime.block_on(run_team(&team))));
-        (ours, timed(|| (0..100).for_each(|_| runtime.block_on(run_team_by_hand()))))
+    let team = Engine::new(team::team());
+    table.measure(row("dev-team shape, instant nodes, µs a run", TEAM_RUNS, "30"), || {
+        let ours = busy(|| (0..TEAM_RUNS).for_each(|_| runtime.block_on(team::run(&team))));
+        let by_hand = || runtime.block_on(team::run_by_hand(|_| ()));
+        (ours, busy(|| (0..TEAM_RUNS).for_each(|_| by_hand())))
     });
 
-    many_runs(&runtime, rounds);
-}
-
-/// Prints the medians of both sides, by unit of work, their ratio, and the target.
-fn report(
-    what: &str,
-    (units, at_most): (u64, f64),
-    rounds: usize,
-    mut round: impl FnMut() -> (Duration, Duration),
-) {
-    // The first round finds the caches cold, on both sides.
-    round();
-    let (mut ours, mut floor): (Vec<Duration>, Vec<Duration>) =
-        (0..rounds).map(|_| round()).unzip();
-    let (ours, floor) = (median(&mut ours, units), median(&mut floor, units));
-    println!("{what:<44} {ours:>10.2} {floor:>10.2} {:>8.1} {at_most:>10.1}", ours / floor);
-}
-
-#[expect(clippy::cast_precision_loss, reason = "there are at most ten thousand")]
-fn median(times: &mut [Duration], units: u64) -> f64 {
-    times.sort();
-    times[times.len() / 2].as_secs_f64() * 1e6 / units as f64
-}
-
-fn timed<T>(work: impl FnOnce() -> T) -> Duration {
-    let started = Instant::now();
-    std::hint::black_box(work());
-    started.elapsed()
+    many_runs(&runtime, &table);
 }
 
 /// Returns a figure of this process from the system, such as `VmRSS`.
@@ -113,16 +93,6 @@ fn figure(name: &str) -> f64 {
 
 fn resident_mb() -> f64 {
     figure("VmRSS:") / 1024.0
-}
-
-/// Returns the CPU time of this process, of all threads together.
-fn cpu_time() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |it| it.1);
-    let ticks: u64 =
-        fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
-    // A tick is a hundredth of a second: <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
-    Duration::from_millis(ticks * 10)
 }
 
 // A chain.
@@ -206,13 +176,6 @@ async fn count_in(mut state: Map<String, Value>) {
     assert_eq!(state["count"], json!(STEPS));
 }
 
-fn write(state: &mut Map<String, Value>, update: Value) {
-    let Value::Object(update) = update else { return };
-    for (name, value) in update {
-        state.insert(name, value);
-    }
-}
-
 // Fan-out and merge.
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -291,133 +254,9 @@ async fn spread_by_hand() {
     check_sum(Some(&items));
 }
 
-// The shape of the example team: a story, a design, code, tests that fail twice, a review that asks for one more round.
-
-#[derive(Default, Serialize, Deserialize, JsonSchema)]
-struct Team {
-    story: Option<String>,
-    design: Option<String>,
-    #[serde(default)]
-    code: u64,
-    #[serde(default)]
-    passed: bool,
-    #[serde(default)]
-    reviews: u64,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Story {
-    story: String,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Design {
-    design: String,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Code {
-    code: u64,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Passed {
-    passed: bool,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Reviews {
-    reviews: u64,
-}
-
-fn team() -> CompiledGraph {
-    let bound = |max_visits| Policies {
-        max_visits: Some(max_visits),
-        exhausted: Some(Target::Fail),
-        ..Policies::default()
-    };
-    let graph = GraphBuilder::new::<Team>("team")
-        .node("ba", node_fn(|(): (), _| async { Ok::<_, NodeError>(Story { story: story() }) }))
-        .node(
-            "architect",
-            node_fn(|it: Story, _| async move { Ok::<_, NodeError>(Design { design: it.story }) }),
-        )
-        .node(
-            "sse",
-            node_fn(|it: Code, _| async move { Ok::<_, NodeError>(Code { code: it.code + 1 }) })
-                .with_policies(bound(10)),
-        )
-        .node(
-            "tests",
-            node_fn(
-                |it: Code, _| async move { Ok::<_, NodeError>(Passed { passed: it.code > 2 }) },
-            ),
-        )
-        .node(
-            "qa",
-            node_fn(|it: Reviews, _| async move {
-                Ok::<_, NodeError>(Reviews { reviews: it.reviews + 1 })
-            }),
-        )
-        .node("deliver", node_fn(nothing))
-        .edge(START, "ba")
-        .edge("ba", "architect")
-        .edge("architect", "sse")
-        .edge("sse", "tests")
-        .route("tests", ["qa", "sse"], |it: &Passed| if it.passed { "qa" } else { "sse" })
-        .route(
-            "qa",
-            ["deliver", "sse"],
-            |it: &Reviews| {
-                if it.reviews > 1 { "deliver" } else { "sse" }
-            },
-        )
-        .edge("deliver", "end");
-    graph.compile().unwrap()
-}
-
-fn story() -> String {
-    "As a user, I want to add two numbers.".to_owned()
-}
-
-async fn run_team(graph: &CompiledGraph) {
-    let end = run(graph).await;
-    assert_eq!((end.status, end.position.step.0), (Status::Done, 13));
-    assert_eq!(end.state.get("code"), Some(&json!(4)));
-}
-
-async fn run_team_by_hand() {
-    type Done = Pin<Box<dyn Future<Output = Value> + Send>>;
-    let node = |value: Value| -> Done { Box::pin(async move { value }) };
-    let mut state: Map<String, Value> =
-        [("code", json!(0)), ("passed", json!(false)), ("reviews", json!(0))]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
-            .collect();
-    let number = |state: &Map<String, Value>, name: &str| state[name].as_u64().unwrap_or_default();
-    write(&mut state, node(json!({ "story": story() })).await);
-    let design = state["story"].clone();
-    write(&mut state, node(json!({ "design": design })).await);
-    loop {
-        let code = number(&state, "code");
-        write(&mut state, node(json!({ "code": code + 1 })).await);
-        write(&mut state, node(json!({ "passed": code + 1 > 2 })).await);
-        if state["passed"] != json!(true) {
-            continue;
-        }
-        let reviews = number(&state, "reviews");
-        write(&mut state, node(json!({ "reviews": reviews + 1 })).await);
-        if number(&state, "reviews") > 1 {
-            break;
-        }
-    }
-    write(&mut state, node(json!({})).await);
-    assert_eq!(state["code"], json!(4));
-}
-
 // Many runs at once.
 
-fn many_runs(runtime: &Runtime, rounds: usize) {
+fn many_runs(runtime: &Runtime, table: &Table) {
     let mut graph = GraphBuilder::new::<Counter>("waits").edge(START, "wait_0");
     for index in 0..5 {
         let wait = node_fn(|(): (), _: NodeContext| async {
@@ -431,7 +270,8 @@ fn many_runs(runtime: &Runtime, rounds: usize) {
     let engine = Arc::new(Engine::new(graph.compile().unwrap()));
     let cpu = cpu_time();
     let (mut threads, mut peak) = (0.0_f64, 0.0_f64);
-    report("1,000 runs × 5 nodes × 10 ms, ms", (1_000, 80.0), rounds, || {
+    let row = Row { name: "1,000 runs × 5 nodes × 10 ms, ms", units: 1_000, at_most: "80" };
+    let ran = table.measure(row, || {
         let ours = timed(|| {
             runtime.block_on(async {
                 let mut runs = JoinSet::new();
@@ -460,9 +300,10 @@ fn many_runs(runtime: &Runtime, rounds: usize) {
         });
         (ours, floor)
     });
-    let cpu = cpu_time().saturating_sub(cpu) / u32::try_from(rounds + 1).unwrap_or(1);
+    let Some(rounds) = ran else { return };
+    let cpu = cpu_time().saturating_sub(cpu) / rounds;
     println!(
-        "{:<44} {:>10.0} ms of CPU, {threads:.0} threads, {peak:.0} MB resident",
+        "{:<48} {:>10.0} ms of CPU, {threads:.0} threads, {peak:.0} MB resident",
         "  of both sides together",
         cpu.as_secs_f64() * 1e3
     );

@@ -361,7 +361,7 @@ fn a_question_suspends_the_run_until_its_answer() {
     assert!(hand.open.is_empty(), "an answer to another question was used");
     hand.tell(answered("ship"));
     let again = hand.open.pop_front().unwrap();
-    assert_eq!(again.answers, BTreeMap::from([("ship".into(), json!(null))]));
+    assert_eq!(again.answers.get("ship"), Some(&json!(null)));
     hand.tell(answered("ship"));
     assert!(hand.open.is_empty(), "a stale answer was used");
     hand.finish(&again, noting(&again));

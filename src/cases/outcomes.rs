@@ -12,8 +12,8 @@ use crate::{
     compile::CompiledGraph,
     engine::superstep::Task,
     graph::{
-        Access, Command, ErrorKind, Failure, Memos, NodeContext, NodeError, Provided, Question,
-        Reporter, SideEffects,
+        Access, Command, ErrorKind, Failure, NodeContext, NodeError, Provided, Question, Reporter,
+        SavedValues, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Type, Update, complete, smallest},
@@ -120,7 +120,7 @@ impl<'a> Outcomes<'a> {
 
     /// Runs a node without side effects, and answers its question with each distinct valid answer.
     fn computed(&mut self, run: &RunId, task: &Task) -> Vec<Outcome> {
-        let result = match self.run(run, task, &BTreeMap::new()) {
+        let result = match self.run(run, task, SavedValues::default()) {
             Some(Err(NodeError::Ask(question))) => return self.answered(run, task, &question),
             other => other,
         };
@@ -138,8 +138,8 @@ impl<'a> Outcomes<'a> {
             self.values(&what, &question.schema, &accesses, &|it| question.check(it).is_ok());
         let mut outcomes = Vec::new();
         for (label, value) in values {
-            let answers = BTreeMap::from([(question.key.clone(), value)]);
-            let result = self.run(run, task, &answers);
+            let answers = [(question.key.clone(), value)].into_iter().collect();
+            let result = self.run(run, task, answers);
             outcomes.extend(self.outcome(task, label, result));
         }
         // A question can only fail by its deadline, if it has one.
@@ -178,7 +178,7 @@ impl<'a> Outcomes<'a> {
         &self,
         run: &RunId,
         task: &Task,
-        answers: &BTreeMap<String, Value>,
+        answers: SavedValues,
     ) -> Option<Result<Command, NodeError>> {
         let spec = self.graph.node(&task.node).expect("the rules run only nodes of the graph");
         let reporter = Reporter::default();
@@ -197,8 +197,8 @@ impl<'a> Outcomes<'a> {
             input: task.input.clone(),
             trigger: task.trigger.clone(),
             cancel: reporter.cancel(),
-            answers: answers.clone(),
-            memos: Memos::default(),
+            answers,
+            memos: SavedValues::default(),
             reporter,
         };
         spec.node.run(ctx).now_or_never()

@@ -21,7 +21,7 @@ use crate::{
     diagnostic::did_you_mean,
     engine::superstep::{Machine, Task, Terms},
     graph::{
-        Edge, Input, Memos, NodeContext, NodeError, Provided, Reporter, RouteView, RunFacts,
+        Edge, Input, NodeContext, NodeError, Provided, Reporter, RouteView, RunFacts, SavedValues,
         Target, Transition, Trigger,
     },
     id::{NodeName, RunId, Step, TaskId},
@@ -240,7 +240,7 @@ fn context(run: RunId, graph: &CompiledGraph, task: Task) -> NodeContext {
         trigger: task.trigger,
         facts: task.facts,
         answers: task.answers,
-        memos: Memos::default(),
+        memos: SavedValues::default(),
         cancel: reporter.cancel(),
         reporter,
         provided: Provided::default(),

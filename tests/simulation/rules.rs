@@ -216,7 +216,7 @@ impl Process {
             Temper::Of(items) if task.input.item().is_some_and(|it| items.fails(it)) => {
                 failed(ErrorKind::Tool, false)
             }
-            Temper::Asks if !task.answers.contains_key(&key) => {
+            Temper::Asks if task.answers.get(&key).is_none() => {
                 let question = Question::new(key, "how many?");
                 Event::Asked { task: id, question, attempt }
             }

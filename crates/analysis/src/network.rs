@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt};
 
+use foldhash::fast::RandomState;
 use graphrun_core::{
     graph::{Edge, Graph, NodeSpec, Target},
     id::NodeName,
@@ -69,14 +70,14 @@ pub enum EdgeKind {
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     graph: DiGraph<GraphNode, GraphEdge>,
-    indices: HashMap<NodeName, NodeIndex>,
+    indices: HashMap<NodeName, NodeIndex, RandomState>,
 }
 
 impl Network {
     /// Returns the network of a graph whose edges all have valid targets.
     pub(crate) fn of(graph: &Graph) -> Self {
         let mut net = DiGraph::with_capacity(graph.nodes.len() + 3, graph.edges.len());
-        let indices: HashMap<NodeName, NodeIndex> = graph
+        let indices: HashMap<NodeName, NodeIndex, RandomState> = graph
             .nodes
             .iter()
             .map(|(name, spec)| {

@@ -1,9 +1,17 @@
 //! Names and identifiers that all modules share.
 
-use std::{borrow::Borrow, fmt, sync::Arc, time::UNIX_EPOCH};
+use std::{
+    borrow::{Borrow, Cow},
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+    time::UNIX_EPOCH,
+};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 use ulid::Ulid;
 
@@ -13,11 +21,11 @@ const NAME_LENGTH_MAX: usize = 64;
 pub const SCOPE_DEPTH_MAX: usize = 8;
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident($text:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        pub struct $name($text);
 
         impl $name {
             /// Parses a name: a letter or `_`, followed by letters, digits, `_` or `-`.
@@ -88,11 +96,104 @@ macro_rules! name {
 
 name! {
     /// The name of a node, unique within its graph.
-    NodeName
+    NodeName(Arc<str>)
 }
 name! {
     /// The name of a state channel, unique within its schema.
-    ChannelName
+    ChannelName(Text)
+}
+
+impl ChannelName {
+    /// Parses the name of a field of the program, as [`ChannelName::parse`], without a copy of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the text is not a name.
+    pub fn parse_static(name: &'static str) -> Result<Self, NameError> {
+        check_name(name).map(|()| Self(Text::Static(name)))
+    }
+}
+
+/// The text of a name: one of the program, or one that the clones of the name share.
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Static(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl JsonSchema for Text {
+    fn schema_name() -> Cow<'static, str> {
+        str::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        str::json_schema(generator)
+    }
+
+    fn inline_schema() -> bool {
+        str::inline_schema()
+    }
 }
 
 /// The id of a run; by default 26 characters (a ULID) that sort by the time the run began.
@@ -251,6 +352,18 @@ mod tests {
         for bad in ["", "1a", "-a", "a b", "a.b", "ä", &"x".repeat(65)] {
             assert!(NodeName::parse(bad).is_err(), "{bad:?} was taken for a name");
         }
+    }
+
+    #[test]
+    fn a_name_of_the_program_is_the_same_as_a_parsed_one() {
+        let (here, read) =
+            (ChannelName::parse_static("b").unwrap(), ChannelName::parse("b").unwrap());
+        assert_eq!((here.cmp(&read), &here), (Ordering::Equal, &read));
+        assert!(ChannelName::parse("a").unwrap() < here && here < ChannelName::parse("c").unwrap());
+        assert!(std::collections::HashSet::from([here.clone()]).contains(&read));
+        assert_eq!(format!("{here:?} {here}"), format!("{read:?} {read}"));
+        assert_eq!(serde_json::to_string(&here).unwrap(), "\"b\"");
+        assert_eq!(ChannelName::parse_static("1b"), ChannelName::parse("1b"));
     }
 
     #[test]

@@ -131,21 +131,20 @@ impl<'a> Driver<'a> {
     }
 
     async fn run_until_stop(&mut self, first: Vec<Action>) -> Result<RunStatus, RunError> {
-        let mut end = self.perform(first).await?;
+        let mut end = Box::pin(self.perform(first)).await?;
         loop {
             if let Some(end) = end {
                 return Ok(end);
             }
             self.start_tasks().await;
             end = if self.budget.is_closed() && self.scheduler.is_idle() {
-                self.end_step_early().await?
+                Box::pin(self.end_step_early()).await?
             } else if let Some(status) = self.suspended() {
                 Some(status)
+            } else if let Some(event) = self.next_ready() {
+                self.handle_finished_tasks(event).await?
             } else {
-                let signal = match self.next_ready() {
-                    Some(event) => Signal::Task(event),
-                    None => self.next_signal().await,
-                };
+                let signal = self.next_signal().await;
                 self.handle(signal).await?
             };
         }
@@ -192,10 +191,11 @@ impl<'a> Driver<'a> {
     }
 
     async fn handle(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
+        // The futures of rare signals are boxed: each event of a task would otherwise move them.
         match signal {
             Signal::Task(event) => self.handle_finished_tasks(event).await,
             Signal::Message(message) => {
-                self.handle_message(message).await?;
+                Box::pin(self.handle_message(message)).await?;
                 self.journal.save().await?;
                 Ok(None)
             }
@@ -204,12 +204,12 @@ impl<'a> Driver<'a> {
                 self.scheduler.drain(self.engine.grace);
                 Ok(self.interrupted_if_drained())
             }
-            Signal::Abort => self.abort().await,
-            Signal::QuestionExpired => self.expire_questions().await,
-            Signal::OutOfTime => self.end_step_early().await,
+            Signal::Abort => Box::pin(self.abort()).await,
+            Signal::QuestionExpired => Box::pin(self.expire_questions()).await,
+            Signal::OutOfTime => Box::pin(self.end_step_early()).await,
             Signal::LeaseLost => {
                 // The results of the running tasks can no longer be saved.
-                self.scheduler.discard_all().await;
+                Box::pin(self.scheduler.discard_all()).await;
                 let action = format!("continue run `{}`", self.machine.run());
                 let source = "its lease has expired, and another process may own it now".into();
                 Err(CheckpointError::Overtaken { action, source }.into())
@@ -275,13 +275,15 @@ impl<'a> Driver<'a> {
         redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
-            self.handle_message(message).await?;
+            Box::pin(self.handle_message(message)).await?;
         }
         if !matches!(*event, superstep::Event::Woke { .. }) {
             self.budget.remove_attempt(event.task());
             self.scheduler.free_slot(self.machine.index_of(event.task()));
         }
-        self.read_inbox().await?;
+        if self.must_read_inbox() {
+            Box::pin(self.read_inbox()).await?;
+        }
         let actions = self.machine.apply(*event);
         self.enqueue(actions).await
     }
@@ -329,9 +331,11 @@ impl<'a> Driver<'a> {
                         None => format!("{node} {name}"),
                     };
                     let emitted = || Event::TaskEmitted { task, node, name, message };
-                    self.journal.emit(emitted).await;
+                    Box::pin(self.journal.emit(emitted)).await;
                 }
-                Action::PublishMessages(messages) => self.journal.add_messages(&messages).await?,
+                Action::PublishMessages(messages) => {
+                    Box::pin(self.journal.add_messages(&messages)).await?;
+                }
                 Action::Run(task) => self.scheduler.push(task),
                 Action::Sleep { task, wake, wait_ms } => self.scheduler.sleep(task, wake, wait_ms),
                 Action::Stop(status) => end = Some(status),
@@ -411,17 +415,18 @@ impl<'a> Driver<'a> {
         self.perform(actions).await
     }
 
-    /// Reads the inbox when the step is about to end.
+    /// Returns whether the step is about to end and may have messages to process.
+    fn must_read_inbox(&self) -> bool {
+        // No process can send messages to a run that no storage contains.
+        self.machine.is_at_last_task()
+            && !self.machine.graph().graph().inbox.is_empty()
+            && self.engine.kept.is_none()
+    }
+
     async fn read_inbox(&mut self) -> Result<(), RunError> {
-        if self.machine.is_at_last_task() && !self.machine.graph().graph().inbox.is_empty() {
-            let storage = &self.engine.checkpointer;
-            if self.engine.kept.is_some() {
-                // No process can send messages to a run that no storage contains.
-                return Ok(());
-            }
-            let messages = storage.inbox(self.machine.run(), self.machine.last_message()).await?;
-            self.machine.queue_messages(messages);
-        }
+        let storage = &self.engine.checkpointer;
+        let messages = storage.inbox(self.machine.run(), self.machine.last_message()).await?;
+        self.machine.queue_messages(messages);
         Ok(())
     }
 

@@ -221,26 +221,33 @@ impl JournalWriter {
 
     /// Saves the pending entry, then publishes its events.
     pub(super) async fn save(&mut self) -> Result<(), RunError> {
-        if let Target::Storage { storage, lease } = &self.target {
+        if matches!(self.target, Target::Storage { .. }) {
             if self.entry.is_empty() {
                 return Ok(());
             }
-            self.entry.events = self.log.unsaved();
-            let span =
-                debug_span!("storage", operation = "append", records = self.entry.records.len());
-            storage.append(lease.hold(), &self.entry).instrument(span).await?;
-            let entry = std::mem::take(&mut self.entry);
-            if stops_run(&entry) {
-                lease.forget();
-            }
-            fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
-            self.stream(&entry);
+            // Boxed: a run without storage would otherwise move this future at each step.
+            Box::pin(self.append()).await?;
         }
         for saved in self.confirmations.drain(..) {
             // A node that was dropped meanwhile no longer waits.
             _ = saved.send(());
         }
         self.publish().await
+    }
+
+    /// Saves the pending entry in the storage.
+    async fn append(&mut self) -> Result<(), RunError> {
+        let Target::Storage { storage, lease } = &self.target else { return Ok(()) };
+        self.entry.events = self.log.unsaved();
+        let span = debug_span!("storage", operation = "append", records = self.entry.records.len());
+        storage.append(lease.hold(), &self.entry).instrument(span).await?;
+        let entry = std::mem::take(&mut self.entry);
+        if stops_run(&entry) {
+            lease.forget();
+        }
+        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
+        self.stream(&entry);
+        Ok(())
     }
 
     /// Returns whether the state after each step is streamed.

@@ -98,7 +98,8 @@ impl Sinks {
         if let Some((parent, user)) = &self.parent
             && let Some(event) = event.event.clone().within(user)
         {
-            parent.report(Report::Nested { event: Box::new(event) }).await;
+            // Boxed, since hardly any run is nested, and the future is part of that of each step.
+            Box::pin(parent.report(Report::Nested { event: Box::new(event) })).await;
         }
         if let Some(stream) = &self.stream {
             stream.send_event(event);

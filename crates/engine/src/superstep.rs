@@ -101,6 +101,9 @@ impl Machine {
     /// Notes the facts at the start of the step after the position, and the order of its items.
     fn prepare_step(&mut self) {
         self.note_facts();
+        if !self.position.frontier.iter().any(Active::is_dispatched) {
+            return;
+        }
         let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
         for (index, active) in self.position.frontier.iter().enumerate() {
             let items = self.policies(index).items.as_ref();
@@ -134,16 +137,15 @@ impl Machine {
         let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
         let cost = if used.usage.tokens.calls == 0 { Some(0.0) } else { used.usage.cost_usd };
         let usd = self.limits.usd.zip(cost).map(|(limit, cost)| (limit - cost).max(0.0));
-        self.facts = Arc::new(RunFacts {
-            run: Some(self.run.clone()),
-            workflow: Arc::clone(&self.facts.workflow),
-            // A run of an earlier version has no time.
-            began: graph.facts.time.then(|| self.position.began.unwrap_or(self.now)),
-            usage: used.usage,
-            node_usage: graph.facts.usage_of.iter().filter_map(usage_of).collect(),
-            remaining: Remaining { steps, tokens, usd },
-            item_index: None,
-        });
+        // The tasks of the last step no longer share the facts, so this copies nothing.
+        let facts = Arc::make_mut(&mut self.facts);
+        // A run of an earlier version has no time.
+        facts.began = graph.facts.time.then(|| self.position.began.unwrap_or(self.now));
+        facts.usage = used.usage;
+        if !graph.facts.usage_of.is_empty() {
+            facts.node_usage = graph.facts.usage_of.iter().filter_map(usage_of).collect();
+        }
+        facts.remaining = Remaining { steps, tokens, usd };
     }
 
     /// Applies an event and returns the next actions.
@@ -375,9 +377,12 @@ impl Machine {
             let caught = Outcome::Caught { failure, update, for_all_items, transitions };
             return actions.extend(self.settle(index, caught));
         }
+        let active = &self.position.frontier[index];
+        if self.graph.at(active.node).1.when.is_none() {
+            return actions.push(self.run_task(index));
+        }
         let facts = self.facts_of(index);
         let routing = Routing { facts: &facts, ..self.routing() };
-        let active = &self.position.frontier[index];
         let condition = match routing.false_condition(active) {
             Ok(None) => return actions.push(self.run_task(index)),
             Ok(Some(condition)) => condition,
@@ -432,7 +437,13 @@ impl Machine {
         let updates = records.iter().filter_map(|it| it.outcome.update());
         // Lists grow in place, since the finished tasks no longer share the state.
         let state = Arc::make_mut(&mut self.state);
-        let changes = match self.graph.schema().fold(state, updates) {
+        let schema = self.graph.schema();
+        let folded = if self.is_unsaved {
+            schema.fold(state, updates).map(|()| Vec::new())
+        } else {
+            schema.fold_changes(state, updates)
+        };
+        let changes = match folded {
             Ok(changes) => changes,
             Err(error) => {
                 let reason = Failure::of(ErrorKind::Other, &error).message;

@@ -16,8 +16,7 @@ use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     fault::{self, Point},
     graph::{
-        Command, DriverLink, ErrorKind, Failure, Memos, Node, NodeContext, NodeError, Provided,
-        Reporter,
+        Command, DriverLink, ErrorKind, Failure, Node, NodeContext, NodeError, Provided, Reporter,
     },
     id::{RunId, TaskId},
     state::panic_text,
@@ -85,32 +84,21 @@ pub(super) struct Watch {
 
 impl NewAttempt {
     pub(super) fn new(context: &AttemptContext, task: Box<Task>, span: Span) -> Self {
-        let task = *task;
-        let reporter = Reporter::new(task.id, task.attempt, Arc::clone(&context.driver));
-        let started = reporter.started().unwrap_or_else(Instant::now);
-        let spec = context.graph.at(task.node_index).1;
         let (id, number, node) = (task.id, task.attempt, task.node_index);
-        let ctx = NodeContext {
-            run: context.run.clone(),
-            task: task.id,
-            node: task.node,
-            original: task.original,
-            attempt: task.attempt,
-            visits: task.visits,
+        let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
+        let started = reporter.started().unwrap_or_else(Instant::now);
+        let spec = context.graph.at(node).1;
+        let parts = ContextParts {
             max_visits: spec.policies.max_visits_in(&task.state),
+            task,
+            run: context.run.clone(),
             timeout: spec.policies.timeout,
-            state: task.state,
-            input: task.input,
-            trigger: task.trigger,
-            cancel: reporter.cancel(),
-            answers: task.answers,
-            memos: Memos::new(task.memos),
             reporter: reporter.clone(),
-            facts: task.facts,
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
-        let work = run_node(Arc::clone(&spec.node), ctx).instrument(span).boxed();
+        let work = run_node(Arc::clone(&spec.node), parts);
+        let work = if span.is_none() { work.boxed() } else { work.instrument(span).boxed() };
         Self { task: id, number, node, started, reporter, work }
     }
 
@@ -295,11 +283,48 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The parts of a [`NodeContext`]. It is made when the node is called: it is large, and would otherwise be moved several
+/// times with the future of the attempt.
+struct ContextParts {
+    task: Box<Task>,
+    run: RunId,
+    max_visits: Option<u32>,
+    timeout: Option<Duration>,
+    reporter: Reporter,
+    provided: Provided,
+}
+
+impl ContextParts {
+    fn into_context(self) -> NodeContext {
+        let Self { task, run, max_visits, timeout, reporter, provided } = self;
+        let task = *task;
+        NodeContext {
+            run,
+            task: task.id,
+            node: task.node,
+            original: task.original,
+            attempt: task.attempt,
+            visits: task.visits,
+            max_visits,
+            timeout,
+            state: task.state,
+            input: task.input,
+            trigger: task.trigger,
+            cancel: reporter.cancel(),
+            answers: task.answers,
+            memos: task.memos,
+            reporter,
+            facts: task.facts,
+            provided,
+        }
+    }
+}
+
 /// Runs the node between two failpoints at which tests may end the process.
-async fn run_node(node: Arc<dyn Node>, ctx: NodeContext) -> Result<Command, NodeError> {
+async fn run_node(node: Arc<dyn Node>, parts: ContextParts) -> Result<Command, NodeError> {
     let injected = |it: fault::Injected| NodeError::transient(it.to_string());
     fault::hit(Point::TaskBeforeRun).map_err(injected)?;
-    let command = node.run(ctx).await?;
+    let command = node.run(parts.into_context()).await?;
     fault::hit(Point::TaskAfterRun).map_err(injected)?;
     Ok(command)
 }

@@ -1,7 +1,7 @@
 //! The context of a node: everything that it can read and do while it runs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -17,8 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ErrorKind, Failure, NodeError, Provided, Question, RunFacts, Visits,
-    memo::{Memo, Memos},
+    ErrorKind, Failure, NodeError, Provided, Question, RunFacts, SavedValues, Visits, memo::Memo,
 };
 use crate::{
     event::{Report, Usage},
@@ -110,9 +109,9 @@ pub struct NodeContext {
     /// Cancelled when the attempt should abort.
     pub cancel: Cancel,
     /// The answers this task has been given, by key.
-    pub answers: BTreeMap<String, Value>,
+    pub answers: SavedValues,
     /// The results of parts that this task has saved; see [`NodeContext::memo`].
-    pub memos: Memos,
+    pub memos: SavedValues,
     /// Reports the node's actions to watchers.
     pub reporter: Reporter,
     /// The facts of the run at the start of the step.

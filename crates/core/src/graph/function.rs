@@ -1,8 +1,14 @@
 //! Nodes made of async functions.
 
-use std::{fmt, future::Future, marker::PhantomData, sync::OnceLock};
+use std::{
+    fmt,
+    future::{Future, ready},
+    marker::PhantomData,
+    pin::Pin,
+    sync::OnceLock,
+};
 
-use async_trait::async_trait;
+use futures_util::FutureExt;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,7 +28,7 @@ use crate::{id::ChannelName, state::Type};
     note = "it returns a `Result` of a struct that derives `Serialize` and `JsonSchema`, of `()`, or of a `Command`"
 )]
 pub trait NodeFunction<Marker>: Send + Sync + 'static {
-    /// Calls the function with its arguments from the context.
+    /// Calls the function with its arguments from the context. An argument that is missing is an error of the future.
     fn call(&self, ctx: NodeContext) -> impl Future<Output = Result<Command, NodeError>> + Send;
 
     /// Returns the description that follows from its types.
@@ -117,11 +123,18 @@ macro_rules! node_functions {
             $($argument: Argument,)*
             $($last: Argument,)?
         {
-            async fn call(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-                let _ = &ctx;
-                $(let $value = $argument::take(&ctx)?;)*
-                $(let $last_value = $last::take_last(ctx)?;)?
-                self($($value,)* $($last_value)?).await.map_err(Into::into)?.into_command()
+            fn call(&self, ctx: NodeContext) -> impl Future<Output = Result<Command, NodeError>> + Send {
+                let start = || -> Result<Fut, NodeError> {
+                    let _ = &ctx;
+                    $(let $value = $argument::take(&ctx)?;)*
+                    $(let $last_value = $last::take_last(ctx)?;)?
+                    Ok(self($($value,)* $($last_value)?))
+                };
+                // An `async` block would hold the context, and the future of the function twice.
+                match start() {
+                    Ok(work) => work.map(|it| it.map_err(Into::into)?.into_command()).left_future(),
+                    Err(error) => ready(Err(error)).right_future(),
+                }
             }
 
             fn describe() -> NodeDescription {
@@ -213,10 +226,17 @@ impl<F: NodeFunction<Marker>, Marker: 'static> NodeFn<F, Marker> {
     }
 }
 
-#[async_trait]
 impl<F: NodeFunction<Marker>, Marker: 'static> Node for NodeFn<F, Marker> {
-    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        self.function.call(ctx).await
+    // The form that `async_trait` gives the method; its own future would hold the context beside that of the function.
+    fn run<'node, 'run>(
+        &'node self,
+        ctx: NodeContext,
+    ) -> Pin<Box<dyn Future<Output = Result<Command, NodeError>> + Send + 'run>>
+    where
+        'node: 'run,
+        Self: 'run,
+    {
+        Box::pin(self.function.call(ctx))
     }
 
     fn describe(&self) -> NodeDescription {

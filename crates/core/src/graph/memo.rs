@@ -1,17 +1,11 @@
 //! Parts of a node's work that run once, even if the process dies.
 
-use std::collections::BTreeMap;
-
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{NodeContext, NodeError};
 use crate::{event::Usage, state::measure};
-
-/// The results of parts that a task has saved, by name.
-#[derive(Clone, Debug, Default)]
-pub struct Memos(BTreeMap<String, Value>);
 
 /// A result that the driver has yet to save.
 #[derive(Debug)]
@@ -26,18 +20,6 @@ pub struct Memo {
     pub usage: Usage,
     /// Signals that the result is durable.
     pub saved: oneshot::Sender<()>,
-}
-
-impl Memos {
-    /// Starts with the values that earlier attempts have saved.
-    pub fn new(known: BTreeMap<String, Value>) -> Self {
-        Self(known)
-    }
-
-    /// Returns the value saved under a name.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
-    }
 }
 
 /// The begin of the names of memos that hold the journal of a nested run. Unlike others, they survive the failure of
@@ -102,7 +84,7 @@ impl NodeContext {
             let message = format!("two memos of this node are called `{name}`");
             return Err(NodeError::permanent(message));
         }
-        let known = self.memos.0.get(name);
+        let known = self.memos.get(name);
         known.map(|it| T::deserialize(it).map_err(NodeError::from)).transpose()
     }
 

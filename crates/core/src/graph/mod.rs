@@ -18,6 +18,7 @@ mod policy;
 mod provided;
 mod question;
 mod route;
+mod saved_values;
 mod scope;
 mod spec;
 mod visits;
@@ -33,7 +34,7 @@ pub use self::{
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},
-    memo::{Memos, NESTED_MEMO},
+    memo::NESTED_MEMO,
     node::{Contract, Node, NodeDescription, Read, SideEffects},
     policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies, RetriedKinds},
     provided::Provided,
@@ -42,6 +43,7 @@ pub use self::{
         IntoChoice, Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Starts,
         route_fn,
     },
+    saved_values::SavedValues,
     scope::Scope,
     spec::{AsFunction, AsNode, AsSpec, IntoNode},
     visits::Visits,

@@ -35,7 +35,7 @@ impl SerializeStruct for StructFields {
     ) -> Result<(), NotPlain> {
         let value = value.serialize(serde_json::value::Serializer).map_err(|_| NotPlain)?;
         if !value.is_null() {
-            let name = ChannelName::parse(name).map_err(|_| NotPlain)?;
+            let name = ChannelName::parse_static(name).map_err(|_| NotPlain)?;
             self.0.push((name, Arc::new(value)));
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::{slice, sync::Arc};
 
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::{
     Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
@@ -11,7 +12,7 @@ use super::{
 };
 /// The effect of the updates so far, in the order of the channels. Most steps change few of them.
 #[derive(Debug, Default)]
-pub(super) struct Folding(Vec<(usize, Touched)>);
+pub(super) struct Folding(SmallVec<[(usize, Touched); 2]>);
 
 #[derive(Debug)]
 struct Touched {
@@ -191,45 +192,48 @@ impl Folding {
         self.0.iter().for_each(|(at, touched)| state.set_size(*at, touched.size));
     }
 
-    /// Returns the changes, once all updates are folded.
-    pub(super) fn changes(
-        &self,
-        schema: &Schema,
-        state: &State,
-    ) -> Result<Vec<Change>, StateError> {
-        let mut changes = Vec::with_capacity(self.0.len());
+    /// Checks the results of reducers, once all updates are folded. Even if all writes fit, or could not be checked,
+    /// the result may not fit.
+    pub(super) fn check(&self, schema: &Schema, state: &State) -> Result<(), StateError> {
         for (at, touched) in &self.0 {
             let channel = &schema.channels()[*at];
+            if !channel.reducer().computes() {
+                continue;
+            }
+            let checked = match (&touched.before, &state.values[*at]) {
+                (_, None) => Ok(()),
+                (Before::Length(length), Some(list)) => {
+                    channel.validate(&Value::Array(items_after(*length, list).to_vec()))
+                }
+                (Before::Value(_), Some(value)) => channel.validate(value),
+            };
+            checked.map_err(|problems| StateError::Value {
+                channel: channel.name().clone(),
+                problems,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the changes, once all updates are folded.
+    pub(super) fn changes(&self, schema: &Schema, state: &State) -> Vec<Change> {
+        let change = |(at, touched): &(usize, Touched)| {
             let kind = match (&touched.before, &state.values[*at]) {
                 (_, None) => ChangeKind::Cleared,
                 (Before::Length(length), Some(list)) => {
-                    let items = list.as_array().map_or(&[][..], |it| &it[*length..]).to_vec();
-                    let items = Value::Array(items);
-                    check_whole(channel, &items)?;
-                    ChangeKind::Appended(match items {
-                        Value::Array(items) => items,
-                        _ => Vec::new(),
-                    })
+                    ChangeKind::Appended(items_after(*length, list).to_vec())
                 }
-                (Before::Value(_), Some(value)) => {
-                    check_whole(channel, value)?;
-                    ChangeKind::Set(Arc::clone(value))
-                }
+                (Before::Value(_), Some(value)) => ChangeKind::Set(Arc::clone(value)),
             };
-            changes.push(Change { channel: channel.name().clone(), kind });
-        }
-        Ok(changes)
+            Change { channel: schema.channels()[*at].name().clone(), kind }
+        };
+        self.0.iter().map(change).collect()
     }
 }
 
-/// Checks a whole value: even if all writes fit, or could not be checked, the result may not fit.
-fn check_whole(channel: &Channel, value: &Value) -> Result<(), StateError> {
-    if !channel.reducer().computes() {
-        return Ok(());
-    }
-    channel
-        .validate(value)
-        .map_err(|problems| StateError::Value { channel: channel.name().clone(), problems })
+/// Returns the items of a list after its first ones.
+fn items_after(length: usize, list: &Value) -> &[Value] {
+    list.as_array().map_or(&[][..], |it| &it[length..])
 }
 
 fn first(list: &Value, length: usize) -> Value {

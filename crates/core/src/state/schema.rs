@@ -1,9 +1,11 @@
 //! The channels of a state, and the only transition from one state to the next.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
+use foldhash::fast::RandomState;
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use serde_json::Value;
+use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::{
@@ -19,7 +21,7 @@ pub struct Schema(Arc<Channels>);
 #[derive(Clone, Debug, Default)]
 struct Channels {
     list: Vec<Channel>,
-    index: BTreeMap<ChannelName, usize>,
+    index: HashMap<ChannelName, usize, RandomState>,
 }
 
 /// A type or a set of channels cannot be the schema of a state.
@@ -124,7 +126,7 @@ impl Schema {
     /// Fails when two channels have the same name.
     pub fn new(channels: impl IntoIterator<Item = Channel>) -> Result<Self, SchemaError> {
         let list: Vec<Channel> = channels.into_iter().collect();
-        let mut index = BTreeMap::new();
+        let mut index = HashMap::default();
         for (at, channel) in list.iter().enumerate() {
             if index.insert(channel.name().clone(), at).is_some() {
                 return Err(SchemaError::Twice(channel.name().clone()));
@@ -266,7 +268,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Folds the updates of a step into the next state, as [`Schema::fold`], and takes the old state by value.
+    /// Folds the updates of a step into the next state, as [`Schema::fold`], and takes the old state by value. Returns the changes as well.
     ///
     /// # Errors
     ///
@@ -276,14 +278,14 @@ impl Schema {
         mut state: State,
         updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
     ) -> Result<(State, Vec<Change>), Box<Refused>> {
-        match self.fold(&mut state, updates) {
+        match self.fold_changes(&mut state, updates) {
             Ok(changes) => Ok((state, changes)),
             Err(error) => Err(Box::new(Refused { state, error })),
         }
     }
 
     /// Folds the updates of a step into a state: first the clears of all tasks, then their writes in the order
-    /// of the tasks. So no clear drops the write of another task. Returns the changes.
+    /// of the tasks. So no clear drops the write of another task.
     ///
     /// An unshared list grows in place, and the costs depend on the writes only, not on the other channels.
     ///
@@ -295,17 +297,39 @@ impl Schema {
         &self,
         state: &mut State,
         updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
+    ) -> Result<(), StateError> {
+        self.folded(state, updates.into_iter()).map(drop)
+    }
+
+    /// Does the same as [`Schema::fold`], and returns the changes. They contain a copy of appended items.
+    ///
+    /// # Errors
+    ///
+    /// As [`Schema::fold`].
+    pub fn fold_changes<'a>(
+        &self,
+        state: &mut State,
+        updates: impl IntoIterator<Item = &'a Update, IntoIter: Clone>,
     ) -> Result<Vec<Change>, StateError> {
+        let folding = self.folded(state, updates.into_iter())?;
+        Ok(folding.changes(self, state))
+    }
+
+    fn folded<'a>(
+        &self,
+        state: &mut State,
+        updates: impl Iterator<Item = &'a Update> + Clone,
+    ) -> Result<Folding, StateError> {
         let mut folding = Folding::default();
-        let folded = self.fold_each(state, updates.into_iter(), &mut folding);
+        let folded = self.fold_each(state, updates, &mut folding);
         let checked = folded.and_then(|()| {
             folding.measure(self, state)?;
-            folding.changes(self, state)
+            folding.check(self, state)
         });
         match checked {
-            Ok(changes) => {
+            Ok(()) => {
                 folding.set_sizes(state);
-                Ok(changes)
+                Ok(folding)
             }
             Err(error) => {
                 folding.undo(state);
@@ -327,9 +351,9 @@ impl Schema {
         includes: impl Fn(&ChannelName) -> bool,
     ) -> Result<(), StateError> {
         // The sizes of the channels that the update changes, by index.
-        let mut sizes: Vec<(usize, u64)> = Vec::new();
+        let mut sizes: SmallVec<[(usize, u64); 8]> = SmallVec::new();
         let mut sum = state.size();
-        let mut resize = |sizes: &mut Vec<(usize, u64)>, at, new: &dyn Fn(u64) -> u64| {
+        let mut resize = |sizes: &mut SmallVec<[(usize, u64); 8]>, at, new: &dyn Fn(u64) -> u64| {
             let place = sizes.iter().position(|it| it.0 == at).unwrap_or_else(|| {
                 sizes.push((at, state.sizes[at]));
                 sizes.len() - 1

@@ -219,14 +219,18 @@ pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
 pub fn is_followed<'r>(
     records: impl IntoIterator<Item = &'r TaskRecord>,
 ) -> impl Fn(&TaskRecord) -> bool {
-    let mut deciding: BTreeMap<&NodeName, TaskId> = BTreeMap::new();
+    // Hardly any step has one, and a step without one then makes no map.
+    let mut deciding: Option<BTreeMap<&NodeName, TaskId>> = None;
     for record in records {
         if matches!(record.outcome, Outcome::Caught { for_all_items: true, .. }) {
-            let first = deciding.entry(&record.node).or_insert(record.task);
+            let first = deciding.get_or_insert_default().entry(&record.node).or_insert(record.task);
             *first = record.task.min(*first);
         }
     }
-    move |it| deciding.get(&it.node).is_none_or(|task| *task == it.task)
+    move |it| {
+        let first = deciding.as_ref().and_then(|all| all.get(&it.node));
+        first.is_none_or(|task| *task == it.task)
+    }
 }
 
 fn is_edges(goto: &Goto) -> bool {

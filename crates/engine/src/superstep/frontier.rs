@@ -36,7 +36,9 @@ pub(super) fn next_frontier(
     (records, state): (&[Arc<TaskRecord>], &State),
 ) {
     position.step = position.step.next();
-    position.original_tasks.clear();
+    if !position.original_tasks.is_empty() {
+        position.original_tasks.clear();
+    }
     let mut before = std::mem::take(&mut position.frontier);
     for (record, active) in records.iter().zip(&before) {
         position.used.usage.add(&record.usage);
@@ -58,10 +60,10 @@ pub(super) fn next_frontier(
         state: Some(state),
         rounds: Rounds::before(graph, position),
         position,
-        reached: BTreeMap::new(),
+        reached: Vec::new(),
         sent: Vec::new(),
         arrived: BTreeMap::new(),
-        left: BTreeSet::new(),
+        left: Vec::new(),
         kept: before.split_off(records.len().min(before.len())),
     };
     for active in &next.kept {
@@ -107,10 +109,10 @@ pub(super) fn resettled(
     let mut next = Next {
         graph,
         state,
-        reached: BTreeMap::new(),
+        reached: Vec::new(),
         sent: Vec::new(),
         arrived: arrived.collect(),
-        left: BTreeSet::new(),
+        left: Vec::new(),
         kept: indexed.frontier.clone(),
         rounds: Rounds::before(graph, &indexed),
         position: &mut indexed,
@@ -122,7 +124,7 @@ pub(super) fn resettled(
     next.defer();
     next.renew_rounds();
     let reached = next.reached;
-    for node in reached.keys() {
+    for (node, _) in &reached {
         indexed.count_visit(*node);
     }
     *position = indexed.named(graph);
@@ -135,12 +137,13 @@ struct Next<'a> {
     /// The state after the step; `None` if the position was changed by a person and no bound reads the state.
     state: Option<&'a State>,
     position: &'a mut IndexedPosition,
-    reached: BTreeMap<NodeIndex, Trigger>,
+    /// The nodes that are activated, in the order of their transitions until they are sorted.
+    reached: Vec<(NodeIndex, Trigger)>,
     sent: Vec<Active>,
     /// The joins with arrivals in this step, with the last arrival of each.
     arrived: BTreeMap<NodeIndex, Trigger>,
     /// The used workflows that were left before they finished.
-    left: BTreeSet<String>,
+    left: Vec<String>,
     /// The tasks of the old frontier that stay.
     kept: Vec<Active>,
     rounds: Rounds,
@@ -190,8 +193,7 @@ impl Next<'_> {
         let meant = node;
         let (node, trigger) = self.within_bound(node, trigger)?;
         self.rounds.enter(node, meant);
-        // The node gets the first trigger in task order.
-        self.reached.entry(node).or_insert(trigger);
+        self.reached.push((node, trigger));
         Some(node)
     }
 
@@ -211,7 +213,7 @@ impl Next<'_> {
         let is_done = done.is_some_and(|it| own == Some(it.as_str()));
         let mut scope = if is_done { done.and_then(NodeName::scope) } else { own };
         while let Some(left) = scope.filter(|it| to.strip_scope(it).is_none()) {
-            self.left.insert(left.to_owned());
+            self.left.push(left.to_owned());
             scope = left.rsplit_once('.').map(|(outer, _)| outer);
         }
     }
@@ -219,7 +221,7 @@ impl Next<'_> {
     fn abandon_left_scopes(&mut self) {
         for scope in &self.left {
             let stays = |it: NodeIndex| self.graph.at(it).0.strip_scope(scope).is_none();
-            self.reached.retain(|it, _| stays(*it));
+            self.reached.retain(|it| stays(it.0));
             self.sent.retain(|it| stays(it.node));
             self.kept.retain(|it| stays(it.node));
             self.position.joins.retain(|it, _| stays(*it));
@@ -232,19 +234,16 @@ impl Next<'_> {
     fn defer(&mut self) {
         let graph = self.graph;
         let defer = |it: NodeIndex| graph.at(it).1.policies.defer.as_ref();
-        let reached = self.reached.keys().copied();
-        let kept: Vec<NodeIndex> = reached.filter(|it| defer(*it).is_some()).collect();
-        for node in kept {
-            if let Some(trigger) = self.reached.remove(&node) {
-                self.position.deferred.entry(node).or_insert(trigger);
-            }
+        self.sort_reached();
+        for (node, trigger) in self.reached.extract_if(.., |it| defer(it.0).is_some()) {
+            self.position.deferred.entry(node).or_insert(trigger);
         }
         if self.position.deferred.is_empty() {
             return;
         }
         let sent = self.sent.iter().map(|it| it.node);
         let kept = self.kept.iter().map(|it| it.node);
-        let reached = self.reached.keys().copied();
+        let reached = self.reached.iter().map(|it| it.0);
         let running: BTreeSet<NodeIndex> = reached.chain(sent).chain(kept).collect();
         let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
         let name = |it: NodeIndex| graph.at(it).0;
@@ -260,10 +259,18 @@ impl Next<'_> {
         let free: Vec<NodeIndex> = waiting.iter().copied().filter(|it| is_free(*it)).collect();
         for node in free {
             if let Some(trigger) = self.position.deferred.remove(&node) {
-                self.reached.insert(node, trigger);
+                // It waited longest, so its trigger is the first one.
+                self.reached.insert(0, (node, trigger));
             }
         }
+        self.sort_reached();
         self.leave_room();
+    }
+
+    /// Sorts the activated nodes. A node that is reached several times gets the first trigger in task order.
+    fn sort_reached(&mut self) {
+        self.reached.sort_by_key(|it| it.0);
+        self.reached.dedup_by_key(|it| it.0);
     }
 
     /// Turns away dispatches that would use up the bound of a deferred node: dispatches do not wait, and the
@@ -279,7 +286,7 @@ impl Next<'_> {
                 Some((instead, trigger)) => {
                     others_come = true;
                     self.rounds.enter(instead, node);
-                    self.reached.entry(instead).or_insert(trigger);
+                    self.reached.push((instead, trigger));
                 }
                 None => (),
             }
@@ -305,7 +312,7 @@ impl Next<'_> {
             }
             Some((instead, trigger)) => {
                 self.rounds.enter(instead, node);
-                self.reached.entry(instead).or_insert(trigger);
+                self.reached.push((instead, trigger));
             }
             None => (),
         }
@@ -325,6 +332,9 @@ impl Next<'_> {
     /// This runs after all arrivals of the step: a node that was dispatched three times arrives three times,
     /// and arrivals after the last one needed must not count for the next round.
     fn complete_joins(&mut self) {
+        if self.arrived.is_empty() {
+            return;
+        }
         for (node, trigger) in std::mem::take(&mut self.arrived) {
             let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
             if arrived >= self.graph.count_at(node) {
@@ -343,7 +353,8 @@ impl Next<'_> {
         let IndexedPosition { joins, deferred, rounds, .. } = &mut *self.position;
         let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
         let waiting = joins.keys().chain(deferred.keys()).copied();
-        let active = self.reached.keys().copied().chain(tasks).chain(waiting).collect();
+        let reached = self.reached.iter().map(|it| it.0);
+        let active = reached.chain(tasks).chain(waiting).collect();
         *rounds = self.rounds.after(self.graph, std::mem::take(rounds), &active);
     }
 
@@ -450,11 +461,11 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
 fn fill(
     position: &mut IndexedPosition,
     kept: Vec<Active>,
-    mut reached: BTreeMap<NodeIndex, Trigger>,
+    mut reached: Vec<(NodeIndex, Trigger)>,
     sent: Vec<Active>,
 ) {
     if kept.is_empty() && sent.is_empty() {
-        // The usual case needs no order but that of the map.
+        // The usual case: the nodes are sorted.
         for (node, trigger) in reached {
             position.count_visit(node);
             position.frontier.push(Active::by_edge(node, trigger));
@@ -463,8 +474,8 @@ fn fill(
     }
     let (by_edges, dispatched): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|it| it.input == Input::State);
-    reached.retain(|node, _| by_edges.iter().all(|it| it.node != *node));
-    let mut counted: Vec<NodeIndex> = reached.keys().copied().collect();
+    reached.retain(|(node, _)| by_edges.iter().all(|it| it.node != *node));
+    let mut counted: Vec<NodeIndex> = reached.iter().map(|it| it.0).collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
         position.frontier.push(Active::by_edge(node, trigger));

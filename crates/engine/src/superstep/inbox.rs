@@ -67,7 +67,7 @@ impl Inbox {
             }
             messages.push(ProcessedMessage { message, problem });
         }
-        match schema.fold(state, &updates) {
+        match schema.fold_changes(state, &updates) {
             Ok(changes) => Processed { messages, changes },
             Err(error) => {
                 // Each message fits, but all together do not; none is applied.
@@ -83,7 +83,7 @@ impl Inbox {
 
 fn refuses(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
     schema.check(update)?;
-    schema.fold(&mut state.clone(), [update]).map(drop)
+    schema.fold(&mut state.clone(), [update])
 }
 
 /// Returns why the state refuses a message.

@@ -9,7 +9,7 @@ use std::{
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::Usage,
-    graph::{ErrorKind, Failure, Goto, ItemNeeds, NESTED_MEMO, Question, Transition},
+    graph::{ErrorKind, Failure, Goto, ItemNeeds, NESTED_MEMO, Question, SavedValues, Transition},
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -47,14 +47,15 @@ pub(super) struct TaskState {
     node: NodeName,
     /// Its position among the tasks that are dispatched to its node, from zero.
     pub(super) item: Option<u64>,
-    order: ItemOrderState,
+    /// Its place among the items of a map, if they depend on each other.
+    order: Option<Box<ItemOrderState>>,
     phase: Phase,
     pub(super) attempt: u32,
     total: TaskUsage,
     retries: Retries,
-    pub(super) answers: BTreeMap<String, Value>,
+    pub(super) answers: SavedValues,
     /// The memos of the task: saved results of parts of its work.
-    pub(super) memos: BTreeMap<String, Value>,
+    pub(super) memos: SavedValues,
     /// The keys of the questions it has asked.
     pub(super) question_keys: Vec<String>,
     /// The result of its node, if the node finished and its targets are not decided.
@@ -130,10 +131,12 @@ impl OpenStep {
 
     /// Replaces the step by the one after a position.
     pub(super) fn reset(&mut self, graph: &CompiledGraph, position: &IndexedPosition) {
-        let mut items: BTreeMap<NodeIndex, u64> = BTreeMap::new();
+        let mut items: Option<BTreeMap<NodeIndex, u64>> = None;
         let task = |active: &Active| {
-            let items = active.is_dispatched().then(|| items.entry(active.node).or_default());
-            let item = items.map(|it| std::mem::replace(it, *it + 1));
+            let item = active.is_dispatched().then(|| {
+                let next = items.get_or_insert_default().entry(active.node).or_default();
+                std::mem::replace(next, *next + 1)
+            });
             TaskState { item, ..TaskState::new(graph.at(active.node).0.clone()) }
         };
         self.tasks.clear();
@@ -302,25 +305,25 @@ impl OpenStep {
             Ok(needs) => needs,
             Err(failure) => {
                 for &item in items {
-                    self.tasks[item].order.failure = Some(Box::new(failure.clone()));
+                    self.tasks[item].order_mut().failure = Some(Box::new(failure.clone()));
                 }
                 return;
             }
         };
         for (&item, key) in items.iter().zip(keys) {
-            self.tasks[item].order.key = key;
+            self.tasks[item].order_mut().key = key;
         }
         for (&item, needs) in items.iter().zip(needs) {
-            self.tasks[item].order.unmet = needs.len();
+            self.tasks[item].order_mut().unmet = needs.len();
             for need in needs {
-                self.tasks[items[need]].order.dependents.push(item);
+                self.tasks[items[need]].order_mut().dependents.push(item);
             }
         }
     }
 
     /// Blocks a task that needs others which are not settled. Returns whether it is blocked.
     pub(super) fn block(&mut self, index: usize) -> bool {
-        let is_blocked = self.tasks[index].order.unmet > 0;
+        let is_blocked = self.tasks[index].order.as_ref().is_some_and(|it| it.unmet > 0);
         if is_blocked {
             self.set_phase(index, Phase::Blocked);
         }
@@ -336,24 +339,27 @@ impl OpenStep {
 
     /// Returns the failure of a task that does not run because of the other items of its map, and the failed item.
     pub(super) fn failed_need(&self, index: usize) -> Option<(Failure, Option<&TaskRecord>)> {
-        let order = &self.tasks[index].order;
+        let order = self.tasks[index].order.as_ref()?;
         if let Some(failure) = &order.failure {
             return Some((failure.as_ref().clone(), None));
         }
         let need = &self.tasks[order.failed_need?];
-        let message = format!("the item {} that it needs failed", need.order.key);
+        let message = format!("the item {} that it needs failed", need.item_key());
         Some((Failure::new(ErrorKind::Dependency, message), need.record.as_deref()))
     }
 
     /// Notes that a task is settled at the tasks that need it.
     fn release(&mut self, index: usize) {
-        let dependents = std::mem::take(&mut self.tasks[index].order.dependents);
+        let Some(order) = &mut self.tasks[index].order else { return };
+        let dependents = std::mem::take(&mut order.dependents);
         let task = &self.tasks[index];
         let (end, record) = (task.end_ms(), &task.record);
         let is_failed =
             record.as_ref().is_some_and(|it| matches!(it.outcome, Outcome::Caught { .. }));
         for dependent in dependents {
-            let TaskState { order, phase, .. } = &mut self.tasks[dependent];
+            let TaskState { order: Some(order), phase, .. } = &mut self.tasks[dependent] else {
+                continue;
+            };
             order.unmet -= 1;
             order.before_ms = order.before_ms.max(end);
             if is_failed {
@@ -496,7 +502,7 @@ impl OpenStep {
                 // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
                 // caused the failure. A nested run retries only its failed tasks.
                 task.attempt = 1;
-                task.memos.retain(|name, _| name.starts_with(NESTED_MEMO));
+                task.memos.retain(|name| name.starts_with(NESTED_MEMO));
                 task.retries = Retries::default();
                 Phase::Running
             }
@@ -566,13 +572,13 @@ impl TaskState {
         Self {
             node,
             item: None,
-            order: ItemOrderState::default(),
+            order: None,
             phase: Phase::Running,
             attempt: 1,
             total: TaskUsage::default(),
             retries: Retries::default(),
-            answers: BTreeMap::new(),
-            memos: BTreeMap::new(),
+            answers: SavedValues::default(),
+            memos: SavedValues::default(),
             question_keys: Vec::new(),
             result: None,
             record: None,
@@ -587,9 +593,19 @@ impl TaskState {
         &self.node
     }
 
+    fn order_mut(&mut self) -> &mut ItemOrderState {
+        self.order.get_or_insert_default()
+    }
+
+    /// Returns the key of the item, if it is one whose order counts.
+    fn item_key(&self) -> &str {
+        self.order.as_ref().map_or("", |it| &it.key)
+    }
+
     /// Returns the elapsed time of the step until the end of its last attempt.
     fn end_ms(&self) -> u64 {
-        self.order.before_ms.saturating_add(self.total.ms)
+        let before_ms = self.order.as_ref().map_or(0, |it| it.before_ms);
+        before_ms.saturating_add(self.total.ms)
     }
 
     /// Returns the end of the wait for the next attempt, and the failure before it.

@@ -1,11 +1,13 @@
 //! The events and actions that the rules and their driver exchange.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use graphrun_analysis::NodeIndex;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{Command, Failure, Input, OriginalTask, Question, RunFacts, Trigger, Visits},
+    graph::{
+        Command, Failure, Input, OriginalTask, Question, RunFacts, SavedValues, Trigger, Visits,
+    },
     id::{NodeName, TaskId},
     state::{State, StateError},
 };
@@ -165,9 +167,9 @@ pub struct Task {
     /// The state at the start of the step.
     pub state: Arc<State>,
     /// The answers to its questions.
-    pub answers: BTreeMap<String, Value>,
+    pub answers: SavedValues,
     /// Its memos: the saved results of parts of its work.
-    pub memos: BTreeMap<String, Value>,
+    pub memos: SavedValues,
 }
 
 /// The saved run does not fit the graph.

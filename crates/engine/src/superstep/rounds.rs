@@ -31,7 +31,7 @@ pub(super) struct Rounds {
     /// Each node that is activated, with the node that was meant: another one, if that one's bound is used up.
     entered: Vec<(NodeIndex, NodeIndex)>,
     /// The joins that run next, with the nodes that had not arrived.
-    fired: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
+    fired: Vec<(NodeIndex, BTreeSet<NodeIndex>)>,
 }
 
 impl Rounds {
@@ -74,7 +74,8 @@ impl Rounds {
     ) {
         if self.is_needed {
             let awaited = graph.awaited_at(join).iter().filter_map(|it| graph.index(it));
-            self.fired.insert(join, awaited.filter(|it| !arrived.contains(it)).collect());
+            let missing = awaited.filter(|it| !arrived.contains(it)).collect();
+            self.fired.push((join, missing));
         }
     }
 
@@ -91,7 +92,7 @@ impl Rounds {
         for (join, round) in &mut before {
             let belongs = |it: &NodeIndex| belongs(graph, *join, *it);
             let is_left = |it: &NodeIndex| {
-                if self.fired.contains_key(join) {
+                if self.fired.iter().any(|it| it.0 == *join) {
                     !self.entered.contains(&(*it, *join))
                 } else {
                     self.are_within(*it, &round.tasks)

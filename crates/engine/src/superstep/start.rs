@@ -164,7 +164,8 @@ impl Machine {
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
         let workflow = graph.graph().name.as_str().into();
-        let facts = Arc::new(RunFacts { workflow, ..RunFacts::default() });
+        let facts = RunFacts { run: Some(run.clone()), workflow, ..RunFacts::default() };
+        let facts = Arc::new(facts);
         let mut machine = Self {
             graph,
             limits,
