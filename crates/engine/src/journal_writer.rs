@@ -5,6 +5,7 @@ use std::sync::Arc;
 use graphrun_core::{
     event::{Event, Status},
     fault::{self, Point},
+    graph::DeltaReader,
     state::State,
 };
 use tokio::sync::oneshot;
@@ -241,6 +242,11 @@ impl JournalWriter {
             _ = saved.send(());
         }
         self.publish().await
+    }
+
+    /// Returns the reader of the pieces of models' answers, if the run has readers of them.
+    pub(super) fn delta_reader(&self) -> Option<Arc<dyn DeltaReader>> {
+        self.log.delta_reader()
     }
 
     /// Returns whether the state after each step is streamed.

@@ -2,8 +2,19 @@
 
 use std::io;
 
+use serde::Serialize;
+
 use super::{super::terminal::print_result, ProgressView};
-use crate::event::RunEvent;
+
+use crate::event::{MessageDelta, RunEvent};
+
+/// A piece of a model's answer as a line. The events have a `type`, too.
+#[derive(Serialize)]
+struct DeltaLine<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    delta: &'a MessageDelta,
+}
 
 /// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
@@ -12,6 +23,11 @@ pub(super) struct Lines;
 impl ProgressView for Lines {
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_result(&(serde_json::to_string(stamped)? + "\n"))
+    }
+
+    fn show_delta(&mut self, delta: &MessageDelta) -> io::Result<()> {
+        let line = DeltaLine { r#type: "message.delta", delta };
+        print_result(&(serde_json::to_string(&line)? + "\n"))
     }
 
     /// Messages of the program are not events.
