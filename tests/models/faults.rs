@@ -62,7 +62,8 @@ async fn read_request(socket: &mut TcpStream) {
     }
 }
 
-fn is_whole(request: &[u8]) -> bool {
+/// Returns whether a request has arrived with its body.
+pub(crate) fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|it| it.strip_prefix("content-length: "));

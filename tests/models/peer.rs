@@ -122,6 +122,16 @@ pub(crate) fn client(base_url: &str, profile: Profile) -> OpenAiCompatible {
         total: Duration::from_millis(1500),
         ..Limits::default()
     };
+    client_with_limits(base_url, profile, Some(limits))
+}
+
+/// Creates a client of a provider with these limits, or the default ones.
+pub(crate) fn client_with_limits(
+    base_url: &str,
+    profile: Profile,
+    limits: Option<Limits>,
+) -> OpenAiCompatible {
+    let limits = limits.unwrap_or_default();
     let api_key = Secret::new(KEY);
     let config = Config { api_key, limits, profile, ..Config::new(base_url, "small") };
     OpenAiCompatible::new(config).expect("the configuration is valid")

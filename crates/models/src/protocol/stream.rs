@@ -80,12 +80,13 @@ impl Incoming {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<bool, ModelError> {
         if let Form::Unknown(start) = &mut self.form {
             start.extend_from_slice(bytes);
-            if start.len() > self.bytes_max {
-                return Err(ModelError::ReplyTooLarge { bytes_max: self.bytes_max });
-            }
-            let text =
-                start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
-            let Some(first) = text.first().copied() else { return Ok(false) };
+            let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
+            let Some(first) = text.trim_ascii_start().first().copied() else {
+                // Blank bytes before a reply are no part of it, but their number is limited, too.
+                self.bytes += bytes.len();
+                start.clear();
+                return self.within_limit(false);
+            };
             let start = std::mem::take(start);
             self.form = if matches!(first, b':' | b'd' | b'e' | b'i' | b'r') {
                 Form::Stream(Box::new(Events {
@@ -119,6 +120,10 @@ impl Incoming {
                 has_data
             }
         };
+        self.within_limit(has_data)
+    }
+
+    fn within_limit(&self, has_data: bool) -> Result<bool, ModelError> {
         let waiting = match &self.form {
             Form::Stream(events) => events.sse.waiting_bytes(),
             _ => 0,
