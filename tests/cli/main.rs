@@ -44,6 +44,7 @@ mod retry;
 #[path = "../support/postgres.rs"]
 mod server;
 mod signals;
+mod streams;
 mod terminal;
 mod threads;
 mod tools;

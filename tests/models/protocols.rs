@@ -19,7 +19,7 @@ fn look() -> ToolSpec {
     ToolSpec { name: "fs.look".into(), description: "Looks.".into(), schema }
 }
 
-/// A request with everything that a protocol may have a form of its own for.
+/// A request with each part whose form depends on the protocol.
 fn whole() -> ChatRequest {
     let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]});
     ChatRequest {

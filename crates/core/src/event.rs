@@ -37,17 +37,36 @@ pub struct RunEvent {
     pub event: Event,
 }
 
-/// Returns the JSON Schema of a written event, for programs that read the events of a run.
+/// A line of the output of a run: an event or, between events, a piece of a model's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OutputLine {
+    /// An event, which has a number.
+    Event(RunEvent),
+    /// A piece of an answer, which has none.
+    Delta(DeltaLine),
+}
+
+/// A piece of a model's answer with its `type`, as events have one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum DeltaLine {
+    /// A piece of an answer.
+    #[serde(rename = "message.delta")]
+    Message(MessageDelta),
+}
+
+/// Returns the JSON Schema of an [`OutputLine`], for programs that read the output of a run.
 ///
-/// Later versions of this form may add kinds of events, and keys to each.
+/// Later versions of this form may add kinds of lines, and keys to each.
 ///
 /// ```
 /// let schema = graphrun_core::event::json_schema();
-/// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
+/// assert!(schema["$defs"]["RunEvent"]["required"].as_array().unwrap().contains(&"seq".into()));
 /// ```
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<RunEvent>().to_value()
+    settings.into_generator().into_root_schema_for::<OutputLine>().to_value()
 }
 
 /// An event in a run.

@@ -76,7 +76,7 @@ impl AnswerSink {
         }
     }
 
-    /// Sends what was held back. The answer is whole, or its model has failed.
+    /// Sends the rest of the text. The answer is whole, or its model has failed.
     pub fn end(&self) {
         if let Some(pending) = &self.0 {
             pending.flush(&mut pending.held.lock().unwrap_or_else(PoisonError::into_inner));
@@ -113,7 +113,9 @@ mod tests {
     fn sent(pieces: &[(MessagePart, &str)]) -> Vec<(MessagePart, String)> {
         let texts = Arc::new(Texts::default());
         let deltas = AnswerSink::to(Arc::clone(&texts) as _);
-        pieces.iter().for_each(|(part, text)| deltas.send(*part, text));
+        for (part, text) in pieces {
+            deltas.send(*part, text);
+        }
         deltas.end();
         std::mem::take(&mut *texts.0.lock().unwrap())
     }

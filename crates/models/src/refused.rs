@@ -95,7 +95,7 @@ impl Refused {
             let parameters = Parameter::ALL.iter().copied();
             let is_named = |it: &Parameter| {
                 let name = profile.name_of(*it);
-                // The word for it is often that of what it does.
+                // Messages often name the action instead.
                 let by_word = *it == Parameter::Stream && has_word(&message, "streaming");
                 names_sent(name) || by_word && is_sent(name)
             };
@@ -107,7 +107,7 @@ impl Refused {
         Some(learnt)
     }
 
-    /// Adds what was learnt to what the process knows.
+    /// Adds the rejections to those of the process.
     fn remember(&self, name: &str) {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MODELS_MAX && !known.contains_key(name) {

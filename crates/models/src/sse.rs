@@ -31,7 +31,7 @@ pub(super) struct SseReader {
 }
 
 impl SseReader {
-    /// Adds bytes, and returns what they complete.
+    /// Adds bytes, and returns the completed items.
     pub(super) fn add(&mut self, bytes: &[u8]) -> Vec<SseItem> {
         self.buffer.extend_from_slice(bytes);
         let mut items = Vec::new();

@@ -17,16 +17,16 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use super::chat::{ChatReply, ChatRequest};
+use super::chat::ChatRequest;
 use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
 use super::openai::Limits;
-use super::protocol::{Incoming, Pace};
+use super::protocol::{Incoming, Pace, completion};
 use super::provider::{Profile, Protocol, is_local};
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
@@ -276,9 +276,4 @@ impl Service<HttpRequestFactory> for Transport {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     read_retry_after(header("retry-after"), header("retry-after-ms"), Timestamp::now())
-}
-
-/// Converts an answer from inside an error into a completion.
-fn completion(reply: &ChatReply) -> Value {
-    json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
 }

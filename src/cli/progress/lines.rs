@@ -2,19 +2,9 @@
 
 use std::io;
 
-use serde::Serialize;
-
 use super::{super::terminal::print_result, ProgressView};
 
-use crate::event::{MessageDelta, RunEvent};
-
-/// A piece of a model's answer as a line. The events have a `type`, too.
-#[derive(Serialize)]
-struct DeltaLine<'a> {
-    r#type: &'static str,
-    #[serde(flatten)]
-    delta: &'a MessageDelta,
-}
+use crate::event::{DeltaLine, MessageDelta, RunEvent};
 
 /// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
@@ -26,7 +16,7 @@ impl ProgressView for Lines {
     }
 
     fn show_delta(&mut self, delta: &MessageDelta) -> io::Result<()> {
-        let line = DeltaLine { r#type: "message.delta", delta };
+        let line = DeltaLine::Message(delta.clone());
         print_result(&(serde_json::to_string(&line)? + "\n"))
     }
 

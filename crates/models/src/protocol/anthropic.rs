@@ -215,7 +215,7 @@ impl Fold for AnthropicFold {
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => {
                 if let Some(Value::Object(message)) = event.get("message") {
-                    self.message = message.clone();
+                    self.message.clone_from(message);
                 }
             }
             Some("content_block_start") => {

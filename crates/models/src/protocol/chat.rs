@@ -116,7 +116,9 @@ impl Choice {
                 ("role", value) => drop(self.message.insert(name, value)),
                 ("tool_calls", Value::Array(calls)) => {
                     has_content |= !calls.is_empty();
-                    calls.into_iter().for_each(|it| self.add_call(it));
+                    for call in calls {
+                        self.add_call(call);
+                    }
                 }
                 ("function_call", Value::Object(call)) => {
                     has_content = true;
@@ -174,7 +176,7 @@ impl Choice {
             .and_then(Value::as_str)
             .is_some_and(|it| !it.is_empty());
         let same = |it: &Call| match (index, id) {
-            // One server numbers all calls with zero, but each has an id of its own.
+            // One server numbers all calls with zero, but each call has another id.
             (Some(index), Some(id)) => {
                 it.index == Some(index)
                     && (it.call["id"] == id || it.call["id"].is_null() || !has_name)

@@ -77,7 +77,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     } else {
         "generateContent"
     };
-    // A model of another publisher has a path of its own.
+    // The name of a model of another publisher contains its path.
     let model = shape.model;
     let model = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
     Wire { path: format!("/{model}:{method}"), body: Value::Object(body) }
@@ -108,7 +108,7 @@ fn wire_contents(messages: &[Message], offered: &Offered<'_>) -> Vec<Value> {
             Role::Tool => {
                 let calls = messages.iter().flat_map(|it| &it.tool_calls);
                 let id = tool_call_id.as_deref().unwrap_or_default();
-                let name = calls.filter(|it| it.id == id).last();
+                let name = calls.rev().find(|it| it.id == id);
                 let name = name.map(|it| offered.call_on_the_wire(it).0).unwrap_or_default();
                 let response = json!({"name": name, "response": {"result": content}});
                 parts.push(json!({"functionResponse": response}));
@@ -141,7 +141,9 @@ pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
     if let Value::Array(chunks) = body {
         let mut fold = GeminiFold::default();
         let error = chunks.iter().find(|it| failure::has_error(it));
-        chunks.iter().for_each(|it| fold.add(it.clone(), &AnswerSink::default()));
+        for chunk in chunks {
+            fold.add(chunk.clone(), &AnswerSink::default());
+        }
         return read(error.unwrap_or(&fold.body()));
     }
     let usage = usage_of(body.get("usageMetadata"));
@@ -229,10 +231,7 @@ impl Fold for GeminiFold {
                 self.body.insert(name, value);
                 continue;
             }
-            let candidates = match value {
-                Value::Array(candidates) => candidates,
-                _ => continue,
-            };
+            let Value::Array(candidates) = value else { continue };
             // Only the first candidate is the answer.
             let number = |it: &Value| it.get("index").and_then(Value::as_u64).unwrap_or(0);
             for candidate in candidates.into_iter().filter(|it| number(it) == 0) {
@@ -271,7 +270,7 @@ impl Fold for GeminiFold {
 }
 
 impl GeminiFold {
-    /// Adds a part. The pieces of a text are parts of their own.
+    /// Adds a part. Each piece of a text is a part.
     fn add_part(&mut self, part: &Value, deltas: &AnswerSink) {
         let is_thought = |it: &Value| it.get("thought").and_then(Value::as_bool) == Some(true);
         let kind = if is_thought(part) { MessagePart::Reasoning } else { MessagePart::Text };

@@ -11,7 +11,7 @@ mod stream;
 
 use serde_json::Value;
 
-pub(super) use self::stream::{Incoming, Pace};
+pub(super) use self::stream::{Incoming, Pace, completion};
 use crate::{ChatReply, ChatRequest, ModelError, Protocol, deltas::AnswerSink, shape::Shape};
 
 /// A request in the form of its protocol.

@@ -10,12 +10,12 @@ use super::Protocol;
 use crate::{
     ChatReply, ModelError, TokenUsage,
     deltas::AnswerSink,
-    failure::{read_json, readable},
+    failure::{Failure, read_json, readable},
     sse::{SseItem, SseReader},
 };
 
-/// The bytes of an event that are no content: names, ids and counts that each piece repeats. Only what is longer counts
-/// towards the limit of a reply.
+/// The bytes of an event that are no content: names, ids and counts that each piece repeats. Only the bytes beyond them
+/// count towards the limit of a reply.
 const EVENT_OVERHEAD_BYTES: usize = 512;
 
 /// Collects the events of a protocol's stream.
@@ -182,7 +182,10 @@ impl Incoming {
             }
         }
         if let Some(error) = error {
-            return Ok(error);
+            // It may contain an answer that the provider itself has checked and rejected.
+            let text = error.to_string();
+            let failure = Failure { status: 400, after: None, body: &text };
+            return Ok(failure.classify().map_or(error, |reply| completion(&reply)));
         }
         if !has_begun {
             return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
@@ -294,4 +297,9 @@ pub(super) fn append(place: &mut Value, text: &str) {
         Value::Array(parts) => parts.push(serde_json::json!({"type": "text", "text": text})),
         _ => *place = text.into(),
     }
+}
+
+/// Converts an answer from inside an error into a completion.
+pub(crate) fn completion(reply: &ChatReply) -> Value {
+    serde_json::json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
 }
