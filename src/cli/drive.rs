@@ -27,13 +27,16 @@ use super::{
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
-    event::{EventSink, Status},
+    event::{Deltas, EventSink, MessageDelta, Status},
     id::{NodeName, RunId},
     state::Update,
 };
 
 /// How often the live view updates the elapsed time.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The most pieces of answers that are shown before an event.
+const DELTAS_AT_ONCE_MAX: usize = 1024;
 
 /// A run and its engine.
 #[derive(Debug)]
@@ -126,6 +129,7 @@ impl Run<'_> {
         let mut views = Views::new(self.globals, &self.caption());
         let (stop, mut sink) = (Stop::default(), EventSink::default());
         let mut events = sink.subscribe();
+        let mut deltas = Views::want_deltas(self.globals).then(|| sink.subscribe_deltas());
         let (engine, id, stopping) = (self.engine.clone(), self.id.clone(), stop.clone());
         // On a worker thread of its nodes, so that a step mostly wakes no other thread.
         let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -164,6 +168,9 @@ impl Run<'_> {
                     Some(event) => {
                         // The engine saves entries before it emits their events.
                         is_saved = true;
+                        // The pieces of an answer come before the event of its end.
+                        let waiting = deltas.iter_mut().flat_map(waiting_deltas);
+                        waiting.for_each(|it| views.show_delta(&it));
                         views.show(&event);
                     }
                     None => is_open = false,
@@ -180,6 +187,8 @@ impl Run<'_> {
                     }
                 }
                 _ = ticks.tick() => views.tick(),
+                // Last: a model that sends many pieces must not keep the others waiting.
+                Some(delta) = next_delta(&mut deltas) => views.show_delta(&delta),
             }
         }
         views.close().map_err(CliError::write)?;
@@ -362,5 +371,19 @@ impl From<RunError> for CliError {
                 Self::new(Exit::NotResumable, error.to_string()).with_help(help)
             }
         }
+    }
+}
+
+/// Returns the pieces of models' answers that wait to be shown. Their number is bounded, so that events are shown
+/// meanwhile.
+fn waiting_deltas(deltas: &mut Deltas) -> impl Iterator<Item = MessageDelta> {
+    std::iter::from_fn(|| deltas.try_recv()).take(DELTAS_AT_ONCE_MAX)
+}
+
+/// Returns the next piece of a model's answer; waits for ever without a reader, and returns `None` after the run.
+async fn next_delta(deltas: &mut Option<Deltas>) -> Option<MessageDelta> {
+    match deltas {
+        Some(deltas) => deltas.recv().await,
+        None => std::future::pending().await,
     }
 }

@@ -38,6 +38,7 @@ mod resources;
 mod result;
 mod retry;
 mod signals;
+mod streams;
 mod terminal;
 mod threads;
 mod tools;

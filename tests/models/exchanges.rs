@@ -1,4 +1,4 @@
-//! Every reply of `exchanges/`, over the network; and every reply of a folder of recorded ones.
+//! Every reply of `exchanges/`, over the network. `examples/sweep_exchanges.rs` reads any folder of recorded ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use graphrun::llm::{
-    ChatModel, ChatReply, ErrorKind, Failure, Finish, ModelError, TokenUsage, read_reply,
+    ChatModel, ChatReply, ChatRequest, Finish, ModelError, Protocol, TokenUsage, ToolSpec,
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::models::peer::{KEY, Peer, request};
 
@@ -21,6 +21,11 @@ use crate::models::peer::{KEY, Peer, request};
 struct Exchange {
     about: String,
     status: u16,
+    /// Chat completions by default.
+    protocol: Option<String>,
+    /// The tools that the model may call.
+    #[serde(default)]
+    tools: Vec<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// JSON, or the body's text; `{{key}}` in it becomes the client's key.
@@ -49,6 +54,12 @@ struct ExpectedReply {
     cost_usd: Option<f64>,
     #[serde(default)]
     estimated: bool,
+    /// The names and arguments of the calls.
+    #[serde(default)]
+    calls: Vec<(String, String)>,
+    /// The number of the provider's own records of reasoning.
+    #[serde(default)]
+    thinking: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -91,7 +102,16 @@ async fn every_reply_is_accepted_or_classified_without_the_key() {
         })
         .await;
 
-        let outcome = peer.client().chat(&request("Which colour?")).await;
+        let name = exchange.protocol.as_deref().unwrap_or("chat");
+        let protocol = Protocol::parse(name).expect("the name of a protocol");
+        let tool = |name: &String| ToolSpec {
+            name: name.clone(),
+            description: "…".into(),
+            schema: json!({"type": "object"}),
+        };
+        let tools = exchange.tools.iter().map(tool).collect();
+        let request = ChatRequest { tools, ..request("Which colour?") };
+        let outcome = peer.client_with(protocol).chat(&request).await;
 
         assert_eq!(peer.seen().len(), 1, "{case}: exactly one request");
         let shown = match &outcome {
@@ -106,12 +126,15 @@ async fn every_reply_is_accepted_or_classified_without_the_key() {
         }
         count += 1;
     }
-    assert!(count >= 70, "only {count} exchanges were found");
+    assert!(count >= 180, "only {count} exchanges were found");
 }
 
 fn check_reply(case: &str, expected: &ExpectedReply, reply: &ChatReply) {
     assert_eq!(reply.text, expected.text, "{case}");
     assert_eq!(reply.reasoning, expected.reasoning, "{case}");
+    let calls = reply.tool_calls.iter().map(|it| (it.name.clone(), it.arguments.clone()));
+    assert_eq!(calls.collect::<Vec<_>>(), expected.calls, "{case}");
+    assert_eq!(reply.thinking.len(), expected.thinking, "{case}");
     let finish = match expected.finish.as_deref() {
         None => Finish::Stop,
         Some("tool_calls") => Finish::ToolCalls,
@@ -148,101 +171,6 @@ fn check_tokens(case: &str, expected: Option<(u64, u64)>, usage: TokenUsage) {
     if let Some(tokens) = expected {
         assert_eq!((usage.input_tokens, usage.output_tokens), tokens, "{case}");
     }
-}
-
-/// Sweeps the folder named by `GRAPHRUN_CASSETTES`, which holds recorded exchanges of others that are not
-/// part of the project; without it, the project's own.
-#[test]
-fn recorded_replies_are_accepted_and_errors_classified() {
-    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/exchanges")).to_owned();
-    let folder = std::env::var_os("GRAPHRUN_CASSETTES").map_or(own, PathBuf::from);
-    let (mut taken, mut classified) = (0, 0);
-    for (file, text) in json_files(&folder) {
-        let value: Value = serde_json::from_str(&text).unwrap();
-        for (status, body) in recorded_replies(&value) {
-            let case = file.display();
-            if status != 200 {
-                let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
-                match (Failure { status, after: None, body: &text }).classify() {
-                    // The model's own output, handed back inside the error.
-                    Ok(reply) => assert!(text.contains("failed_generation"), "{case}: {reply:?}"),
-                    Err(error) => assert!(
-                        !error.to_string().contains("without a message") || text.is_empty(),
-                        "{case}: {error}"
-                    ),
-                }
-                classified += 1;
-            } else if body.pointer("/choices/0").is_some_and(Value::is_object) {
-                check_taken(&case.to_string(), body);
-                taken += 1;
-            } else {
-                assert!(read_reply(body).is_err(), "{case}: taken, but it is no completion");
-                classified += 1;
-            }
-        }
-    }
-    println!("{}: {taken} completions taken, {classified} errors classified", folder.display());
-    assert!(
-        taken >= 20 && classified >= 8,
-        "{taken} completions and {classified} errors are too few"
-    );
-}
-
-/// A completion is taken, unless it says itself that it is none.
-fn check_taken(case: &str, body: &Value) {
-    let choice = &body["choices"][0];
-    match read_reply(body) {
-        Ok(reply) => {
-            let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
-            assert!(reply.tool_calls.len() >= calls, "{case}: a call was overlooked");
-            let is_empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
-            assert!(!is_empty, "{case}: an empty answer was taken");
-            if let Some(content) =
-                choice["message"]["content"].as_str().filter(|text| !text.trim().is_empty())
-            {
-                assert!(
-                    content.contains(&reply.text),
-                    "{case}: {:?} is not the answer",
-                    reply.text
-                );
-            }
-        }
-        Err(error) => {
-            let ended = !["stop", "tool_calls"].iter().any(|it| choice["finish_reason"] == *it);
-            let said = match error.kind() {
-                _ if [choice, body].iter().any(|it| !it["error"].is_null()) => true,
-                ErrorKind::Refused => choice["message"].to_string().contains("refusal") || ended,
-                ErrorKind::InvalidOutput => ended,
-                ErrorKind::Provider => {
-                    let content = choice["message"]["content"].as_str().unwrap_or_default().trim();
-                    let marks = ["<think>", "<|channel|>analysis"];
-                    let only_thoughts =
-                        content.is_empty() || marks.iter().any(|it| content.starts_with(it));
-                    let calls = !choice["message"].get("tool_calls").is_none_or(Value::is_null);
-                    ended || only_thoughts && !calls
-                }
-                _ => false,
-            };
-            assert!(said, "{case}: rejected with {error}: {body}");
-        }
-    }
-}
-
-/// Returns status and body of the chat completions in a file, in either of the two formats.
-fn recorded_replies(file: &Value) -> Vec<(u16, &Value)> {
-    let status = |value: &Value| -> u16 {
-        value["status"].as_u64().and_then(|status| status.try_into().ok()).expect("a status")
-    };
-    let Some(interactions) = file.get("interactions").and_then(Value::as_array) else {
-        return vec![(status(file), &file["body"])];
-    };
-    let is_chat = |exchange: &&Value| {
-        let url = exchange.pointer("/request/url").and_then(Value::as_str);
-        url.is_none_or(|url| url.contains("/chat/completions"))
-    };
-    let replies = interactions.iter().filter(is_chat).map(|exchange| &exchange["response"]);
-    // Streams are out of scope.
-    replies.filter_map(|reply| Some((status(reply), reply.get("body")?))).collect()
 }
 
 fn json_files(folder: &Path) -> Vec<(PathBuf, String)> {

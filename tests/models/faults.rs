@@ -53,14 +53,21 @@ async fn broken_server(fault: Fault) -> (String, Arc<AtomicUsize>) {
 
 async fn read_request(socket: &mut TcpStream) {
     let mut request = Vec::new();
-    // The body of all requests here ends in `"stream":false}`.
-    while !request.ends_with(b"false}") {
+    while !is_whole(&request) {
         let mut piece = [0; 4096];
         match socket.read(&mut piece).await {
             Ok(0) | Err(_) => return,
             Ok(length) => request.extend_from_slice(&piece[..length]),
         }
     }
+}
+
+/// Returns whether a request has arrived with its body.
+pub(crate) fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|it| it.strip_prefix("content-length: "));
+    length.is_some_and(|it| it.parse() == Ok(body.len()))
 }
 
 async fn misbehave(fault: Fault, mut socket: TcpStream) {
@@ -215,6 +222,7 @@ async fn a_request_has_both_keys_and_not_the_node() {
             seed: Some(7),
             stop: vec!["END".into()],
             effort: Some("low".into()),
+            cache_prompt: true,
             headers: [("x-team".to_owned(), "a".to_owned())].into(),
             extra_body: json!({"top_k": 5, "messages": []}).as_object().cloned().unwrap(),
         },
@@ -243,7 +251,8 @@ async fn a_request_has_both_keys_and_not_the_node() {
             "reasoning_effort": "low",
             "max_tokens": 50,
             "top_k": 5,
-            "stream": false
+            "stream": true,
+            "stream_options": {"include_usage": true}
         })
     );
 }

@@ -3,11 +3,15 @@
 //! `exchanges/` holds one reply a file with what must become of it; a new case is a new file.
 
 mod answers;
+mod bench;
 mod exchanges;
 mod faults;
 mod gate;
 mod ladder;
+mod matrix;
 mod peer;
+mod protocols;
 mod recordings;
+mod streams;
 mod structured;
 mod tools;

@@ -8,7 +8,9 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use graphrun::llm::{ChatRequest, Config, Limits, Message, OpenAiCompatible, Secret};
+use graphrun::llm::{
+    ChatRequest, Config, Limits, Message, OpenAiCompatible, Profile, Protocol, Secret,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -87,6 +89,11 @@ impl Peer {
     pub(crate) fn client(&self) -> OpenAiCompatible {
         client_of(&self.base_url)
     }
+
+    /// Creates a client of this server that speaks a protocol.
+    pub(crate) fn client_with(&self, protocol: Protocol) -> OpenAiCompatible {
+        client(&self.base_url, Profile { protocol, ..Profile::default() })
+    }
 }
 
 async fn handle(
@@ -104,13 +111,29 @@ async fn handle(
 
 /// Creates a client with limits that suit a server on the same machine.
 pub(crate) fn client_of(base_url: &str) -> OpenAiCompatible {
+    client(base_url, Profile::default())
+}
+
+/// Creates a client of a provider.
+pub(crate) fn client(base_url: &str, profile: Profile) -> OpenAiCompatible {
     let limits = Limits {
         connect: Duration::from_secs(5),
         idle: Duration::from_millis(300),
         total: Duration::from_millis(1500),
         ..Limits::default()
     };
-    let config = Config { api_key: Secret::new(KEY), limits, ..Config::new(base_url, "small") };
+    client_with_limits(base_url, profile, Some(limits))
+}
+
+/// Creates a client of a provider with these limits, or the default ones.
+pub(crate) fn client_with_limits(
+    base_url: &str,
+    profile: Profile,
+    limits: Option<Limits>,
+) -> OpenAiCompatible {
+    let limits = limits.unwrap_or_default();
+    let api_key = Secret::new(KEY);
+    let config = Config { api_key, limits, profile, ..Config::new(base_url, "small") };
     OpenAiCompatible::new(config).expect("the configuration is valid")
 }
 

@@ -2,6 +2,11 @@
 //!
 //! The driver gives every event a number that increases by one. All readers get the same data.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use crate::usage::TokenUsage;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -32,17 +37,36 @@ pub struct RunEvent {
     pub event: Event,
 }
 
-/// Returns the JSON Schema of a written event, for programs that read the events of a run.
+/// A line of the output of a run: an event or, between events, a piece of a model's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OutputLine {
+    /// An event, which has a number.
+    Event(RunEvent),
+    /// A piece of an answer, which has none.
+    Delta(DeltaLine),
+}
+
+/// A piece of a model's answer with its `type`, as events have one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum DeltaLine {
+    /// A piece of an answer.
+    #[serde(rename = "message.delta")]
+    Message(MessageDelta),
+}
+
+/// Returns the JSON Schema of an [`OutputLine`], for programs that read the output of a run.
 ///
-/// Later versions of this form may add kinds of events, and keys to each.
+/// Later versions of this form may add kinds of lines, and keys to each.
 ///
 /// ```
 /// let schema = graphrun_core::event::json_schema();
-/// assert!(schema["required"].as_array().unwrap().contains(&"seq".into()));
+/// assert!(schema["$defs"]["RunEvent"]["required"].as_array().unwrap().contains(&"seq".into()));
 /// ```
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<RunEvent>().to_value()
+    settings.into_generator().into_root_schema_for::<OutputLine>().to_value()
 }
 
 /// An event in a run.
@@ -483,9 +507,96 @@ impl Status {
     }
 }
 
+/// A piece of a model's answer, as it arrives.
+///
+/// It is no event: it has no number, it is not saved, and a reader that falls behind misses some. The answer itself is
+/// in the events and the state, once it is whole. An attempt that fails has sent the pieces of an answer that is never
+/// used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MessageDelta {
+    /// The version of this form.
+    pub v: u32,
+    /// The time, in RFC 3339.
+    pub ts: String,
+    /// The run.
+    pub run: RunId,
+    /// The task.
+    pub task: TaskId,
+    /// Its node; of a nested run, with the name of the node that runs its graph before it.
+    pub node: NodeName,
+    /// The attempt.
+    pub attempt: u32,
+    /// The number of the answer. All pieces of an answer have it, and no other answer of the process has it.
+    pub message: u64,
+    /// The model, by its name in the workflow.
+    pub model: String,
+    /// Whether it is a part of the answer or of the reasoning before it.
+    pub part: MessagePart,
+    /// The text. The texts of a part, joined, are that part.
+    pub text: String,
+    /// The number of pieces before this one that the reader missed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missed: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The part of a model's message that a piece belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessagePart {
+    /// The answer.
+    Text,
+    /// The reasoning before it.
+    Reasoning,
+}
+
+/// The pieces of answers, as a reader gets them.
+#[derive(Debug)]
+pub struct Deltas(mpsc::Receiver<MessageDelta>);
+
+impl Deltas {
+    /// Returns the next piece; `None` after the run.
+    ///
+    /// # Cancel safety
+    /// Loses nothing.
+    pub async fn recv(&mut self) -> Option<MessageDelta> {
+        self.0.recv().await
+    }
+
+    /// Returns the next piece if one is there.
+    pub fn try_recv(&mut self) -> Option<MessageDelta> {
+        self.0.try_recv().ok()
+    }
+}
+
+/// The end of [`Deltas`] at the run.
+#[derive(Clone, Debug)]
+struct DeltaSender {
+    deltas: mpsc::Sender<MessageDelta>,
+    missed: Arc<AtomicU64>,
+}
+
+impl DeltaSender {
+    /// Sends a piece if there is room.
+    fn send(&self, mut delta: MessageDelta) {
+        delta.missed = self.missed.swap(0, Ordering::Relaxed);
+        let missed = delta.missed + 1;
+        if self.deltas.try_send(delta).is_err() {
+            self.missed.fetch_add(missed, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The receivers of the events of a run. A full sink slows the run down and loses no events.
 #[derive(Clone, Debug, Default)]
-pub struct EventSink(Vec<mpsc::Sender<RunEvent>>);
+pub struct EventSink {
+    events: Vec<mpsc::Sender<RunEvent>>,
+    deltas: Vec<DeltaSender>,
+}
 
 /// The events of a run as they occur.
 pub type Events = mpsc::Receiver<RunEvent>;
@@ -496,18 +607,38 @@ impl EventSink {
     /// Read from it while the run is active: a reader that falls too far behind blocks the run.
     pub fn subscribe(&mut self) -> Events {
         let (sender, receiver) = mpsc::channel(SINK_CAPACITY);
-        self.0.push(sender);
+        self.events.push(sender);
         receiver
     }
 
-    /// Returns whether it has no readers.
+    /// Adds a reader of the pieces of models' answers. A reader that falls behind by more than 1,024 pieces misses the
+    /// next ones, and never slows the run down.
+    pub fn subscribe_deltas(&mut self) -> Deltas {
+        let (deltas, receiver) = mpsc::channel(SINK_CAPACITY);
+        self.deltas.push(DeltaSender { deltas, missed: Arc::default() });
+        Deltas(receiver)
+    }
+
+    /// Returns whether it has readers of the pieces of answers.
+    pub fn wants_deltas(&self) -> bool {
+        !self.deltas.is_empty()
+    }
+
+    /// Sends a piece of an answer to the readers that have room for it.
+    pub fn send_delta(&self, delta: &MessageDelta) {
+        for reader in &self.deltas {
+            reader.send(delta.clone());
+        }
+    }
+
+    /// Returns whether no reader takes events.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.events.is_empty()
     }
 
     /// Sends an event. A closed reader is not an error: the run continues without it.
     pub async fn send(&self, event: &RunEvent) {
-        for reader in &self.0 {
+        for reader in &self.events {
             drop(reader.send(event.clone()).await);
         }
     }

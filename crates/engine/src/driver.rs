@@ -89,7 +89,11 @@ impl<'a> Driver<'a> {
         let context = AttemptContext {
             run: machine.run().clone(),
             graph: machine.graph().clone(),
-            driver: Arc::new(DriverLink { messages: sender, cancel: stop.now.clone() }),
+            driver: Arc::new(DriverLink {
+                messages: sender,
+                cancel: stop.now.clone(),
+                deltas: journal.delta_reader(),
+            }),
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),

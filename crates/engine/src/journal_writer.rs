@@ -5,6 +5,7 @@ use std::sync::Arc;
 use graphrun_core::{
     event::{Event, Status},
     fault::{self, Point},
+    graph::DeltaReader,
     state::State,
 };
 use tokio::sync::oneshot;
@@ -248,6 +249,11 @@ impl JournalWriter {
         fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
         self.stream(&entry);
         Ok(())
+    }
+
+    /// Returns the reader of the pieces of models' answers, if the run has readers of them.
+    pub(super) fn delta_reader(&self) -> Option<Arc<dyn DeltaReader>> {
+        self.log.delta_reader()
     }
 
     /// Returns whether the state after each step is streamed.

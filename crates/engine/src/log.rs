@@ -1,14 +1,17 @@
 //! The events of a run: numbered in order, published in that order, saved with the entry they belong to.
 
+use std::sync::Arc;
+
 use graphrun_core::{
     event::{EVENT_VERSION, Event, RunEvent},
     fault::{self, Point},
+    graph::DeltaReader,
     id::RunId,
 };
 
 use super::{
     Clock,
-    stream::{Sender, Sinks},
+    stream::{DeltaPublisher, Sender, Sinks},
     superstep::ProcessedMessage,
 };
 use crate::checkpoint::{CheckpointError, Message, Outcome, RunInfo, TaskRecord};
@@ -39,6 +42,11 @@ impl Log {
     /// Returns the stream of the run, if it has one.
     pub(super) fn stream(&self) -> Option<&Sender> {
         self.sinks.stream.as_ref()
+    }
+
+    /// Returns the reader of the pieces of models' answers, if the run has readers of them.
+    pub(super) fn delta_reader(&self) -> Option<Arc<dyn DeltaReader>> {
+        DeltaPublisher::of(&self.run, &self.sinks, &self.clock)
     }
 
     /// Continues the events of a run after the event with this number.

@@ -6,15 +6,16 @@ use std::sync::{
 };
 
 use graphrun_core::{
-    event::{Event, EventSink, Report, RunEvent},
-    graph::Reporter,
-    id::{NodeName, Step, TaskId},
+    event::{EVENT_VERSION, Event, EventSink, MessageDelta, Report, RunEvent},
+    graph::{DeltaReader, MessagePiece, Reporter},
+    id::{NodeName, RunId, Step, TaskId},
     state::{State, Update},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::Clock;
 use crate::checkpoint::{Outcome, TaskRecord};
 
 /// How many chunks wait for a reader; what comes beyond them is counted as missed.
@@ -29,6 +30,8 @@ pub enum StreamMode {
     Updates,
     /// What the nodes emit by `ctx.emit`.
     Custom,
+    /// The pieces of models' answers, as they arrive.
+    Messages,
     /// Every event.
     Debug,
 }
@@ -62,6 +65,8 @@ pub enum StreamChunk {
         /// The value.
         value: Value,
     },
+    /// A piece of a model's answer.
+    Message(Box<MessageDelta>),
     /// An event.
     Debug(Box<RunEvent>),
     /// The reader was too slow for this many chunks; the run did not wait for it.
@@ -103,6 +108,43 @@ impl Sinks {
         }
         if let Some(stream) = &self.stream {
             stream.send_event(event);
+        }
+    }
+}
+
+/// Gives the pieces of models' answers to the readers of a run. It is apart from the events, because nothing saves the
+/// pieces and nothing waits for them.
+#[derive(Debug)]
+pub(super) struct DeltaPublisher {
+    run: RunId,
+    sinks: Sinks,
+    clock: Clock,
+}
+
+impl DeltaPublisher {
+    /// Returns the publisher of a run; `None` if no reader wants pieces.
+    pub(super) fn of(run: &RunId, sinks: &Sinks, clock: &Clock) -> Option<Arc<dyn DeltaReader>> {
+        let is_wanted = sinks.events.wants_deltas()
+            || sinks.stream.as_ref().is_some_and(|it| it.wants(StreamMode::Messages))
+            || sinks.parent.as_ref().is_some_and(|(parent, _)| parent.wants_deltas());
+        let publisher = || Self { run: run.clone(), sinks: sinks.clone(), clock: clock.clone() };
+        is_wanted.then(|| Arc::new(publisher()) as Arc<dyn DeltaReader>)
+    }
+}
+
+impl DeltaReader for DeltaPublisher {
+    fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
+        let Sinks { events, stream, parent } = &self.sinks;
+        if let Some((parent, user)) = parent {
+            parent.send_delta(MessagePiece { node: piece.node.within(user), ..piece.clone() });
+        }
+        let MessagePiece { node, message, model, part, text } = piece;
+        let (v, ts, run) = (EVENT_VERSION, self.clock.now().to_string(), self.run.clone());
+        let delta =
+            MessageDelta { v, ts, run, task, node, attempt, message, model, part, text, missed: 0 };
+        events.send_delta(&delta);
+        if let Some(stream) = stream.as_ref().filter(|it| it.wants(StreamMode::Messages)) {
+            stream.send(StreamChunk::Message(Box::new(delta)));
         }
     }
 }

@@ -46,33 +46,22 @@ impl<'a> Offered<'a> {
         Self(named.collect())
     }
 
-    /// Returns the tools in the format of a request.
+    /// Returns the name, the description and the schema of each tool, as a request has them.
     #[cfg(feature = "openai")]
-    pub(super) fn on_the_wire(&self) -> Vec<Value> {
-        let tool = |(name, tool): &(String, &ToolSpec)| {
-            let ToolSpec { description, schema, .. } = tool;
-            let parameters = tool_schema(schema);
-            let function =
-                json!({"name": name, "description": description, "parameters": parameters});
-            json!({"type": "function", "function": function})
-        };
-        self.0.iter().map(tool).collect()
+    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = (&str, &str, Value)> {
+        self.0.iter().map(|(name, tool)| {
+            (name.as_str(), tool.description.as_str(), tool_schema(&tool.schema))
+        })
     }
 
-    /// Returns a call in the format of a request that repeats it.
+    /// Returns the name and the arguments of a call, as a request that repeats it has them.
     #[cfg(feature = "openai")]
-    pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> Value {
+    pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> (String, Value) {
         let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
         let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
         // Some providers parse the arguments. The tool's result already reported the mistake in
         // them.
-        let arguments = call.input().unwrap_or_else(|_| json!({}));
-        let function = json!({"name": name, "arguments": arguments.to_string()});
-        let mut wire = json!({"id": call.id, "type": "function", "function": function});
-        if let (Some(wire), Some(Value::Object(extra))) = (wire.as_object_mut(), &call.extra) {
-            wire.extend(extra.clone());
-        }
-        wire
+        (name, call.input().unwrap_or_else(|_| json!({})))
     }
 
     fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {
@@ -213,7 +202,7 @@ mod tests {
         let calls = settle(reply(&message), &request).unwrap().tool_calls;
         #[cfg(feature = "openai")]
         {
-            let wire = Offered::of(&request.tools).call_on_the_wire(&calls[0]);
+            let wire = crate::shape::wire_call(&Offered::of(&request.tools), &calls[0]);
             assert_eq!(wire["extra_content"], signed);
             assert_eq!(wire["function"], json!({"name": "now", "arguments": "{}"}));
         }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec};
+use super::{AnswerSink, ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec};
 
 /// Answers conversations: a provider, a recording, or a double of a test.
 #[async_trait]
@@ -54,6 +54,8 @@ pub struct ChatRequest {
     pub is_repeat: bool,
     /// The longest duration of the exchange, instead of the client's own.
     pub timeout: Option<Duration>,
+    /// Where the pieces of the answer go as they arrive.
+    pub deltas: AnswerSink,
 }
 
 /// One turn of a conversation.
@@ -73,6 +75,9 @@ pub struct Message {
     /// The reasoning of the model before its calls. It is only sent to providers that require it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
+    /// The provider's own record of that reasoning, such as signed blocks, which it requires back unchanged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thinking: Vec<Value>,
 }
 
 impl Message {
@@ -93,8 +98,8 @@ impl Message {
 
     /// Creates the message of the model with the calls of a reply.
     pub fn calls(reply: ChatReply) -> Self {
-        let ChatReply { text, reasoning, tool_calls, .. } = reply;
-        Self { tool_calls, reasoning, ..Self::assistant(text) }
+        let ChatReply { text, reasoning, thinking, tool_calls, .. } = reply;
+        Self { tool_calls, reasoning, thinking, ..Self::assistant(text) }
     }
 
     /// Creates the message with the result of a call.
@@ -110,6 +115,7 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: None,
             reasoning: None,
+            thinking: Vec::new(),
         }
     }
 }
@@ -161,6 +167,9 @@ pub struct ChatReply {
     pub tool_calls: Vec<ToolCall>,
     /// The reasoning of the model, if the provider returns it.
     pub reasoning: Option<String>,
+    /// The provider's own record of that reasoning; see [`Message::thinking`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thinking: Vec<Value>,
     /// The usage of the call.
     pub usage: TokenUsage,
     /// The cost in US dollars, if the provider states it.

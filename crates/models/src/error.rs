@@ -101,6 +101,14 @@ pub enum ModelError {
         /// The usage of the call.
         usage: TokenUsage,
     },
+    /// The stream of the answer ended before the answer. The next attempt may get it whole.
+    #[error("the stream ended before the answer was whole, after {} characters", .text.chars().count())]
+    StreamTruncated {
+        /// The answer's beginning.
+        text: String,
+        /// The usage of the call.
+        usage: TokenUsage,
+    },
     /// The model called a tool that it was not offered, and gave no answer.
     #[error("the model called `{name}`, a tool that does not exist, instead of answering")]
     UnknownTool {
@@ -237,6 +245,7 @@ impl ModelError {
             | Self::Transient { .. }
             | Self::EmptyResponse { .. }
             | Self::Incomplete { .. }
+            | Self::StreamTruncated { .. }
             | Self::ReplyTooLarge { .. } => ErrorKind::Provider,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Auth { .. } => ErrorKind::Auth,
@@ -259,7 +268,8 @@ impl ModelError {
             | Self::Transient { .. }
             | Self::Timeout { .. }
             | Self::EmptyResponse { .. }
-            | Self::Incomplete { .. } => true,
+            | Self::Incomplete { .. }
+            | Self::StreamTruncated { .. } => true,
             Self::Auth { .. }
             | Self::Quota { .. }
             | Self::ContextOverflow { .. }
@@ -291,6 +301,7 @@ impl ModelError {
             Self::Refused { usage, .. }
             | Self::Truncated { usage, .. }
             | Self::Incomplete { usage, .. }
+            | Self::StreamTruncated { usage, .. }
             | Self::UnknownTool { usage, .. }
             | Self::NoAnswer { usage, .. }
             | Self::EmptyResponse { usage } => *usage,

@@ -96,14 +96,31 @@ pub(super) fn not_a_completion(body: &Value) -> ModelError {
         return ModelError::Transient { after: None, message };
     };
     let said = ErrorText::of_json(body);
-    let status = error
-        .get("code")
-        .and_then(Value::as_u64)
-        .and_then(|code| u16::try_from(code).ok())
-        .filter(|code| (400..600).contains(code))
-        // No status to go by: taken as a fault of the gateway, which it is when it says 200.
-        .unwrap_or(502);
+    let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let code = code.filter(|code| (400..600).contains(code));
+    let words = ["code", "type", "status"].map(|it| error.get(it).and_then(Value::as_str));
+    let by_word = || words.into_iter().flatten().find_map(status_of);
+    // No status to go by: taken as a fault of the gateway, which it is when it says 200.
+    let status = code.or_else(by_word).unwrap_or(502);
     Failure { status, after: None, body: "" }.error(&said)
+}
+
+/// Returns the status that a provider answers with when an error of this code or type is not inside a reply.
+fn status_of(word: &str) -> Option<u16> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "rate_limit_error" | "rate_limit_exceeded" | "rate_limited" | "resource_exhausted" => 429,
+        "overloaded_error" | "server_overloaded" | "unavailable" => 529,
+        "api_error" | "server_error" | "internal" | "internal_server_error" => 500,
+        "timeout_error" | "deadline_exceeded" => 504,
+        "authentication_error" | "unauthenticated" | "invalid_api_key" => 401,
+        "permission_error" | "permission_denied" => 403,
+        "billing_error" | "insufficient_quota" => 402,
+        "not_found_error" | "not_found" | "model_not_found" => 404,
+        "request_too_large" => 413,
+        "invalid_request_error" | "invalid_argument" | "invalid_prompt" => 400,
+        // Some gateways write the status as a text.
+        number => return number.parse().ok().filter(|it| (400..600).contains(it)),
+    })
 }
 
 /// Returns whether a body or a choice contains an error. Some servers send an empty one beside each answer.
@@ -115,6 +132,25 @@ pub(super) fn has_error(body: &Value) -> bool {
         Some(Value::Object(error)) => !error.is_empty(),
         Some(Value::Bool(true) | Value::Number(_)) => true,
     }
+}
+
+/// Reads the body of a 200. Bytes that are not UTF-8 were replaced: one broken character is no
+/// reason to pay for the whole answer again.
+///
+/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
+/// here, after decoding and before anything is read, truncated or saved.
+pub(super) fn read_json(text: &str) -> Result<Value, ModelError> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
+    }
+    let mut body: Value = serde_json::from_str(text).map_err(|error| {
+        let start: String = redact(text).chars().take(80).collect();
+        let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
+        ModelError::Transient { after: None, message: readable(&message) }
+    })?;
+    redact_value(&mut body);
+    Ok(body)
 }
 
 /// Returns the text cut to a readable length and free of keys.

@@ -1,9 +1,10 @@
-//! Models: one trait, one client for every OpenAI-compatible provider, and recordings of both.
+//! Models: one trait, one client for every provider, and recordings of both.
 //!
 //! Start at [`ChatModel`]. [`ask_structured`] turns any model's text into checked values;
 //! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
-//! belong to the engine; streaming is left out.
+//! belong to the engine.
 //! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
+//! - `protocol`: the forms of requests, replies and streams; `deltas`: the pieces of an answer as they arrive.
 //! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
 //! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
 //!
@@ -19,6 +20,7 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod chat;
+mod deltas;
 mod error;
 mod secret;
 mod settings;
@@ -39,7 +41,11 @@ mod gate;
 #[cfg(feature = "openai")]
 mod openai;
 #[cfg(feature = "openai")]
+mod protocol;
+#[cfg(feature = "openai")]
 mod refused;
+#[cfg(feature = "openai")]
+mod sse;
 #[cfg(feature = "openai")]
 mod transport;
 
@@ -48,12 +54,13 @@ mod recording;
 mod structured;
 
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
+pub use deltas::{AnswerReader, AnswerSink};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
-pub use graphrun_core::usage::TokenUsage;
+pub use graphrun_core::{event::MessagePart, usage::TokenUsage};
 pub use prices::{Price, Prices};
 pub use provider::{
-    OutputMode, Parameter, Profile, Provider, ProviderSettings, Providers, SystemRole,
+    OutputMode, Parameter, Profile, Protocol, Provider, ProviderSettings, Providers, SystemRole,
     TableProblem, TokenLimit, header_problem,
 };
 pub use reader::read_reply;
@@ -67,7 +74,6 @@ pub use structured::{
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 
-#[cfg(feature = "openai")]
 #[cfg(feature = "openai")]
 pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};
 #[cfg(feature = "openai")]

@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_openai::Client;
-use async_openai::config::OpenAIConfig;
+use async_openai::config::{Config as _, OpenAIConfig};
 use async_openai::error::OpenAIError;
 use async_openai::traits::RequestOptionsBuilder;
 use async_trait::async_trait;
 use graphrun_guard::redact::redact;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::calls::settle;
@@ -23,11 +23,11 @@ use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
 use super::failure::readable;
 use super::gate::Gate;
-use super::provider::{OutputMode, Profile};
-use super::reader::read_reply;
+use super::protocol::Wire;
+use super::provider::{OutputMode, Profile, Protocol};
 use super::refused::Refused;
 use super::secret::Secret;
-use super::shape::{Shape, shape_request, unwrap_answer};
+use super::shape::{Shape, unwrap_answer};
 use super::transport::Transport;
 use graphrun_core::usage::TokenUsage;
 /// The address of a model and the settings of its requests.
@@ -177,14 +177,14 @@ impl OpenAiCompatible {
         if !reqwest::Url::parse(&base_url).is_ok_and(|url| is_http(&url)) {
             return Err(ConfigError::BaseUrl { url: redact(&base_url).into_owned() });
         }
-        let Address { base_url, query } = Address::of(&base_url);
+        let Address { base_url, query } = Address::of(&base_url, profile.protocol);
         // async-openai panics on a key that is no valid header.
         if HeaderValue::from_str(api_key.expose()).is_err() {
             return Err(ConfigError::Key);
         }
         let transport = Transport::new(base_url, query, limits, &api_key)
             .map_err(ConfigError::Transport)?
-            .with_headers(&profile);
+            .with_profile(&profile);
         let key = blake3::hash(api_key.expose().as_bytes()).to_hex();
         let account = format!("{base_url}?{}#{key}", query.unwrap_or_default());
         // The organisation and project are set, because async-openai would read them from the
@@ -210,14 +210,8 @@ impl OpenAiCompatible {
         &self,
         request: &ChatRequest,
         shape: &Shape<'_>,
-        body: &Value,
+        wire: &Wire,
     ) -> Result<ChatReply, ModelError> {
-        let client = match request.timeout {
-            Some(total) => {
-                self.client.clone().with_http_service(self.transport.clone().within(total))
-            }
-            None => self.client.clone(),
-        };
         let headers = request.settings.headers.iter();
         let headers = headers.filter_map(|(name, value)| {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
@@ -226,24 +220,18 @@ impl OpenAiCompatible {
         if let Some(key) = self.idempotency_key(&request.key, shape) {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let mut chat = client.chat();
-        if !headers.is_empty() {
-            chat = chat.headers(headers);
-        }
-        let body: Value = match chat.create_byot(body.clone()).await {
-            Ok(body) => body,
-            Err(OpenAIError::Boxed(error)) => {
-                return Err(match error.downcast::<ModelError>() {
-                    Ok(error) => *error,
-                    Err(error) => {
-                        let message = readable(&error.to_string());
-                        ModelError::Transient { after: None, message }
-                    }
-                });
+        let body = self.exchange(request, headers, wire).await;
+        request.deltas.end();
+        let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
+        let read = read.map_err(|error| match error {
+            // The counts come at the end of a stream.
+            ModelError::StreamTruncated { text, usage } if usage.total_tokens() == 0 => {
+                let usage = estimate(request, &text);
+                ModelError::StreamTruncated { text, usage }
             }
-            Err(error) => return Err(unexpected(&error)),
-        };
-        let mut reply = settle(read_reply(&body)?, request)?;
+            error => error,
+        });
+        let mut reply = settle(read?, request)?;
         if reply.usage.total_tokens() == 0 {
             reply.usage = estimate(request, &reply.text);
         }
@@ -256,6 +244,47 @@ impl OpenAiCompatible {
             shape.model.clone_into(&mut reply.model);
         }
         Ok(reply)
+    }
+
+    /// Sends a request and returns the body of its reply.
+    async fn exchange(
+        &self,
+        request: &ChatRequest,
+        mut headers: HeaderMap,
+        wire: &Wire,
+    ) -> Result<Value, ModelError> {
+        let transport = self.transport.for_request(request);
+        let (client, body) = (&self.client, wire.body.clone());
+        let sent = match self.profile.protocol {
+            Protocol::Chat => {
+                let client = client.clone().with_http_service(transport);
+                client.chat().headers(headers).create_byot(body).await
+            }
+            Protocol::Responses => {
+                let client = client.clone().with_http_service(transport);
+                client.responses().headers(headers).create_byot(body).await
+            }
+            Protocol::Anthropic | Protocol::Gemini => {
+                let config = client.config();
+                for (name, value) in &config.headers() {
+                    headers.entry(name).or_insert_with(|| value.clone());
+                }
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                let url = format!("{}{}", config.api_base(), wire.path);
+                let request = transport.http().post(url).headers(headers).body(body.to_string());
+                return transport.post(request.build().map_err(|it| unexpected(&it))?).await;
+            }
+        };
+        sent.map_err(|error| match error {
+            OpenAIError::Boxed(error) => match error.downcast::<ModelError>() {
+                Ok(error) => *error,
+                Err(error) => {
+                    let message = readable(&error.to_string());
+                    ModelError::Transient { after: None, message }
+                }
+            },
+            error => unexpected(&error),
+        })
     }
 
     fn mode(&self, asked: &Asked) -> OutputMode {
@@ -300,14 +329,14 @@ impl ChatModel for OpenAiCompatible {
             let permit = gate.enter(request.is_repeat && !is_in).await?;
             is_in = true;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
-            let body = shape_request(request, &shape);
-            let done = self.attempt(request, &shape, &body).await;
+            let wire = self.profile.protocol.shape(request, &shape);
+            let done = self.attempt(request, &shape, &wire).await;
             permit.learn(done.as_ref());
             let error = match done {
                 Err(error) => error,
                 done => return done,
             };
-            if let Some(parameter) = refused.learn(&account, &error, &body, &self.profile) {
+            if let Some(parameter) = refused.learn(&account, &error, &wire.body, &self.profile) {
                 tracing::info!(model, parameter, "the provider rejects this parameter");
                 continue;
             }
@@ -342,13 +371,20 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    fn of(base_url: &'a str) -> Self {
+    fn of(base_url: &'a str, protocol: Protocol) -> Self {
         let base_url = base_url.split('#').next().unwrap_or_default();
         let (base_url, query) = base_url.split_once('?').unwrap_or((base_url, ""));
         let query = Some(query).filter(|it| !it.is_empty());
         let base_url = base_url.trim_end_matches('/');
         // Azure shows the whole address of a model to copy, with the path that each request has.
-        let base_url = base_url.strip_suffix("/chat/completions").unwrap_or(base_url);
+        let path = match protocol {
+            Protocol::Chat => "/chat/completions",
+            Protocol::Responses => "/responses",
+            Protocol::Anthropic => "/messages",
+            // Google's own address of the chat completions.
+            Protocol::Gemini => "/openai",
+        };
+        let base_url = base_url.strip_suffix(path).unwrap_or(base_url);
         Self { base_url, query }
     }
 }
@@ -383,15 +419,23 @@ impl Rejection {
             "structured output",
             "json mode",
             "response mime type",
+            "output_config",
+            "output_format",
+            "text.format",
+            "responsejsonschema",
+            "response_json_schema",
+            "response_schema",
+            "response_mime_type",
         ];
-        names_it.iter().any(|name| message.contains(name)).then(|| {
-            if message.contains("schema for response_format") { Self::Schema } else { Self::Form }
-        })
+        let is_schema =
+            ["schema for response_format", "invalid schema", "schema is too", "grammar"];
+        let has = |words: &[&str]| words.iter().any(|it| message.contains(it));
+        if has(&is_schema) { Some(Self::Schema) } else { has(&names_it).then_some(Self::Form) }
     }
 }
 
-/// An error of async-openai itself. The transport reports its own, so this is one of building the request.
-fn unexpected(error: &OpenAIError) -> ModelError {
+/// An error of building a request. The transport reports its own.
+fn unexpected(error: &impl std::error::Error) -> ModelError {
     ModelError::BadRequest { status: 0, message: readable(&error.to_string()) }
 }
 

@@ -32,49 +32,66 @@ pub fn read_reply(body: &Value) -> Result<ChatReply, ModelError> {
     if let Some(failed) = [choice, body].into_iter().find(|it| failure::has_error(it)) {
         return Err(failure::not_a_completion(failed));
     }
-    let answer = Answer::read(choice);
-    let finish = read_finish(choice.get("finish_reason"));
-
-    if let Some(text) = answer.refusal {
-        return Err(ModelError::Refused { text, usage });
-    }
-    if let Finish::Other(word) = &finish {
-        match Ending::of(word) {
-            Ending::Whole => {}
-            Ending::Refused => {
-                let text = or(answer.text, || format!("stopped by the provider ({word})"));
-                return Err(ModelError::Refused { text, usage });
-            }
-            Ending::Truncated => return Err(ModelError::Truncated { text: answer.text, usage }),
-            Ending::Unknown => {
-                let (finish, text) = (readable(word), answer.text);
-                return Err(ModelError::Incomplete { finish, text, usage });
-            }
-        }
-    }
-    if answer.text.trim().is_empty() && answer.tool_calls.is_empty() {
-        return Err(ModelError::EmptyResponse { usage });
-    }
-    Ok(ChatReply {
-        text: answer.text,
-        tool_calls: answer.tool_calls,
-        reasoning: answer.reasoning,
+    let rest = Rest {
         usage,
         cost_usd: read_cost(body.get("usage")),
-        finish,
+        finish: read_finish(choice.get("finish_reason")),
         model: text_of(body.get("model")),
-    })
+    };
+    Answer::read(choice).conclude(rest)
 }
 
-/// The content of one choice.
-struct Answer {
-    text: String,
-    reasoning: Option<String>,
-    refusal: Option<String>,
-    tool_calls: Vec<ToolCall>,
+/// What a reply has beside its answer.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    pub(super) usage: TokenUsage,
+    pub(super) cost_usd: Option<f64>,
+    pub(super) finish: Finish,
+    pub(super) model: String,
+}
+
+/// The content of a reply, in any protocol.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) reasoning: Option<String>,
+    pub(super) refusal: Option<String>,
+    pub(super) tool_calls: Vec<ToolCall>,
+    /// The model's own record of its reasoning, which the provider wants back.
+    pub(super) thinking: Vec<Value>,
 }
 
 impl Answer {
+    /// Returns the reply, if its answer is known to be whole.
+    pub(super) fn conclude(self, rest: Rest) -> Result<ChatReply, ModelError> {
+        let (answer, Rest { usage, cost_usd, finish, model }) = (self, rest);
+        if let Some(text) = answer.refusal {
+            return Err(ModelError::Refused { text, usage });
+        }
+        if let Finish::Other(word) = &finish {
+            match Ending::of(word) {
+                Ending::Whole => {}
+                Ending::Refused => {
+                    let text = or(answer.text, || format!("stopped by the provider ({word})"));
+                    return Err(ModelError::Refused { text, usage });
+                }
+                Ending::Truncated => {
+                    return Err(ModelError::Truncated { text: answer.text, usage });
+                }
+                Ending::Unknown => {
+                    let (finish, text) = (readable(word), answer.text);
+                    return Err(ModelError::Incomplete { finish, text, usage });
+                }
+            }
+        }
+        if answer.text.trim().is_empty() && answer.tool_calls.is_empty() {
+            return Err(ModelError::EmptyResponse { usage });
+        }
+        let Self { text, reasoning, tool_calls, thinking, .. } = answer;
+        let reasoning = reasoning.filter(|it| !it.is_empty());
+        Ok(ChatReply { text, tool_calls, reasoning, thinking, usage, cost_usd, finish, model })
+    }
+
     fn read(choice: &Value) -> Self {
         // Some servers put the text beside the message, as in the older completions API.
         let message = choice.get("message").unwrap_or(choice);
@@ -100,8 +117,7 @@ impl Answer {
 
     /// Reads a text, or a list of parts, some of which are reasoning or refusals.
     fn of_content(content: Option<&Value>) -> Self {
-        let mut answer =
-            Self { text: String::new(), reasoning: None, refusal: None, tool_calls: Vec::new() };
+        let mut answer = Self::default();
         let Some(Value::Array(parts)) = content else {
             let parted = part_text(&text_of(content));
             let Parted { answer: text, reasoning, tool_calls } = parted;
@@ -125,7 +141,7 @@ impl Answer {
 }
 
 /// Returns a value as text: a string as it is, other JSON in its JSON notation.
-fn text_of(value: Option<&Value>) -> String {
+pub(super) fn text_of(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -134,7 +150,7 @@ fn text_of(value: Option<&Value>) -> String {
 }
 
 /// Joins the texts of a content part and of the parts inside it.
-fn parts_text(part: &Value) -> String {
+pub(super) fn parts_text(part: &Value) -> String {
     match part {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().map(parts_text).collect(),
@@ -147,7 +163,7 @@ fn parts_text(part: &Value) -> String {
     }
 }
 
-fn read_finish(finish: Option<&Value>) -> Finish {
+pub(super) fn read_finish(finish: Option<&Value>) -> Finish {
     match finish {
         None | Some(Value::Null) => Finish::Stop,
         Some(word) => match word.as_str() {
@@ -224,7 +240,7 @@ impl Ending {
 }
 
 /// Reads the counts of tokens. A call without counts still counts as a call.
-fn read_usage(usage: Option<&Value>) -> TokenUsage {
+pub(super) fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let count = |names: [&str; 2]| {
         names.iter().find_map(|name| usage?.get(name)).and_then(whole_number).unwrap_or(0)
     };
@@ -264,7 +280,7 @@ fn read_cost(usage: Option<&Value>) -> Option<f64> {
 }
 
 /// Takes `12`, `12.0` and `"12"`.
-fn whole_number(value: &Value) -> Option<u64> {
+pub(super) fn whole_number(value: &Value) -> Option<u64> {
     let text = text_of(Some(value));
     text.split_once('.').map_or(text.as_str(), |(whole, _)| whole).parse().ok()
 }

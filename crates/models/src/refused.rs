@@ -7,13 +7,13 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::error::ModelError;
-use super::provider::{Parameter, Profile, TokenLimit};
+use super::provider::{Parameter, Profile, Protocol, TokenLimit};
 
 /// The most models whose rejections are remembered. Beyond it, all are forgotten, and learnt again.
 const MODELS_MAX: usize = 1024;
 
 /// The words of a message about a parameter that a provider does not take.
-const REJECTIONS: [&str; 14] = [
+const REJECTIONS: [&str; 15] = [
     "not support",
     "unsupported",
     "not permitted",
@@ -28,6 +28,7 @@ const REJECTIONS: [&str; 14] = [
     "invalid parameter",
     "no longer",
     "deprecated",
+    "must be verified",
 ];
 
 static KNOWN: LazyLock<Mutex<BTreeMap<String, Refused>>> = LazyLock::new(Mutex::default);
@@ -37,6 +38,8 @@ static KNOWN: LazyLock<Mutex<BTreeMap<String, Refused>>> = LazyLock::new(Mutex::
 pub(super) struct Refused {
     parameters: BTreeSet<Parameter>,
     token_limits: BTreeSet<TokenLimit>,
+    /// The most tokens of an answer that it allows, if more were asked for.
+    tokens_max: Option<u32>,
 }
 
 impl Refused {
@@ -66,21 +69,46 @@ impl Refused {
     ) -> Option<&'static str> {
         let ModelError::BadRequest { status: 400 | 422, message } = error else { return None };
         let message = message.to_lowercase();
+        if let Some(most) =
+            tokens_max(&message).filter(|it| self.tokens_max.is_none_or(|most| *it < most))
+        {
+            self.tokens_max = Some(most);
+            self.remember(name);
+            return Some("max_tokens");
+        }
         if !REJECTIONS.iter().any(|it| message.contains(it)) {
             return None;
         }
-        let names_sent = |name: &str| body.get(name).is_some() && has_word(&message, name);
+        let is_sent = |name: &str| {
+            let is_in = |it: &Value| it.get(name).is_some();
+            is_in(body) || body.as_object().into_iter().flatten().any(|(_, it)| is_in(it))
+        };
+        let names_sent = |name: &str| is_sent(name) && has_word(&message, &name.to_lowercase());
         let limits = TokenLimit::ALL.iter().copied();
         // A message about one of the two names may recommend the other, and only one was sent.
-        let learnt = if let Some(limit) = limits.into_iter().find(|it| names_sent(it.as_str())) {
+        let is_chat = profile.protocol == Protocol::Chat;
+        let limit = limits.into_iter().find(|it| is_chat && names_sent(it.as_str()));
+        let learnt = if let Some(limit) = limit {
             self.token_limits.insert(limit);
             limit.as_str()
         } else {
             let parameters = Parameter::ALL.iter().copied();
-            let parameter = parameters.into_iter().find(|it| names_sent(profile.name_of(*it)))?;
+            let is_named = |it: &Parameter| {
+                let name = profile.name_of(*it);
+                // Messages often name the action instead.
+                let by_word = *it == Parameter::Stream && has_word(&message, "streaming");
+                names_sent(name) || by_word && is_sent(name)
+            };
+            let parameter = parameters.into_iter().find(is_named)?;
             self.parameters.insert(parameter);
             parameter.as_str()
         };
+        self.remember(name);
+        Some(learnt)
+    }
+
+    /// Adds the rejections to those of the process.
+    fn remember(&self, name: &str) {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MODELS_MAX && !known.contains_key(name) {
             known.clear();
@@ -89,15 +117,30 @@ impl Refused {
         let all = known.entry(name.to_owned()).or_default();
         all.parameters.extend(&self.parameters);
         all.token_limits.extend(&self.token_limits);
-        Some(learnt)
+        all.tokens_max = [all.tokens_max, self.tokens_max].into_iter().flatten().min();
+    }
+
+    /// Returns the number of tokens to ask for at most.
+    pub(super) fn most_tokens(&self, tokens: u32) -> u32 {
+        self.tokens_max.map_or(tokens, |most| tokens.min(most))
     }
 
     /// Returns the rejected parameters as text: requests that differ in them have different keys.
     pub(super) fn key(&self) -> String {
         let parameters = self.parameters.iter().map(|it| it.as_str());
         let all = parameters.chain(self.token_limits.iter().map(|it| it.as_str()));
-        all.flat_map(|it| ["/without-", it]).collect()
+        let key: String = all.flat_map(|it| ["/without-", it]).collect();
+        key + &self.tokens_max.map(|it| format!("/tokens-{it}")).unwrap_or_default()
     }
+}
+
+/// Returns the most tokens that a provider allows, from its words `max_tokens: 32000 > 8192, which is the maximum …`.
+fn tokens_max(message: &str) -> Option<u32> {
+    let (_, rest) = message.split_once("max_tokens: ")?;
+    let (asked, rest) = rest.split_once(" > ")?;
+    asked.parse::<u32>().ok()?;
+    let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok().filter(|it| *it > 0)
 }
 
 /// Returns whether a text has a word that is not part of a longer one.
@@ -134,6 +177,8 @@ mod tests {
                 Some("max_tokens"),
             ),
             ("Streaming is not supported by this model: set stream to false", Some("stream")),
+            ("Streaming is not supported.", Some("stream")),
+            ("Your organization must be verified to stream this model.", Some("stream")),
             ("Unsupported parameter: 'top_p'", None),
             ("stream_options is not supported", None),
             ("the seed of the discussion is a text", None),
@@ -142,6 +187,22 @@ mod tests {
             let learnt = Refused::default().learn(message, &error, &body, &Profile::default());
             assert_eq!(learnt, expected, "{message}");
         }
+        // The other protocols have own names, and put parameters into an object.
+        let body = json!({"generationConfig": {"topP": 0.5}, "max_tokens": 32000});
+        let profile = Profile { protocol: Protocol::Gemini, ..Profile::default() };
+        let message = "Unknown name \"topP\" at 'generation_config': Cannot find field.".to_owned();
+        let error = ModelError::BadRequest { status: 400, message };
+        let mut refused = Refused::default();
+        assert_eq!(refused.learn("topP", &error, &body, &profile), Some("top_p"));
+        let message = "max_tokens: 32000 > 8192, which is the maximum allowed number".to_owned();
+        let error = ModelError::BadRequest { status: 400, message };
+        assert_eq!(refused.learn("most", &error, &body, &profile), Some("max_tokens"));
+        assert_eq!((refused.most_tokens(32_000), refused.most_tokens(50)), (8192, 50));
+        assert_eq!(
+            refused.learn("most", &error, &body, &profile),
+            None,
+            "it was sent nevertheless"
+        );
         let other = ModelError::BadRequest { status: 404, message: "unknown seed".into() };
         assert_eq!(Refused::default().learn("x", &other, &body, &Profile::default()), None);
     }

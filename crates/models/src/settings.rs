@@ -28,12 +28,20 @@ pub struct RequestSettings {
     /// The most tokens the answer may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Whether the provider keeps the beginning of the conversation for the next request. Most do so unasked.
+    #[serde(skip_serializing_if = "is_false")]
+    pub cache_prompt: bool,
     /// Headers of the request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Parameters that only some providers know.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra_body: Map<String, Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl RequestSettings {
@@ -73,6 +81,7 @@ impl RequestSettings {
             stop: if self.stop.is_empty() { those.stop } else { self.stop },
             effort: self.effort.or(those.effort),
             max_tokens: self.max_tokens.or(those.max_tokens),
+            cache_prompt: self.cache_prompt || those.cache_prompt,
             headers,
             extra_body,
         }

@@ -7,7 +7,7 @@ use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::provider::{OutputMode, Parameter, Profile, SystemRole};
 use super::refused::Refused;
 use super::structured::{answer_schema, strict_schema};
-use super::tools::ToolChoice;
+use super::tools::{ToolCall, ToolChoice};
 
 /// The key for an answer that is no object: providers force objects only.
 const WRAPPER: &str = "answer";
@@ -21,12 +21,17 @@ pub(super) struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    fn sends(&self, parameter: Parameter) -> bool {
+    pub(super) fn sends(&self, parameter: Parameter) -> bool {
         !self.refused.has(parameter) && self.profile.supports(self.model, parameter)
     }
 
     /// Adds a parameter under the provider's name of it, unless the provider does not take it.
-    fn add(&self, body: &mut Map<String, Value>, parameter: Parameter, value: Option<Value>) {
+    pub(super) fn add(
+        &self,
+        body: &mut Map<String, Value>,
+        parameter: Parameter,
+        value: Option<Value>,
+    ) {
         if let Some(value) = value.filter(|_| self.sends(parameter)) {
             body.insert(self.profile.name_of(parameter).to_owned(), value);
         }
@@ -68,7 +73,12 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
     let messages = messages.iter().map(|it| wire_message(it, &offered, profile)).collect();
     body.insert("messages".into(), Value::Array(messages));
     if !request.tools.is_empty() {
-        body.insert("tools".into(), offered.on_the_wire().into());
+        let tool = |(name, description, parameters): (&str, &str, Value)| {
+            let function =
+                json!({"name": name, "description": description, "parameters": parameters});
+            json!({"type": "function", "function": function})
+        };
+        body.insert("tools".into(), offered.on_the_wire().map(tool).collect());
         let choice = match request.tool_choice {
             ToolChoice::Auto => "auto",
             ToolChoice::None => "none",
@@ -83,16 +93,49 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
     if let (Some(tokens), Some(name)) = (settings.max_tokens, token_limit) {
         body.insert(name.as_str().into(), tokens.into());
     }
-    for (name, value) in &settings.extra_body {
-        // What graphrun sets comes first, also if the library was given other keys.
-        body.entry(name.clone()).or_insert_with(|| value.clone());
+    add_extra(&mut body, request);
+    let streams = shape.sends(Parameter::Stream);
+    body.insert("stream".into(), streams.into());
+    if streams {
+        // Without it, a stream has no counts of tokens.
+        shape.add(&mut body, Parameter::StreamOptions, Some(json!({"include_usage": true})));
     }
-    body.insert("stream".into(), false.into());
     Value::Object(body)
 }
 
+/// Adds the parameters that only some providers know.
+pub(super) fn add_extra(body: &mut Map<String, Value>, request: &ChatRequest) {
+    for (name, value) in &request.settings.extra_body {
+        // What graphrun sets comes first, also if the library was given other keys.
+        body.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+/// Returns a call in the format of a request that repeats it.
+pub(super) fn wire_call(offered: &Offered<'_>, call: &ToolCall) -> Value {
+    let (name, arguments) = offered.call_on_the_wire(call);
+    let function = json!({"name": name, "arguments": arguments.to_string()});
+    let mut wire = json!({"id": call.id, "type": "function", "function": function});
+    add_provider_data(&mut wire, call);
+    wire
+}
+
+/// Adds the data of a call that its provider requires back.
+pub(super) fn add_provider_data(wire: &mut Value, call: &ToolCall) {
+    if let (Some(wire), Some(Value::Object(extra))) = (wire.as_object_mut(), &call.extra) {
+        wire.extend(extra.clone());
+    }
+}
+
+/// Separates the instructions from the conversation, for protocols in which they are no messages.
+pub(super) fn split_instructions(messages: Vec<Message>) -> (Vec<String>, Vec<Message>) {
+    let (system, others): (Vec<Message>, Vec<Message>) =
+        messages.into_iter().partition(|it| it.role == Role::System);
+    (system.into_iter().map(|it| it.content).collect(), others)
+}
+
 fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> Value {
-    let Message { role, content, tool_calls, tool_call_id, reasoning } = message;
+    let Message { role, content, tool_calls, tool_call_id, reasoning, .. } = message;
     let mut wire = Map::new();
     let role = match role {
         Role::System => profile.system_role.as_str(),
@@ -107,7 +150,7 @@ fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> 
         wire.insert("tool_call_id".into(), id.as_str().into());
     }
     if !tool_calls.is_empty() {
-        let calls = tool_calls.iter().map(|it| offered.call_on_the_wire(it)).collect();
+        let calls = tool_calls.iter().map(|it| wire_call(offered, it)).collect();
         wire.insert("tool_calls".into(), Value::Array(calls));
         if profile.wants_reasoning {
             wire.insert(
@@ -121,9 +164,7 @@ fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> 
 
 /// Puts the instructions before the first message of the user, for a model without another role for them.
 fn merge_instructions(messages: &mut Vec<Message>) {
-    let (system, mut others): (Vec<Message>, Vec<Message>) =
-        std::mem::take(messages).into_iter().partition(|it| it.role == Role::System);
-    let texts: Vec<String> = system.into_iter().map(|it| it.content).collect();
+    let (texts, mut others) = split_instructions(std::mem::take(messages));
     if !texts.is_empty() {
         let instructions = texts.join("\n\n");
         match others.iter_mut().find(|it| it.role == Role::User) {
@@ -147,7 +188,7 @@ pub(super) fn unwrap_answer(text: String, output: &OutputSchema) -> String {
     }
 }
 
-fn wire_schema(output: &OutputSchema) -> Value {
+pub(super) fn wire_schema(output: &OutputSchema) -> Value {
     let mut schema = answer_schema(&output.schema);
     if is_object(&schema) {
         return schema;
@@ -170,7 +211,7 @@ fn is_object(schema: &Value) -> bool {
         || schema.get("properties").is_some()
 }
 
-fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
+pub(super) fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
     let instruction = format!(
         "Answer with one JSON value and nothing else: no explanation, no code fence. It must match this \
          JSON Schema:\n{schema:#}"

@@ -1,8 +1,8 @@
 //! The HTTP service under async-openai: one attempt, no redirects, a limit on everything.
 //!
-//! It reads the whole reply itself. It only passes on a 200 with well-formed JSON; everything else
-//! becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a
-//! body.
+//! It reads the whole reply itself, also one that arrives as a stream of events, and passes it on as one JSON value.
+//! Everything else becomes a [`ModelError`]. So async-openai neither retries, nor reads without a limit, nor logs a body.
+//! The requests of protocols that async-openai does not have take the same way.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -12,21 +12,22 @@ use std::time::Duration;
 
 use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
-use graphrun_guard::redact::{redact, redact_value};
 use jiff::Timestamp;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use super::chat::ChatReply;
+use super::chat::ChatRequest;
+use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
 use super::openai::Limits;
-use super::provider::{Profile, is_local};
+use super::protocol::{Incoming, Pace, completion};
+use super::provider::{Profile, Protocol, is_local};
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
 
@@ -54,6 +55,9 @@ pub(super) struct Transport {
     key_header: Option<HeaderName>,
     /// The provider's headers of every request.
     headers: HeaderMap,
+    protocol: Protocol,
+    /// Where the pieces of the answer go.
+    deltas: AnswerSink,
 }
 
 impl Transport {
@@ -83,39 +87,59 @@ impl Transport {
                 .is_some_and(|it| it.split('&').any(|it| it.starts_with("api-version=")))
                 .then(|| HeaderName::from_static("api-key")),
             headers: HeaderMap::new(),
+            protocol: Protocol::Chat,
+            deltas: AnswerSink::default(),
         })
     }
 
-    /// Replaces the longest duration of an exchange.
-    pub(super) fn within(mut self, total: Duration) -> Self {
-        self.limits.total = total;
-        self
+    /// Returns a transport for one request.
+    pub(super) fn for_request(&self, request: &ChatRequest) -> Self {
+        let mut transport = self.clone();
+        transport.limits.total = request.timeout.unwrap_or(self.limits.total);
+        transport.deltas = request.deltas.clone();
+        transport
     }
 
     pub(super) fn http(&self) -> Client {
         self.http.clone()
     }
 
-    /// Makes one attempt, and returns a reply that async-openai accepts.
+    /// Makes one attempt for async-openai, and returns a reply that it accepts.
     async fn exchange(&self, factory: HttpRequestFactory) -> Result<Response, OpenAIError> {
-        let mut request = factory.build().await?;
+        let request = factory.build().await?;
+        let body = self.post(request).await.map_err(|error| OpenAIError::Boxed(Box::new(error)))?;
+        let body = serde_json::to_vec(&body).expect("a JSON value can always be written");
+        Ok(Response::from(http::Response::new(body)))
+    }
+
+    /// Makes one attempt. The request has its key as `Authorization: Bearer KEY`.
+    pub(super) async fn post(&self, mut request: reqwest::Request) -> Result<Value, ModelError> {
         if let Some(query) = &self.query {
-            request.url_mut().set_query(Some(query));
+            let url = request.url_mut();
+            let whole = url.query().map_or_else(|| query.clone(), |own| format!("{own}&{query}"));
+            url.set_query(Some(&whole));
         }
         for (name, value) in &self.headers {
             // Those of the request come first.
             request.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         self.set_key(request.headers_mut());
-        let body = self.send(request).await.map_err(|error| OpenAIError::Boxed(Box::new(error)))?;
-        let body = serde_json::to_vec(&body).expect("a JSON value can always be written");
-        Ok(Response::from(http::Response::new(body)))
+        self.send(request).await
     }
 
-    /// Adds the provider's headers. Those that cannot be sent are left out: the reader of the table has reported them.
-    pub(super) fn with_headers(mut self, profile: &Profile) -> Self {
+    /// Sets the protocol, and adds the headers of the provider and of the protocol. Those that cannot be sent are left out: the reader of the table has reported them.
+    pub(super) fn with_profile(mut self, profile: &Profile) -> Self {
+        self.protocol = profile.protocol;
         let own = profile.key_header.as_ref().and_then(|it| HeaderName::try_from(it).ok());
-        self.key_header = own.or(self.key_header);
+        let (of_protocol, version) = match profile.protocol {
+            Protocol::Chat | Protocol::Responses => (None, None),
+            Protocol::Anthropic => (Some("x-api-key"), Some(("anthropic-version", "2023-06-01"))),
+            Protocol::Gemini => (Some("x-goog-api-key"), None),
+        };
+        self.key_header = own.or(of_protocol.map(HeaderName::from_static)).or(self.key_header);
+        if let Some((name, version)) = version {
+            self.headers.insert(name, HeaderValue::from_static(version));
+        }
         let headers = profile.headers.iter();
         self.headers.extend(headers.filter_map(|(name, value)| {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
@@ -154,8 +178,7 @@ impl Transport {
         };
         let status = response.status();
         if status.is_success() {
-            let body = self.read(&mut response, deadline, self.limits.reply_bytes_max).await?;
-            return read_json(&String::from_utf8_lossy(&body));
+            return self.read(&mut response, deadline).await;
         }
         let after = retry_after(response.headers());
         // The status is more informative than an unreadable body.
@@ -165,20 +188,32 @@ impl Transport {
         failure.classify().map(|reply| completion(&reply))
     }
 
-    async fn read(
-        &self,
-        response: &mut Response,
-        deadline: Instant,
-        bytes_max: usize,
-    ) -> Result<Vec<u8>, ModelError> {
-        let mut body = Vec::new();
-        while let Some(chunk) = self.next_chunk(response, deadline).await? {
-            if body.len() + chunk.len() > bytes_max {
-                return Err(ModelError::ReplyTooLarge { bytes_max });
+    /// Reads a reply. In a stream, only data counts as a sign of life, not what keeps the connection open. Before its
+    /// answer, and while it thinks without showing it, a model may be silent until the deadline.
+    async fn read(&self, response: &mut Response, deadline: Instant) -> Result<Value, ModelError> {
+        let Limits { idle, total, reply_bytes_max, .. } = self.limits;
+        let mut incoming = Incoming::new(self.protocol, self.deltas.clone(), reply_bytes_max);
+        let mut next = Instant::now() + idle;
+        loop {
+            let (until, after) = match incoming.pace() {
+                Pace::Over => break,
+                Pace::Steady if next < deadline => (next, idle),
+                Pace::Steady | Pace::Silent => (deadline, total),
+            };
+            let chunk = match timeout_at(until, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                // The end of an answer is enough, also if the connection has no end.
+                _ if incoming.is_whole() => break,
+                Ok(Err(_)) if incoming.has_begun() => break,
+                Ok(Err(error)) => return Err(self.network_error(&error)),
+                Err(_) => return Err(ModelError::Timeout { phase: Phase::Body, after }),
+            };
+            if incoming.add(&chunk)? {
+                next = Instant::now() + idle;
             }
-            body.extend_from_slice(&chunk);
         }
-        Ok(body)
+        incoming.finish()
     }
 
     /// Reads the available beginning of an error's body.
@@ -238,31 +273,7 @@ impl Service<HttpRequestFactory> for Transport {
     }
 }
 
-/// Reads the body of a 200. Bytes that are not UTF-8 were replaced: one broken character is no
-/// reason to pay for the whole answer again.
-///
-/// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
-/// here, after decoding and before anything is read, truncated or saved.
-fn read_json(text: &str) -> Result<Value, ModelError> {
-    let text = text.trim_start_matches('\u{feff}').trim();
-    if text.is_empty() {
-        return Err(ModelError::EmptyResponse { usage: super::TokenUsage::default() });
-    }
-    let mut body: Value = serde_json::from_str(text).map_err(|error| {
-        let start: String = redact(text).chars().take(80).collect();
-        let message = format!("the reply is not JSON ({error}); it begins with {start:?}");
-        ModelError::Transient { after: None, message: readable(&message) }
-    })?;
-    redact_value(&mut body);
-    Ok(body)
-}
-
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     read_retry_after(header("retry-after"), header("retry-after-ms"), Timestamp::now())
-}
-
-/// Converts an answer from inside an error into a completion.
-fn completion(reply: &ChatReply) -> Value {
-    json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
 }

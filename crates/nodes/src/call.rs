@@ -2,18 +2,22 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
 use async_trait::async_trait;
 use graphrun_core::{
-    event::{Report, Usage},
-    graph::{ErrorKind, Failure, NodeContext},
+    event::{MessagePart, Report, Usage},
+    graph::{ErrorKind, Failure, MessagePiece, NodeContext, Reporter},
+    id::NodeName,
 };
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind, ModelError, Prices,
-    RequestSettings, TokenUsage, ToolChoice,
+    AnswerReader, AnswerSink, ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind,
+    ModelError, Prices, RequestSettings, TokenUsage, ToolChoice,
 };
 use serde_json::{Value, json};
 use tracing::{Instrument, field, info_span};
@@ -116,13 +120,11 @@ impl ChatModel for Watched<'_> {
         }
         self.ctx.within_budget().await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
-        let repeated;
-        let request = if self.ctx.attempt > 1 && !has_asked {
+        let request = &ChatRequest {
             // The request that failed in the last attempt.
-            repeated = ChatRequest { is_repeat: true, ..request.clone() };
-            &repeated
-        } else {
-            request
+            is_repeat: request.is_repeat || self.ctx.attempt > 1 && !has_asked,
+            deltas: AnswerSink::to(Arc::new(Pieces::new(self.named, self.ctx))),
+            ..request.clone()
         };
         let started = Instant::now();
         let span = info_span!(
@@ -158,6 +160,41 @@ impl ChatModel for Watched<'_> {
 
     fn name(&self) -> &str {
         self.model.name()
+    }
+}
+
+/// Reports the pieces of one answer to the watchers of a run.
+#[derive(Debug)]
+struct Pieces {
+    reporter: Reporter,
+    node: NodeName,
+    model: String,
+    message: u64,
+}
+
+impl Pieces {
+    fn new(model: &str, ctx: &NodeContext) -> Self {
+        static MESSAGES: AtomicU64 = AtomicU64::new(1);
+        let message = MESSAGES.fetch_add(1, Ordering::Relaxed);
+        let (reporter, node) = (ctx.reporter.clone(), ctx.node.clone());
+        Self { reporter, node, model: model.to_owned(), message }
+    }
+}
+
+impl AnswerReader for Pieces {
+    fn take(&self, part: MessagePart, text: &str) {
+        let (node, message) = (self.node.clone(), self.message);
+        let (model, text) = (self.model.clone(), text.to_owned());
+        self.reporter.send_delta(MessagePiece { node, message, model, part, text });
+    }
+
+    fn is_watched(&self) -> bool {
+        self.reporter.wants_deltas()
+    }
+
+    /// A model that answers is at work, so the idle timeout of its node does not run out.
+    fn beat(&self) {
+        self.reporter.beat();
     }
 }
 
@@ -220,6 +257,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
     let raw = match error {
         ModelError::Truncated { text, .. }
         | ModelError::Incomplete { text, .. }
+        | ModelError::StreamTruncated { text, .. }
         | ModelError::Refused { text, .. }
         | ModelError::UnknownTool { arguments: text, .. } => Some(text.clone()),
         _ => None,

@@ -34,6 +34,8 @@ pub(super) fn read<'y>(
         stop: get("stop").map(|it| read_stop(report, it)).unwrap_or_default(),
         effort: get("effort").and_then(|it| read_effort(report, it)),
         max_tokens: get("max_tokens").and_then(|it| report.count(it, "`max_tokens`", 1)),
+        // Only an agent has the key: `cache` of a node is about its results.
+        cache_prompt: false,
         headers: read_mapping(report, get("headers"), "`headers`", read_header).collect(),
         extra_body: read_mapping(report, get("extra_body"), "`extra_body`", read_extra).collect(),
     };
@@ -47,6 +49,18 @@ pub(super) fn read<'y>(
         }
     }
     settings
+}
+
+/// Reads `cache: prompt`.
+pub(super) fn read_cache(report: &mut Report, yaml: &Yaml) -> bool {
+    let Some(word) = report.word(yaml, "`cache`") else { return false };
+    let is_known = word.text == "prompt";
+    if !is_known {
+        let message = format!("`cache` of an agent cannot be `{}`", word.text);
+        let help = "write `cache: prompt`; results are cached by `cache` of a node";
+        report.bad_value(&word, message, help);
+    }
+    is_known
 }
 
 /// Reads the entries of a mapping, each by `read`.

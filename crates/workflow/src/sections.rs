@@ -48,6 +48,7 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "max_tokens",
     "headers",
     "extra_body",
+    "cache",
     "tools",
     "max_tool_rounds",
     "about",
@@ -147,6 +148,8 @@ impl Sections {
         let models = model.map(|it| self.find_model(report, it, providers)).unwrap_or_default();
         let system = section.get("system").and_then(|it| read_system(report, prompts, it));
         let settings = request_settings::read(report, |key| section.get(key), &models, providers);
+        let cache = section.get("cache").map(|it| request_settings::read_cache(report, it));
+        let settings = RequestSettings { cache_prompt: cache.unwrap_or(false), ..settings };
         let tools = section
             .get("tools")
             .map(|it| self.read_agent_tools(report, registry, it))

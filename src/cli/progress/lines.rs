@@ -3,7 +3,8 @@
 use std::io;
 
 use super::{super::terminal::print_result, ProgressView};
-use crate::event::RunEvent;
+
+use crate::event::{DeltaLine, MessageDelta, RunEvent};
 
 /// Writes each event immediately, so that a reader is never behind.
 #[derive(Debug)]
@@ -12,6 +13,11 @@ pub(super) struct Lines;
 impl ProgressView for Lines {
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()> {
         print_result(&(serde_json::to_string(stamped)? + "\n"))
+    }
+
+    fn show_delta(&mut self, delta: &MessageDelta) -> io::Result<()> {
+        let line = DeltaLine::Message(delta.clone());
+        print_result(&(serde_json::to_string(&line)? + "\n"))
     }
 
     /// Messages of the program are not events.

@@ -10,7 +10,7 @@ use std::{fmt, io};
 pub(super) use self::plain::line;
 use self::{lines::Lines, plain::Plain, tty::Tty};
 use super::globals::{Globals, Output, Progress};
-use crate::event::RunEvent;
+use crate::event::{MessageDelta, RunEvent};
 
 /// The parts of the first line that no event contains.
 #[derive(Clone, Debug)]
@@ -25,6 +25,11 @@ pub(super) struct Caption {
 trait ProgressView: fmt::Debug {
     /// Shows an event.
     fn show(&mut self, stamped: &RunEvent) -> io::Result<()>;
+
+    /// Shows a piece of a model's answer.
+    fn show_delta(&mut self, _: &MessageDelta) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Shows a message of the program.
     fn note(&mut self, text: &str);
@@ -44,6 +49,11 @@ pub(super) struct Views {
 }
 
 impl Views {
+    /// Returns whether a view shows the pieces of models' answers.
+    pub(super) fn want_deltas(globals: &Globals) -> bool {
+        globals.output == Output::Jsonl || globals.progress == Progress::Tree
+    }
+
     /// Creates the requested views.
     pub(super) fn new(globals: &Globals, caption: &Caption) -> Self {
         let mut views: Vec<Box<dyn ProgressView>> = Vec::new();
@@ -62,6 +72,15 @@ impl Views {
     pub(super) fn show(&mut self, stamped: &RunEvent) {
         for view in &mut self.views {
             if let Err(error) = view.show(stamped) {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Shows a piece of a model's answer.
+    pub(super) fn show_delta(&mut self, delta: &MessageDelta) {
+        for view in &mut self.views {
+            if let Err(error) = view.show_delta(delta) {
                 self.failure.get_or_insert(error);
             }
         }

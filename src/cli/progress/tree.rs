@@ -11,9 +11,12 @@ use super::{
     plain::{called, describe_message, describe_targets, label},
 };
 use crate::{
-    event::{Event, Report, RunEvent, Status, Usage},
+    event::{Event, MessageDelta, Report, RunEvent, Status, Usage},
     id::{NodeName, TaskId},
 };
+
+/// The most characters of an answer beside its task.
+const TAIL_CHARACTERS_MAX: usize = 60;
 
 /// The running tasks, according to the events.
 #[derive(Debug)]
@@ -21,6 +24,16 @@ pub(super) struct Tree {
     caption: Caption,
     paint: Paint,
     running: BTreeMap<TaskId, Running>,
+    focus: Option<Focus>,
+}
+
+/// The task whose answer arrived last. Only its answer is shown: several would move at once.
+#[derive(Debug)]
+struct Focus {
+    task: TaskId,
+    message: u64,
+    /// The end of the answer so far.
+    tail: String,
 }
 
 /// A running task.
@@ -35,7 +48,7 @@ struct Running {
 impl Tree {
     /// Creates an empty tree.
     pub(super) fn new(caption: Caption, paint: Paint) -> Self {
-        Self { caption, paint, running: BTreeMap::new() }
+        Self { caption, paint, running: BTreeMap::new(), focus: None }
     }
 
     /// Takes an event at time `now`, and returns the permanent lines for it.
@@ -130,6 +143,19 @@ impl Tree {
         }
     }
 
+    /// Takes a piece of a model's answer.
+    pub(super) fn take_delta(&mut self, delta: &MessageDelta) {
+        let MessageDelta { task, message, text, .. } = delta;
+        let same = self.focus.take().filter(|it| it.message == *message);
+        let tail = same.map(|it| it.tail).unwrap_or_default() + text;
+        let tail = tail.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The next piece may begin a new word.
+        let space = if text.ends_with(char::is_whitespace) { " " } else { "" };
+        let start = tail.char_indices().rev().nth(TAIL_CHARACTERS_MAX - 1).map_or(0, |it| it.0);
+        let tail = format!("{}{space}", &tail[start..]);
+        self.focus = Some(Focus { task: *task, message: *message, tail });
+    }
+
     /// Returns the tasks that run at time `now`, each with its line.
     pub(super) fn running(&self, now: Duration) -> impl Iterator<Item = (TaskId, String)> {
         self.running.iter().map(move |(task, it)| {
@@ -142,6 +168,9 @@ impl Tree {
             if it.tokens > 0 {
                 parts.push(tokens(it.tokens));
             }
+            if let Some(focus) = self.focus.as_ref().filter(|it| it.task == *task) {
+                parts.push(self.paint.faint(&clean(focus.tail.trim())));
+            }
             (*task, parts.join("  "))
         })
     }
@@ -149,6 +178,7 @@ impl Tree {
     fn reported(&mut self, task: TaskId, node: &NodeName, report: &Report) -> Vec<String> {
         match report {
             Report::ModelCall { usage, .. } => {
+                self.focus = self.focus.take().filter(|it| it.task != task);
                 if let Some(running) = self.running.get_mut(&task) {
                     running.tokens += usage.total_tokens();
                 }
@@ -271,6 +301,38 @@ mod tests {
         let painted = screens(Paint::new(true));
         assert_eq!(console::strip_ansi_codes(&painted), screens(Paint::new(false)).as_str());
         assert!(painted.contains("\u{1b}[32m✓"));
+    }
+
+    #[test]
+    fn the_task_whose_answer_arrives_shows_its_end() {
+        let mut tree = Tree::new(sample::caption(), Paint::new(false));
+        let events = sample::events();
+        events[1..3].iter().for_each(|it| drop(tree.take(it, Duration::ZERO)));
+        let lines =
+            |tree: &Tree| -> Vec<String> { tree.running(Duration::ZERO).map(|it| it.1).collect() };
+        let [first, second] = lines(&tree).try_into().unwrap();
+        let piece = |index: u64, message: u64, text: &str| -> MessageDelta {
+            serde_json::from_value(serde_json::json!({
+                "v": 1, "ts": "2026-01-01T12:00:00Z", "run": "01JABC", "task": {"step": 1, "index": index},
+                "node": "ta", "attempt": 1, "message": message, "model": "lab/small", "part": "text", "text": text,
+            }))
+            .unwrap()
+        };
+        for text in ["It is ", "te", "al,\n", "\u{1b}[31mand"] {
+            tree.take_delta(&piece(1, 7, text));
+        }
+        let [other, shown] = lines(&tree).try_into().unwrap();
+        assert_eq!(other, first);
+        assert!(shown.starts_with(&second) && shown.contains("  It is teal, "), "{shown:?}");
+        assert!(!shown.contains('\u{1b}') && shown.ends_with("and"), "{shown:?}");
+        // Another answer begins anew, a long one shows its end, and the end of the call removes it.
+        tree.take_delta(&piece(1, 8, &"word ".repeat(50)));
+        let [_, shown] = lines(&tree).try_into().unwrap();
+        assert!(!shown.contains("teal") && shown.chars().count() < 90, "{shown:?}");
+        tree.take_delta(&piece(0, 9, "No"));
+        drop(tree.take(&events[3], Duration::ZERO));
+        let [shown, _] = lines(&tree).try_into().unwrap();
+        assert!(!shown.contains("No"), "{shown:?}");
     }
 
     #[test]

@@ -9,7 +9,10 @@ use super::{
     Caption, ProgressView,
     tree::Tree,
 };
-use crate::{event::RunEvent, id::TaskId};
+use crate::{
+    event::{MessageDelta, RunEvent},
+    id::TaskId,
+};
 
 /// One line, truncated at the width of the terminal.
 const TEMPLATE: &str = "    {spinner} {wide_msg}";
@@ -56,6 +59,12 @@ impl ProgressView for Tty {
         for line in lines {
             self.note(&line);
         }
+        Ok(())
+    }
+
+    /// The next tick draws it: models send more pieces than a screen can show.
+    fn show_delta(&mut self, delta: &MessageDelta) -> io::Result<()> {
+        self.tree.take_delta(delta);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -20,7 +21,7 @@ use super::{
     ErrorKind, Failure, NodeError, Provided, Question, RunFacts, SavedValues, Visits, memo::Memo,
 };
 use crate::{
-    event::{Report, Usage},
+    event::{MessagePart, Report, Usage},
     id::{NodeName, RunId, TaskId},
     state::State,
 };
@@ -137,6 +138,29 @@ pub struct DriverLink {
     pub messages: mpsc::Sender<AttemptMessage>,
     /// Cancelled when the run should abort.
     pub cancel: CancellationToken,
+    /// The readers of the pieces of models' answers, if there are any.
+    pub deltas: Option<Arc<dyn DeltaReader>>,
+}
+
+/// Takes the pieces of models' answers, without waiting.
+pub trait DeltaReader: fmt::Debug + Send + Sync {
+    /// Takes a piece of an answer of a task.
+    fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece);
+}
+
+/// A piece of a model's answer, as a node reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessagePiece {
+    /// The node.
+    pub node: NodeName,
+    /// The number of the answer, unique in the process.
+    pub message: u64,
+    /// The model, by its name in the workflow.
+    pub model: String,
+    /// The part of the message.
+    pub part: MessagePart,
+    /// The text.
+    pub text: String,
 }
 
 /// The part of an attempt that its node, its reporter and its supervision share.
@@ -400,6 +424,21 @@ impl Reporter {
             Some(attempt) => drop(attempt.send(MessageContent::Spending(permit)).await),
             // A task that was dropped meanwhile no longer waits.
             None => _ = permit.send(()),
+        }
+    }
+
+    /// Returns whether there are readers of the pieces of models' answers.
+    pub fn wants_deltas(&self) -> bool {
+        self.0.attempt.as_ref().is_some_and(|it| it.driver.deltas.is_some())
+    }
+
+    /// Gives a piece of a model's answer to its readers. It never waits, and nothing saves the piece.
+    pub fn send_delta(&self, piece: MessagePiece) {
+        self.beat();
+        if let Some(attempt) = &self.0.attempt
+            && let Some(deltas) = &attempt.driver.deltas
+        {
+            deltas.take(attempt.task, attempt.number, piece);
         }
     }
 

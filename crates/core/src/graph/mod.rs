@@ -49,6 +49,6 @@ pub use self::{
     visits::Visits,
 };
 pub use self::{
-    context::{AttemptMessage, DriverLink, MessageContent},
+    context::{AttemptMessage, DeltaReader, DriverLink, MessageContent, MessagePiece},
     memo::Memo,
 };

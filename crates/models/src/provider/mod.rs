@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use toml_edit::Document;
 
-pub use self::profile::{OutputMode, Parameter, Profile, SystemRole, TokenLimit};
+pub use self::profile::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit};
 pub use self::settings::{ProviderSettings, TableProblem, header_problem};
 
 #[cfg(feature = "openai")]

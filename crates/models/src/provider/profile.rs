@@ -9,6 +9,8 @@ use super::Family;
 pub struct Profile {
     /// The provider's name, the first half of [`ChatModel::name`](crate::ChatModel::name).
     pub provider: String,
+    /// The form of its requests, replies and streams.
+    pub protocol: Protocol,
     /// The form of structured output that is tried first.
     pub output: OutputMode,
     /// The name of the limit on the answer's length.
@@ -31,6 +33,7 @@ impl Default for Profile {
     fn default() -> Self {
         Self {
             provider: "openai-compatible".to_owned(),
+            protocol: Protocol::Chat,
             output: OutputMode::JsonSchema,
             // The older name: self-hosted servers know it, and OpenAI's own profile has the newer one.
             token_limit: TokenLimit::MaxTokens,
@@ -48,12 +51,18 @@ impl Profile {
     /// Returns whether a model of this provider accepts a parameter, as far as it is known before a request.
     pub fn supports(&self, model: &str, parameter: Parameter) -> bool {
         !self.unsupported.contains(&parameter)
+            && !self.protocol.lacks().contains(&parameter)
             && !Family::all().iter().any(|it| it.unsupported.contains(&parameter) && it.has(model))
     }
 
     /// Returns the provider's name of a parameter.
     pub fn name_of(&self, parameter: Parameter) -> &str {
-        self.rename.get(&parameter).map_or(parameter.as_str(), String::as_str)
+        self.rename.get(&parameter).map_or(self.protocol.name_of(parameter), String::as_str)
+    }
+
+    /// Returns whether a model is known to reason before it answers.
+    pub fn reasons(&self, model: &str) -> bool {
+        Family::all().iter().any(|it| it.has(model))
     }
 }
 
@@ -83,6 +92,46 @@ macro_rules! named {
             }
         }
     };
+}
+
+named! {
+    /// The form of a provider's requests, replies and streams.
+    Protocol {
+        /// OpenAI's chat completions, which most providers have.
+        Chat = "chat",
+        /// OpenAI's Responses.
+        Responses = "responses",
+        /// Anthropic's Messages.
+        Anthropic = "anthropic",
+        /// Google's `generateContent`.
+        Gemini = "gemini",
+    }
+}
+
+impl Protocol {
+    /// Returns its own name of a parameter.
+    pub fn name_of(self, parameter: Parameter) -> &'static str {
+        match (self, parameter) {
+            (Self::Responses, Parameter::ReasoningEffort) => "reasoning",
+            (Self::Anthropic, Parameter::Stop) => "stop_sequences",
+            (Self::Anthropic, Parameter::ReasoningEffort) => "effort",
+            (Self::Gemini, Parameter::TopP) => "topP",
+            (Self::Gemini, Parameter::Stop) => "stopSequences",
+            (Self::Gemini, Parameter::ReasoningEffort) => "thinkingConfig",
+            (Self::Gemini, Parameter::ToolChoice) => "toolConfig",
+            (_, parameter) => parameter.as_str(),
+        }
+    }
+
+    /// Returns the parameters that it does not have.
+    pub fn lacks(self) -> &'static [Parameter] {
+        match self {
+            Self::Chat => &[],
+            Self::Responses => &[Parameter::Seed, Parameter::Stop, Parameter::StreamOptions],
+            Self::Anthropic => &[Parameter::Seed, Parameter::StreamOptions],
+            Self::Gemini => &[Parameter::StreamOptions],
+        }
+    }
 }
 
 named! {

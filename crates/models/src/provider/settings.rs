@@ -8,7 +8,7 @@ use graphrun_guard::redact::{names_a_secret, redact};
 use toml_edit::{Item, TableLike};
 
 use super::Provider;
-use super::profile::{OutputMode, Parameter, SystemRole, TokenLimit};
+use super::profile::{OutputMode, Parameter, Protocol, SystemRole, TokenLimit};
 use crate::RequestSettings;
 
 /// The settings of a provider that are given.
@@ -26,6 +26,8 @@ pub struct ProviderSettings {
     pub key_header: Option<String>,
     /// Headers of every request.
     pub headers: Option<BTreeMap<String, String>>,
+    /// The form of its requests, replies and streams.
+    pub protocol: Option<Protocol>,
     /// The form of structured output that is tried first.
     pub output: Option<OutputMode>,
     /// The name of the limit on the answer's length.
@@ -58,6 +60,7 @@ impl ProviderSettings {
         "key_optional",
         "key_header",
         "headers",
+        "protocol",
         "output",
         "token_limit",
         "system_role",
@@ -78,6 +81,9 @@ impl ProviderSettings {
                 "key_optional" => settings.key_optional = reader.flag(key, item),
                 "key_header" => settings.key_header = reader.header_name(key, item),
                 "headers" => settings.headers = reader.headers(key, item),
+                "protocol" => {
+                    settings.protocol = reader.word(key, item, Protocol::ALL, Protocol::as_str);
+                }
                 "output" => {
                     settings.output = reader.word(key, item, OutputMode::ALL, OutputMode::as_str);
                 }
@@ -123,6 +129,7 @@ impl ProviderSettings {
         *key_optional = self.key_optional.unwrap_or(*key_optional);
         profile.key_header = self.key_header.or(profile.key_header.take());
         replace(&mut profile.headers, self.headers);
+        replace(&mut profile.protocol, self.protocol);
         replace(&mut profile.output, self.output);
         replace(&mut profile.token_limit, self.token_limit);
         replace(&mut profile.system_role, self.system_role);
@@ -356,6 +363,10 @@ mod tests {
                 "9: there is no `output` `json_scheme`; did you mean `json_schema`?",
             ),
             ("key_optional = 'yes'", "15: `key_optional` must be true or false"),
+            (
+                "protocol = 'claude'",
+                "11: there is no `protocol` `claude`; there is chat, responses, anthropic, gemini",
+            ),
             ("unsupported = ['sed']", "15: there is no parameter `sed`; did you mean `seed`?"),
             (
                 "unsupported = 'seed'",

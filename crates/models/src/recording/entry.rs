@@ -136,6 +136,7 @@ impl Entry {
                 text,
                 tool_calls: reply.tool_calls.iter().flatten().map(CallLine::to_call).collect(),
                 reasoning: reply.reasoning.clone(),
+                thinking: Vec::new(),
                 usage,
                 cost_usd: None,
                 finish: reply.finish.clone().unwrap_or_else(|| reply.usual_finish()),

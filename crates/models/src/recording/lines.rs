@@ -41,7 +41,12 @@ impl RequestLine {
         let may_call = request.tool_choice == ToolChoice::Auto;
         let tools = request.tools.iter().filter(|_| may_call);
         Self {
-            messages: request.messages.clone(),
+            // What only the provider can read is no part of the question, and its answers are not asked for again.
+            messages: request
+                .messages
+                .iter()
+                .map(|it| Message { thinking: Vec::new(), ..it.clone() })
+                .collect(),
             schema: request.output.as_ref().map(|it| it.name.clone()),
             tools: tools.map(|it| it.name.clone()).collect(),
         }
@@ -119,6 +124,7 @@ impl ReplyLine {
                 text: match error {
                     ModelError::Refused { text, .. }
                     | ModelError::Truncated { text, .. }
+                    | ModelError::StreamTruncated { text, .. }
                     | ModelError::Incomplete { text, .. } => Some(text.clone()),
                     ModelError::UnknownTool { arguments, .. } => Some(arguments.clone()),
                     _ => None,
@@ -195,6 +201,7 @@ pub(super) enum ErrorWord {
     UnknownTool,
     EmptyResponse,
     Incomplete,
+    StreamTruncated,
     NotFound,
 }
 
@@ -225,6 +232,7 @@ impl ErrorLine {
             }
             ErrorWord::EmptyResponse => ModelError::EmptyResponse { usage },
             ErrorWord::Incomplete => ModelError::Incomplete { finish: message, text, usage },
+            ErrorWord::StreamTruncated => ModelError::StreamTruncated { text, usage },
             ErrorWord::NotFound => ModelError::NotFound { message },
         }
     }
@@ -243,6 +251,7 @@ impl ErrorLine {
             ModelError::UnknownTool { .. } | ModelError::NoAnswer { .. } => ErrorWord::UnknownTool,
             ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
             ModelError::Incomplete { .. } => ErrorWord::Incomplete,
+            ModelError::StreamTruncated { .. } => ErrorWord::StreamTruncated,
             ModelError::NotFound { .. } => ErrorWord::NotFound,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }

@@ -8,9 +8,9 @@ use super::{
         AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, ErrorKinds,
         Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared, Memory,
         ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
-        OneOrMany, Positive, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName, TypeDeclared,
-        TypeNotation, Version,
+        OneOrMany, Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
+        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName,
+        TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -107,6 +107,8 @@ pub(super) struct AgentKeys {
     tools: Option<OneOrMany<ToolName>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
+    /// `prompt`: the provider keeps the instructions and the conversation for the next request.
+    cache: Option<PromptCache>,
     /// The purpose of the agent.
     about: Option<Text>,
 }

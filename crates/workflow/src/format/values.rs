@@ -129,6 +129,8 @@ value_types! {
     pub TopP = {"type": "number", "exclusiveMinimum": 0, "maximum": 1};
     /// How much a model reasons.
     pub Effort = {"enum": RequestSettings::EFFORTS};
+    /// The part of its requests that an agent lets the provider keep.
+    pub PromptCache = {"enum": ["prompt"]};
     /// A span of time.
     pub Duration = {"type": "string", "examples": ["30s", "10m", "1h30m", "24h"]};
     /// An amount of memory.

@@ -1,0 +1,150 @@
+//! The pieces of an answer, as they arrive.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use graphrun_core::event::MessagePart;
+use graphrun_guard::redact::redact;
+
+/// The longest text that is held back because it may be a part of a key.
+const HELD_BYTES_MAX: usize = 4096;
+
+/// Takes the pieces of one answer, without waiting.
+pub trait AnswerReader: fmt::Debug + Send + Sync {
+    /// Takes a piece. Keys are removed from it.
+    fn take(&self, part: MessagePart, text: &str);
+
+    /// Returns whether pieces are wanted. If not, only [`beat`](Self::beat) is called.
+    fn is_watched(&self) -> bool {
+        true
+    }
+
+    /// Notes that a piece has arrived.
+    fn beat(&self) {}
+}
+
+/// Where the pieces of an answer go; nowhere by default. It is no part of the request: two requests that differ in it are
+/// equal.
+///
+/// A model that has its answer in pieces [sends](Self::send) each of them, and [ends](Self::end) the answer. A key that is
+/// split over several pieces is removed, too, so a piece may wait for the next one.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerSink(Option<Arc<Pending>>);
+
+#[derive(Debug)]
+struct Pending {
+    reader: Arc<dyn AnswerReader>,
+    held: Mutex<Option<(MessagePart, String)>>,
+}
+
+impl PartialEq for AnswerSink {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl AnswerSink {
+    /// Creates the sink of one answer.
+    pub fn to(reader: Arc<dyn AnswerReader>) -> Self {
+        Self(Some(Arc::new(Pending { reader, held: Mutex::default() })))
+    }
+
+    /// Sends a piece of the answer.
+    pub fn send(&self, part: MessagePart, text: &str) {
+        let Some(pending) = &self.0 else { return };
+        pending.reader.beat();
+        if text.is_empty() || !pending.reader.is_watched() {
+            return;
+        }
+        let mut held = pending.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref().is_some_and(|it| it.0 != part) {
+            pending.flush(&mut held);
+        }
+        let (_, waiting) = held.get_or_insert_with(|| (part, String::new()));
+        waiting.push_str(text);
+        // The text up to the last character that no key has cannot be the beginning of a key.
+        let safe = waiting
+            .rfind(|it: char| !may_be_of_key(it))
+            .map_or(0, |at| at + waiting[at..].chars().next().map_or(0, char::len_utf8));
+        let safe = if waiting.len() - safe > HELD_BYTES_MAX { waiting.len() } else { safe };
+        if safe > 0 {
+            let rest = waiting.split_off(safe);
+            let text = std::mem::replace(waiting, rest);
+            pending.reader.take(part, &redact(&text));
+        }
+    }
+
+    /// Sends the rest of the text. The answer is whole, or its model has failed.
+    pub fn end(&self) {
+        if let Some(pending) = &self.0 {
+            pending.flush(&mut pending.held.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Pending {
+    fn flush(&self, held: &mut Option<(MessagePart, String)>) {
+        if let Some((part, text)) = held.take().filter(|it| !it.1.is_empty()) {
+            self.reader.take(part, &redact(&text));
+        }
+    }
+}
+
+fn may_be_of_key(it: char) -> bool {
+    it.is_ascii_alphanumeric() || "-_./+=~:@%\\&?#!$*^".contains(it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Secret;
+
+    #[derive(Debug, Default)]
+    struct Texts(Mutex<Vec<(MessagePart, String)>>);
+
+    impl AnswerReader for Texts {
+        fn take(&self, part: MessagePart, text: &str) {
+            self.0.lock().unwrap().push((part, text.to_owned()));
+        }
+    }
+
+    fn sent(pieces: &[(MessagePart, &str)]) -> Vec<(MessagePart, String)> {
+        let texts = Arc::new(Texts::default());
+        let deltas = AnswerSink::to(Arc::clone(&texts) as _);
+        for (part, text) in pieces {
+            deltas.send(*part, text);
+        }
+        deltas.end();
+        std::mem::take(&mut *texts.0.lock().unwrap())
+    }
+
+    #[test]
+    fn the_pieces_joined_are_the_text() {
+        let (text, reasoning) = (MessagePart::Text, MessagePart::Reasoning);
+        let pieces =
+            [(reasoning, "Sea"), (reasoning, " or"), (text, "Te"), (text, "al, 青い"), (text, "")];
+        let taken = sent(&pieces);
+        let part = |wanted| -> String {
+            taken.iter().filter(|it| it.0 == wanted).map(|it| it.1.as_str()).collect()
+        };
+        assert_eq!((part(reasoning).as_str(), part(text).as_str()), ("Sea or", "Teal, 青い"));
+        assert_eq!(taken[0], (reasoning, "Sea ".to_owned()), "a word waits for its end only");
+        // A long text without any end of a word does not wait for ever.
+        let long = "x".repeat(HELD_BYTES_MAX + 1);
+        assert_eq!(sent(&[(text, &long)]), [(text, long.clone())]);
+    }
+
+    #[test]
+    fn a_key_in_pieces_is_removed() {
+        let key = "split-horse-battery-staple";
+        let _secret = Secret::new(key);
+        for cut in 1..key.len() {
+            let pieces = [(MessagePart::Text, "It is "), (MessagePart::Text, &key[..cut])];
+            let taken = sent(&[pieces.as_slice(), &[(MessagePart::Text, &key[cut..])]].concat());
+            let text: String = taken.into_iter().map(|it| it.1).collect();
+            assert_eq!(text, "It is [redacted]", "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The stream of OpenAI's chat completions. [`shape`](crate::shape) and [`reader`](crate::reader) have the rest.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::event::MessagePart;
+use serde_json::{Map, Value, json};
+
+use super::stream::{Fold, append, send};
+use crate::deltas::AnswerSink;
+
+/// The most choices and calls of a stream. Their numbers are the provider's.
+const PARTS_MAX: usize = 1024;
+
+/// Collects the chunks of a stream.
+#[derive(Debug, Default)]
+pub(super) struct ChatFold {
+    /// The fields beside the choices, as they were sent last.
+    body: Map<String, Value>,
+    /// Only the first choice is the answer; others may arrive between its pieces.
+    choices: BTreeMap<u64, Choice>,
+    has_content: bool,
+}
+
+#[derive(Debug, Default)]
+struct Choice {
+    message: Map<String, Value>,
+    calls: Vec<Call>,
+    /// The fields beside the message, such as the reason of its end.
+    fields: Map<String, Value>,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    call: Value,
+}
+
+impl Fold for ChatFold {
+    fn add(&mut self, event: Value, deltas: &AnswerSink) {
+        let Value::Object(event) = event else { return };
+        for (name, value) in event {
+            match (name.as_str(), value) {
+                ("choices", Value::Array(choices)) => {
+                    for choice in choices {
+                        self.add_choice(choice, deltas);
+                    }
+                }
+                // Groq puts the usage of a stream elsewhere.
+                ("x_groq", value) => {
+                    if let Some(usage) = value.get("usage").filter(|it| it.is_object()) {
+                        self.body.insert("usage".to_owned(), usage.clone());
+                    }
+                }
+                (_, Value::Null) => {}
+                // Each chunk of some servers has counts, and those of the last ones may be empty.
+                ("usage", Value::Object(usage)) if usage.is_empty() => {}
+                (_, value) => drop(self.body.insert(name, value)),
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let first = self.choices.values().next();
+        first.is_some_and(|it| it.fields.get("finish_reason").is_some_and(|it| *it != ""))
+    }
+
+    fn may_be_silent(&self) -> bool {
+        !self.has_content
+    }
+
+    fn body(&mut self) -> Value {
+        let choices = std::mem::take(&mut self.choices);
+        let choices: Vec<Value> = choices.into_values().map(Choice::into_value).collect();
+        let mut body = std::mem::take(&mut self.body);
+        body.insert("choices".to_owned(), choices.into());
+        Value::Object(body)
+    }
+}
+
+impl ChatFold {
+    fn add_choice(&mut self, choice: Value, deltas: &AnswerSink) {
+        let Value::Object(choice) = choice else { return };
+        let index = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
+        if self.choices.len() >= PARTS_MAX && !self.choices.contains_key(&index) {
+            return;
+        }
+        let is_first = self.choices.keys().next().is_none_or(|first| index <= *first);
+        let place = self.choices.entry(index).or_default();
+        let silent = AnswerSink::default();
+        let deltas = if is_first { deltas } else { &silent };
+        for (name, value) in choice {
+            match (name.as_str(), value) {
+                (_, Value::Null) => {}
+                // A whole message in place of a piece, as some servers send it for a short answer.
+                ("delta" | "message", Value::Object(delta)) => {
+                    self.has_content |= place.add(delta, deltas);
+                }
+                // The older completions.
+                ("text", text @ Value::String(_)) => {
+                    let delta = Map::from_iter([("content".to_owned(), text)]);
+                    self.has_content |= place.add(delta, deltas);
+                }
+                (_, value) => drop(place.fields.insert(name, value)),
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// Adds a piece, and returns whether it has content.
+    fn add(&mut self, delta: Map<String, Value>, deltas: &AnswerSink) -> bool {
+        let mut has_content = false;
+        for (name, value) in delta {
+            match (name.as_str(), value) {
+                (_, Value::Null) => {}
+                ("role", value) => drop(self.message.insert(name, value)),
+                ("tool_calls", Value::Array(calls)) => {
+                    has_content |= !calls.is_empty();
+                    for call in calls {
+                        self.add_call(call);
+                    }
+                }
+                ("function_call", Value::Object(call)) => {
+                    has_content = true;
+                    let place = self.message.entry(name).or_insert_with(|| json!({}));
+                    add_function(place, call);
+                }
+                (_, Value::String(text)) => {
+                    let part = match name.as_str() {
+                        "content" => Some(MessagePart::Text),
+                        // The same reasoning may have two names; one is enough to watch.
+                        "reasoning_content" | "reasoning" => Some(MessagePart::Reasoning),
+                        _ => None,
+                    };
+                    let is_repeated =
+                        name == "reasoning" && self.message.contains_key("reasoning_content");
+                    if let Some(part) = part.filter(|_| !is_repeated) {
+                        deltas.send(part, &text);
+                    }
+                    has_content |= !text.is_empty();
+                    append(self.message.entry(name).or_insert(Value::Null), &text);
+                }
+                // Parts of content, or details of reasoning.
+                (_, Value::Array(parts)) => {
+                    has_content |= !parts.is_empty();
+                    for part in &parts {
+                        send(
+                            deltas,
+                            MessagePart::Text,
+                            part.get("text").filter(|_| name == "content"),
+                        );
+                    }
+                    let place = self.message.entry(name).or_insert_with(|| json!([]));
+                    if let Value::String(text) = place {
+                        *place = json!([{"type": "text", "text": text.as_str()}]);
+                    }
+                    if let Value::Array(known) = place {
+                        known.extend(parts);
+                    }
+                }
+                (_, value) => drop(self.message.insert(name, value)),
+            }
+        }
+        has_content
+    }
+
+    /// Adds a piece of a call. It belongs to the call with its number. Servers without numbers send whole calls, or pieces
+    /// that follow their call; only the first piece has a name.
+    fn add_call(&mut self, piece: Value) {
+        let Value::Object(mut piece) = piece else { return };
+        let index = piece.get("index").and_then(Value::as_u64);
+        let id = piece.get("id").and_then(Value::as_str).filter(|it| !it.is_empty());
+        let has_name = piece
+            .get("function")
+            .and_then(|it| it.get("name"))
+            .and_then(Value::as_str)
+            .is_some_and(|it| !it.is_empty());
+        let same = |it: &Call| match (index, id) {
+            // One server numbers all calls with zero, but each call has another id.
+            (Some(index), Some(id)) => {
+                it.index == Some(index)
+                    && (it.call["id"] == id || it.call["id"].is_null() || !has_name)
+            }
+            (Some(index), None) => it.index == Some(index),
+            (None, Some(id)) => it.call["id"] == id,
+            (None, None) => false,
+        };
+        let at = self.calls.iter().rposition(same);
+        let at = at.or_else(|| {
+            let follows = index.is_none() && !has_name && !self.calls.is_empty();
+            follows.then(|| self.calls.len() - 1)
+        });
+        let at = at.unwrap_or_else(|| {
+            self.calls.push(Call { index, call: json!({}) });
+            self.calls.len() - 1
+        });
+        if at >= PARTS_MAX {
+            self.calls.truncate(PARTS_MAX);
+            return;
+        }
+        let Some(call) = self.calls[at].call.as_object_mut() else { return };
+        if let Some(Value::Object(function)) = piece.remove("function") {
+            add_function(call.entry("function").or_insert_with(|| json!({})), function);
+        }
+        for (name, value) in piece {
+            let is_empty = value.is_null() || value == "";
+            if !is_empty && name != "index" {
+                call.insert(name, value);
+            }
+        }
+    }
+
+    fn into_value(self) -> Value {
+        let Self { mut message, calls, mut fields } = self;
+        if !calls.is_empty() {
+            let calls: Vec<Value> = calls.into_iter().map(|it| it.call).collect();
+            message.insert("tool_calls".to_owned(), calls.into());
+        }
+        fields.insert("message".to_owned(), Value::Object(message));
+        Value::Object(fields)
+    }
+}
+
+/// Adds a piece of a function: its name comes once or with each piece, its arguments in pieces.
+fn add_function(place: &mut Value, piece: Map<String, Value>) {
+    let Some(place) = place.as_object_mut() else { return };
+    for (name, value) in piece {
+        match value {
+            Value::String(text) if name == "arguments" => {
+                append(place.entry(name).or_insert(Value::Null), &text);
+            }
+            Value::Null => {}
+            Value::String(text) if text.is_empty() => {}
+            value => drop(place.insert(name, value)),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Google's `generateContent`.
+//!
+//! The model is a part of the path, and so is the choice of a stream. A call has no id: its result follows by name. The
+//! signature of the thoughts before a call is a field beside the call, and a request that repeats the call has it, too.
+
+use graphrun_core::event::MessagePart;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Wire,
+    stream::{Fold, append, send},
+};
+use crate::{
+    ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall, ToolChoice,
+    calls::Offered,
+    deltas::AnswerSink,
+    failure,
+    provider::{OutputMode, Parameter},
+    reader::{Answer, Rest, text_of, whole_number},
+    shape::{
+        Shape, add_extra, add_instruction, add_provider_data, split_instructions, wire_schema,
+    },
+    structured::strict_schema,
+};
+
+/// The field of a call with the signature of the thoughts before it.
+const SIGNATURE: &str = "thoughtSignature";
+
+pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
+    let (mut body, mut config) = (Map::new(), Map::new());
+    let mut messages = request.messages.clone();
+    if let Some(output) = &request.output {
+        let schema = wire_schema(output);
+        if shape.mode != OutputMode::Prompted {
+            config.insert("responseMimeType".into(), "application/json".into());
+        }
+        if shape.mode == OutputMode::JsonSchema {
+            let schema = strict_schema(&schema).unwrap_or(schema);
+            config.insert("responseJsonSchema".into(), schema);
+        } else {
+            add_instruction(&mut messages, &schema);
+        }
+    }
+    let (instructions, messages) = split_instructions(messages);
+    if !instructions.is_empty() {
+        let parts: Vec<Value> = instructions.iter().map(|it| json!({"text": it})).collect();
+        body.insert("systemInstruction".into(), json!({"parts": parts}));
+    }
+    let offered = Offered::of(&request.tools);
+    body.insert("contents".into(), wire_contents(&messages, &offered).into());
+    if !request.tools.is_empty() {
+        let tool = |(name, description, schema): (&str, &str, Value)| json!({"name": name, "description": description, "parametersJsonSchema": schema});
+        let declarations: Vec<Value> = offered.on_the_wire().map(tool).collect();
+        body.insert("tools".into(), json!([{"functionDeclarations": declarations}]));
+        let mode = match request.tool_choice {
+            ToolChoice::Auto => "AUTO",
+            ToolChoice::None => "NONE",
+        };
+        let choice = json!({"functionCallingConfig": {"mode": mode}});
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice));
+    }
+    let settings = &request.settings;
+    for (parameter, value) in settings.parameters() {
+        let is_effort = parameter == Parameter::ReasoningEffort;
+        let value = if is_effort { thinking_config(shape.model, &value) } else { value };
+        shape.add(&mut config, parameter, Some(value));
+    }
+    if let Some(tokens) = settings.max_tokens {
+        config.insert("maxOutputTokens".into(), tokens.into());
+    }
+    if !config.is_empty() {
+        body.insert("generationConfig".into(), Value::Object(config));
+    }
+    add_extra(&mut body, request);
+    let method = if shape.sends(Parameter::Stream) {
+        "streamGenerateContent?alt=sse"
+    } else {
+        "generateContent"
+    };
+    // The name of a model of another publisher contains its path.
+    let model = shape.model;
+    let model = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
+    Wire { path: format!("/{model}:{method}"), body: Value::Object(body) }
+}
+
+/// Returns how much a model thinks: a level, or a number of tokens for those that know no levels.
+fn thinking_config(model: &str, effort: &Value) -> Value {
+    let effort = effort.as_str().unwrap_or_default();
+    let tokens = match effort {
+        "none" => 0,
+        "minimal" | "low" => 1024,
+        "medium" => 8192,
+        _ => 24_576,
+    };
+    if tokens == 0 || model.starts_with("gemini-2") {
+        return json!({"thinkingBudget": tokens});
+    }
+    json!({"thinkingLevel": if effort == "xhigh" { "high" } else { effort }})
+}
+
+/// Returns the conversation. Messages of one author that follow each other are one message.
+fn wire_contents(messages: &[Message], offered: &Offered<'_>) -> Vec<Value> {
+    let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in messages {
+        let Message { role, content, tool_calls, tool_call_id, .. } = message;
+        let mut parts = Vec::new();
+        let role = match role {
+            Role::Tool => {
+                let calls = messages.iter().flat_map(|it| &it.tool_calls);
+                let id = tool_call_id.as_deref().unwrap_or_default();
+                let name = calls.rev().find(|it| it.id == id);
+                let name = name.map(|it| offered.call_on_the_wire(it).0).unwrap_or_default();
+                let response = json!({"name": name, "response": {"result": content}});
+                parts.push(json!({"functionResponse": response}));
+                "user"
+            }
+            role => {
+                if !content.is_empty() {
+                    parts.push(json!({"text": content}));
+                }
+                if *role == Role::Assistant { "model" } else { "user" }
+            }
+        };
+        for call in tool_calls {
+            let (name, args) = offered.call_on_the_wire(call);
+            let mut part = json!({"functionCall": {"name": name, "args": args}});
+            add_provider_data(&mut part, call);
+            parts.push(part);
+        }
+        match contents.last_mut() {
+            _ if parts.is_empty() => {}
+            Some((last, known)) if *last == role => known.extend(parts),
+            _ => contents.push((role, parts)),
+        }
+    }
+    contents.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+}
+
+pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
+    // Without the choice of events, a stream is a list of replies.
+    if let Value::Array(chunks) = body {
+        let mut fold = GeminiFold::default();
+        let error = chunks.iter().find(|it| failure::has_error(it));
+        for chunk in chunks {
+            fold.add(chunk.clone(), &AnswerSink::default());
+        }
+        return read(error.unwrap_or(&fold.body()));
+    }
+    let usage = usage_of(body.get("usageMetadata"));
+    let candidates = body.get("candidates").and_then(Value::as_array);
+    if failure::has_error(body) {
+        return Err(failure::not_a_completion(body));
+    }
+    if let Some(word) = body.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+        let text = format!("the provider blocks the prompt ({})", failure::readable(word));
+        return Err(ModelError::Refused { text, usage });
+    }
+    let Some(candidates) = candidates else {
+        let is_empty = body.get("usageMetadata").is_some();
+        return Err(if is_empty {
+            ModelError::EmptyResponse { usage }
+        } else {
+            failure::not_a_completion(body)
+        });
+    };
+    let Some(candidate) = candidates.first() else {
+        return Err(ModelError::EmptyResponse { usage });
+    };
+    let (mut answer, mut reasoning) = (Answer::default(), String::new());
+    let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
+    for part in parts.into_iter().flatten() {
+        let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        if part.get("thought").and_then(Value::as_bool) == Some(true) {
+            reasoning.push_str(text);
+        } else {
+            answer.text.push_str(text);
+        }
+        answer.tool_calls.extend(read_call(part));
+    }
+    answer.reasoning = Some(reasoning);
+    let finish = match candidate.get("finishReason").and_then(Value::as_str) {
+        Some("STOP" | "FINISH_REASON_UNSPECIFIED") | None if answer.tool_calls.is_empty() => {
+            Finish::Stop
+        }
+        Some("STOP" | "FINISH_REASON_UNSPECIFIED") | None => Finish::ToolCalls,
+        Some(other) => Finish::Other(other.to_owned()),
+    };
+    let model = text_of(body.get("modelVersion"));
+    answer.conclude(Rest { usage, finish, model, ..Rest::default() })
+}
+
+fn read_call(part: &Value) -> Option<ToolCall> {
+    let call = part.get("functionCall")?;
+    let name = call.get("name")?.as_str().filter(|it| !it.is_empty())?;
+    Some(ToolCall {
+        id: text_of(call.get("id")),
+        name: name.to_owned(),
+        arguments: text_of(call.get("args")),
+        extra: part.get(SIGNATURE).map(|it| json!({SIGNATURE: it})),
+    })
+}
+
+/// Reads the counts of tokens. Those of thoughts are not part of the answer's.
+fn usage_of(usage: Option<&Value>) -> TokenUsage {
+    let count = |name: &str| usage.and_then(|it| it.get(name)).and_then(whole_number).unwrap_or(0);
+    let thoughts = count("thoughtsTokenCount");
+    TokenUsage {
+        input_tokens: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
+        cached_input_tokens: count("cachedContentTokenCount"),
+        output_tokens: count("candidatesTokenCount").saturating_add(thoughts),
+        reasoning_output_tokens: thoughts,
+        calls: 1,
+        estimated: false,
+    }
+}
+
+/// Collects the pieces of a stream, each of which has the form of a reply.
+#[derive(Debug, Default)]
+pub(super) struct GeminiFold {
+    body: Map<String, Value>,
+    candidate: Map<String, Value>,
+    parts: Vec<Value>,
+    has_content: bool,
+}
+
+impl Fold for GeminiFold {
+    fn add(&mut self, event: Value, deltas: &AnswerSink) {
+        let Value::Object(event) = event else { return };
+        for (name, value) in event {
+            if name != "candidates" {
+                self.body.insert(name, value);
+                continue;
+            }
+            let Value::Array(candidates) = value else { continue };
+            // Only the first candidate is the answer.
+            let number = |it: &Value| it.get("index").and_then(Value::as_u64).unwrap_or(0);
+            for candidate in candidates.into_iter().filter(|it| number(it) == 0) {
+                let Value::Object(mut candidate) = candidate else { continue };
+                let content = candidate.remove("content");
+                let parts = content.as_ref().and_then(|it| it.get("parts")?.as_array());
+                for part in parts.into_iter().flatten() {
+                    self.add_part(part, deltas);
+                }
+                self.candidate.extend(candidate);
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let blocked = self.body.get("promptFeedback").and_then(|it| it.get("blockReason"));
+        self.candidate.get("finishReason").or(blocked).is_some_and(Value::is_string)
+    }
+
+    fn may_be_silent(&self) -> bool {
+        !self.has_content
+    }
+
+    fn body(&mut self) -> Value {
+        let mut body = std::mem::take(&mut self.body);
+        let mut candidate = std::mem::take(&mut self.candidate);
+        let parts = std::mem::take(&mut self.parts);
+        if !parts.is_empty() || !candidate.is_empty() {
+            candidate.insert("content".to_owned(), json!({"role": "model", "parts": parts}));
+            body.insert("candidates".to_owned(), json!([candidate]));
+        } else {
+            body.entry("candidates").or_insert_with(|| json!([]));
+        }
+        Value::Object(body)
+    }
+}
+
+impl GeminiFold {
+    /// Adds a part. Each piece of a text is a part.
+    fn add_part(&mut self, part: &Value, deltas: &AnswerSink) {
+        let is_thought = |it: &Value| it.get("thought").and_then(Value::as_bool) == Some(true);
+        let kind = if is_thought(part) { MessagePart::Reasoning } else { MessagePart::Text };
+        let has_text = send(deltas, kind, part.get("text"));
+        self.has_content |= has_text || part.get("functionCall").is_some();
+        let text = part.get("text").and_then(Value::as_str);
+        match (text, self.parts.last_mut()) {
+            (Some(text), Some(last))
+                if last["text"].is_string() && is_thought(last) == is_thought(part) =>
+            {
+                append(&mut last["text"], text);
+            }
+            _ => self.parts.push(part.clone()),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! OpenAI's Responses.
+//!
+//! The conversation is a list of items: messages, calls, results, and the model's reasoning, which is encrypted. graphrun
+//! lets OpenAI store nothing, so a request that continues after a call repeats the items of reasoning.
+
+use graphrun_core::event::MessagePart;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Wire,
+    stream::{Fold, send},
+};
+use crate::{
+    ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
+    calls::{Offered, wire_name},
+    deltas::AnswerSink,
+    failure,
+    provider::{OutputMode, Parameter, SystemRole},
+    reader::{Answer, Rest, parts_text, read_usage, text_of},
+    shape::{Shape, add_extra, add_instruction, wire_schema},
+    structured::strict_schema,
+};
+
+/// The most items of a stream.
+const ITEMS_MAX: usize = 4096;
+
+pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
+    let mut body = Map::new();
+    body.insert("model".into(), shape.model.into());
+    body.insert("store".into(), false.into());
+    let mut messages = request.messages.clone();
+    if let Some(output) = &request.output {
+        let schema = wire_schema(output);
+        let format = match shape.mode {
+            OutputMode::JsonSchema => {
+                let strict = strict_schema(&schema);
+                let is_strict = strict.is_some();
+                Some(json!({
+                    "type": "json_schema",
+                    "name": wire_name(&output.name),
+                    "strict": is_strict,
+                    "schema": strict.unwrap_or(schema),
+                }))
+            }
+            mode => {
+                add_instruction(&mut messages, &schema);
+                (mode == OutputMode::JsonObject).then(|| json!({"type": "json_object"}))
+            }
+        };
+        if let Some(format) = format {
+            body.insert("text".into(), json!({"format": format}));
+        }
+    }
+    let offered = Offered::of(&request.tools);
+    let items = messages.iter().flat_map(|it| wire_items(it, &offered, shape));
+    body.insert("input".into(), items.collect());
+    if !request.tools.is_empty() {
+        let tool = |(name, description, parameters): (&str, &str, Value)| json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false});
+        body.insert("tools".into(), offered.on_the_wire().map(tool).collect());
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+        };
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice.into()));
+        // Other models reject it.
+        if shape.profile.reasons(shape.model) {
+            body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+        }
+    }
+    let settings = &request.settings;
+    for (parameter, value) in settings.parameters() {
+        let is_effort = parameter == Parameter::ReasoningEffort;
+        let value = if is_effort { json!({"effort": value}) } else { value };
+        shape.add(&mut body, parameter, Some(value));
+    }
+    if let Some(tokens) = settings.max_tokens {
+        body.insert("max_output_tokens".into(), tokens.into());
+    }
+    add_extra(&mut body, request);
+    body.insert("stream".into(), shape.sends(Parameter::Stream).into());
+    Wire { path: "/responses".to_owned(), body: Value::Object(body) }
+}
+
+fn wire_items(message: &Message, offered: &Offered<'_>, shape: &Shape<'_>) -> Vec<Value> {
+    let Message { role, content, tool_calls, tool_call_id, thinking, .. } = message;
+    let text = |role: &str| json!({"role": role, "content": content});
+    match role {
+        Role::System => {
+            let role = match shape.profile.system_role {
+                SystemRole::System => "system",
+                SystemRole::Developer => "developer",
+                SystemRole::User => "user",
+            };
+            vec![text(role)]
+        }
+        Role::User => vec![text("user")],
+        Role::Tool => {
+            let id = tool_call_id.as_deref().unwrap_or_default();
+            vec![json!({"type": "function_call_output", "call_id": id, "output": content})]
+        }
+        Role::Assistant => {
+            let mut items = thinking.clone();
+            if !content.is_empty() {
+                items.push(text("assistant"));
+            }
+            for call in tool_calls {
+                let (name, arguments) = offered.call_on_the_wire(call);
+                let arguments = arguments.to_string();
+                items.push(json!({
+                    "type": "function_call", "call_id": call.id, "name": name, "arguments": arguments,
+                }));
+            }
+            items
+        }
+    }
+}
+
+pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {
+    let output = body.get("output").and_then(Value::as_array);
+    let Some(output) = output.filter(|_| !failure::has_error(body)) else {
+        return Err(failure::not_a_completion(body));
+    };
+    let mut answer = Answer::default();
+    let mut reasoning = String::new();
+    for item in output {
+        match item.get("type").and_then(Value::as_str) {
+            Some("reasoning") => {
+                reasoning.push_str(&parts_text(item));
+                if item.get("encrypted_content").is_some_and(Value::is_string) {
+                    answer.thinking.push(kept_reasoning(item));
+                }
+            }
+            Some("function_call") => answer.tool_calls.extend(read_call(item)),
+            Some("message") | None => {
+                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                    match part.get("type").and_then(Value::as_str) {
+                        Some("refusal") => answer.refusal = Some(parts_text(part)),
+                        _ => answer.text.push_str(&parts_text(part)),
+                    }
+                }
+            }
+            // Calls of tools that the provider runs itself.
+            Some(_) => {}
+        }
+    }
+    answer.reasoning = Some(reasoning);
+    let why = body.pointer("/incomplete_details/reason").and_then(Value::as_str);
+    let finish = match body.get("status").and_then(Value::as_str) {
+        None | Some("completed") if answer.tool_calls.is_empty() => Finish::Stop,
+        None | Some("completed") => Finish::ToolCalls,
+        Some(status) => Finish::Other(why.unwrap_or(status).to_owned()),
+    };
+    answer.conclude(Rest {
+        usage: read_usage(body.get("usage")),
+        finish,
+        model: text_of(body.get("model")),
+        ..Rest::default()
+    })
+}
+
+/// Returns an item of reasoning as a later request has it.
+fn kept_reasoning(item: &Value) -> Value {
+    let mut kept = json!({"type": "reasoning", "summary": []});
+    for name in ["id", "summary", "encrypted_content"] {
+        if let Some(value) = item.get(name) {
+            kept[name] = value.clone();
+        }
+    }
+    kept
+}
+
+fn read_call(item: &Value) -> Option<ToolCall> {
+    let name = item.get("name")?.as_str().filter(|it| !it.is_empty())?;
+    let id = text_of(item.get("call_id"));
+    let arguments = text_of(item.get("arguments"));
+    Some(ToolCall { id, name: name.to_owned(), arguments, extra: None })
+}
+
+/// Collects the events of a stream. The last event has the whole reply; the items before it are for streams without it.
+#[derive(Debug, Default)]
+pub(super) struct ResponsesFold {
+    response: Option<Value>,
+    items: Vec<Value>,
+    /// The text of the open message, for a stream that breaks off.
+    text: String,
+    has_content: bool,
+    is_thinking: bool,
+    is_over: bool,
+}
+
+impl Fold for ResponsesFold {
+    fn add(&mut self, event: Value, deltas: &AnswerSink) {
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let delta = event.get("delta");
+        match kind {
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.has_content |= send(deltas, MessagePart::Text, delta);
+                self.text.push_str(delta.and_then(Value::as_str).unwrap_or_default());
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.has_content |= send(deltas, MessagePart::Reasoning, delta);
+            }
+            "response.output_item.added" => {
+                self.is_thinking = event.pointer("/item/type").is_some_and(|it| it == "reasoning");
+            }
+            "response.output_item.done" => {
+                self.is_thinking = false;
+                self.has_content = true;
+                self.text.clear();
+                if let Some(item) = event.get("item").filter(|_| self.items.len() < ITEMS_MAX) {
+                    self.items.push(item.clone());
+                }
+            }
+            "response.function_call_arguments.delta" => self.has_content = true,
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                self.is_over = true;
+                self.response = event.get("response").cloned();
+            }
+            _ => {
+                if let Some(response) = event.get("response").filter(|_| !self.is_over) {
+                    self.response = Some(response.clone());
+                }
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.is_over
+    }
+
+    fn may_be_silent(&self) -> bool {
+        !self.has_content || self.is_thinking
+    }
+
+    fn body(&mut self) -> Value {
+        let mut body = self.response.take().unwrap_or_else(|| json!({}));
+        let mut items = std::mem::take(&mut self.items);
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            items.push(
+                json!({"type": "message", "content": [{"type": "output_text", "text": text}]}),
+            );
+        }
+        let is_empty = body.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if is_empty && body.is_object() {
+            body["output"] = items.into();
+        }
+        if !self.is_over && body.is_object() {
+            // The status of a stream that broke off is that of its beginning.
+            body["status"] = Value::Null;
+        }
+        body
+    }
+}

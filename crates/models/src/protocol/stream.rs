@@ -1,0 +1,305 @@
+//! Reads a reply that may be a stream of events.
+//!
+//! A stream is folded into the reply that the provider would have sent at once, so one reader decides what both mean. The
+//! fold of a protocol only collects; this file decides when a stream is over, broken or silent for too long.
+
+use graphrun_core::event::MessagePart;
+use serde_json::Value;
+
+use super::Protocol;
+use crate::{
+    ChatReply, ModelError, TokenUsage,
+    deltas::AnswerSink,
+    failure::{Failure, read_json, readable},
+    sse::{SseItem, SseReader},
+};
+
+/// The bytes of an event that are no content: names, ids and counts that each piece repeats. Only the bytes beyond them
+/// count towards the limit of a reply.
+const EVENT_OVERHEAD_BYTES: usize = 512;
+
+/// Collects the events of a protocol's stream.
+pub(super) trait Fold: Send {
+    /// Adds an event, and sends the text in it to `deltas`.
+    fn add(&mut self, event: Value, deltas: &AnswerSink);
+
+    /// Returns whether the model has said that its answer is over.
+    fn is_whole(&self) -> bool;
+
+    /// Returns whether the model may be silent for long: before its answer, and while it thinks without showing it.
+    fn may_be_silent(&self) -> bool;
+
+    /// Returns the reply as the provider sends it at once, as far as it has arrived.
+    fn body(&mut self) -> Value;
+}
+
+/// A reply that arrives in pieces.
+pub(crate) struct Incoming {
+    protocol: Protocol,
+    deltas: AnswerSink,
+    bytes_max: usize,
+    bytes: usize,
+    form: Form,
+}
+
+/// The form of a reply. Its first character decides, not its content type: proxies and servers set a wrong one.
+enum Form {
+    Unknown(Vec<u8>),
+    Whole(Vec<u8>),
+    Stream(Box<Events>),
+}
+
+struct Events {
+    sse: SseReader,
+    fold: Box<dyn Fold>,
+    /// Whether the stream has said that it is over.
+    is_done: bool,
+    /// Whether an event has arrived.
+    has_begun: bool,
+    /// The error of the stream, which ends it.
+    error: Option<Value>,
+}
+
+/// What a reply allows until its next piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The next piece is due within the idle time.
+    Steady,
+    /// The model may think for long.
+    Silent,
+    /// The reply is over, whether the connection is or not.
+    Over,
+}
+
+impl Incoming {
+    pub(crate) fn new(protocol: Protocol, deltas: AnswerSink, bytes_max: usize) -> Self {
+        Self { protocol, deltas, bytes_max, bytes: 0, form: Form::Unknown(Vec::new()) }
+    }
+
+    /// Adds bytes. Returns whether there was data in them: the signs that keep a connection alive are none.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<bool, ModelError> {
+        if let Form::Unknown(start) = &mut self.form {
+            start.extend_from_slice(bytes);
+            let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
+            let Some(first) = text.trim_ascii_start().first().copied() else {
+                // Blank bytes before a reply are no part of it, but their number is limited, too.
+                self.bytes += bytes.len();
+                start.clear();
+                return self.within_limit(false);
+            };
+            let start = std::mem::take(start);
+            self.form = if matches!(first, b':' | b'd' | b'e' | b'i' | b'r') {
+                Form::Stream(Box::new(Events {
+                    sse: SseReader::default(),
+                    fold: self.protocol.fold(),
+                    is_done: false,
+                    has_begun: false,
+                    error: None,
+                }))
+            } else {
+                Form::Whole(Vec::new())
+            };
+            return self.add(&start);
+        }
+        let has_data = match &mut self.form {
+            Form::Unknown(_) => false,
+            Form::Whole(body) => {
+                self.bytes += bytes.len();
+                body.extend_from_slice(bytes);
+                !bytes.is_empty()
+            }
+            Form::Stream(events) => {
+                let mut has_data = false;
+                for item in events.sse.add(bytes) {
+                    self.bytes += events.take(item, &self.deltas)?;
+                    has_data = true;
+                    if events.is_over() {
+                        break;
+                    }
+                }
+                has_data
+            }
+        };
+        self.within_limit(has_data)
+    }
+
+    fn within_limit(&self, has_data: bool) -> Result<bool, ModelError> {
+        let waiting = match &self.form {
+            Form::Stream(events) => events.sse.waiting_bytes(),
+            _ => 0,
+        };
+        if self.bytes + waiting > self.bytes_max {
+            return Err(ModelError::ReplyTooLarge { bytes_max: self.bytes_max });
+        }
+        Ok(has_data)
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        match &self.form {
+            Form::Stream(events) if events.is_over() => Pace::Over,
+            Form::Stream(events) if events.fold.may_be_silent() => Pace::Silent,
+            Form::Unknown(_) => Pace::Silent,
+            Form::Whole(_) | Form::Stream(_) => Pace::Steady,
+        }
+    }
+
+    /// Returns whether the answer is known to be whole, also if its connection has broken off.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(&self.form, Form::Stream(events) if events.fold.is_whole())
+    }
+
+    /// Returns whether an event of a stream has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        matches!(&self.form, Form::Stream(events) if events.has_begun)
+    }
+
+    /// Ends the reply, and returns it as the provider sends it at once.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::StreamTruncated`] for a stream that ended before its answer, and a classified error for a
+    /// body that cannot be read.
+    pub(crate) fn finish(self) -> Result<Value, ModelError> {
+        let events = match self.form {
+            Form::Unknown(body) | Form::Whole(body) => {
+                return read_json(&String::from_utf8_lossy(&body));
+            }
+            Form::Stream(events) => *events,
+        };
+        let Events { sse, mut fold, mut is_done, mut has_begun, mut error } = events;
+        for item in sse.finish() {
+            // The connection may have broken off in the middle of it.
+            if let SseItem::Event { name, data } = item
+                && !is_done
+                && error.is_none()
+            {
+                match read_event(&name, &data) {
+                    Some(Read::Done) => is_done = true,
+                    Some(Read::Error(body)) => error = Some(body),
+                    Some(Read::Event(event)) => fold.add(event, &self.deltas),
+                    Some(Read::Garbage) | None => {}
+                }
+                has_begun = true;
+            }
+        }
+        if let Some(error) = error {
+            // It may contain an answer that the provider itself has checked and rejected.
+            let text = error.to_string();
+            let failure = Failure { status: 400, after: None, body: &text };
+            return Ok(failure.classify().map_or(error, |reply| completion(&reply)));
+        }
+        if !has_begun {
+            return Err(ModelError::EmptyResponse { usage: TokenUsage::default() });
+        }
+        let is_whole = is_done || fold.is_whole();
+        let body = fold.body();
+        if is_whole {
+            return Ok(body);
+        }
+        Err(match self.protocol.read_reply(&body) {
+            Ok(ChatReply { text, usage, .. }) => ModelError::StreamTruncated { text, usage },
+            Err(ModelError::EmptyResponse { usage }) => {
+                ModelError::StreamTruncated { text: String::new(), usage }
+            }
+            // The stream itself says why it ended.
+            Err(error) => error,
+        })
+    }
+}
+
+impl Events {
+    fn is_over(&self) -> bool {
+        self.is_done || self.error.is_some()
+    }
+
+    /// Takes an item, and returns its size as a part of the reply.
+    fn take(&mut self, item: SseItem, deltas: &AnswerSink) -> Result<usize, ModelError> {
+        let (name, data) = match item {
+            SseItem::Event { name, data } => (name, data),
+            SseItem::Stray(line) => {
+                // Some servers write an error into the stream as it is.
+                let Some(Read::Error(body)) = read_event("", &line) else {
+                    return Err(garbage(&line));
+                };
+                self.error = Some(body);
+                return Ok(0);
+            }
+        };
+        let size = data.len().saturating_sub(EVENT_OVERHEAD_BYTES);
+        match read_event(&name, &data) {
+            None => return Ok(0),
+            Some(Read::Done) => self.is_done = true,
+            Some(Read::Error(body)) => self.error = Some(body),
+            Some(Read::Event(event)) => self.fold.add(event, deltas),
+            Some(Read::Garbage) => return Err(garbage(&data)),
+        }
+        self.has_begun = true;
+        Ok(size)
+    }
+}
+
+/// The meaning of an event in every protocol.
+enum Read {
+    /// The stream is over.
+    Done,
+    /// The stream ends with an error, in the form of a reply.
+    Error(Value),
+    /// An event of the protocol.
+    Event(Value),
+    /// The data is no JSON.
+    Garbage,
+}
+
+/// Reads an event; `None` for one without data.
+fn read_event(name: &str, data: &str) -> Option<Read> {
+    match data.trim() {
+        "" => return None,
+        "[DONE]" => return Some(Read::Done),
+        _ => {}
+    }
+    let body = read_json(data).ok();
+    Some(match body {
+        // The error of a choice belongs to its reply, beside the text so far.
+        Some(body) if crate::failure::has_error(&body) => Read::Error(body),
+        Some(body) if name == "error" || is_error(&body) => {
+            Read::Error(serde_json::json!({"error": body}))
+        }
+        Some(body) => Read::Event(body),
+        None if name == "error" => Read::Error(serde_json::json!({"error": data})),
+        None => Read::Garbage,
+    })
+}
+
+/// Returns whether an event is an error by its own words.
+fn is_error(body: &Value) -> bool {
+    ["type", "object"].iter().any(|it| body.get(*it).and_then(Value::as_str) == Some("error"))
+}
+
+fn garbage(data: &str) -> ModelError {
+    let start: String = data.chars().take(80).collect();
+    let message =
+        readable(&format!("the stream has data that is no JSON; it begins with {start:?}"));
+    ModelError::Transient { after: None, message }
+}
+
+/// Sends the text of a field of an event, if it is there.
+pub(super) fn send(deltas: &AnswerSink, part: MessagePart, text: Option<&Value>) -> bool {
+    let text = text.and_then(Value::as_str).filter(|it| !it.is_empty());
+    if let Some(text) = text {
+        deltas.send(part, text);
+    }
+    text.is_some()
+}
+
+/// Appends a text to the text or the parts of a field.
+pub(super) fn append(place: &mut Value, text: &str) {
+    match place {
+        Value::String(known) => known.push_str(text),
+        Value::Array(parts) => parts.push(serde_json::json!({"type": "text", "text": text})),
+        _ => *place = text.into(),
+    }
+}
+
+/// Converts an answer from inside an error into a completion.
+pub(crate) fn completion(reply: &ChatReply) -> Value {
+    serde_json::json!({"choices": [{"message": {"content": reply.text}, "finish_reason": "failed_generation"}]})
+}

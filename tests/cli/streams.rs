@@ -1,0 +1,55 @@
+//! The pieces of a model's answer in the output of the program.
+
+use std::{io::Write as _, net::TcpListener, thread};
+
+use serde_json::{Value, json};
+
+use crate::{
+    program::{Place, workflow},
+    provider::read_request,
+};
+
+#[test]
+fn the_pieces_of_an_answer_are_lines_between_the_events() {
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    let served = thread::spawn(move || {
+        let (mut call, _) = provider.accept().unwrap();
+        assert!(read_request(&mut call).contains(r#""stream":true"#));
+        write!(call, "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").unwrap();
+        for text in ["for", "ty ", "two"] {
+            let piece = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
+            write!(call, "data: {piece}\n\n").unwrap();
+        }
+        write!(call, "data: [DONE]\n\n").unwrap();
+    });
+    let place = Place::new();
+    let agent = workflow("agent");
+    let execute = ["execute", &agent, "-i", "brief=x", "--run-id", "run-1", "--output", "jsonl"];
+    let done = place.run_with(execute, [("OPENAI_BASE_URL", &*url)]);
+    served.join().unwrap();
+    assert_eq!(done.code, 0, "{done}");
+
+    let lines: Vec<Value> =
+        done.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let schema = place.run(["schema", "events"]).json();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for line in &lines {
+        assert!(schema.is_valid(line), "{line}");
+    }
+    let is_delta = |it: &&Value| it["type"] == "message.delta";
+    let deltas: Vec<&Value> = lines.iter().filter(is_delta).collect();
+    let text: String = deltas.iter().map(|it| it["text"].as_str().unwrap()).collect();
+    assert_eq!(text, "forty two");
+    assert!(deltas.iter().all(|it| it["run"] == "run-1" && it.get("seq").is_none()), "{deltas:?}");
+    let called = lines.iter().position(|it| it["report"]["kind"] == "model_call").unwrap();
+    let last = lines.iter().rposition(|it| is_delta(&it)).unwrap();
+    assert!(last < called, "the pieces come before the end of the call: {lines:#?}");
+
+    // The journal has the events only, without gaps in their numbers.
+    let events = place.run(["runs", "events", "run-1", "--output", "jsonl"]);
+    let kept: Vec<Value> =
+        events.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let shown: Vec<&Value> = lines.iter().filter(|it| !is_delta(it)).collect();
+    assert_eq!(kept.iter().collect::<Vec<_>>(), shown);
+}

@@ -1,0 +1,282 @@
+//! The requests of each protocol, and what a later request repeats of a reply.
+
+use axum::response::{IntoResponse as _, Response};
+use graphrun::llm::{
+    ChatModel as _, ChatRequest, Message, OutputSchema, Profile, Protocol, RequestSettings,
+    ToolChoice, ToolSpec,
+};
+use serde_json::{Value, json};
+
+use super::peer::{KEY, Peer, client, request};
+
+fn reply(body: &Value) -> Response {
+    body.to_string().into_response()
+}
+
+fn look() -> ToolSpec {
+    let schema =
+        json!({"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]});
+    ToolSpec { name: "fs.look".into(), description: "Looks.".into(), schema }
+}
+
+/// A request with each part whose form depends on the protocol.
+fn whole() -> ChatRequest {
+    let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]});
+    ChatRequest {
+        messages: vec![
+            Message::system("Be brief."),
+            Message::user("Which colour?"),
+            Message::assistant("It was red."),
+            Message::user("Look again."),
+        ],
+        output: Some(OutputSchema { name: "Colour".into(), schema }),
+        tools: vec![look()],
+        settings: RequestSettings {
+            temperature: Some(0.25),
+            top_p: Some(0.5),
+            seed: Some(7),
+            stop: vec!["END".into()],
+            effort: Some("low".into()),
+            max_tokens: Some(50),
+            cache_prompt: true,
+            ..RequestSettings::default()
+        },
+        ..request("")
+    }
+}
+
+fn strict() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"colour": {"type": "string"}},
+        "additionalProperties": false,
+        "required": ["colour"]
+    })
+}
+
+fn arguments() -> Value {
+    look().schema
+}
+
+/// Asks, and continues after a call of the tool. Returns both requests as the server has seen them.
+async fn conversation(
+    protocol: Protocol,
+    model: &str,
+    called: Value,
+    answered: Value,
+) -> (Peer, Vec<Value>) {
+    let replies = [called, answered];
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let peer = Peer::start(move |_| {
+        reply(&replies[count.fetch_add(1, std::sync::atomic::Ordering::SeqCst)])
+    })
+    .await;
+    let client = client(&peer.base_url, Profile { protocol, ..Profile::default() });
+    let first = ChatRequest { model: Some(model.to_owned()), ..whole() };
+    let called = client.chat(&first).await.unwrap();
+    let call = called.tool_calls[0].clone();
+    assert_eq!((call.name.as_str(), call.arguments.as_str()), ("fs.look", r#"{"at":1}"#));
+    // A provider without ids of calls gets one from graphrun.
+    let id = if call.id.is_empty() { "call00001".to_owned() } else { call.id.clone() };
+    let mut message = Message::calls(called);
+    message.tool_calls[0].id.clone_from(&id);
+    let mut second = ChatRequest { tool_choice: ToolChoice::None, ..first };
+    second.messages.extend([message, Message::tool(id, "teal")]);
+    let answer = client.chat(&second).await.unwrap();
+    assert_eq!(answer.text, r#"{"colour":"teal"}"#);
+    let seen = peer.seen();
+    let bodies = seen.iter().map(|it| it.body.clone()).collect();
+    (peer, bodies)
+}
+
+#[tokio::test]
+async fn anthropic_gets_blocks_and_its_signed_reasoning_back() {
+    let thinking = json!({"type": "thinking", "thinking": "Sea.", "signature": "c2ln"});
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "fs_look", "input": {"at": 1}});
+    let called = json!({"content": [thinking, call], "stop_reason": "tool_use", "usage": {"input_tokens": 1}});
+    let answer = json!({"type": "text", "text": r#"{"colour":"teal"}"#});
+    let answered = json!({"content": [answer], "stop_reason": "end_turn"});
+    let (peer, bodies) = conversation(Protocol::Anthropic, "claude-1", called, answered).await;
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let kept = |mut block: Value| {
+        block["cache_control"] = json!({"type": "ephemeral"});
+        block
+    };
+    let turns = |last: Value| {
+        json!([
+            {"role": "user", "content": [text("Which colour?")]},
+            {"role": "assistant", "content": [text("It was red.")]},
+            {"role": "user", "content": [last]},
+        ])
+    };
+    let expected = json!({
+        "model": "claude-1",
+        "max_tokens": 50,
+        "system": [kept(text("Be brief."))],
+        "messages": turns(kept(text("Look again."))),
+        "tools": [{"name": "fs_look", "description": "Looks.", "input_schema": arguments()}],
+        "tool_choice": {"type": "auto"},
+        "temperature": 0.25,
+        "top_p": 0.5,
+        "stop_sequences": ["END"],
+        "thinking": {"type": "adaptive"},
+        "output_config": {"format": {"type": "json_schema", "schema": strict()}, "effort": "low"},
+        "stream": true
+    });
+    assert_eq!(bodies[0], expected);
+    let mut messages = turns(text("Look again."));
+    let result = json!({"type": "tool_result", "tool_use_id": "toolu_1", "content": "teal"});
+    messages.as_array_mut().unwrap().extend([
+        json!({"role": "assistant", "content": [thinking, call]}),
+        json!({"role": "user", "content": [kept(result)]}),
+    ]);
+    assert_eq!(bodies[1]["messages"], messages);
+    assert_eq!(bodies[1]["tool_choice"], json!({"type": "none"}));
+    let seen = &peer.seen()[0];
+    assert_eq!(seen.path, "/v1/messages");
+    assert_eq!(seen.headers["x-api-key"], KEY);
+    assert_eq!(seen.headers["anthropic-version"], "2023-06-01");
+    assert_eq!(seen.headers["content-type"], "application/json");
+    assert!(!seen.headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn responses_get_items_and_their_encrypted_reasoning_back() {
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "eHg=", "status": null});
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "fs_look", "arguments": "{\"at\":1}"});
+    let called = json!({"status": "completed", "output": [reasoning, call]});
+    let text = json!({"type": "output_text", "text": r#"{"colour":"teal"}"#});
+    let answered =
+        json!({"status": "completed", "output": [{"type": "message", "content": [text]}]});
+    let (peer, bodies) = conversation(Protocol::Responses, "gpt-5-mini", called, answered).await;
+    let format =
+        json!({"type": "json_schema", "name": "Colour", "strict": true, "schema": strict()});
+    let expected = json!({
+        "model": "gpt-5-mini",
+        "store": false,
+        "text": {"format": format},
+        "input": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Which colour?"},
+            {"role": "assistant", "content": "It was red."},
+            {"role": "user", "content": "Look again."}
+        ],
+        "tools": [{"type": "function", "name": "fs_look", "description": "Looks.", "parameters": arguments(), "strict": false}],
+        "tool_choice": "auto",
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"effort": "low"},
+        "max_output_tokens": 50,
+        "stream": true
+    });
+    assert_eq!(bodies[0], expected, "a reasoning model takes no temperature");
+    let added = json!([
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "eHg="},
+        {"type": "function_call", "call_id": "call_1", "name": "fs_look", "arguments": "{\"at\":1}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "teal"}
+    ]);
+    assert_eq!(bodies[1]["input"].as_array().unwrap()[4..], *added.as_array().unwrap());
+    let seen = &peer.seen()[0];
+    assert_eq!(seen.path, "/v1/responses");
+    assert_eq!(seen.headers["authorization"], format!("Bearer {KEY}"));
+}
+
+#[tokio::test]
+async fn gemini_gets_parts_and_the_signature_of_a_call_back() {
+    let call =
+        json!({"functionCall": {"name": "fs_look", "args": {"at": 1}}, "thoughtSignature": "c2ln"});
+    let candidate = |part: Value| json!({"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]});
+    let answered = candidate(json!({"text": r#"{"colour":"teal"}"#}));
+    let (peer, bodies) =
+        conversation(Protocol::Gemini, "gemini-3", candidate(call.clone()), answered).await;
+    let turn = |role: &str, part: Value| json!({"role": role, "parts": [part]});
+    let expected = json!({
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            turn("user", json!({"text": "Which colour?"})),
+            turn("model", json!({"text": "It was red."})),
+            turn("user", json!({"text": "Look again."})),
+        ],
+        "tools": [{"functionDeclarations": [{"name": "fs_look", "description": "Looks.", "parametersJsonSchema": arguments()}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "generationConfig": {
+            "responseMimeType": "application/json",
+            "responseJsonSchema": strict(),
+            "temperature": 0.25,
+            "topP": 0.5,
+            "seed": 7,
+            "stopSequences": ["END"],
+            "thinkingConfig": {"thinkingLevel": "low"},
+            "maxOutputTokens": 50
+        }
+    });
+    assert_eq!(bodies[0], expected);
+    let response = json!({"functionResponse": {"name": "fs_look", "response": {"result": "teal"}}});
+    let added = json!([turn("model", call), turn("user", response)]);
+    assert_eq!(bodies[1]["contents"].as_array().unwrap()[3..], *added.as_array().unwrap());
+    let seen = &peer.seen()[0];
+    assert_eq!(seen.path, "/v1/models/gemini-3:streamGenerateContent");
+    assert_eq!(seen.query.as_deref(), Some("alt=sse"));
+    assert_eq!(seen.headers["x-goog-api-key"], KEY);
+    assert!(!seen.headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn a_model_without_structured_output_gets_the_schema_in_its_prompt() {
+    let refusals = [
+        (Protocol::Anthropic, "output_config.format: Extra inputs are not permitted", "system"),
+        (
+            Protocol::Responses,
+            "Invalid parameter: 'text.format' of type 'json_schema' is not supported with this model.",
+            "input",
+        ),
+        (
+            Protocol::Gemini,
+            "Unknown name \"responseJsonSchema\" at 'generation_config': Cannot find field.",
+            "systemInstruction",
+        ),
+    ];
+    for (protocol, message, place) in refusals {
+        let peer = Peer::start(move |seen| {
+            let body = seen.body.to_string();
+            if body.contains("json_schema") || body.contains("responseJsonSchema") {
+                let error = json!({"error": {"message": message}});
+                return (axum::http::StatusCode::BAD_REQUEST, error.to_string()).into_response();
+            }
+            let text = r#"{"colour":"teal"}"#;
+            reply(&json!({
+                "content": [{"type": "text", "text": text}],
+                "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}],
+                "candidates": [{"content": {"parts": [{"text": text}]}}]
+            }))
+        })
+        .await;
+        let client = client(&peer.base_url, Profile { protocol, ..Profile::default() });
+        for _ in 0..2 {
+            let answer = client.chat(&whole()).await.unwrap();
+            assert_eq!(answer.text, r#"{"colour":"teal"}"#, "{protocol:?}");
+        }
+        let seen = peer.seen();
+        assert_eq!(seen.len(), 3, "{protocol:?} remembers the refusal");
+        assert!(seen[2].body[place].to_string().contains("JSON Schema"), "{:?}", seen[2].body);
+    }
+}
+
+#[tokio::test]
+async fn the_most_tokens_of_a_model_are_learnt() {
+    let peer = Peer::start(|seen| {
+        if seen.body["max_tokens"].as_u64() > Some(8192) {
+            let message = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens";
+            let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+            return (axum::http::StatusCode::BAD_REQUEST, body.to_string()).into_response();
+        }
+        reply(&json!({"content": [{"type": "text", "text": "Teal."}], "stop_reason": "end_turn"}))
+    })
+    .await;
+    let client = peer.client_with(Protocol::Anthropic);
+    for _ in 0..2 {
+        assert_eq!(client.chat(&request("Which colour?")).await.unwrap().text, "Teal.");
+    }
+    let asked: Vec<u64> =
+        peer.seen().iter().map(|it| it.body["max_tokens"].as_u64().unwrap()).collect();
+    assert_eq!(asked, [32_000, 8192, 8192]);
+}
