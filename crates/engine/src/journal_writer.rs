@@ -15,7 +15,7 @@ use super::{
     lease::Lease,
     log::{Log, event_of, event_of_message},
     storage::{MemoryStorage, rules::stops_run},
-    stream::StreamMode,
+    stream::{Sender, StreamMode},
     superstep::{Machine, ProcessedMessage},
 };
 use crate::checkpoint::{
@@ -241,6 +241,11 @@ impl JournalWriter {
             _ = saved.send(());
         }
         self.publish().await
+    }
+
+    /// Returns the stream of the run, if it has the updates of tasks.
+    pub(super) fn updates_stream(&self) -> Option<&Sender> {
+        self.log.stream().filter(|it| it.wants(StreamMode::Updates))
     }
 
     /// Returns whether the state after each step is streamed.

@@ -65,6 +65,7 @@ pub(super) struct NewAttempt {
     number: u32,
     node: NodeIndex,
     started: Instant,
+    timeout: Option<Duration>,
     reporter: Reporter,
     work: BoxFuture<'static, Result<Command, NodeError>>,
 }
@@ -90,6 +91,7 @@ impl NewAttempt {
         let started = reporter.started().unwrap_or_else(Instant::now);
         let spec = context.graph.at(task.node_index).1;
         let (id, number, node) = (task.id, task.attempt, task.node_index);
+        let timeout = task.timeout.or(spec.policies.timeout);
         let ctx = NodeContext {
             run: context.run.clone(),
             task: task.id,
@@ -98,7 +100,7 @@ impl NewAttempt {
             attempt: task.attempt,
             visits: task.visits,
             max_visits: spec.policies.max_visits_in(&task.state),
-            timeout: spec.policies.timeout,
+            timeout,
             state: task.state,
             input: task.input,
             trigger: task.trigger,
@@ -111,7 +113,7 @@ impl NewAttempt {
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
         let work = run_node(Arc::clone(&spec.node), ctx).instrument(span).boxed();
-        Self { task: id, number, node, started, reporter, work }
+        Self { task: id, number, node, started, timeout, reporter, work }
     }
 
     /// Returns whether the attempt may be polled where it was started.
@@ -119,7 +121,7 @@ impl NewAttempt {
     /// A timeout must be able to abandon a node that blocks its thread.
     pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
         let policies = &graph.at(self.node).1.policies;
-        let has_timeout = policies.timeout.is_some() || policies.idle_timeout.is_some();
+        let has_timeout = self.timeout.is_some() || policies.idle_timeout.is_some();
         !has_timeout && graph.pace(self.node).is_quick()
     }
 
@@ -138,7 +140,7 @@ impl NewAttempt {
             Ok(Poll::Ready(result)) => Ok(result),
             Err(panic) => Err(panic),
         };
-        let Self { task, number, node, started, reporter, work } = self;
+        let Self { task, number, node, started, reporter, work, .. } = self;
         // A panic of a dropped value is one of the node as well.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
         let result = match (result, dropped) {
@@ -160,12 +162,12 @@ impl NewAttempt {
         context: &AttemptContext,
         abort: CancellationToken,
     ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-        let Self { task, number, node, started, reporter, mut work } = self;
+        let Self { task, number, node, started, timeout, reporter, mut work } = self;
         let policies = &context.graph.at(node).1.policies;
         let watch = Watch {
             task,
             number,
-            total: policies.timeout,
+            total: timeout,
             idle: policies.idle_timeout,
             started,
             reporter,
