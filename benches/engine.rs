@@ -202,7 +202,7 @@ fn fan_out_by_dispatch() -> CompiledGraph {
         .node("square", node_fn(square))
         .edge(START, "begin")
         .route("begin", ["square"], move |_: &Value| {
-            let send = |item| Dispatch { node: node.clone(), input: json!(item) };
+            let send = |item| Dispatch::new(node.clone(), json!(item));
             (0..WIDTH).map(send).collect::<Vec<_>>()
         })
         .edge("square", "end")

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::IntoFuture as _,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -21,8 +22,8 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
     graph::{
-        Command, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies, Question, START,
-        Target, node_fn,
+        Command, GraphBuilder, IntoNode, Item, Node, NodeContext, NodeError, Policies, Question,
+        START, Target, dispatch, node_fn,
     },
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory},
@@ -390,13 +391,13 @@ nodes:
 ";
 
 #[tokio::test]
-async fn equal_tasks_of_one_step_both_run_and_later_ones_do_not() {
+async fn equal_tasks_of_one_step_ask_a_model_once() {
     #[derive(Clone, Debug, Default)]
     struct Listing(Counting);
     #[async_trait]
     impl ChatModel for Listing {
         async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
-            // Both have begun before one of them ends.
+            // All have begun before one of them ends.
             tokio::task::yield_now().await;
             let reply = self.0.chat(request).await?;
             let text = json!({"answers": [reply.text]}).to_string();
@@ -422,12 +423,12 @@ async fn equal_tasks_of_one_step_both_run_and_later_ones_do_not() {
             .unwrap()
     };
     let first = run(graph(), json!({"words": ["cats", "cats", "dogs"]})).await;
-    assert_eq!((first.end.status, first.reused(), bench.model.calls()), (Status::Done, 0, 3));
+    assert_eq!((first.end.status, first.reused(), bench.model.calls()), (Status::Done, 1, 2));
     let second = run(graph(), json!({"words": ["dogs", "cats", "cats", "birds"]})).await;
-    assert_eq!((second.reused(), bench.model.calls()), (3, 4));
+    assert_eq!((second.reused(), bench.model.calls()), (3, 3));
     let answers = second.field("answers");
     assert_eq!(answers[1], answers[2], "equal tasks get the same result");
-    assert_eq!(answers[3], "answer 4");
+    assert_eq!(answers[3], "answer 3");
 }
 
 #[tokio::test]
@@ -542,6 +543,39 @@ fn kinds_without_reusable_results_refuse_a_cache() {
     let group = "start: both\nnodes:\n  both: { parallel: [a, b], cache: true, then: end }\n  \
                  a: { set: { answer: brief } }\n  b: { set: { files: brief } }\n";
     assert_eq!(codes(&format!("{state}{group}")), ["GR003"]);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_program_with_a_built_in_name_is_judged_as_its_own() {
+    #[derive(Deserialize, JsonSchema)]
+    struct Input {
+        path: String,
+    }
+    #[derive(Serialize, JsonSchema)]
+    struct Output {
+        text: String,
+    }
+    async fn shout(input: Input, _: ToolContext) -> Result<Output, ToolError> {
+        Ok(Output { text: input.path.to_uppercase() })
+    }
+    let mut bench = Bench::new();
+    let workflow = |tool: &str| {
+        format!(
+            "state: {{ brief: string, answer: string }}\ninput: brief\nstart: it\nnodes:\n  \
+             it: {{ tool: {tool}, args: {{ path: brief }}, writes: {{ answer: text }}, then: end }}\n"
+        )
+    };
+    assert_eq!(bench.graph(&workflow("fs.read")).calls_max(), Some(0));
+    for name in ["fs.read", "fs.write"] {
+        bench.registry = bench.registry.tool(Arc::new(tool_fn(name, "Shouts.", shout)));
+        // It may ask models, it may be cached, and it changes no files of a folder.
+        assert_eq!(bench.graph(&workflow(name)).calls_max(), None);
+        let cached = workflow(name).replace("then: end", "cache: true, then: end");
+        let input = json!({"brief": "cats"});
+        let ran = bench.run(&cached, input.clone()).await;
+        assert_eq!((ran.field("answer"), ran.reused()), (json!("CATS"), 0));
+        assert_eq!(bench.run(&cached, input).await.reused(), 1);
+    }
 }
 
 #[tokio::test]
@@ -763,4 +797,108 @@ async fn a_result_that_does_not_fit_is_not_cached() {
         let end = run(graph, json!({})).await.end;
         assert_eq!((end.status, ran.lock().unwrap().len()), (Status::Failed, runs));
     }
+}
+
+/// A graph with a cached node for each of these numbers.
+fn cached_items(
+    cache: &Cache,
+    policies: Policies,
+    numbers: &'static [u64],
+    work: impl Fn(u64) -> futures_util::future::BoxFuture<'static, Result<Sum, NodeError>>
+    + Send
+    + Sync
+    + 'static,
+) -> CompiledGraph {
+    let node = node_fn(move |Item(number): Item<u64>, _: NodeContext| work(number));
+    let node = Cached::new(Arc::new(node), cache.clone());
+    let builder = GraphBuilder::new::<Sums>("w").node("add", node.with_policies(policies));
+    let builder = builder.route(START, ["add"], |_: &Sums| {
+        numbers.iter().map(|it| dispatch("add", it)).collect::<Vec<_>>()
+    });
+    builder.edge("add", "end").compile().unwrap()
+}
+
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Sums {
+    #[serde(default)]
+    #[schemars(extend("x-merge" = "sum"))]
+    sum: u64,
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_want_the_same_result_compute_it_once() {
+    let (runs, cache) =
+        (Arc::new(AtomicUsize::new(0)), Cache::new(Arc::new(MemoryResults::default())));
+    let counted = Arc::clone(&runs);
+    let quiet = Policies { idle_timeout: Some(Duration::from_secs(5)), ..Policies::default() };
+    let graph = cached_items(&cache, Policies::default(), &[1, 1, 2, 1], move |number| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Sum { sum: number })
+        })
+    });
+    let engine = Engine::new(graph);
+    // Two runs at once: of the eight tasks, one works on each of the two numbers.
+    let (one, two) = (Update::default(), Update::default());
+    let begun = tokio::time::Instant::now();
+    let (one, two) = tokio::join!(engine.run(one).into_future(), engine.run(two).into_future());
+    for end in [one.unwrap(), two.unwrap()] {
+        assert_eq!(end.output::<Sums>().unwrap().sum, 5);
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!(begun.elapsed().as_secs(), 60, "the numbers are worked on at the same time");
+
+    // A task that waits is not silent, although the node does not report while another task computes.
+    let graph = cached_items(&cache, quiet, &[7, 7], |number| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            Ok(Sum { sum: number })
+        })
+    });
+    let end = Engine::new(graph).run(Update::default()).await.unwrap();
+    assert_eq!(end.output::<Sums>().unwrap().sum, 14);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_computation_is_handed_over_to_the_next_task() {
+    let (runs, cache) =
+        (Arc::new(AtomicUsize::new(0)), Cache::new(Arc::new(MemoryResults::default())));
+    let counted = Arc::clone(&runs);
+    let caught = vec![graphrun::graph::Catch { kind: None, to: Target::End }];
+    let policies = Policies { catch: caught, ..Policies::default() };
+    let graph = cached_items(&cache, policies, &[3, 3, 3], move |number| {
+        let run = counted.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if run == 0 { Err(NodeError::permanent("no luck")) } else { Ok(Sum { sum: number }) }
+        })
+    });
+    let end = Engine::new(graph).run(Update::default()).await.unwrap();
+    // The first task failed, the second one computed the result, the third one used it.
+    assert_eq!((end.output::<Sums>().unwrap().sum, runs.load(Ordering::SeqCst)), (6, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_computation_is_handed_over_to_another_run() {
+    let (runs, cache) =
+        (Arc::new(AtomicUsize::new(0)), Cache::new(Arc::new(MemoryResults::default())));
+    let counted = Arc::clone(&runs);
+    let graph = cached_items(&cache, Policies::default(), &[4], move |number| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Sum { sum: number })
+        })
+    });
+    let engine = Engine::new(graph);
+    let first = engine.run(Update::default()).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let second = engine.run(Update::default()).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "the second run waits");
+    first.stop().now();
+    assert_eq!(first.outcome().await.unwrap().status, Status::Interrupted);
+    let end = second.outcome().await.unwrap();
+    assert_eq!((end.output::<Sums>().unwrap().sum, runs.load(Ordering::SeqCst)), (4, 2));
 }

@@ -102,7 +102,7 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
             .node("late", late)
             .edge(START, "plan")
             .route("plan", ["late"], move |_: &Nothing| {
-                let to = |it: u64| Dispatch { node: name("late"), input: json!(it) };
+                let to = |it: u64| Dispatch::new(name("late"), json!(it));
                 items.clone().map(to).collect::<Vec<_>>()
             })
             .edge("late", "end")
@@ -356,7 +356,7 @@ async fn busy_at_once(policies: Policies, limits: Limits) -> usize {
         .node("busy", busy.with_policies(policies))
         .edge(START, "start")
         .route("start", ["busy"], |_: &Nothing| {
-            (0..50).map(|it| Dispatch { node: name("busy"), input: json!(it) }).collect::<Vec<_>>()
+            (0..50).map(|it| Dispatch::new(name("busy"), json!(it))).collect::<Vec<_>>()
         })
         .limits(limits);
     let end = engine(compiled(graph)).run(&()).await.unwrap();
@@ -595,7 +595,7 @@ fn workshop(ledger: &Ledger) -> CompiledGraph {
             .edge(START, "plan")
             .edge("plan", "lint")
             .route("plan", ["write"], |_: &Nothing| {
-                let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
+                let send = |it: u32| Dispatch::new(name("write"), json!(it));
                 (0..3).map(send).collect::<Vec<_>>()
             })
             .edge(["lint", "write"], "gather")

@@ -354,9 +354,7 @@ fn a_limit_leads_to_its_target_once() {
 fn dispatched_tasks_are_counted_for_each_item() {
     let map = nodes(["plan", "write", "sum"])
         .edge(START, "plan")
-        .route("plan", ["write"], |_: &Value| {
-            vec![Dispatch { node: name("write"), input: json!(1) }]
-        })
+        .route("plan", ["write"], |_: &Value| vec![Dispatch::new(name("write"), json!(1))])
         .edge(["write"], "sum");
     insta::assert_snapshot!(worst_case(map), @r"
     plan: 1, the start leads to it once

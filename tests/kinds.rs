@@ -75,7 +75,7 @@ impl Kind for Echo {
         Some(Arc::new(EchoNode { text: text?, writes: writes? }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: an echo is quick"))
     }
 }

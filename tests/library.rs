@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use graphrun::prelude::*;
+use graphrun::{event::Event, prelude::*};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -398,4 +398,143 @@ async fn an_answer_is_given_by_its_key() {
     assert!(matches!(error, RunError::NotDone { status: Status::Paused, .. }));
     let end = engine.resume(&paused.run).answer("name", "Ada").await.unwrap();
     assert_eq!(end.output::<Board>().unwrap().log, ["Ada"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispatch_may_have_a_timeout_of_its_own() {
+    async fn works(Item(seconds): Item<u64>, ctx: NodeContext) -> Result<Log, NodeError> {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        Ok(logged(format!("{seconds} of {:?}", ctx.timeout.unwrap().as_secs())))
+    }
+    let graph = board()
+        .node("choose", || async {
+            Ok::<_, NodeError>(goto(dispatch("work", &40).timeout(Duration::from_secs(60))))
+        })
+        .node("work", works.timeout(Duration::from_secs(10)).retry(2))
+        .route(START, ["work", "choose"], |_: &Board| {
+            let timeout = |it: u64| dispatch("work", &it).timeout(Duration::from_secs(it - 1));
+            [
+                Next::from(dispatch("work", &5)),
+                timeout(20).into(),
+                timeout(4).into(),
+                "choose".into(),
+            ]
+        })
+        .goto("choose", ["work"])
+        .catch("work", ErrorKind::Timeout, "late")
+        .node("late", nothing)
+        .edge("late", END)
+        .edge("work", END)
+        .edge("choose", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let mut run = Engine::new(graph).run(&Board::default()).start().await.unwrap();
+    let mut retried = Vec::new();
+    while let Some(chunk) = run.next().await {
+        if let StreamChunk::Debug(event) = chunk
+            && let Event::TaskRetrying { error, .. } = event.event
+        {
+            retried.push(error);
+        }
+    }
+    let end = run.outcome().await.unwrap();
+    // The work of 4 and of 20 seconds has a second less; each attempt has all of its timeout.
+    assert_eq!(end.output::<Board>().unwrap().log, ["5 of 10", "40 of 60"]);
+    assert_eq!(retried, ["not finished within 3s", "not finished within 19s"]);
+}
+
+#[tokio::test]
+async fn the_updates_of_nested_tasks_are_streamed() {
+    async fn note(Item(text): Item<String>, ctx: NodeContext) -> Result<Log, NodeError> {
+        Ok(logged(format!("{text} {}", ctx.node)))
+    }
+    let leaf = board()
+        .node("note", note)
+        .route(START, ["note"], |board: &Board| board.topic.as_ref().map(|it| dispatch("note", it)))
+        .edge("note", END)
+        .compile()
+        .unwrap();
+    let topic = |topic: Topic| Board { topic: Some(topic.topic), ..Board::default() };
+    let log = |board: Board| Log { log: board.log };
+    let middle = board().node("leaf", subgraph(leaf, topic, log));
+    let middle = middle.edge(START, "leaf").edge("leaf", END).input("topic").compile().unwrap();
+    let item = |Item(topic): Item<String>| Board { topic: Some(topic), ..Board::default() };
+    let graph = board()
+        .node("middle", subgraph(middle, item, log))
+        .route(START, ["middle"], |_: &Board| ["a", "b"].map(|it| dispatch("middle", it)))
+        .edge("middle", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let launch = Engine::new(graph).run(&()).stream([StreamMode::Updates, StreamMode::Values]);
+    let run = launch.start().await.unwrap();
+    let said = |chunk: StreamChunk| match chunk {
+        StreamChunk::Updates { task, node, update } => {
+            format!(
+                "{task} {node} {}",
+                update.writes.first().map_or("-".into(), |it| it.1.to_string())
+            )
+        }
+        StreamChunk::Values { step, .. } => format!("step {step}"),
+        other => format!("{other:?}"),
+    };
+    let mut said: Vec<String> = run.map(said).collect().await;
+    let ends: Vec<&str> =
+        said.iter().map(String::as_str).filter(|it| it.contains("step")).collect();
+    assert_eq!(ends, ["step 1", "step 2"], "the values of nested runs are no values of the run");
+    // The two nested runs proceed at the same time.
+    said.sort();
+    let of = |task: &str, text: &str| {
+        let line = format!("[\"{text} note\"]");
+        ["middle", "middle.leaf", "middle.leaf.note"].map(|it| format!("{task} {it} {line}"))
+    };
+    let tasks = said.iter().filter(|it| it.contains("middle")).cloned().collect::<Vec<_>>();
+    let mut expected = [of("2.0", "a"), of("2.1", "b")].concat();
+    expected.sort();
+    let nested = |it: &&String| !it.contains("start");
+    assert_eq!(tasks.iter().filter(nested).cloned().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_used_up_bound_names_the_error_behind_the_handler_that_led_back() {
+    async fn breaks(ctx: NodeContext) -> Result<(), NodeError> {
+        Err(NodeError::permanent(format!("broken {}", ctx.visit())))
+    }
+    let graph = |fixers: [&str; 2]| {
+        board()
+            .node("work", breaks)
+            .node("fix", nothing)
+            .node("check", nothing)
+            .edge(START, "work")
+            .edge("work", END)
+            .catch("work", None, "fix")
+            .edge("fix", fixers[0])
+            .edge("check", fixers[1])
+            .bound("work", 2, FAIL)
+    };
+    // Through one node that handles the failure, and through two.
+    for fixers in [["work", END], ["check", "work"]] {
+        let graph = graph(fixers);
+        let graph = if fixers[0] == "work" { graph.edge(START, "check") } else { graph };
+        let end = Engine::new(graph.compile().unwrap_or_else(|it| panic!("{it}")));
+        let end = end.run(&Board::default()).await.unwrap();
+        let reason = "`work` used up its 2 visits; the last error: broken 2";
+        assert_eq!((end.status, end.reason.as_deref()), (Status::Failed, Some(reason)));
+    }
+}
+
+#[tokio::test]
+async fn a_used_up_bound_names_no_error_that_was_mended() {
+    async fn breaks_once(ctx: NodeContext) -> Result<(), NodeError> {
+        if ctx.visit() == 1 { Err(NodeError::permanent("broken")) } else { Ok(()) }
+    }
+    let graph = board()
+        .node("work", breaks_once)
+        .node("fix", nothing)
+        .edge(START, "work")
+        .edge("work", "fix")
+        .catch("work", None, "fix")
+        .edge("fix", "work")
+        .bound("work", 3, FAIL);
+    let end = Engine::new(graph.compile().unwrap()).run(&Board::default()).await.unwrap();
+    assert_eq!(end.reason.as_deref(), Some("`work` used up its 3 visits"));
 }

@@ -313,7 +313,7 @@ async fn g16_migration_keeps_questions_with_name_and_deadline() {
             .node(node, asks)
             .edge(START, "plan")
             .route("plan", [node], move |_: &Nothing| {
-                (0..2).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
+                (0..2).map(|it| Dispatch::new(name(node), json!(it))).collect::<Vec<_>>()
             })
     };
     place.start(&place.engine(graph("review"))).await;
@@ -371,7 +371,7 @@ fn mapping_over(ledger: &Ledger, [node, sum]: [&'static str; 2], is_mended: bool
         .node(sum, nothing())
         .edge(START, "plan")
         .route("plan", [node], move |_: &Nothing| {
-            (0..3).map(|it| Dispatch { node: name(node), input: json!(it) }).collect::<Vec<_>>()
+            (0..3).map(|it| Dispatch::new(name(node), json!(it))).collect::<Vec<_>>()
         })
         .edge([node], sum)
 }

@@ -120,7 +120,7 @@ fn three_reviewers() -> GraphBuilder {
         .node("sum", notes_its_name())
         .edge(START, "plan")
         .route("plan", ["review"], |_: &Nothing| {
-            let send = |it: u32| Dispatch { node: name("review"), input: json!(it) };
+            let send = |it: u32| Dispatch::new(name("review"), json!(it));
             (0..3).map(send).collect::<Vec<_>>()
         })
         .edge(["review"], "sum")

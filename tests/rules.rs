@@ -199,7 +199,7 @@ fn dispatches_run_in_order_after_nodes_reached_by_edges() {
             .edge(START, "plan")
             .edge("plan", "zoo")
             .route("plan", ["write"], |_: &Team| {
-                let send = |topic: &str| Dispatch { node: name("write"), input: json!(topic) };
+                let send = |topic: &str| Dispatch::new(name("write"), json!(topic));
                 vec![send("bees"), send("ants")]
             }),
     );
@@ -461,7 +461,7 @@ fn a_limit_takes_back_one_visit_per_dropped_node() {
             .node("flush", Decided)
             .edge(START, "split")
             .route("split", ["work"], |_: &Team| {
-                let to = |input: u32| Dispatch { node: name("work"), input: json!(input) };
+                let to = |input: u32| Dispatch::new(name("work"), json!(input));
                 vec![to(1), to(2), to(3)]
             })
             .edge("work", "split")
@@ -601,7 +601,7 @@ fn several_dispatches_of_a_node_arrive_at_a_join_once() {
             .edge(START, "plan")
             .edge("plan", "lint")
             .route("plan", ["write"], |_: &Team| {
-                let send = |it: u32| Dispatch { node: name("write"), input: json!(it) };
+                let send = |it: u32| Dispatch::new(name("write"), json!(it));
                 (0..3).map(send).collect::<Vec<_>>()
             })
             .edge(["lint", "write"], "gather")
@@ -662,7 +662,7 @@ fn tasks_dropped_by_a_limit_do_not_count_as_visits() {
             .node("flush", Decided)
             .edge(START, "work")
             .route("work", ["work", "end"], |_: &Team| {
-                vec![Dispatch { node: name("work"), input: json!(1) }; 2]
+                vec![Dispatch::new(name("work"), json!(1)); 2]
             })
             .edge("flush", "fail")
             .limits(Limits { steps: 3, exhausted, ..Limits::default() }),
@@ -725,7 +725,7 @@ impl Route for Sly {
 fn a_route_cannot_choose_undeclared_targets() {
     let (a, b) =
         (|| Transition::To(Target::Node(name("a"))), || Transition::To(Target::Node(name("b"))));
-    let item = || Transition::Dispatch(Dispatch { node: name("a"), input: json!(1) });
+    let item = || Transition::Dispatch(Dispatch::new(name("a"), json!(1)));
     let ends = |spread, takes: &[Transition]| {
         let (mut graph, findings) = GraphBuilder::new::<Team>("sly")
             .node("start", Decided)

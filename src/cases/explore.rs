@@ -26,7 +26,7 @@ use crate::{
         use_up,
     },
     event::{Status, Usage},
-    graph::{Failure, Input, Limits, Target, Transition, Trigger},
+    graph::{Failure, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId, TaskId},
     workflow::Workflow,
 };
@@ -361,7 +361,7 @@ impl Search<'_> {
         use_up(&self.limits, &mut position, error.clone());
         *position.visits.entry(node.clone()).or_default() += 1;
         let trigger = Trigger::Limit { error };
-        position.frontier.push(Activation { node: node.clone(), input: Input::State, trigger });
+        position.frontier.push(Activation::by_edge(node.clone(), trigger));
         let state = machine.state().as_ref().clone();
         let checkpoint = Checkpoint { position, state };
         let restored = Machine::restore(

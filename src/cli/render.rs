@@ -215,6 +215,7 @@ fn dispatches(
                 node: it.node,
                 input: Input::Value(it.input),
                 trigger: trigger.clone(),
+                timeout_ms: it.timeout_ms,
             }),
             _ => None,
         });

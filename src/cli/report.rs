@@ -319,10 +319,9 @@ fn saved_sample(status: &str) -> (SavedRun, Vec<TaskRecord>, Vec<RunEvent>) {
         "failed" => vec![record(3, 0, "qa", 1, 1, failed("rate_limit"))],
         _ => Vec::new(),
     };
-    let next = open.iter().map(|it| crate::checkpoint::Activation {
-        node: it.node.clone(),
-        input: crate::graph::Input::State,
-        trigger: crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() },
+    let next = open.iter().map(|it| {
+        let trigger = crate::graph::Trigger::Then { node: NodeName::parse("sse").unwrap() };
+        crate::checkpoint::Activation::by_edge(it.node.clone(), trigger)
     });
     // In the order of completion, which differs from the order of application.
     let mut records = vec![

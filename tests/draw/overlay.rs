@@ -185,7 +185,7 @@ async fn attempts_dispatches_and_failures_are_counted() {
         _ => {
             let transition = |n: u64| {
                 let node = NodeName::parse("item").unwrap();
-                Transition::Dispatch(Dispatch { node, input: Value::from(n) })
+                Transition::Dispatch(Dispatch::new(node, Value::from(n)))
             };
             let goto = Goto::Instead((0..3).map(transition).collect());
             Ok(Command { update: Update::default(), goto })

@@ -101,7 +101,7 @@ impl Dice {
     pub(crate) fn transitions(&self, ways: &[Target], many: usize) -> Vec<Transition> {
         let transition = |_| match self.way(ways) {
             Target::Node(node) if self.coin() => {
-                Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+                Transition::Dispatch(Dispatch::new(node.clone(), Value::Null))
             }
             target => Transition::To(target.clone()),
         };
@@ -141,7 +141,7 @@ impl Route for Thrower {
             let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
             let transition = |to: &Target| match to {
                 Target::Node(node) if *is_dispatched => {
-                    Transition::Dispatch(Dispatch { node: node.clone(), input: Value::Null })
+                    Transition::Dispatch(Dispatch::new(node.clone(), Value::Null))
                 }
                 target => Transition::To(target.clone()),
             };

@@ -445,6 +445,10 @@ nodes:
     let end = process.engine().run(Update::of(&input).unwrap()).await.unwrap();
     assert_eq!(end.status, Status::Done, "{:?}", end.reason);
     assert_eq!(list(&end, "results"), json!([["a..", "b.."], ["c.."]]));
+    // The result of a group without parts is one of the results, too.
+    let input = json!({"groups": [[], [part("c")], []]});
+    let end = process.engine().run(Update::of(&input).unwrap()).await.unwrap();
+    assert_eq!(list(&end, "results"), json!([[], ["c.."], []]), "{:?}", end.reason);
 }
 
 #[tokio::test]
@@ -578,4 +582,45 @@ async fn an_outage_in_a_nested_run_is_retried_there_only() {
     let end = Engine::new(graph).run(&()).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     assert_eq!(calls.load(Ordering::Relaxed), 6, "{:?}", end.reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_suspended_while_a_nested_run_waits() {
+    let (calls, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Timestamp::UNIX_EPOCH)));
+    let busy_once = {
+        let calls = Arc::clone(&calls);
+        move || {
+            let is_busy = calls.fetch_add(1, Ordering::Relaxed) == 0;
+            let failure = Failure::new(ErrorKind::RateLimit, "too many requests");
+            let busy = Failure { transient: true, retry_after_ms: Some(3_600_000), ..failure };
+            async move { if is_busy { Err(NodeError::from(busy)) } else { Ok(()) } }
+        }
+    };
+    let inner = outer_of(busy_once).edge(START, "inner").edge("inner", END).compile().unwrap();
+    // Two levels: the innermost task waits.
+    let node = subgraph(inner, |(): ()| Sums::default(), |_: Sums| Summed { sums: vec![1] });
+    let graph = GraphBuilder::new::<Sums>("outermost").node("outer", node);
+    let graph = graph.edge(START, "outer").edge("outer", END).compile().unwrap();
+    let clock = {
+        let now = Arc::clone(&now);
+        Clock::new(move || *now.lock().unwrap())
+    };
+    let engine = Engine::new(graph)
+        .with_storage(Arc::new(MemoryStorage::default()))
+        .with_clock(clock)
+        .with_wait_max(Duration::from_secs(60));
+    let begun = tokio::time::Instant::now();
+    let end = engine.run(&Sums::default()).await.unwrap();
+    assert_eq!(end.status, Status::Paused, "{:?}", end.reason);
+    let reason = end.reason.unwrap();
+    assert!(reason.starts_with("`outer` waits until 1970-01-01T01:00:0"), "{reason}");
+    assert!(reason.ends_with("too many requests"), "{reason}");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it does not wait in the process");
+    // A run that is resumed too early waits further, and calls nothing.
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!((end.status, calls.load(Ordering::Relaxed)), (Status::Paused, 1));
+    *now.lock().unwrap() += SignedDuration::from_secs(3_700);
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!((end.status, calls.load(Ordering::Relaxed)), (Status::Done, 2), "{:?}", end.reason);
+    assert_eq!(end.output::<Sums>().unwrap().sums, [1]);
 }

@@ -55,6 +55,40 @@ async fn a_registered_tool_is_called_with_typed_arguments() {
 }
 
 #[tokio::test]
+async fn an_empty_list_is_an_item_of_a_list_of_lists_by_its_type() {
+    #[derive(Serialize, JsonSchema)]
+    struct Lists {
+        row: Vec<i64>,
+        rows: Vec<Vec<i64>>,
+    }
+    async fn rows(input: Numbers, _: ToolContext) -> Result<Lists, ToolError> {
+        let rows = input.numbers.iter().map(|it| vec![*it]).collect();
+        Ok(Lists { row: input.numbers, rows })
+    }
+    let registry = || registry().tool(Arc::new(tool_fn("math.rows", "Makes rows.", rows)));
+    let text = "graphrun: 1\nname: w\n\
+        state: { numbers: '[int]', by_row: &rows { type: '[[int]]', merge: append, default: [] }, by_rows: *rows, \
+        set_row: *rows, set_rows: *rows, nothing: *rows }\ninput: numbers\nstart: make\nnodes:\n  \
+        make: { tool: math.rows, args: { numbers: numbers }, writes: { by_row: row, by_rows: rows }, then: more }\n  \
+        more: { set: { set_row: numbers, set_rows: '[numbers]', nothing: '[]' }, then: end }\n";
+    for (numbers, row, rows) in
+        [(json!([]), json!([[]]), json!([])), (json!([1, 2]), json!([[1, 2]]), json!([[1], [2]]))]
+    {
+        let one = json!([numbers.clone()]);
+        let input = json!({ "numbers": numbers });
+        let ended = run_with(text, input, services(), registry()).await;
+        assert_eq!(
+            (ended.state("by_row"), ended.state("by_rows")),
+            (&row, &rows),
+            "{}",
+            ended.reason()
+        );
+        assert_eq!((ended.state("set_row"), ended.state("set_rows")), (&row, &one));
+        assert_eq!(ended.state("nothing"), &json!([]));
+    }
+}
+
+#[tokio::test]
 async fn a_failure_of_a_tool_can_be_caught() {
     let registry = || registry().tool(Arc::new(tool_fn("math.add", "Adds.", add)));
     let input = json!({"numbers": [7, 8], "limit": 10});

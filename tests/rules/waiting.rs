@@ -256,7 +256,7 @@ fn dispatches_leave_one_visit_for_a_deferred_node() {
         let (state, rest) = Hand::start(&graph).run(
             |_| 0,
             |task| {
-                let item = Transition::Dispatch(Dispatch { node: name("report"), input: json!(1) });
+                let item = Transition::Dispatch(Dispatch::new(name("report"), json!(1)));
                 let goto = match task.node.as_str() {
                     "send" => Goto::Instead(vec![item]),
                     _ => Goto::default(),

@@ -204,7 +204,7 @@ pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
                     .node(&inner, world.node(Temper::Of(items)).with_policies(narrow))
                     .node(&last, steady())
                     .route(&first, [&*inner], move |_: &Nothing| {
-                        let send = |it| Dispatch { node: to.clone(), input: json!(it) };
+                        let send = |it| Dispatch::new(to.clone(), json!(it));
                         (0..count).map(send).collect::<Vec<_>>()
                     })
                     .edge(&inner, &last)

@@ -65,7 +65,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         }),
         2 => (any_update(), any_value()).prop_map(|(update, input)| Outcome::Undecided {
             update,
-            goto: Goto::Instead(vec![Transition::Dispatch(Dispatch { node: node("qc"), input })]),
+            goto: Goto::Instead(vec![Transition::Dispatch(Dispatch::new(node("qc"), input))]),
             failure: Failure::new(ErrorKind::Panic, "the route panicked"),
         }),
         2 => (any_update(), any::<bool>()).prop_map(|(update, for_all_items)| Outcome::Caught {

@@ -141,7 +141,11 @@ pub(crate) fn run_status(status: Status, reason: Option<&str>) -> RunStatus {
 
 /// Returns a position with content in every field.
 pub(crate) fn position(step: u64) -> Position {
-    let activation = |name: &str, input, trigger| Activation { node: node(name), input, trigger };
+    let activation = |name: &str, input, trigger| Activation {
+        timeout_ms: matches!(input, Input::Value(_)).then_some(500),
+        input,
+        ..Activation::by_edge(node(name), trigger)
+    };
     let failure = Failure { raw: Some("{".into()), ..failure() };
     Position {
         began: Some(jiff::Timestamp::UNIX_EPOCH),
@@ -162,6 +166,7 @@ pub(crate) fn position(step: u64) -> Position {
         .into(),
         deferred: [(node("report"), Trigger::Start)].into(),
         visits: [(node("ba"), 1), (node("sse"), 3)].into(),
+        caught: [(node("sse"), "no pytest".to_owned())].into(),
         original_tasks: [(
             1,
             OriginalTask { task: TaskId { step: Step(1), index: 0 }, node: node("sse") },
@@ -239,7 +244,7 @@ pub(crate) fn failed() -> Outcome {
 }
 
 pub(crate) fn undecided() -> Outcome {
-    let send = Dispatch { node: node("qc"), input: json!({"part": 1}) };
+    let send = Dispatch::new(node("qc"), json!({"part": 1}));
     Outcome::Undecided {
         update: Update::default().write(channel("brief"), "a calculator"),
         goto: Goto::Also(vec![Transition::Dispatch(send)]),

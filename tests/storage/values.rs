@@ -167,8 +167,7 @@ impl Node for Gives {
             Way::Write => return Ok(update.write(channel("a"), value).into()),
             Way::Append => return Ok(update.write(channel("log"), json!([value])).into()),
             Way::Dispatch => {
-                let transition =
-                    Transition::Dispatch(Dispatch { node: node("last"), input: value });
+                let transition = Transition::Dispatch(Dispatch::new(node("last"), value));
                 return Ok(Command { update, goto: Goto::Instead(vec![transition]) });
             }
             Way::Show => {

@@ -33,7 +33,7 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
-    spans,
+    nested, spans,
     superstep::{self, Action, Attempt, Machine},
     task::AttemptContext,
 };
@@ -97,7 +97,7 @@ impl<'a> Driver<'a> {
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
-            provided: engine.provided.clone(),
+            provided: nested::Inherited::of(engine, &journal).provided_with(&engine.provided),
         };
         let mut driver = Self {
             engine,
@@ -355,8 +355,8 @@ impl<'a> Driver<'a> {
             MessageContent::Report(report) => {
                 if let Some(usage) = report.usage() {
                     self.budget.add_usage(task, usage);
-                    if let Some((parent, _)) = &self.engine.parent {
-                        parent.add_usage(usage);
+                    if let Some(parent) = &self.engine.parent {
+                        parent.reporter.add_usage(usage);
                     }
                 }
                 self.publish_report(task, report).await;
@@ -364,7 +364,7 @@ impl<'a> Driver<'a> {
             }
             MessageContent::Spending(permit) => {
                 match (self.budget.admit_call(task, permit, &self.machine), &self.engine.parent) {
-                    (Some(permit), Some((parent, _))) => parent.forward_spending(permit).await,
+                    (Some(permit), Some(parent)) => parent.reporter.forward_spending(permit).await,
                     // A task that was dropped meanwhile no longer waits.
                     (Some(permit), None) => _ = permit.send(()),
                     (None, _) => (),

@@ -16,7 +16,7 @@ use super::{
     lease::Lease,
     log::{Log, event_of, event_of_message},
     storage::{MemoryStorage, rules::stops_run},
-    stream::StreamMode,
+    stream::{Sender, StreamMode},
     superstep::{Machine, ProcessedMessage},
 };
 use crate::checkpoint::{
@@ -254,6 +254,11 @@ impl JournalWriter {
     /// Returns the reader of the pieces of models' answers, if the run has readers of them.
     pub(super) fn delta_reader(&self) -> Option<Arc<dyn DeltaReader>> {
         self.log.delta_reader()
+    }
+
+    /// Returns the stream of the run, if it has the updates of tasks.
+    pub(super) fn updates_stream(&self) -> Option<&Sender> {
+        self.log.stream().filter(|it| it.wants(StreamMode::Updates))
     }
 
     /// Returns whether the state after each step is streamed.

@@ -227,7 +227,9 @@ impl Begin {
         events: EventSink,
         stream: Option<stream::Sender>,
     ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
-        let sinks = stream::Sinks { events, stream, parent: engine.parent.clone() };
+        let stream = stream.or_else(|| engine.parent.as_ref()?.stream.clone());
+        let parent = engine.parent.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
+        let sinks = stream::Sinks { events, stream, parent };
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;

@@ -75,7 +75,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
-    graph::{Limits, Provided, Reporter},
+    graph::{Limits, Provided},
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
 };
@@ -128,7 +128,7 @@ pub struct Engine {
     clock: Clock,
     provided: Provided,
     /// The attempt whose nested run it drives, and its node.
-    parent: Option<(Reporter, NodeName)>,
+    parent: Option<nested::Parent>,
 }
 
 /// The outcome of driving a run until it stopped.

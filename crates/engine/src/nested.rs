@@ -5,26 +5,29 @@
 //! people through the task, spends from the budget of the outer run, and reports what its tasks do as events of the
 //! task. When the task has finished, only its result is left.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
     graph::{
-        ErrorKind, Failure, NestedAsker, NodeContext, NodeDescription, NodeError, Question,
-        SideEffects,
+        ErrorKind, Failure, NestedAsker, NodeContext, NodeDescription, NodeError, Provided,
+        Question, Reporter, SideEffects,
     },
-    id::RunId,
+    id::{NodeName, RunId},
     state::{State, Update},
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
     Answers, Clock, Engine, RunEnd, RunError, failures,
+    journal_writer::JournalWriter,
     storage::{MemoryStorage, TaskJournal},
+    stream::Sender,
 };
 use crate::checkpoint::{
-    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun,
+    CheckpointError, Entry, OpenQuestion, Outcome, RunInfo, RunJournal, SavedRun, next_due,
 };
 
 /// A graph that runs as a part of a task.
@@ -76,6 +79,39 @@ impl NestedGraph {
             MemoryStorage::of_task(journal, saved).map_err(|it| failure_of(&it.into()))?;
         let nested = NestedRun { ctx, run: nested_id(ctx), storage: Arc::new(storage) };
         nested.drive(&self.graph, input, is_begun).await
+    }
+}
+
+/// The attempt whose nested run an engine drives.
+#[derive(Clone, Debug)]
+pub(super) struct Parent {
+    /// Reports what the tasks of the nested run do.
+    pub(super) reporter: Reporter,
+    /// The node of the attempt.
+    pub(super) node: NodeName,
+    /// The stream of the outer run, if it has the updates of tasks.
+    pub(super) stream: Option<Sender>,
+}
+
+/// What nested runs take over from their outer run, besides the context of their task.
+#[derive(Clone, Debug)]
+pub(super) struct Inherited {
+    wait_max: Option<Duration>,
+    stream: Option<Sender>,
+}
+
+impl Inherited {
+    pub(super) fn of(engine: &Engine, journal: &JournalWriter) -> Self {
+        Self { wait_max: engine.wait_max, stream: journal.updates_stream().cloned() }
+    }
+
+    /// Returns the values for the nodes of a run, with this if a nested run needs it.
+    pub(super) fn provided_with(self, provided: &Provided) -> Provided {
+        let mut provided = provided.clone();
+        if self.wait_max.is_some() || self.stream.is_some() {
+            provided.insert(self);
+        }
+        provided
     }
 }
 
@@ -134,7 +170,11 @@ impl NestedRun<'_> {
             engine.clock = Clock::clone(&clock);
         }
         engine.provided = self.ctx.provided.clone();
-        engine.parent = Some((self.ctx.reporter.clone(), self.ctx.node.clone()));
+        let NodeContext { reporter, node, task, .. } = self.ctx;
+        let inherited = self.ctx.provided.get::<Inherited>();
+        engine.wait_max = inherited.as_ref().and_then(|it| it.wait_max);
+        let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
+        engine.parent = Some(Parent { reporter: reporter.clone(), node: node.clone(), stream });
         engine
     }
 
@@ -170,6 +210,17 @@ impl NestedRun<'_> {
         Question { nested: Some(nested), ..open.question.clone() }
     }
 
+    /// Returns the wait of the task for a nested run that continues at this time.
+    fn wait_until(&self, due: Timestamp, reason: &str) -> NodeError {
+        let clock = self.ctx.provided.get::<Clock>().map(|it| Clock::clone(&it));
+        let left = due.duration_since(clock.unwrap_or_default().now());
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(0);
+        let failure = Failure::new(ErrorKind::Other, reason);
+        // At the last part of a millisecond the nested run would still wait.
+        let retry_after_ms = Some(left_ms.saturating_add(1));
+        Failure { transient: true, retry_after_ms, is_nested_wait: true, ..failure }.into()
+    }
+
     async fn outcome(&self, end: RunEnd) -> Result<State, NodeError> {
         let reason = end.reason.unwrap_or_else(|| end.status.as_str().to_owned());
         match end.status {
@@ -186,11 +237,17 @@ impl NestedRun<'_> {
                 let what = format!("its workflow reached a limit: {reason}");
                 Err(Failure::new(ErrorKind::Other, what).into())
             }
-            Status::Running | Status::Paused | Status::Interrupted => {
-                Err(NodeError::transient(format!("its workflow stopped: {reason}")))
-            }
+            Status::Paused => match next_due(&self.saved().await?.records) {
+                Some(due) => Err(self.wait_until(due, &reason)),
+                None => Err(stopped(&reason)),
+            },
+            Status::Running | Status::Interrupted => Err(stopped(&reason)),
         }
     }
+}
+
+fn stopped(reason: &str) -> NodeError {
+    NodeError::transient(format!("its workflow stopped: {reason}"))
 }
 
 fn is_paused(end: &RunEnd) -> bool {

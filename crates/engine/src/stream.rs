@@ -51,7 +51,7 @@ pub enum StreamChunk {
     Updates {
         /// The task.
         task: TaskId,
-        /// Its node.
+        /// Its node; of a nested run, with the name of the node that runs its graph before it.
         node: NodeName,
         /// The writes.
         update: Update,
@@ -155,6 +155,8 @@ pub(super) struct Sender {
     modes: Vec<StreamMode>,
     chunks: mpsc::Sender<StreamChunk>,
     missed: Arc<AtomicU64>,
+    /// The task whose nested run it is, and its node.
+    user: Option<(TaskId, NodeName)>,
 }
 
 /// The end of the stream at the reader.
@@ -168,7 +170,8 @@ pub(super) struct Receiver {
 pub(super) fn channel(modes: &[StreamMode]) -> (Sender, Receiver) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let missed = Arc::new(AtomicU64::new(0));
-    let sender = Sender { modes: modes.to_vec(), chunks: sender, missed: Arc::clone(&missed) };
+    let (modes, chunks) = (modes.to_vec(), sender);
+    let sender = Sender { modes, chunks, missed: Arc::clone(&missed), user: None };
     (sender, Receiver { chunks: receiver, missed })
 }
 
@@ -177,12 +180,25 @@ impl Sender {
         self.modes.contains(&mode)
     }
 
+    /// Returns the stream of the nested run of a task. The outer run streams all but the updates itself.
+    pub(super) fn of_nested_run(&self, task: TaskId, node: &NodeName) -> Self {
+        let user = match &self.user {
+            Some((outer, user)) => (*outer, node.within(user)),
+            None => (task, node.clone()),
+        };
+        Self { modes: vec![StreamMode::Updates], user: Some(user), ..self.clone() }
+    }
+
     /// Sends the writes of a task that finished.
     pub(super) fn send_update(&self, record: &TaskRecord) {
         if let (Outcome::Finished { update, .. }, true) =
             (&record.outcome, self.wants(StreamMode::Updates))
         {
-            let (task, node, update) = (record.task, record.node.clone(), update.clone());
+            let (task, node) = match &self.user {
+                Some((task, user)) => (*task, record.node.within(user)),
+                None => (record.task, record.node.clone()),
+            };
+            let update = update.clone();
             self.send(StreamChunk::Updates { task, node, update });
         }
     }

@@ -24,7 +24,7 @@ mod start;
 mod status;
 mod task_end;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
@@ -237,7 +237,7 @@ impl Machine {
     }
 
     fn task_at(&self, index: usize) -> Task {
-        let Active { node, input, trigger } = self.position.frontier[index].clone();
+        let Active { node, input, trigger, timeout_ms } = self.position.frontier[index].clone();
         let task = &self.step.tasks()[index];
         Task {
             id: self.step.id(index),
@@ -247,6 +247,7 @@ impl Machine {
             attempt: task.attempt,
             input,
             trigger,
+            timeout: timeout_ms.map(Duration::from_millis),
             facts: self.facts_of(index),
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),

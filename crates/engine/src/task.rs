@@ -64,6 +64,7 @@ pub(super) struct NewAttempt {
     number: u32,
     node: NodeIndex,
     started: Instant,
+    timeout: Option<Duration>,
     reporter: Reporter,
     work: BoxFuture<'static, Result<Command, NodeError>>,
 }
@@ -88,18 +89,19 @@ impl NewAttempt {
         let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
         let started = reporter.started().unwrap_or_else(Instant::now);
         let spec = context.graph.at(node).1;
+        let timeout = task.timeout.or(spec.policies.timeout);
         let parts = ContextParts {
             max_visits: spec.policies.max_visits_in(&task.state),
             task,
             run: context.run.clone(),
-            timeout: spec.policies.timeout,
+            timeout,
             reporter: reporter.clone(),
             provided: context.provided.clone(),
         };
         // The call is inside a future, so that a panic before the node returns its future is caught, too.
         let work = run_node(Arc::clone(&spec.node), parts);
         let work = if span.is_none() { work.boxed() } else { work.instrument(span).boxed() };
-        Self { task: id, number, node, started, reporter, work }
+        Self { task: id, number, node, started, timeout, reporter, work }
     }
 
     /// Returns whether the attempt may be polled where it was started.
@@ -107,7 +109,7 @@ impl NewAttempt {
     /// A timeout must be able to abandon a node that blocks its thread.
     pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
         let policies = &graph.at(self.node).1.policies;
-        let has_timeout = policies.timeout.is_some() || policies.idle_timeout.is_some();
+        let has_timeout = self.timeout.is_some() || policies.idle_timeout.is_some();
         !has_timeout && graph.pace(self.node).is_quick()
     }
 
@@ -126,7 +128,7 @@ impl NewAttempt {
             Ok(Poll::Ready(result)) => Ok(result),
             Err(panic) => Err(panic),
         };
-        let Self { task, number, node, started, reporter, work } = self;
+        let Self { task, number, node, started, reporter, work, .. } = self;
         // A panic of a dropped value is one of the node as well.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
         let result = match (result, dropped) {
@@ -148,12 +150,12 @@ impl NewAttempt {
         context: &AttemptContext,
         abort: CancellationToken,
     ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
-        let Self { task, number, node, started, reporter, mut work } = self;
+        let Self { task, number, node, started, timeout, reporter, mut work } = self;
         let policies = &context.graph.at(node).1.policies;
         let watch = Watch {
             task,
             number,
-            total: policies.timeout,
+            total: timeout,
             idle: policies.idle_timeout,
             started,
             reporter,

@@ -2,6 +2,10 @@
 //!
 //! The cache keeps the update of the node. The transition is decided anew, on the current state. A
 //! failure, a question, and a node that chose its own route are never cached.
+//!
+//! Of several tasks that want the same result at the same time, one computes it and the others wait for it (`flight`).
+
+mod flight;
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -20,11 +24,16 @@ use graphrun_workflow::{Expression, ExpressionView};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use self::flight::{Flights, Role};
+
 /// The store of results, and whether existing results are used.
+///
+/// Clones share the knowledge of which results are being computed, so give the runs of a process clones of one cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     store: Arc<dyn ResultStore>,
     is_renewed: bool,
+    flights: Flights,
 }
 
 /// A node that is not run when its cache holds a result for the same inputs.
@@ -32,6 +41,10 @@ pub struct Cache {
 /// Two tasks share a result if these are equal: the version of this library, the name and the kind
 /// of the node, its [fingerprint](graphrun_core::graph::NodeDescription::fingerprint), its [input](Node::cache_key), and the types of the
 /// channels that it writes.
+///
+/// A task that wants a result which another task with a clone of the same [`Cache`] is computing waits for it. If that
+/// task fails, asks or is aborted, the next one computes the result. The wait counts towards the timeout of the node,
+/// and not as silence.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,7 +81,7 @@ pub struct Cached {
 impl Cache {
     /// Uses existing results of a store, and adds new ones.
     pub fn new(store: Arc<dyn ResultStore>) -> Self {
-        Self { store, is_renewed: false }
+        Self { store, is_renewed: false, flights: Flights::default() }
     }
 
     /// Runs every node, and replaces existing results.
@@ -129,9 +142,6 @@ impl Cached {
     /// Returns the cached result, if it may be used. Failures of the cache are reported and do not
     /// fail the node.
     async fn find(&self, ctx: &NodeContext, key: &ResultKey) -> Option<CachedResult> {
-        if self.cache.is_renewed {
-            return None;
-        }
         match self.cache.store.find(key).await {
             Ok(found) => found.filter(|it| self.is_young(it)),
             Err(error) => {
@@ -148,14 +158,20 @@ impl Cached {
         age.unwrap_or_default() <= age_max
     }
 
-    async fn keep(&self, ctx: &NodeContext, key: &ResultKey, command: &Command) {
+    /// Saves the result of the node. Returns it if it may be used by others.
+    async fn keep(
+        &self,
+        ctx: &NodeContext,
+        key: &ResultKey,
+        command: &Command,
+    ) -> Option<CachedResult> {
         if command.goto != Goto::Edges {
-            return warn(ctx, "the result is not cached", "the node chose where to go itself")
-                .await;
+            warn(ctx, "the result is not cached", "the node chose where to go itself").await;
+            return None;
         }
         // An update that does not fit is a failure of the node, which the rules report.
         if ctx.state.schema().check(&command.update).is_err() {
-            return;
+            return None;
         }
         let mut result = CachedResult { update: command.update.clone(), at: Timestamp::now() };
         // The entrance of a run removes keys from all other values, but cached results do not pass
@@ -166,6 +182,7 @@ impl Cached {
         if let Err(error) = self.cache.store.keep(key, &result).await {
             warn(ctx, "the result is not cached", &with_causes(&error)).await;
         }
+        Some(result)
     }
 }
 
@@ -189,12 +206,29 @@ impl Node for Cached {
                 return self.inner.run(ctx).await;
             }
         };
-        if let Some(CachedResult { update, at }) = self.find(&ctx, &key).await {
-            ctx.report(Report::CacheHit { computed_at: at.to_string() }).await;
-            return Ok(update.into());
+        if self.cache.is_renewed {
+            let command = self.inner.run(ctx.clone()).await?;
+            self.keep(&ctx, &key, &command).await;
+            return Ok(command);
+        }
+        let flight = loop {
+            match self.cache.flights.join(key) {
+                Role::First(flight) => break flight,
+                Role::Waiting(flight) => {
+                    if let Some(result) = flight.landed(&ctx).await.filter(|it| self.is_young(it)) {
+                        return Ok(used(&ctx, result).await);
+                    }
+                }
+            }
+        };
+        if let Some(result) = self.find(&ctx, &key).await {
+            flight.land(result.clone());
+            return Ok(used(&ctx, result).await);
         }
         let command = self.inner.run(ctx.clone()).await?;
-        self.keep(&ctx, &key, &command).await;
+        if let Some(result) = self.keep(&ctx, &key, &command).await {
+            flight.land(result);
+        }
         Ok(command)
     }
 
@@ -215,6 +249,12 @@ impl fmt::Debug for Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cached({:?})", self.inner)
     }
+}
+
+/// Returns the command of a result that another task computed.
+async fn used(ctx: &NodeContext, CachedResult { update, at }: CachedResult) -> Command {
+    ctx.report(Report::CacheHit { computed_at: at.to_string() }).await;
+    update.into()
 }
 
 /// Reports a problem that does not fail the node.

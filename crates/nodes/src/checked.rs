@@ -23,6 +23,8 @@ const PROBLEM_CHARACTERS_MAX: usize = 300;
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) tool: Arc<dyn Tool>,
+    /// Whether it is a built-in tool, and not one of the program with the same name.
+    pub(super) is_built_in: bool,
     input: Validator,
     output: Validator,
 }
@@ -31,15 +33,17 @@ impl Checked {
     /// Finds the tool of a node.
     pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
         let node = ctx.name;
-        let found = ctx.registry.find_tool(tool);
-        let found =
-            found.or_else(|| BuiltIn::named(tool).map(|it| it.make(root))).ok_or_else(|| {
+        let registered = ctx.registry.find_tool(tool);
+        let is_built_in = registered.is_none();
+        let found = registered
+            .or_else(|| BuiltIn::named(tool).map(|it| it.make(root)))
+            .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
                 Diagnostic::error("GR110", message)
                     .at(Some(ctx.place.clone()), "no such tool in Rust")
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
-        Self::new(found).map_err(|reason| {
+        Self::new(found, is_built_in).map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(ctx.place.clone()), "called here")
@@ -48,13 +52,13 @@ impl Checked {
     }
 
     /// Fails if one of the tool's schemas is invalid.
-    fn new(tool: Arc<dyn Tool>) -> Result<Self, String> {
+    fn new(tool: Arc<dyn Tool>, is_built_in: bool) -> Result<Self, String> {
         let compile = |what: &str, schema: &Value| {
             validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
         };
         let input = compile("input", tool.input_schema())?;
         let output = compile("output", tool.output_schema())?;
-        Ok(Self { tool, input, output })
+        Ok(Self { tool, is_built_in, input, output })
     }
 
     /// Calls the tool, if the input fits.

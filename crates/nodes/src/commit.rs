@@ -12,7 +12,7 @@ use graphrun_core::{
 };
 use graphrun_folders::CommitRequest;
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
         values::{self, Either, FieldName, FolderName, Named, OneOrMany},
@@ -101,7 +101,7 @@ impl Kind for CommitKind {
         Some(Arc::new(CommitNode { folder: folder?, message: message?, writes }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: each run has its own commits"))
     }
 }

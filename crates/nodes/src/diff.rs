@@ -10,9 +10,12 @@ use graphrun_core::{
     state::{Type, Update},
 };
 use graphrun_folders::Against;
-use graphrun_workflow::kind::{
-    CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, suggestion,
-    values::{FieldName, FolderName},
+use graphrun_workflow::{
+    Registry,
+    kind::{
+        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, suggestion,
+        values::{FieldName, FolderName},
+    },
 };
 use schemars::JsonSchema;
 
@@ -88,7 +91,7 @@ impl Kind for DiffKind {
         Some(Arc::new(DiffNode { folder: folder?, against: against?, writes: writes? }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: the files of the folder change"))
     }
 }

@@ -7,8 +7,11 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
 };
-use graphrun_workflow::kind::{
-    CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, values::FolderName,
+use graphrun_workflow::{
+    Registry,
+    kind::{
+        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, values::FolderName,
+    },
 };
 use schemars::JsonSchema;
 
@@ -50,7 +53,7 @@ impl Kind for DiscardKind {
         Some(Arc::new(DiscardNode { folder }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: it only changes files"))
     }
 }

@@ -12,7 +12,7 @@ use graphrun_core::{
 };
 use graphrun_folders::{CommitRequest, FolderError, MergeConflict, OpenFolder};
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section, Yaml,
         values::{self, Either, FieldName, FolderName, Named, OneOrMany},
@@ -130,7 +130,7 @@ impl Kind for MergeKind {
         Some(Arc::new(MergeNode { folder: folder?, side: side?, message, writes }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: each run has its own commits"))
     }
 }

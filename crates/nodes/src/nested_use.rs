@@ -62,6 +62,8 @@ impl Node for NestedUseNode {
         let mut update = Update::default();
         for (to, from) in &self.settings.takes {
             if let Some(value) = state.get_shared(from.as_str()) {
+                let ty = || state.schema().channel(from.as_str()).map(|it| it.ty().clone());
+                let value = ctx.state.schema().write_of(to, value, ty);
                 update = update.write_shared(to.clone(), value);
             }
         }

@@ -13,7 +13,7 @@ use graphrun_core::{
     state::{Channel, Schema, Type, Update},
 };
 use graphrun_workflow::{
-    Prompt, PromptView,
+    Prompt, PromptView, Registry,
     kind::{
         CacheRefusal, Computation, Data, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
         values::{Either, FieldName, PromptPath, PromptText},
@@ -79,7 +79,7 @@ impl Kind for RenderKind {
         Some(Arc::new(RenderNode { prompt, writes: channel, reads }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         let help = "omit it: filling in a template is faster than a lookup";
         Some(CacheRefusal::of_kind(self, help))
     }

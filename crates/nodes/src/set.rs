@@ -10,7 +10,7 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Computation, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
         Yaml,
@@ -71,7 +71,7 @@ impl Kind for SetKind {
         Some(Arc::new(SetNode { sets }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         let help = "omit it: computing the fields is faster than a lookup";
         Some(CacheRefusal::of_kind(self, help))
     }
@@ -101,6 +101,8 @@ impl Node for SetNode {
             } else {
                 Arc::new(expression.evaluate_owned(&view)?)
             };
+            let ty = || Some(expression.ty().clone());
+            let value = ctx.state.schema().write_of(channel, value, ty);
             update = update.write_shared(channel.clone(), value);
         }
         Ok(update.into())

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
-    state::Update,
+    state::{Type, Update},
 };
 use graphrun_workflow::{
     ExpressionView,
-    tool::{BuiltIn, ToolContext, ToolError},
+    tool::{ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
 
 pub(super) use self::read::ToolKind;
 pub use self::read::ToolNode;
+use self::read::part_of;
 use super::{checked::Checked, in_folder::tools_folder};
 
 /// Calls a tool.
@@ -54,8 +55,10 @@ impl Node for Call {
         for (channel, path) in &self.definition.writes {
             let part = path.iter().try_fold(&output, |it, name| it.get(name));
             let part = part.cloned().unwrap_or_default();
-            let part = ctx.state.schema().cut(channel, part);
-            update = update.write(channel.clone(), part);
+            let schema = ctx.state.schema();
+            let part = Arc::new(schema.cut(channel, part));
+            let ty = || part_of(&Type::of_schema(self.tool.tool.output_schema()), path);
+            update = update.write_shared(channel.clone(), schema.write_of(channel, part, ty));
         }
         Ok(update.into())
     }
@@ -66,7 +69,7 @@ impl Node for Call {
             kind: "tool",
             contract: Contract { reads: None, writes: Some(writes) },
             // A tool does not declare whether it asks a model.
-            calls_max: BuiltIn::named(&self.definition.tool).map(|_| 0),
+            calls_max: self.tool.is_built_in.then_some(0),
             fingerprint: json!({
                 "tool": self.definition.tool,
                 "input": self.tool.tool.input_schema(),

@@ -40,7 +40,8 @@ pub(super) fn read_cache(
         }
     };
     let mut kinds = scope.env.registry.kinds().iter();
-    let refusal = kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?));
+    let refusal =
+        kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?, &scope.env.registry));
     let in_folder = section.has_or_means("folder").then(|| CacheRefusal {
         what: "a node with `folder`".to_owned(),
         help: "omit it: its result depends on the files of the folder",

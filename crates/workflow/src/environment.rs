@@ -19,7 +19,7 @@ use super::{
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
-    tool::{BUILT_IN, BuiltIn, Tool},
+    tool::{BUILT_IN, Tool},
     written::AssignedFields,
 };
 
@@ -244,7 +244,8 @@ pub(crate) fn find_tool(
     word: &SpannedText,
 ) -> Option<Arc<dyn Tool>> {
     let found = registry.find_tool(&word.text);
-    let built_in = || BuiltIn::named(&word.text).map(|it| it.make(&sections.tools_root));
+    let built_in =
+        || registry.find_built_in_tool(&word.text).map(|it| it.make(&sections.tools_root));
     let found = found.or_else(built_in);
     if found.is_none() {
         report.unknown(

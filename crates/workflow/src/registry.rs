@@ -11,7 +11,7 @@ use graphrun_models::Providers;
 use crate::{
     kind::{Kind, RegisteredKind},
     structure,
-    tool::Tool,
+    tool::{BuiltIn, Tool},
 };
 
 /// The kinds of nodes, and the states, nodes, reducers and tools that workflows may name. Cheap to
@@ -90,7 +90,7 @@ impl Registry {
         self
     }
 
-    /// Adds a tool, for `tool: NAME` with the tool's own name.
+    /// Adds a tool, for `tool: NAME` with the tool's own name. It takes the place of a built-in tool of this name.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.parts().tools.insert(tool.name().to_owned(), tool);
@@ -126,6 +126,11 @@ impl Registry {
     /// The tool of a name, unless it is a built-in one.
     pub fn find_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.0.tools.get(name).map(Arc::clone)
+    }
+
+    /// The built-in tool of a name, unless the program registered a tool with this name, which takes its place.
+    pub fn find_built_in_tool(&self, name: &str) -> Option<BuiltIn> {
+        BuiltIn::named(name).filter(|_| !self.0.tools.contains_key(name))
     }
 
     /// The node registered under a name.

@@ -264,8 +264,7 @@ impl Route for Each {
                         return Err(failed(&self.over, missing));
                     }
                 }
-                let dispatch =
-                    |input: &Value| Dispatch { node: self.node.clone(), input: input.clone() };
+                let dispatch = |input: &Value| Dispatch::new(self.node.clone(), input.clone());
                 Ok(items.iter().map(|it| Transition::Dispatch(dispatch(it))).collect())
             }
             other => Err(failed(&self.over, format!("`{other}` is not a list"))),

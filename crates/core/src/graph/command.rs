@@ -63,6 +63,9 @@ pub struct Dispatch {
     pub node: NodeName,
     /// The value that the node receives as its input.
     pub input: Value,
+    /// The longest duration of each attempt at this task, in place of the node's timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// The types that a node function may return.
@@ -132,6 +135,13 @@ impl Goto {
             Self::Edges => &mut [],
             Self::Also(chosen) | Self::Instead(chosen) => chosen,
         }
+    }
+}
+
+impl Dispatch {
+    /// Makes a dispatch with the timeout of its node.
+    pub fn new(node: NodeName, input: Value) -> Self {
+        Self { node, input, timeout_ms: None }
     }
 }
 

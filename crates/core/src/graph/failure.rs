@@ -118,6 +118,9 @@ pub struct Failure {
     /// Whether a task of a nested run failed. Its policy for outages is used up, so the outer node does not retry it by default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested: bool,
+    /// Whether nothing failed: a nested run waits for its next attempt. The task waits with it, which is no attempt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_nested_wait: bool,
     /// The raw text that could not be parsed, kept for debugging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
@@ -149,8 +152,15 @@ impl NodeError {
 impl Failure {
     /// Makes a failure that a retry would repeat.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
-        let message = message.to_string();
-        Self { kind, message, transient: false, retry_after_ms: None, is_nested: false, raw: None }
+        Self {
+            kind,
+            message: message.to_string(),
+            transient: false,
+            retry_after_ms: None,
+            is_nested: false,
+            is_nested_wait: false,
+            raw: None,
+        }
     }
 
     /// Returns the class of the failure. Each failure has exactly one class.

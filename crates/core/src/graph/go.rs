@@ -1,6 +1,6 @@
 //! Targets by their plain names: what routes and node functions return.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,15 +26,18 @@ pub const FAIL: &str = "fail";
 /// The node takes the item as its [`Item`](super::Item) argument, or reads `ctx.input`.
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use graphrun_core::graph::dispatch;
 ///
 /// let each: Vec<_> = ["a", "b"].iter().map(|it| dispatch("work", it)).collect();
 /// assert_eq!(each.len(), 2);
+/// let slow = dispatch("work", "c").timeout(Duration::from_secs(60));
 /// ```
 #[doc(alias = "Send")]
 pub fn dispatch<T: Serialize + JsonSchema + ?Sized>(node: &str, item: &T) -> DispatchOf<T> {
     let input = serde_json::to_value(item).map_err(|it| it.to_string());
-    DispatchOf { node: node.to_owned(), input, item: PhantomData }
+    DispatchOf { node: node.to_owned(), input, timeout_ms: None, item: PhantomData }
 }
 
 /// An item of the type `T` for one node; see [`dispatch`].
@@ -42,6 +45,7 @@ pub fn dispatch<T: Serialize + JsonSchema + ?Sized>(node: &str, item: &T) -> Dis
 pub struct DispatchOf<T: ?Sized> {
     node: String,
     input: Result<Value, String>,
+    timeout_ms: Option<u64>,
     item: PhantomData<fn(&T)>,
 }
 
@@ -62,14 +66,22 @@ impl<T: JsonSchema + ?Sized> DispatchOf<T> {
 }
 
 impl<T: ?Sized> DispatchOf<T> {
+    /// Sets the longest duration of each attempt at this task, in place of the node's timeout.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        // A timeout below a millisecond is no timeout of zero.
+        let ms = timeout.as_nanos().div_ceil(1_000_000);
+        Self { timeout_ms: Some(u64::try_from(ms).unwrap_or(u64::MAX)), ..self }
+    }
+
     pub(super) fn into_dispatch(self) -> Result<Dispatch, RouteError> {
-        let Self { node, input, .. } = self;
+        let Self { node, input, timeout_ms, .. } = self;
         let input = match input {
             Ok(input) => input,
             Err(reason) => return Err(RouteError::Item { node, reason }),
         };
         let node = NodeName::parse_path(&node).map_err(|_| RouteError::Undeclared(node))?;
-        Ok(Dispatch { node, input })
+        Ok(Dispatch { node, input, timeout_ms })
     }
 }
 
@@ -103,8 +115,8 @@ impl From<String> for Next {
 }
 
 impl<T: ?Sized> From<DispatchOf<T>> for Next {
-    fn from(DispatchOf { node, input, .. }: DispatchOf<T>) -> Self {
-        Self::Dispatch(DispatchOf { node, input, item: PhantomData })
+    fn from(DispatchOf { node, input, timeout_ms, .. }: DispatchOf<T>) -> Self {
+        Self::Dispatch(DispatchOf { node, input, timeout_ms, item: PhantomData })
     }
 }
 

@@ -129,8 +129,8 @@ impl Scope {
         match transition {
             Transition::To(target) => Transition::To(self.target(&target)),
             Transition::Join(name) => Transition::Join(self.node_name(&name)),
-            Transition::Dispatch(Dispatch { node, input }) => {
-                Transition::Dispatch(Dispatch { node: self.node_name(&node), input })
+            Transition::Dispatch(it) => {
+                Transition::Dispatch(Dispatch { node: self.node_name(&it.node), ..it })
             }
         }
     }

@@ -232,9 +232,30 @@ impl Channel {
         Err(problems)
     }
 
+    /// Returns whether an empty list of this type is one item of a list of lists, rather than no items.
+    fn is_item(&self, ty: &Type) -> bool {
+        match (self.reducer.update_form(), self.ty.required()) {
+            (UpdateForm::Items, Type::List(item)) => {
+                let ty = ty.required();
+                matches!(item.required(), Type::List(_)) && ty.fits(item) && !ty.fits(&self.ty)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns a value as a write. In a list of lists, an empty list could be no items or one of them: its type decides.
+    pub fn write_of(&self, value: Arc<Value>, ty: impl FnOnce() -> Option<Type>) -> Arc<Value> {
+        let is_empty = value.as_array().is_some_and(Vec::is_empty);
+        if is_empty && ty().is_some_and(|it| self.is_item(&it)) {
+            return Arc::new(Value::Array(vec![Value::Array(Vec::new())]));
+        }
+        value
+    }
+
     /// Returns whether a write to a list contains all of its items rather than one item.
     ///
-    /// An array contains all items, unless the items are arrays themselves and the array fits as one item.
+    /// An array contains all items, unless the items are arrays themselves and the array fits as one item. An empty
+    /// one contains no items; see [`write_of`](Self::write_of).
     pub(super) fn is_whole_list(&self, written: &Value) -> bool {
         let Value::Array(items) = written else { return false };
         match self.ty.required() {

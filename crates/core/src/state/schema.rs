@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::{
-    Change, Channel, LenientValue, ReadError, ReduceError, State, Update, folding::Folding,
+    Change, Channel, LenientValue, ReadError, ReduceError, State, Type, Update, folding::Folding,
     measure::size_of_saved,
 };
 use crate::id::{ChannelName, NameError};
@@ -166,6 +166,19 @@ impl Schema {
         match self.channel(channel.as_str()) {
             Some(channel) => channel.cut(written),
             None => written,
+        }
+    }
+
+    /// Returns a value of a type as a write to a channel: see [`Channel::write_of`].
+    pub fn write_of(
+        &self,
+        channel: &ChannelName,
+        value: Arc<Value>,
+        ty: impl FnOnce() -> Option<Type>,
+    ) -> Arc<Value> {
+        match self.channel(channel.as_str()) {
+            Some(channel) => channel.write_of(value, ty),
+            None => value,
         }
     }
 

@@ -35,6 +35,9 @@ pub struct Position {
     pub began: Option<Timestamp>,
     /// How often each node has run since its count was last reset.
     pub visits: BTreeMap<NodeName, u32>,
+    /// The last failure, in words, of each node with a bound whose failure was caught and that has not finished since.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub caught: BTreeMap<NodeName, String>,
     /// The tasks of the next step that had begun before the run was migrated, by their index in the
     /// frontier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -184,12 +187,15 @@ pub struct Activation {
     pub input: Input,
     /// Its trigger.
     pub trigger: Trigger,
+    /// The longest duration of an attempt, if its dispatch has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 impl Activation {
     /// Returns the activation of a node by an edge: it works on the state.
     pub fn by_edge(node: NodeName, trigger: Trigger) -> Self {
-        Self { node, input: Input::State, trigger }
+        Self { node, input: Input::State, trigger, timeout_ms: None }
     }
 
     /// Returns whether the node was dispatched with its own input.

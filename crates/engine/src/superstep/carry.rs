@@ -124,6 +124,8 @@ impl Carrying<'_> {
         let old = self.position;
         let named = |it: &NodeName| self.node(it);
         let visits = old.visits.iter().filter_map(|(it, count)| Some((named(it)?, *count)));
+        let caught = old.caught.iter();
+        let caught = caught.filter_map(|(it, error)| Some((named(it)?, error.clone())));
         let node_usage = old.used.node_usage.iter();
         let node_usage = node_usage.filter_map(|(it, usage)| Some((named(it)?, *usage)));
         let deferred = old
@@ -134,6 +136,7 @@ impl Carrying<'_> {
             frontier: Vec::new(),
             original_tasks: BTreeMap::new(),
             visits: visits.collect(),
+            caught: caught.collect(),
             used: UsedBudget { node_usage: node_usage.collect(), ..old.used.clone() },
             deferred: deferred.collect(),
             joins: self.joins(),
@@ -214,7 +217,7 @@ impl Carrying<'_> {
 
     fn activation(&self, old: &Activation) -> Option<Activation> {
         let node = self.node(&old.node)?;
-        Some(Activation { node, input: old.input.clone(), trigger: self.trigger(&old.trigger) })
+        Some(Activation { node, trigger: self.trigger(&old.trigger), ..old.clone() })
     }
 
     /// Returns the trigger by its new names. Its source node may be gone.
@@ -300,11 +303,8 @@ impl Carrying<'_> {
             Transition::To(Target::Node(to)) => Some(Transition::To(Target::Node(self.node(to)?))),
             Transition::To(target) => Some(Transition::To(target.clone())),
             Transition::Join(to) => Some(Transition::Join(self.node(to)?)),
-            Transition::Dispatch(Dispatch { node, input }) => {
-                Some(Transition::Dispatch(Dispatch {
-                    node: self.node(node)?,
-                    input: input.clone(),
-                }))
+            Transition::Dispatch(it) => {
+                Some(Transition::Dispatch(Dispatch { node: self.node(&it.node)?, ..it.clone() }))
             }
         };
         old.iter().filter_map(transition).collect()

@@ -7,7 +7,9 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{Defer, Dispatch, Input, Limits, Policies, Target, Transition, Trigger, with_cause},
+    graph::{
+        Defer, Dispatch, Failure, Input, Limits, Policies, Target, Transition, Trigger, with_cause,
+    },
     id::NodeName,
     state::State,
 };
@@ -50,6 +52,7 @@ pub(super) fn next_frontier(
             node_usage.elapsed_ms += record.ms;
         }
         if let Outcome::Finished { .. } = record.outcome {
+            position.caught.remove(&active.node);
             for reset in policies.resets.iter().filter_map(|it| graph.index(it)) {
                 position.visits_mut().set(reset.index(), None);
             }
@@ -69,9 +72,12 @@ pub(super) fn next_frontier(
     for active in &next.kept {
         next.rounds.keep(active.node);
     }
+    let open_maps = next.open_maps();
     let is_followed = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
-        if is_followed(record) {
+        // A task that an edge started beside the items of its node leads where it does without them.
+        let is_of_open_map = || open_maps.contains(&active.node);
+        if !active.is_dispatched() || (is_followed(record) && !is_of_open_map()) {
             next.follow(record, active);
         }
     }
@@ -150,6 +156,12 @@ struct Next<'a> {
 }
 
 impl Next<'_> {
+    /// Returns the maps of which items stay: a map ends once, with its last item.
+    fn open_maps(&self) -> BTreeSet<NodeIndex> {
+        let items = self.kept.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
+        items.filter(|&it| self.policies(it).items.is_some()).collect()
+    }
+
     fn follow(&mut self, record: &TaskRecord, active: Active) {
         let (transitions, trigger) = match &record.outcome {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
@@ -159,10 +171,11 @@ impl Next<'_> {
             Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
                 (transitions, Trigger::Then { node: record.node.clone() })
             }
-            Outcome::Caught { transitions, failure, .. } => (
-                transitions,
-                Trigger::Caught { node: record.node.clone(), failure: Box::new(failure.clone()) },
-            ),
+            Outcome::Caught { transitions, failure, .. } => {
+                self.note_caught(active.node, failure);
+                let (node, failure) = (record.node.clone(), Box::new(failure.clone()));
+                (transitions, Trigger::Caught { node, failure })
+            }
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
             Outcome::Aborted => {
@@ -277,11 +290,11 @@ impl Next<'_> {
     /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
-        for Active { node, input, trigger } in std::mem::take(&mut self.sent) {
+        for Active { node, input, trigger, timeout_ms } in std::mem::take(&mut self.sent) {
             let promised = u32::from(self.position.deferred.contains_key(&node));
             match self.within_bound_but(promised, node, trigger) {
                 Some((within, trigger)) if within == node => {
-                    self.sent.push(Active { node, input, trigger });
+                    self.sent.push(Active { node, input, trigger, timeout_ms });
                 }
                 Some((instead, trigger)) => {
                     others_come = true;
@@ -307,8 +320,9 @@ impl Next<'_> {
         self.rounds.lead(node, from);
         match self.within_bound(node, trigger.clone()) {
             Some((within, trigger)) if within == node => {
-                let input = Input::Value(dispatch.input.clone());
-                self.sent.push(Active { node, input, trigger });
+                let (input, timeout_ms) =
+                    (Input::Value(dispatch.input.clone()), dispatch.timeout_ms);
+                self.sent.push(Active { node, input, trigger, timeout_ms });
             }
             Some((instead, trigger)) => {
                 self.rounds.enter(instead, node);
@@ -384,10 +398,10 @@ impl Next<'_> {
                 None => policies.max_visits,
             };
             if let Some(max_visits) = max_visits.filter(|&max| visits >= max) {
-                let cause = trigger.cause().map(str::to_owned);
+                let cause = self.cause(node, &trigger).map(str::to_owned);
                 trigger = Trigger::Exhausted { node: name.clone(), max_visits, cause };
             } else if let Some(error) = budget::reached_by_node(name, policies, node_usage) {
-                trigger = Trigger::Limit { error: with_cause(error, trigger.cause()) };
+                trigger = Trigger::Limit { error: with_cause(error, self.cause(node, &trigger)) };
             } else {
                 return Some((node, trigger));
             }
@@ -400,6 +414,20 @@ impl Next<'_> {
                 }
             }
         }
+    }
+
+    /// Notes the failure of a node with a bound: the node that handles it may lead back, until the bound is used up.
+    fn note_caught(&mut self, node: NodeIndex, failure: &Failure) {
+        let policies = self.policies(node);
+        if policies.max_visits.is_some() || policies.limits.is_some() {
+            let error = failure.message.chars().take(REASON_CHARACTERS_MAX).collect();
+            self.position.caught.insert(node, error);
+        }
+    }
+
+    /// Returns the error behind a visit of a node: that of the trigger, or the last one of the node itself.
+    fn cause<'t>(&'t self, node: NodeIndex, trigger: &'t Trigger) -> Option<&'t str> {
+        trigger.cause().or(self.position.caught.get(&node).map(String::as_str))
     }
 
     /// Handles a route to `fail`. The reason is the text that the node names, and the error that led to the node, if

@@ -29,6 +29,7 @@ pub(super) struct IndexedPosition {
     pub(super) began: Option<Timestamp>,
     /// Shared with the tasks.
     pub(super) visits: Arc<Visits>,
+    pub(super) caught: BTreeMap<NodeIndex, String>,
     pub(super) original_tasks: BTreeMap<u32, OriginalTask>,
     pub(super) failure: Option<String>,
     pub(super) used: UsedBudget,
@@ -47,12 +48,13 @@ pub(super) struct Active {
     pub(super) node: NodeIndex,
     pub(super) input: Input,
     pub(super) trigger: Trigger,
+    pub(super) timeout_ms: Option<u64>,
 }
 
 impl Active {
     /// Returns the activation of a node by an edge: it works on the state.
     pub(super) fn by_edge(node: NodeIndex, trigger: Trigger) -> Self {
-        Self { node, input: Input::State, trigger }
+        Self { node, input: Input::State, trigger, timeout_ms: None }
     }
 
     /// Returns whether the task works on a dispatched item.
@@ -62,15 +64,15 @@ impl Active {
 
     /// Returns an activation by index.
     pub(super) fn of(graph: &CompiledGraph, activation: &Activation) -> Result<Self, RestoreError> {
-        let Activation { node, input, trigger } = activation.clone();
+        let Activation { node, input, trigger, timeout_ms } = activation.clone();
         let index = graph.index(&node).ok_or(RestoreError::Node(node))?;
-        Ok(Self { node: index, input, trigger })
+        Ok(Self { node: index, input, trigger, timeout_ms })
     }
 
     /// Returns the activation by name.
     pub(super) fn named(&self, graph: &CompiledGraph) -> Activation {
-        let Self { node, input, trigger } = self.clone();
-        Activation { node: graph.at(node).0.clone(), input, trigger }
+        let Self { node, input, trigger, timeout_ms } = self.clone();
+        Activation { node: graph.at(node).0.clone(), input, trigger, timeout_ms }
     }
 }
 
@@ -87,12 +89,15 @@ impl IndexedPosition {
             deferred,
             began,
             visits,
+            caught,
             original_tasks,
             failure,
             used,
             earlier,
             people,
         } = position;
+        let caught = caught.into_iter();
+        let caught = caught.filter_map(|(it, error)| Some((graph.index(&it)?, error))).collect();
         let index = |it: &NodeName| graph.index(it).ok_or_else(|| RestoreError::Node(it.clone()));
         let join = |(to, arrived): (NodeName, BTreeSet<NodeName>)| {
             let arrived: Result<BTreeSet<_>, RestoreError> = arrived.iter().map(index).collect();
@@ -122,6 +127,7 @@ impl IndexedPosition {
                 .collect::<Result<_, _>>()?,
             began,
             visits: Arc::new(counts),
+            caught,
             original_tasks,
             failure,
             used,
@@ -156,6 +162,7 @@ impl IndexedPosition {
                 .collect(),
             began: self.began,
             visits,
+            caught: self.caught.iter().map(|(it, error)| (name(*it), error.clone())).collect(),
             original_tasks: self.original_tasks.clone(),
             failure: self.failure.clone(),
             used: self.used.clone(),

@@ -105,6 +105,8 @@ struct Retries {
     first_ms: Option<u64>,
     /// The waits that count towards the patience with an outage.
     waited_ms: u64,
+    /// The attempts that ended because a nested run waits.
+    nested_waits: u32,
 }
 
 /// The longest wait for which a provider asks that counts towards the patience with an outage. The provider knows when
@@ -616,9 +618,14 @@ impl TaskState {
         }
     }
 
+    /// Returns the number of attempts, the current one included, without those that ended because a nested run waits.
+    pub(super) fn failed_attempts(&self) -> u32 {
+        self.attempt.saturating_sub(self.retries.nested_waits)
+    }
+
     /// Returns how long the task has been retried: its attempts after the first one, and the waits between them.
     pub(super) fn retried_for(&self) -> Duration {
-        let Retries { first_ms, waited_ms } = self.retries;
+        let Retries { first_ms, waited_ms, .. } = self.retries;
         let worked_ms = first_ms.map_or(0, |it| self.total.ms.saturating_sub(it));
         Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
@@ -665,6 +672,10 @@ impl Phase {
 impl Retries {
     /// Adds the wait after a failure. `total_ms` is the duration of all attempts so far.
     fn add(&mut self, failure: &Failure, wait_ms: u64, total_ms: u64) {
+        if failure.is_nested_wait {
+            self.nested_waits = self.nested_waits.saturating_add(1);
+            return;
+        }
         self.first_ms.get_or_insert(total_ms);
         if failure.retry_after_ms.is_none_or(|it| it <= NAMED_WAIT_MAX_MS) {
             self.waited_ms = self.waited_ms.saturating_add(wait_ms);

@@ -1,6 +1,6 @@
 //! The events and actions that the rules and their driver exchange.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use graphrun_analysis::NodeIndex;
 use graphrun_core::{
@@ -160,6 +160,8 @@ pub struct Task {
     pub input: Input,
     /// The trigger of the task.
     pub trigger: Trigger,
+    /// The longest duration of an attempt, if its dispatch has one; otherwise that of the node applies.
+    pub timeout: Option<Duration>,
     /// The facts of the run at the start of the step.
     pub facts: Arc<RunFacts>,
     /// How often each node has run since its count was last reset.

@@ -60,6 +60,14 @@ pub enum ReviseError {
         /// The reason.
         reason: String,
     },
+    /// The failure of one item decides where a map leads, and others of its items have not ended.
+    #[error(
+        "an item of `{node}` led the run elsewhere, and other items of it have not ended; retry these first"
+    )]
+    OpenMap {
+        /// The node of the items.
+        node: NodeName,
+    },
     /// Nothing is left to run.
     #[error("the run has ended there")]
     AtItsEnd,
@@ -130,6 +138,17 @@ fn revised(
     }
     // The tasks without a record come after those with one, and stay.
     let is_done = |at: usize| done.iter().any(|it| it.0 == at);
+    let is_open_item = |node| {
+        let mut items = position.frontier.iter().enumerate();
+        items.any(|(at, it)| it.node == node && it.is_dispatched() && !is_done(at))
+    };
+    let leads_all =
+        |it: &TaskRecord| matches!(it.outcome, Outcome::Caught { for_all_items: true, .. });
+    if let Some((_, record, _)) =
+        done.iter().find(|(_, record, active)| leads_all(record) && is_open_item(active.node))
+    {
+        return Err(ReviseError::OpenMap { node: record.node.clone() });
+    }
     let kept = position.frontier.iter().enumerate().filter(|(at, _)| !is_done(*at));
     let frontier = done.iter().map(|it| &it.2).chain(kept.map(|(_, it)| it)).cloned();
     let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };

@@ -36,7 +36,7 @@ impl Routing<'_> {
     /// Returns the condition of a node if it is false, so that the node is skipped.
     pub(super) fn false_condition(
         &self,
-        Active { node, input, trigger }: &Active,
+        Active { node, input, trigger, .. }: &Active,
     ) -> Result<Option<String>, Failure> {
         let spec = self.graph.at(*node).1;
         let Some(when) = &spec.when else { return Ok(None) };
@@ -137,7 +137,7 @@ impl Routing<'_> {
     /// A failure is one of a route: the node has finished.
     pub(super) fn transitions(
         &self,
-        Active { node: index, input, trigger }: &Active,
+        Active { node: index, input, trigger, .. }: &Active,
         updates: &[&Update],
     ) -> Result<Vec<Transition>, Failure> {
         let node = self.graph.at(*index).0;

@@ -60,14 +60,18 @@ impl Machine {
         ended: Timestamp,
     ) -> Vec<Action> {
         let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
-        let (attempt, lasted) = (state.attempt, state.retried_for());
+        let (attempt, lasted) = (state.failed_attempts(), state.retried_for());
         let retry = self.policies(index).retry.for_failure(&failure);
-        let is_last = attempt >= retry.attempts_after(&failure);
-        if is_last || retry.is_over(&failure, lasted) {
-            return self.fail(index, failure);
-        }
-        let seed = format!("{}/{task}/{attempt}", self.run);
-        let wait_ms = backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms);
+        let wait_ms = if failure.is_nested_wait {
+            failure.retry_after_ms.unwrap_or(0)
+        } else {
+            let is_last = attempt >= retry.attempts_after(&failure);
+            if is_last || retry.is_over(&failure, lasted) {
+                return self.fail(index, failure);
+            }
+            let seed = format!("{}/{task}/{attempt}", self.run);
+            backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
+        };
         let wake = backoff::after(ended, wait_ms);
         let record = self.step.retry(index, failure, wake, wait_ms);
         vec![record.into(), Action::Sleep { task, wake, wait_ms }]

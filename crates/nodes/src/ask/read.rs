@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
 use graphrun_workflow::{
-    Prompt,
+    Prompt, Registry,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
         Yaml, suggestion,
@@ -87,7 +87,7 @@ impl Kind for AskKind {
         }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: a person is asked every time"))
     }
 

@@ -5,13 +5,13 @@ use std::{path::PathBuf, sync::Arc};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
 use graphrun_workflow::{
-    Expression,
+    Expression, Registry,
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
         Yaml, describe, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
-    tool::{BuiltIn, Tool},
+    tool::Tool,
 };
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -107,8 +107,8 @@ impl Kind for ToolKind {
         Some(Arc::new(ToolNode { tool: word.text, root, folder, args, writes }))
     }
 
-    fn refuses_cache(&self, value: &Yaml) -> Option<CacheRefusal> {
-        let tool = value.text().and_then(BuiltIn::named)?.name;
+    fn refuses_cache(&self, value: &Yaml, registry: &Registry) -> Option<CacheRefusal> {
+        let tool = registry.find_built_in_tool(value.text()?)?.name;
         let help = "omit it: a file may have changed since it was read";
         Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
     }
@@ -212,8 +212,8 @@ fn read_tool_writes(
     writes
 }
 
-/// The type at a path. A part of an optional value is optional too.
-fn part_of(output: &Type, path: &[String]) -> Option<Type> {
+/// Returns the type at a path of the output. A part of an optional value is optional too.
+pub(super) fn part_of(output: &Type, path: &[String]) -> Option<Type> {
     let mut ty = output.clone();
     for name in path {
         if *ty.required() == Type::Any {

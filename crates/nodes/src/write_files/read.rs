@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use graphrun_core::{diagnostic::Diagnostic, graph::Node};
 use graphrun_sandbox::check_path;
 use graphrun_workflow::{
-    Expression, Prompt,
+    Expression, Prompt, Registry,
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
         Yaml,
@@ -119,7 +119,7 @@ impl Kind for WriteFilesKind {
         Some(Arc::new(WriteFilesNode { to: to?, files, documents, texts, report }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         let help = "omit it: files exist only if they are written";
         Some(CacheRefusal::of_kind(self, help))
     }

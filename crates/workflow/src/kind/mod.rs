@@ -144,10 +144,10 @@ pub trait Kind: fmt::Debug + Send + Sync {
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>>;
 
     /// Returns why results of a node are never cached, if they are not. `value` is the value of the
-    /// kind's key.
+    /// kind's key, and the registry has what the program adds.
     ///
     /// By default results are cached where the workflow wants it.
-    fn refuses_cache(&self, _value: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _value: &Yaml, _registry: &Registry) -> Option<CacheRefusal> {
         None
     }
 

@@ -21,7 +21,7 @@ use crate::{
     request_settings,
     sections::{Agent, read_prompt},
     shape::Section,
-    tool::Tool,
+    tool::{BuiltIn, Tool},
     types::refuse_private,
     typing::{describe, values_of},
 };
@@ -377,6 +377,11 @@ impl NodeReader<'_> {
     /// Returns the tool of a name, registered or built in.
     pub fn tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
         find_tool(self.report, &self.scope.env.registry, &self.scope.env.sections, word)
+    }
+
+    /// Returns the built-in tool of a name, unless the program registered another one with it.
+    pub fn built_in_tool(&self, name: &str) -> Option<BuiltIn> {
+        self.scope.env.registry.find_built_in_tool(name)
     }
 
     /// Returns the folder that the built-in tools can read.

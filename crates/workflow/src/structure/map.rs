@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 
 use super::order::KeyedOrder;
 use crate::{
-    Expression,
+    Expression, Registry,
     draft::WorkflowDraft,
     environment::{Environment, NodeScope},
     kind::{
@@ -147,7 +147,7 @@ impl Kind for Map {
         Some(Arc::new(MapNode { over, node, item, width_max }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "write it on the node that runs for each item"))
     }
 

@@ -21,7 +21,7 @@ use graphrun_core::{
 use schemars::JsonSchema;
 
 use crate::{
-    Expression, ExpressionView, Workflow,
+    Expression, ExpressionView, Registry, Workflow,
     environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
@@ -165,7 +165,7 @@ impl Kind for Use {
         Some(Arc::new(enter))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "write it on the nodes of the used workflow"))
     }
 
@@ -287,8 +287,10 @@ impl Node for LeaveNode {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let mut update = Update::default();
         for (to, from) in &self.takes {
-            if let Some(value) = ctx.state.get(from.as_str()) {
-                update = update.write(to.clone(), value.clone());
+            if let Some(value) = ctx.state.get_shared(from.as_str()) {
+                let schema = ctx.state.schema();
+                let ty = || schema.channel(from.as_str()).map(|it| it.ty().clone());
+                update = update.write_shared(to.clone(), schema.write_of(to, value, ty));
             }
         }
         Ok(update.into())
