@@ -53,6 +53,7 @@ const KINDS: &[&str] = &[
     "unknown models",
     "unknown sandboxes",
     "folders",
+    "hosts",
     "unknown types",
     "unknown fields",
     "unknown reducers",

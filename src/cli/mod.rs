@@ -58,6 +58,7 @@ mod exit;
 #[cfg(feature = "failpoints")]
 mod faults;
 mod globals;
+mod hosts;
 mod input;
 mod json;
 mod keys;

@@ -8,13 +8,15 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{costs, database::Database, error::CliError, exit::Exit, models, options::Settings};
+use super::{
+    costs, database::Database, error::CliError, exit::Exit, hosts, models, options::Settings,
+};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    workflow::{self, LoadError, NodeDefinition, Workflow},
+    workflow::{self, HostAccess, LoadError, NodeDefinition, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -77,6 +79,13 @@ impl LoadedWorkflow {
         Ok(Self { settings, ..self })
     }
 
+    /// Returns what the operator allows on this machine.
+    fn host_access(&self) -> HostAccess {
+        let nodes = self.workflow.all_nodes();
+        let commands = nodes.values().filter_map(|it| it.settings.host());
+        hosts::access(&self.settings, commands)
+    }
+
     /// Connects the models and the sandbox that its nodes need, before the first node runs.
     ///
     /// # Errors
@@ -94,6 +103,9 @@ impl LoadedWorkflow {
                 help.into_iter().fold(refused, CliError::with_help)
             })?;
         }
+        let access = self.host_access();
+        let commands = settings().filter_map(|(_, it)| it.host());
+        hosts::check(&access, commands, &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
@@ -155,10 +167,11 @@ impl LoadedWorkflow {
         out: &Path,
         results: Option<Cache>,
     ) -> Result<CompiledGraph, CliError> {
-        let prices = self.settings.prices;
+        let prices = Arc::clone(&self.settings.prices);
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
-        let services = Services { prices, replace, ..services(models, out.to_owned()) };
+        let hosts = Arc::new(self.host_access());
+        let services = Services { prices, replace, hosts, ..services(models, out.to_owned()) };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

@@ -92,7 +92,10 @@ impl Offers<'_, '_> {
             Some(Role::Field) => self.fields("", &[]),
             Some(Role::Agent) => self.declared("agents"),
             Some(Role::Model) => self.declared("models"),
-            Some(Role::Sandbox) => self.declared("sandboxes"),
+            Some(Role::Sandbox) => {
+                self.declared("sandboxes");
+                self.declared("hosts");
+            }
             Some(Role::Folder) => self.declared("folders"),
             Some(Role::Prompt) => self.prompts(),
             Some(Role::Expression) => self.expression(&slot.path, self.start, false),

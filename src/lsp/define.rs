@@ -26,7 +26,7 @@ pub(super) fn definition(
         Role::Field => view.declared("state", word),
         Role::Agent => view.declared("agents", word),
         Role::Model => view.declared("models", word),
-        Role::Sandbox => view.declared("sandboxes", word),
+        Role::Sandbox => view.declared("sandboxes", word).or_else(|| view.declared("hosts", word)),
         Role::Folder => view.declared("folders", word),
         Role::Prompt => {
             let paths = source_paths(view.folder()?, word.as_ref());

@@ -43,7 +43,9 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
         Role::Field => view.about_field(word, ""),
         Role::Agent => view.about_declared("agents", word),
         Role::Model => view.about_declared("models", word),
-        Role::Sandbox => view.about_declared("sandboxes", word),
+        Role::Sandbox => {
+            view.about_declared("sandboxes", word).or_else(|| view.about_declared("hosts", word))
+        }
         Role::Folder => view.about_declared("folders", word),
         Role::Prompt => {
             let found = source_paths(view.folder()?, word.as_ref());

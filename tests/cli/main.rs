@@ -20,6 +20,7 @@ mod graph;
 mod greeting;
 mod hidden;
 mod history;
+mod hosts;
 mod init;
 mod interrupted;
 #[cfg(feature = "failpoints")]

@@ -82,7 +82,7 @@ pub use self::{
     merge::MergeNode,
     nested_use::NestedUseNode,
     render::RenderNode,
-    run::{RunNode, RunOutput},
+    run::{Argument, RunNode, RunOutput, RunPlace},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
     set::SetNode,
     tool::ToolNode,

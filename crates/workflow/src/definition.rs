@@ -17,7 +17,8 @@ use graphrun_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Expression, FolderDefinition, NestedUse, kind::NodeSettings};
+use super::{Expression, FolderDefinition, HostSettings, NestedUse, kind::NodeSettings};
+
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -35,6 +36,8 @@ pub struct Workflow {
     pub inbox: Vec<ChannelName>,
     /// The folders of a run, by name.
     pub folders: BTreeMap<String, FolderDefinition>,
+    /// The hosts, by name.
+    pub hosts: BTreeMap<String, HostSettings>,
     /// The limits of a run.
     pub limits: Limits,
     /// The defaults of the nodes, which are already part of their policies.

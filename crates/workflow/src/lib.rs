@@ -48,6 +48,7 @@ mod fan;
 mod flow;
 mod folders;
 mod format;
+mod hosts;
 pub mod kind;
 mod lower;
 mod nodes;
@@ -87,6 +88,10 @@ pub use self::{
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},
     format::json_schema,
+    hosts::{
+        Approval, CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
+        parse_shape,
+    },
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,

@@ -49,6 +49,7 @@ pub(super) const KEYS: &[&str] = &[
     "agents",
     "sandboxes",
     "folders",
+    "hosts",
     "tools",
     "limits",
     "defaults",
@@ -150,6 +151,7 @@ fn read_workflow(
         output,
         inbox,
         folders,
+        hosts: env.sections.hosts,
         limits,
         nodes,
         nested: BTreeMap::new(),
@@ -266,6 +268,7 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
         ("agents", "agent"),
         ("sandboxes", "sandbox"),
         ("folders", "folder"),
+        ("hosts", "host"),
         ("types", "type"),
     ];
     for (section, kind) in sections {

@@ -17,6 +17,7 @@ use super::{
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
+    hosts::{HostSettings, read_hosts},
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
@@ -89,6 +90,7 @@ pub(crate) struct Sections {
     models: BTreeMap<String, Vec<String>>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) sandboxes: BTreeMap<String, SandboxSettings>,
+    pub(crate) hosts: BTreeMap<String, HostSettings>,
     /// The names of the folders of a run.
     pub(crate) folders: BTreeSet<String>,
     /// The folder that the built-in tools can read.
@@ -109,6 +111,7 @@ impl Sections {
             models: BTreeMap::new(),
             agents: BTreeMap::new(),
             sandboxes: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             folders: read_names(report, top),
             tools_root: read_tools(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
@@ -126,7 +129,19 @@ impl Sections {
         for Entry { key, value } in entries(report, top, "sandboxes") {
             sections.sandboxes.insert(key.text.clone(), read_sandbox(report, key, value));
         }
+        sections.hosts = read_hosts(report, top, &sections);
         sections
+    }
+
+    /// Resolves one of `folders`.
+    pub(crate) fn find_folder(&self, report: &mut Report, word: SpannedText) -> Option<String> {
+        if !self.folders.contains(&word.text) {
+            let known = self.folders.iter().map(String::as_str);
+            report.unknown("GR057", "folder", &word, known);
+            return None;
+        }
+        report.uses("folders", &word.text);
+        Some(word.text)
     }
 
     fn read_agent(

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use super::{
     node::NodeKeys,
     values::{
-        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, ErrorKinds,
-        Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared, Memory,
-        ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
-        OneOrMany, Positive, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName, TypeDeclared,
-        TypeNotation, Version,
+        AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
+        Duration, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName, FieldType,
+        Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory, ModelDeclared, ModelName,
+        ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath, OneOrMany, Positive,
+        PromptPath, PromptText, ReducerName, RequestKeys, Requirement, SandboxDeclared, SchemaPath,
+        StateName, TargetName, Text, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -45,6 +45,8 @@ pub(super) struct WorkflowFile {
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
     folders: Option<Named<FolderDeclared, RunFolder>>,
+    /// The hosts: commands on this machine, outside of a sandbox.
+    hosts: Option<Named<HostDeclared, Host>>,
     /// The files that the built-in tools may read.
     tools: Option<Tools>,
     /// The limits of a whole run.
@@ -123,6 +125,22 @@ pub(super) struct Sandbox {
     time: Option<Duration>,
     /// The Python environment.
     python: Option<Python>,
+}
+
+/// Commands on this machine, outside of a sandbox. They run only if the operator allows the host, too.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Host {
+    /// The beginnings of the commands that may run: a program and its first arguments, such as `git push`.
+    allow: OneOrMany<CommandBeginning>,
+    /// One of `folders`, in which commands start. Default: the current folder of graphrun.
+    folder: Option<FolderName>,
+    /// When a person is asked: before each call (the default), once in a run, or never.
+    approve: Option<ApprovalWord>,
+    /// The variables of graphrun's environment that commands get, such as `GH_TOKEN`.
+    secrets: Option<OneOrMany<VariableName>>,
+    /// The time limit of a command, such as `60s`.
+    time: Option<Duration>,
 }
 
 /// A folder of a run, with a history.
@@ -216,4 +234,6 @@ pub(super) struct Retry {
     /// The kinds of failure that are tried again, also if a failure is not transient. The default policy applies to
     /// all other kinds.
     on: Option<ErrorKinds>,
+    /// The exit codes of `run` that are tried again, such as `75`.
+    exit_codes: Option<OneOrMany<ExitCode>>,
 }

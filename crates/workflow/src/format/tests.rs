@@ -8,6 +8,7 @@ use crate::{
     declarations::JOIN_KEYS,
     folders::FOLDER_KEYS,
     format::{NODE, schema_of, sections::WorkflowFile},
+    hosts::HOST_KEYS,
     lower,
     policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
     sections::{
@@ -26,6 +27,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
     ("/properties/folders/additionalProperties", FOLDER_KEYS),
+    ("/properties/hosts/additionalProperties", HOST_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
     ("/properties/limits", LIMITS_KEYS),

@@ -31,7 +31,7 @@ pub use self::{
     reader::NodeReader,
     services::{ModelSource, Services},
 };
-use crate::{Expression, Registry};
+use crate::{Expression, HostUse, Registry};
 pub use crate::{
     format::values,
     prompt::LoadedPrompt,
@@ -204,6 +204,16 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     /// Whether it runs code in a sandbox.
     fn needs_sandbox(&self) -> bool {
         false
+    }
+
+    /// Whether its failures have an exit code.
+    fn has_exit_code(&self) -> bool {
+        false
+    }
+
+    /// Returns the command that it runs on this machine, outside of a sandbox.
+    fn host(&self) -> Option<HostUse<'_>> {
+        None
     }
 
     /// Whether it writes to the output folder of the run.

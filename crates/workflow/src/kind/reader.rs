@@ -4,6 +4,7 @@ use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
+    graph::Backoff,
     id::{ChannelName, NodeName},
     state::{Channel, Schema, Type},
 };
@@ -12,7 +13,7 @@ use graphrun_models::RequestSettings;
 
 use super::RegisteredKind;
 use crate::{
-    Defaults, Expression, Prompt, SandboxSettings,
+    Defaults, Expression, HostSettings, Prompt, SandboxSettings,
     environment::{NodeScope, find_tool},
     expression::OutputPathError,
     prompt::LoadedPrompt,
@@ -39,6 +40,7 @@ pub struct NodeReader<'a> {
     pub(crate) section: &'a Section<'a>,
     pub(crate) kind: &'a RegisteredKind,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: &'a Backoff,
 }
 
 /// The keys of the node.
@@ -87,9 +89,25 @@ impl<'a> NodeReader<'a> {
         Section::read(self.report, yaml, &format!("`{key}`"), &known)
     }
 
+    /// Reads a mapping that is an item of a list. The known keys are given, because a struct with the keys of the kind
+    /// describes only mappings under its own keys.
+    pub fn section<'y>(
+        &mut self,
+        yaml: &'y Yaml,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Section<'y>> {
+        Section::read(self.report, yaml, what, known)
+    }
+
     /// Returns the `timeout` of the node, if its kind [asks](super::Kind::asks) a person.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Returns the retry policy of the node.
+    pub fn retry(&self) -> &'a Backoff {
+        self.retry
     }
 
     /// Returns the findings, to read simple values and to report mistakes.
@@ -349,7 +367,8 @@ impl NodeReader<'_> {
         let word = self.report.word(sandbox, "`in`")?;
         let settings = sandboxes.get(&word.text).cloned();
         if settings.is_none() {
-            let known = sandboxes.keys().map(String::as_str);
+            let hosts = self.scope.env.sections.hosts.keys();
+            let known = sandboxes.keys().chain(hosts).map(String::as_str);
             self.report.unknown("GR015", "sandbox", &word, known);
         } else {
             self.report.uses("sandboxes", &word.text);
@@ -357,16 +376,18 @@ impl NodeReader<'_> {
         settings
     }
 
+    /// Returns the host that the key `in` of the node names, if it names one.
+    pub fn host(&mut self) -> Option<HostSettings> {
+        let word = self.get("in").and_then(Yaml::word)?;
+        let host = self.scope.env.sections.hosts.get(&word.text)?;
+        self.report.uses("hosts", &word.text);
+        Some(host.clone())
+    }
+
     /// Reads the name of one of `folders`.
     pub fn run_folder(&mut self, yaml: &Yaml) -> Option<String> {
         let word = self.report.word(yaml, "`folder`")?;
-        let folders = &self.scope.env.sections.folders;
-        if !folders.contains(&word.text) {
-            self.report.unknown("GR057", "folder", &word, folders.iter().map(String::as_str));
-            return None;
-        }
-        self.report.uses("folders", &word.text);
-        Some(word.text)
+        self.scope.env.sections.find_folder(self.report, word)
     }
 
     /// Returns the tool of a name, registered or built in.
