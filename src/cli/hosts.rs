@@ -4,7 +4,7 @@
 
 use std::{env, path::Path};
 
-use super::{error::CliError, exit::Exit, options::Settings};
+use super::{error::CliError, options::Settings, refusals::Refusals};
 use crate::{
     redact::learn,
     workflow::{Approval, HostAccess, HostPermission, HostRefusal, HostUse},
@@ -40,38 +40,25 @@ pub(super) fn check<'a>(
     commands: impl Iterator<Item = HostUse<'a>>,
     workflow: &Path,
 ) -> Result<(), CliError> {
-    let (mut problems, mut help) = (Vec::new(), Vec::new());
-    let add = |list: &mut Vec<String>, text: String| {
-        if !list.contains(&text) {
-            list.push(text);
-        }
-    };
+    let mut refusals = Refusals::default();
     for used in commands {
         let Err(refusal) = access.check(used) else { continue };
-        add(&mut problems, problem(used, &refusal));
-        add(
-            &mut help,
-            match &refusal {
-                HostRefusal::Unset { secret, .. } => format!("set `{secret}`"),
-                HostRefusal::Host { host } => format!(
-                    "read the file, and pass `--allow-host {host}` to allow these commands in this process"
-                ),
-                _ => format!(
-                    "add it to `[hosts.{}]` in your own configuration, or pass `--allow-host {0}`",
-                    used.host.name
-                ),
-            },
-        );
+        let name = &used.host.name;
+        let help = match &refusal {
+            HostRefusal::Unset { secret, .. } => format!("set `{secret}`"),
+            HostRefusal::Host { host } => format!(
+                "read the file, and pass `--allow-host {host}` to allow these commands in this process"
+            ),
+            _ => format!(
+                "add it to `[hosts.{name}]` in your own configuration, or pass `--allow-host {name}`"
+            ),
+        };
+        refusals.add(problem(used, &refusal), help);
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
+    refusals.or_ok(format!(
         "`{}` runs commands on this machine, outside of a sandbox, that you have not allowed; nothing was started",
         workflow.display()
-    );
-    let refused = CliError::new(Exit::Unusable, message).with_problems(problems);
-    Err(help.into_iter().fold(refused, CliError::with_help))
+    ))
 }
 
 /// Returns a command with all that decides whether to allow it.

@@ -55,6 +55,15 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     #[serde(skip)]
     pub(super) allow_host: Vec<String>,
+    /// Let tools of the workflow send requests to this host by `https`; can be given several times,
+    /// and holds for this process only
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_http: Vec<String>,
+    /// The same, also for a host on this machine or in a private network, and without encryption
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_http_private: Vec<String>,
     /// Stop after this many super-steps
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,6 +175,8 @@ impl RunOptions {
             no_cache: self.no_cache || those.no_cache,
             force: self.force || those.force,
             allow_host: [self.allow_host, those.allow_host].concat(),
+            allow_http: [self.allow_http, those.allow_http].concat(),
+            allow_http_private: [self.allow_http_private, those.allow_http_private].concat(),
             max_steps: self.max_steps.or(those.max_steps),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),

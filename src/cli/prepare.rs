@@ -9,13 +9,14 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use super::{
-    costs, database::Database, error::CliError, exit::Exit, hosts, models, options::Settings,
+    costs, database::Database, error::CliError, exit::Exit, hosts, models, options::Settings, web,
 };
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
+    tool::WebAccess,
     workflow::{self, HostAccess, LoadError, NodeDefinition, Workflow},
 };
 
@@ -70,11 +71,7 @@ impl LoadedWorkflow {
         settings.check_limits(&self.workflow.limits)?;
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
-            for definition in self.workflow.all_nodes_mut() {
-                if let Some(settings) = definition.settings.with_model(model) {
-                    definition.settings = settings;
-                }
-            }
+            self.workflow.replace_models(std::slice::from_ref(model));
         }
         Ok(Self { settings, ..self })
     }
@@ -84,6 +81,13 @@ impl LoadedWorkflow {
         let nodes = self.workflow.all_nodes();
         let commands = nodes.values().filter_map(|it| it.settings.host());
         hosts::access(&self.settings, commands)
+    }
+
+    /// Returns the hosts to which its tools may send requests.
+    fn web_access(&self) -> WebAccess {
+        let nodes = self.workflow.all_nodes();
+        let tools = nodes.values().flat_map(|it| it.settings.declared_tools());
+        web::access(&self.settings, tools)
     }
 
     /// Connects the models and the sandbox that its nodes need, before the first node runs.
@@ -106,6 +110,8 @@ impl LoadedWorkflow {
         let access = self.host_access();
         let commands = settings().filter_map(|(_, it)| it.host());
         hosts::check(&access, commands, &self.path)?;
+        let tools = || settings().flat_map(|(_, it)| it.declared_tools());
+        web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
@@ -171,7 +177,9 @@ impl LoadedWorkflow {
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
         let hosts = Arc::new(self.host_access());
-        let services = Services { prices, replace, hosts, ..services(models, out.to_owned()) };
+        let web = Arc::new(self.web_access());
+        let services = services(models, out.to_owned());
+        let services = Services { prices, replace, hosts, web, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

@@ -70,8 +70,11 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
             Some(format!("**{word}**\n\n{}", fields.collect::<Vec<_>>().join("\n")))
         }
         Role::Type => view.about_declared("types", word),
-        Role::Word => {
-            let about = grammar::about_word(view.grammar.at(&spot.path)?, word)?;
+        Role::Tool | Role::Word => {
+            let schema = view.grammar.at(&spot.path).unwrap_or(&Value::Null);
+            let Some(about) = grammar::about_word(schema, word) else {
+                return view.about_declared("tools", word);
+            };
             Some(format!("**{word}**\n\n{about}"))
         }
         Role::Expression | Role::Template | Role::SchemaFile => None,

@@ -10,6 +10,7 @@ mod config;
 mod core_files;
 mod cycle;
 mod damaged;
+mod declared_tools;
 mod descriptors;
 mod events;
 mod failure;

@@ -6,6 +6,7 @@
 mod support;
 
 mod agent_tools;
+mod by_value;
 mod fallback;
 mod folders;
 mod history;

@@ -5,6 +5,7 @@
 //! belong to the engine; streaming is left out.
 //! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
 //! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
+//! - `fetch`: the requests of tools, which share the client's TLS.
 //! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
 //!
 //! ```
@@ -43,6 +44,7 @@ mod refused;
 #[cfg(feature = "openai")]
 mod transport;
 
+mod fetch;
 mod prices;
 mod recording;
 mod structured;
@@ -50,6 +52,7 @@ mod structured;
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
+pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
 pub use graphrun_core::usage::TokenUsage;
 pub use prices::{Price, Prices};
 pub use provider::{

@@ -6,11 +6,13 @@ use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     kind::MakeContext,
-    tool::{BuiltIn, Tool, ToolContext, ToolError},
+    tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
 };
 use jsonschema::Validator;
 use serde_json::Value;
 use tracing::{Instrument, field, info_span};
+
+use crate::declared::Declared;
 
 /// The largest output of a tool, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -29,9 +31,16 @@ pub(super) struct Checked {
 
 impl Checked {
     /// Finds the tool of a node.
-    pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
+    pub(super) fn find(
+        ctx: &MakeContext<'_>,
+        tool: &str,
+        (root, declared): (&Path, &[Arc<DeclaredTool>]),
+    ) -> Result<Self, Diagnostic> {
         let node = ctx.name;
-        let found = ctx.registry.find_tool(tool);
+        let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
+        let found = declared
+            .map(|it| Arc::new(Declared::new(it, ctx.services)) as Arc<dyn Tool>)
+            .or_else(|| ctx.registry.find_tool(tool));
         let found =
             found.or_else(|| BuiltIn::named(tool).map(|it| it.make(root))).ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");

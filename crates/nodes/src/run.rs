@@ -17,7 +17,6 @@ use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
-    id::unique_id,
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{
@@ -34,6 +33,7 @@ use self::on_host::HostCall;
 pub(super) use self::read::RunKind;
 pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
+    call_in_sandbox::Streams,
     in_folder::files_of,
     sandboxed::{Bench, unusable},
     write_files::{replace_in, source_files},
@@ -41,26 +41,8 @@ use super::{
 
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of each stream that are kept. Written into the script below.
+/// The most bytes of each stream that are kept. Written into the script of [`Streams`].
 const STREAM_BYTES_MAX: usize = 1 << 20;
-
-/// Runs the command with its streams in files, which are returned when it has ended.
-///
-/// Arguments: the names of the files for input and output, then the command. No value of the state
-/// is among them. Meanwhile the streams are in `/tmp`, so that the command finds only its own
-/// files.
-const SCRIPT: &str = r#"
-input=$1 output=$2 errors=$3
-shift 3
-[[ -d /env/bin ]] && PATH=/env/bin:$PATH
-exec 8</dev/null
-if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
-"$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
-status=$?
-head -c 1048577 /tmp/.stdout >"$output"
-head -c 1048577 /tmp/.stderr >"$errors"
-exit "$status"
-"#;
 
 /// Runs a command.
 #[derive(Debug)]
@@ -94,8 +76,8 @@ impl Run {
         view: &ExpressionView<'_>,
         (bench, settings): (&Bench, &SandboxSettings),
         folder: &Arc<[FolderFile]>,
-    ) -> Result<(Job, FileNames), NodeError> {
-        let names = FileNames::new();
+    ) -> Result<(Job, Streams), NodeError> {
+        let names = Streams::new();
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
@@ -120,14 +102,8 @@ impl Run {
             }
             Ok((name.clone(), text))
         };
-        let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
-        let FileNames { input, output, errors } = names.clone();
         let job = Job {
-            argv: wrapper
-                .into_iter()
-                .chain([input, output, errors])
-                .chain(self.definition.argv.iter().cloned())
-                .collect(),
+            argv: names.argv(self.definition.argv.iter().cloned()),
             files,
             folder: Arc::clone(folder),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
@@ -167,7 +143,7 @@ impl Run {
     fn ended(
         &self,
         mut finished: Finished,
-        names: &FileNames,
+        names: &Streams,
         time: Duration,
     ) -> Result<Ended, Failure> {
         let program = self.program();
@@ -356,22 +332,6 @@ impl Node for Run {
             "stdin": stdin.as_ref().map(value).transpose()?,
             "files": files.as_ref().map(value).transpose()?,
         }))
-    }
-}
-
-/// The names of the files for input and output.
-#[derive(Clone)]
-struct FileNames {
-    input: String,
-    output: String,
-    errors: String,
-}
-
-impl FileNames {
-    fn new() -> Self {
-        let id = unique_id();
-        let name = |what: &str| format!("{what}-{id}");
-        Self { input: name("stdin"), output: name("stdout"), errors: name("stderr") }
     }
 }
 

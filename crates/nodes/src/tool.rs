@@ -11,13 +11,13 @@ use graphrun_core::{
 };
 use graphrun_workflow::{
     ExpressionView,
-    tool::{BuiltIn, ToolContext, ToolError},
+    tool::{ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
 
 pub(super) use self::read::ToolKind;
 pub use self::read::ToolNode;
-use super::{checked::Checked, in_folder::tools_folder};
+use super::{checked::Checked, declared::asks_no_model, in_folder::tools_folder};
 
 /// Calls a tool.
 #[derive(Debug)]
@@ -65,10 +65,13 @@ impl Node for Call {
         NodeDescription {
             kind: "tool",
             contract: Contract { reads: None, writes: Some(writes) },
-            // A tool does not declare whether it asks a model.
-            calls_max: BuiltIn::named(&self.definition.tool).map(|_| 0),
+            // A tool in Rust does not declare whether it asks a model.
+            calls_max: asks_no_model(self.tool.tool.name(), &self.definition.declared).then_some(0),
             fingerprint: json!({
-                "tool": self.definition.tool,
+                "tool": match self.definition.declared.first() {
+                    Some(declared) => declared.fingerprint(),
+                    None => self.definition.tool.as_str().into(),
+                },
                 "input": self.tool.tool.input_schema(),
                 "output": self.tool.tool.output_schema(),
                 "writes": self.definition.writes,

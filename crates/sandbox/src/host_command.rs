@@ -128,7 +128,7 @@ impl HostCommand {
             command.current_dir(folder);
         }
         let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
-        // A terminal sends Ctrl-C to its whole process group, and the driver decides what it means.
+        // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
         command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let mut processes = Processes { id: child.id(), mark, is_ended: false };
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// A child, one in a session of its own, and a daemon that has lost its parent and its environment's order.
+    /// A child, one in another session, and a daemon that has lost its parent.
     const TREE: &str = "sleep {} & setsid sleep {} & (setsid bash -c 'sleep {} & exit' &) ; wait";
 
     #[tokio::test]

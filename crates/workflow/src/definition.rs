@@ -167,6 +167,15 @@ impl Workflow {
         self.nodes.values_mut().chain(nested).collect()
     }
 
+    /// Replaces the models of all nodes that ask models, also in nested workflows.
+    pub fn replace_models(&mut self, models: &[String]) {
+        for definition in self.all_nodes_mut() {
+            if let Some(settings) = definition.settings.with_models(models) {
+                definition.settings = settings;
+            }
+        }
+    }
+
     /// Makes the graph of a workflow that nodes of the node `user` run, if there is one.
     fn into_graph_of(
         mut self,

@@ -34,6 +34,7 @@
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod argument;
 mod bounds;
 mod cache;
 pub mod case_file;
@@ -45,6 +46,7 @@ mod environment;
 mod expression;
 mod facts;
 mod fan;
+mod fixed_files;
 mod flow;
 mod folders;
 mod format;
@@ -67,6 +69,7 @@ mod source;
 mod structure;
 mod then;
 pub mod tool;
+mod tools;
 mod types;
 mod typing;
 mod used;

@@ -14,7 +14,7 @@ use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
-use graphrun_workflow::tool::{BuiltIn, ToolContext, ToolError};
+use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -43,11 +43,6 @@ impl Toolbox {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Whether all of them are built in: only these are known to ask no model.
-    pub(super) fn is_built_in(&self) -> bool {
-        self.0.iter().all(|it| BuiltIn::named(it.tool.name()).is_some())
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {

@@ -66,16 +66,18 @@ impl HostCall<'_> {
     /// Returns the program and its arguments. A value of the state is always one whole argument.
     fn argv(&self, view: &ExpressionView<'_>) -> Result<Vec<String>, NodeError> {
         let mut argv = self.definition.argv.clone();
+        // Only a constant ends the options; a value that looks like this mark does not.
+        let mut is_after_options = argv.iter().any(|it| it == "--");
         for argument in &self.definition.rest {
             let (value, dash) = match argument {
                 Argument::Word(word) => {
+                    is_after_options |= word == "--";
                     argv.push(word.clone());
                     continue;
                 }
                 Argument::Value { value, dash } => (value, dash),
             };
             let text = text_of(value.evaluate(view)?.as_ref());
-            let is_after_options = argv.iter().any(|it| it == "--");
             let problem = if text.starts_with('-') && !dash && !is_after_options {
                 "begins with `-`, so the program would take it for an option"
             } else if text.contains('\0') {

@@ -13,12 +13,12 @@ use graphrun_core::{
     id::ChannelName,
     state::Type,
 };
-use graphrun_sandbox::{FixedFile, SourceFile, check_path, is_harmless_variable};
+use graphrun_sandbox::{SourceFile, check_path, is_harmless_variable};
 use graphrun_workflow::{
     Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
-        Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml,
-        describe, suggestion,
+        ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        SpannedText, Yaml, check_argument, describe, read_arguments, suggestion,
         values::{
             self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
             VariableName,
@@ -29,7 +29,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::{fixed_files::read_fixed, in_folder::read_folder};
+use crate::in_folder::read_folder;
 
 /// The kind `run`.
 #[derive(Debug)]
@@ -71,6 +71,18 @@ struct ValueArgument {
     /// Whether it may begin with `-`. Otherwise such a value is refused, because programs take it for an option.
     dash: Option<Flag>,
 }
+
+/// How values reach a command in a sandbox.
+const IN_SANDBOX: ArgumentAdvice = ArgumentAdvice {
+    values: "pass it by `env:`, `stdin:` or `files:`",
+    shell: "run a program that does this, such as `[sh, -c, \"…\"]`, or pass values by `env:` and `stdin:`",
+};
+
+/// How values reach a command on a host.
+const ON_HOST: ArgumentAdvice = ArgumentAdvice {
+    values: "write `{ value: EXPRESSION }`, which is one argument of the command",
+    shell: "each node runs one program; pass values by `{ value: EXPRESSION }` and `stdin:`",
+};
 
 /// The keys of an argument from the state.
 const ARGUMENT_KEYS: &[&str] = &["value", "dash"];
@@ -191,7 +203,7 @@ impl Kind for RunKind {
         }
         let stdin = reader.get("stdin").and_then(|it| reader.expression(it));
         let files = reader.get("files").and_then(|it| reader.files(it));
-        let scripts = reader.get("scripts").map(|it| read_scripts(reader, it));
+        let scripts = reader.get("scripts").map(|it| reader.scripts(it));
         let folder = read_folder(reader);
         let changes = read_changes(reader);
         let writes = reader.get("writes").map(|it| read_run_outputs(reader, it));
@@ -274,13 +286,8 @@ fn read_argv(
     place: Option<&RunPlace>,
 ) -> Option<(Vec<String>, Vec<Argument>)> {
     let yaml = reader.value();
-    let Data::List(items) = &yaml.data else {
-        let place = reader.report().place(&yaml.range);
-        let message = "`run` is a list of arguments, not a shell command";
-        let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
-        reader.report().push(finding.help(as_list(yaml)));
-        return None;
-    };
+    let items = read_arguments(reader.report(), yaml, "`run`")?;
+    let advice = if matches!(place, Some(RunPlace::Host(_))) { ON_HOST } else { IN_SANDBOX };
     let (mut argv, mut rest) = (Vec::new(), Vec::new());
     for item in items {
         if matches!(item.data, Data::Map(_)) {
@@ -288,44 +295,20 @@ fn read_argv(
             continue;
         }
         let word = reader.report().word(item, "each argument of `run`")?;
-        check_word(reader, &word, matches!(place, Some(RunPlace::Host(_))));
+        check_argument(reader.report(), &word, advice);
         if rest.is_empty() {
             argv.push(word.text);
         } else {
             rest.push(Argument::Word(word.text));
         }
     }
-    if argv.first().is_none_or(String::is_empty) {
-        let message = "`run` is a list that begins with a program";
+    if argv.is_empty() {
+        let message = "the program of a command is a constant";
         let place = reader.report().place(&yaml.range);
         reader.report().push(Diagnostic::error("GR005", message).at(place, "no program"));
         return None;
     }
     Some((argv, rest))
-}
-
-/// Checks a constant argument.
-fn check_word(reader: &mut NodeReader<'_>, word: &SpannedText, on_host: bool) {
-    let place = reader.report().place(&word.range);
-    if word.text.contains("{{") || word.text.contains("${") {
-        let message = "a text of the state must not become part of a command";
-        let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
-        reader.report().push(finding.help(if on_host {
-            "write `{ value: EXPRESSION }`, which is one argument of the command"
-        } else {
-            "pass it by `env:`, `stdin:` or `files:`"
-        }));
-    } else if is_shell_syntax(&word.text) {
-        let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
-        let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
-        reader.report().push(finding.help(if on_host {
-            "each node runs one program; pass values by `{ value: EXPRESSION }` and `stdin:`"
-        } else {
-            "run a program that does this, such as `[sh, -c, \"…\"]`, or pass values by `env:` and `stdin:`"
-        }));
-    } else if word.text.contains('\0') {
-        reader.report().bad_value(word, "an argument has no NUL character", "");
-    }
 }
 
 /// Reads an argument from the state.
@@ -376,36 +359,6 @@ fn refuse_on_host(reader: &mut NodeReader<'_>, key: &str) {
     };
     let message = format!("a command on a host takes no `{key}`");
     reader.report().bad_value(word, message, help);
-}
-
-/// Reads the scripts of a command. A text of the state never becomes one: their paths are constants.
-fn read_scripts(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<SourceFile> {
-    let folder = reader.open_folder();
-    let mut scripts: Vec<SourceFile> = Vec::new();
-    for word in reader.report().words(yaml, "`scripts`") {
-        let read = match &folder {
-            Ok(folder) => read_fixed(folder, &word.text),
-            Err(error) => Err(error.to_string()),
-        };
-        let as_text = |FixedFile { path, content }| match String::from_utf8(content) {
-            Ok(content) => Ok(SourceFile { path, content }),
-            Err(_) => Err(format!("`{path}`: it is not UTF-8")),
-        };
-        let read = read.and_then(|it| it.into_iter().map(as_text).collect::<Result<Vec<_>, _>>());
-        match read {
-            Ok(read) => scripts.extend(read),
-            Err(reason) => {
-                let message = format!("the script `{}` cannot be read: {reason}", word.text);
-                let place = reader.report().place(&word.range);
-                let finding = Diagnostic::error("GR052", message).at(place, "named here");
-                let help = "name a file or a folder in the folder of the workflow";
-                reader.report().push(finding.help(help));
-            }
-        }
-    }
-    scripts.sort_by(|one, other| one.path.cmp(&other.path));
-    scripts.dedup_by(|one, other| one.path == other.path);
-    scripts
 }
 
 /// Reads the paths that are written back.
@@ -476,24 +429,4 @@ fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelNam
         writes.push((channel, found));
     }
     writes
-}
-
-/// The advice to write a command line as a list, with the list itself if the value is a line.
-fn as_list(yaml: &Yaml) -> String {
-    let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
-    let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
-    if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
-        return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
-    }
-    format!("write `run: [{}]`", words.join(", "))
-}
-
-/// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
-fn is_shell_syntax(argument: &str) -> bool {
-    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
-    let is_name = |it: &str| {
-        !it.is_empty()
-            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
-    };
-    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
 }

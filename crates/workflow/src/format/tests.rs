@@ -16,6 +16,7 @@ use crate::{
         TOOLS_KEYS,
     },
     then::{CASE_KEYS, MATCH_KEYS},
+    tools::{HEADER_KEYS, REQUEST_KEYS, TOOL_KEYS},
     types::{BEST_KEYS, RECORD_KEYS, SPEC_KEYS},
 };
 
@@ -30,6 +31,12 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/hosts/additionalProperties", HOST_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
+    ("/properties/tools/additionalProperties", TOOL_KEYS),
+    ("/properties/tools/additionalProperties/properties/http", REQUEST_KEYS),
+    (
+        "/properties/tools/additionalProperties/properties/http/properties/headers/additionalProperties",
+        HEADER_KEYS,
+    ),
     ("/properties/limits", LIMITS_KEYS),
     ("/properties/defaults", DEFAULTS_KEYS),
     ("/properties/defaults/properties/retry", RETRY_KEYS),

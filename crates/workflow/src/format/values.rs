@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     Approval,
     policies::ATTEMPTS_MAX,
-    tool::BUILT_IN,
+    tool::{BUILT_IN, Method},
     types::{RANGE_KEYS, TYPES, reducer_names},
 };
 
@@ -196,9 +196,13 @@ value_types! {
     pub ToolName = {
         "type": "string",
         "examples": (BUILT_IN.iter().map(|it| it.name).collect::<Vec<_>>()),
-        "x-refers": "word",
+        "x-refers": "tool",
         "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
     };
+    /// The name of a tool under `tools`.
+    pub ToolDeclared = {"type": "string", "x-declares": "tool"};
+    /// The method of a request.
+    pub MethodName = {"enum": (Method::ALL.map(Method::as_str))};
     /// The name of an argument of a tool.
     pub ArgumentName = {"type": "string"};
     /// A folder.

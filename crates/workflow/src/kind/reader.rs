@@ -10,19 +10,22 @@ use graphrun_core::{
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
 use graphrun_models::RequestSettings;
+use graphrun_sandbox::SourceFile;
 
 use super::RegisteredKind;
 use crate::{
     Defaults, Expression, HostSettings, Prompt, SandboxSettings,
     environment::{NodeScope, find_tool},
     expression::OutputPathError,
+    fixed_files::read_scripts,
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
     request_settings,
     sections::{Agent, read_prompt},
     shape::Section,
-    tool::Tool,
+    then::check_arms,
+    tool::{DeclaredTool, ToolSignature},
     types::refuse_private,
     typing::{describe, values_of},
 };
@@ -352,6 +355,16 @@ impl NodeReader<'_> {
         found
     }
 
+    /// Checks that a match has an arm for each value of its subject, and for no other. `what` is what an arm names.
+    pub fn check_arms(
+        &mut self,
+        subject: (&Yaml, &Expression),
+        arms: (&SpannedText, &[&SpannedText]),
+        what: &str,
+    ) {
+        check_arms(self.report, subject, arms, what);
+    }
+
     /// Returns the settings of requests to these models that stand in the node. The kind has their keys.
     pub fn request_settings(&mut self, models: &[String]) -> RequestSettings {
         let section = self.section;
@@ -390,14 +403,25 @@ impl NodeReader<'_> {
         self.scope.env.sections.find_folder(self.report, word)
     }
 
-    /// Returns the tool of a name, registered or built in.
-    pub fn tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
+    /// Returns the name and the types of a tool: declared, registered or built in.
+    pub fn tool(&mut self, word: &SpannedText) -> Option<ToolSignature> {
         find_tool(self.report, &self.scope.env.registry, &self.scope.env.sections, word)
+    }
+
+    /// Returns those of the named tools that the workflow declares.
+    pub fn declared_tools(&self, names: &[String]) -> Vec<Arc<DeclaredTool>> {
+        let tools = &self.scope.env.sections.tools;
+        names.iter().filter_map(|it| tools.get(it).cloned()).collect()
     }
 
     /// Returns the folder that the built-in tools can read.
     pub fn tools_root(&self) -> &Path {
         &self.scope.env.sections.tools_root
+    }
+
+    /// Reads the scripts of a command: files beside the workflow, with their contents.
+    pub fn scripts(&mut self, yaml: &Yaml) -> Vec<SourceFile> {
+        read_scripts(self.report, &self.open_folder(), yaml)
     }
 
     /// Opens the folder of the workflow.

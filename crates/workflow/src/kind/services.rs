@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
-use crate::HostAccess;
+use crate::{HostAccess, tool::WebAccess};
 
 /// The source of the models of agents.
 pub trait ModelSource: fmt::Debug + Send + Sync {
@@ -32,6 +32,8 @@ pub struct Services {
     pub replace: Replace,
     /// What the operator allows on this machine, outside of a sandbox.
     pub hosts: Arc<HostAccess>,
+    /// The hosts to which declared tools may send requests.
+    pub web: Arc<WebAccess>,
 }
 
 impl Services {
@@ -45,6 +47,7 @@ impl Services {
             output_dir: PathBuf::from("out"),
             replace: Replace::default(),
             hosts: Arc::default(),
+            web: Arc::default(),
         }
     }
 }

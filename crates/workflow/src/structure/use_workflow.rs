@@ -25,7 +25,7 @@ use crate::{
     environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
-        values::{self, FieldName, Named, Text},
+        values::{self, FieldName, ModelRef, Named, Text},
     },
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -76,6 +76,8 @@ struct UseParts {
     /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
     /// limits, which `retry` and `timeout` apply to as a whole. Default: false.
     nested: Option<bool>,
+    /// The model of all agents of the used workflow: one of `models` here, or `provider/model` itself.
+    model: Option<ModelRef>,
 }
 
 /// A node that begins a used workflow.
@@ -88,6 +90,8 @@ pub struct EnterNode {
     /// The fields of this workflow that receive a result, each with the field of the used workflow
     /// it comes from.
     pub takes: Vec<(ChannelName, ChannelName)>,
+    /// The models of all agents of the used workflow, if they are not its own.
+    pub models: Vec<String>,
 }
 
 /// A node whose tasks are nested runs of a workflow.
@@ -101,6 +105,8 @@ pub struct NestedUse {
     pub takes: Vec<(ChannelName, ChannelName)>,
     /// Those of them that receive a result whenever the nested run is done.
     pub takes_always: Vec<ChannelName>,
+    /// The models of all agents of the workflow, if they are not its own.
+    pub models: Vec<String>,
 }
 
 /// A node that runs when a used workflow has no tasks left.
@@ -142,17 +148,20 @@ impl Kind for Use {
         let used = env.loaded.get(name)?;
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
+        let models = parts.get("model").map(|it| read_model(reader, (&parts, it), used));
+        let models = models.unwrap_or_default();
         if is_nested {
             check_nested(reader, used);
             let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
             let takes_always = always.map(|(to, _)| to.clone()).collect();
             let workflow = used.name.clone();
-            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always }));
+            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always, models }));
         }
         let enter = EnterNode {
             workflow: used.name.clone(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
             takes,
+            models,
         };
         Some(Arc::new(enter))
     }
@@ -190,6 +199,25 @@ impl NodeSettings for NestedUse {
     fn detail(&self) -> Option<String> {
         Some(self.workflow.clone())
     }
+}
+
+/// Reads the model of all agents of a used workflow.
+fn read_model(
+    reader: &mut NodeReader<'_>,
+    (parts, yaml): (&Section<'_>, &Yaml),
+    used: &Workflow,
+) -> Vec<String> {
+    let env = reader.scope.env;
+    let models = env.sections.find_model(reader.report, yaml, env.registry.known_providers());
+    let asks = used.all_nodes().values().any(|it| it.settings.models().is_some());
+    if let Some(key) = parts.key("model").filter(|_| !asks) {
+        let message =
+            format!("`model` has no effect here: no node of `{}` asks a model", used.name);
+        let place = reader.report.place(&key.range);
+        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+        reader.report.push(finding.help("remove it"));
+    }
+    models
 }
 
 /// Checks that a workflow can be a nested run.
