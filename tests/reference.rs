@@ -4,9 +4,8 @@
 //!
 //! Each seed is one graph. `GRAPHRUN_SEED=17` tries one seed, `GRAPHRUN_SEEDS=50000` more than usual.
 
-#[path = "reference/interpreter.rs"]
 mod interpreter;
-#[path = "reference/plan.rs"]
+
 mod plan;
 
 use std::{

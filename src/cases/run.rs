@@ -55,6 +55,8 @@ pub(super) struct Traces {
     pub(super) route: Vec<Vec<NodeName>>,
     /// The names of the events from `emits`.
     pub(super) events: Vec<String>,
+    /// The prompts of the nodes that are compared, in the order of their visits.
+    pub(super) prompts: BTreeMap<NodeName, Vec<String>>,
     trail: Trail,
 }
 
@@ -93,7 +95,9 @@ impl Suite {
             let replay = Replay::load(path).ok()?;
             Some(Arc::new(Recorded(Arc::new(replay))) as _)
         });
-        let script = Arc::new(Script::new(case.answers.clone(), models.is_some()));
+        let prompted = case.expect.prompts.iter().map(|it| it.value.0.clone());
+        let script = Script::new(case.answers.clone(), models.is_some());
+        let script = Arc::new(script.with_prompts_of(prompted));
         let offline = Services::offline();
         let services = Services { models: models.unwrap_or(offline.models), ..offline };
         let graph = self.compiled_with(services, |graph| {
@@ -148,6 +152,7 @@ impl Suite {
             route,
             trail,
             events: emitted(storage.events(&run, 0).await?),
+            prompts: script.prompts(),
         };
         let problems = match (script.gap(), refused) {
             // All other differences follow from this one.

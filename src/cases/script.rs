@@ -24,6 +24,8 @@ pub(super) struct Script {
     answers: BTreeMap<NodeName, Answers>,
     /// Whether a recording answers for models.
     has_models: bool,
+    /// The nodes whose prompts are compared.
+    prompted: BTreeSet<NodeName>,
     /// Stops the run when it needs an answer that the test case does not have.
     pub(super) stop: Stop,
     told: Mutex<Requests>,
@@ -34,6 +36,8 @@ pub(super) struct Script {
 struct Requests {
     /// The tasks of each node in the order of their start, with their attempts.
     visits: BTreeMap<NodeName, Vec<(TaskId, u32)>>,
+    /// The prompts of the nodes, by the visit.
+    prompts: BTreeMap<NodeName, BTreeMap<usize, String>>,
     gap: Option<Gap>,
     /// The edges that are routes, by index, and the ways they chose.
     ways: BTreeSet<(usize, usize)>,
@@ -57,7 +61,20 @@ enum Turn<'a> {
 
 impl Script {
     pub(super) fn new(answers: BTreeMap<NodeName, Answers>, has_models: bool) -> Self {
-        Self { answers, has_models, stop: Stop::default(), told: Mutex::default() }
+        let (prompted, stop) = (BTreeSet::new(), Stop::default());
+        Self { answers, has_models, prompted, stop, told: Mutex::default() }
+    }
+
+    /// Records the prompts of these nodes.
+    pub(super) fn with_prompts_of(self, nodes: impl IntoIterator<Item = NodeName>) -> Self {
+        Self { prompted: nodes.into_iter().collect(), ..self }
+    }
+
+    /// Returns the recorded prompts of each node, in the order of its visits.
+    pub(super) fn prompts(&self) -> BTreeMap<NodeName, Vec<String>> {
+        let told = self.told();
+        let texts = told.prompts.iter();
+        texts.map(|(node, it)| (node.clone(), it.values().cloned().collect())).collect()
     }
 
     /// Replaces the nodes of a graph, and makes its routes record their choices.
@@ -153,6 +170,27 @@ impl Script {
         Turn::Missing
     }
 
+    /// Records the prompt of the last attempt at a visit, if it is compared.
+    fn record_prompt(&self, name: &NodeName, node: &dyn Node, ctx: &NodeContext) {
+        if !self.prompted.contains(name) {
+            return;
+        }
+        let text = match node.preview(ctx) {
+            Ok(preview) => {
+                let parts = ["system", "prompt", "question"].into_iter();
+                let parts = parts.filter_map(|it| preview.get(it)?.as_str());
+                parts.collect::<Vec<_>>().join("\n\n")
+            }
+            Err(NodeError::Failed(failure)) => failure.message,
+            Err(NodeError::Ask(question)) => question.prompt,
+        };
+        let mut told = self.told();
+        let visits = told.visits.get(name).map_or(&[][..], Vec::as_slice);
+        if let Some(at) = visits.iter().position(|(it, _)| *it == ctx.task) {
+            told.prompts.entry(name.clone()).or_default().insert(at, text);
+        }
+    }
+
     fn given(&self, node: &NodeName, visit: usize, attempt: u32) -> Option<&Answer> {
         match &self.answers.get(node)?.turns {
             Turns::Always(answer) => Some(answer),
@@ -181,8 +219,10 @@ struct StandIn {
 #[async_trait]
 impl Node for StandIn {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        match self.script.turn(&self.name, self.node.describe().side_effects, ctx.task, ctx.attempt)
-        {
+        let side_effects = self.node.describe().side_effects;
+        let turn = self.script.turn(&self.name, side_effects, ctx.task, ctx.attempt);
+        self.script.record_prompt(&self.name, self.node.as_ref(), &ctx);
+        match turn {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
             // The node asks; the driver of the test case finds the scripted answer and resumes the

@@ -8,7 +8,7 @@ use super::run::Traces;
 use crate::{
     diagnostic::Place,
     id::NodeName,
-    workflow::case_file::{Expectation, Expected, Stage},
+    workflow::case_file::{Expectation, Expected, PromptParts, Stage},
 };
 
 /// The number of steps shown before and after the first difference.
@@ -87,6 +87,7 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
         problems.push(problem.differs("never", route_text(&traces.route)));
     }
     problems.extend(compare_events(&expect.events, &traces.events));
+    problems.extend(expect.prompts.iter().flat_map(|it| compare_prompts(it, traces)));
     problems
 }
 
@@ -218,6 +219,31 @@ fn includes(actual: &Value, wanted: &Value) -> bool {
         }
         (actual, wanted) => actual == wanted,
     }
+}
+
+/// Looks for the expected parts in the prompts of a node.
+fn compare_prompts(
+    Expected { value: (node, parts), place }: &Expected<(NodeName, PromptParts)>,
+    traces: &Traces,
+) -> Vec<Problem> {
+    let prompts = traces.prompts.get(node).map_or(&[][..], Vec::as_slice);
+    if prompts.iter().all(String::is_empty) {
+        let what = if prompts.is_empty() { "did not run" } else { "has no prompt" };
+        return vec![Problem::new(place, format!("`{node}` {what}"))];
+    }
+    let parts = match parts {
+        PromptParts::Each(part) => vec![part; prompts.len()],
+        PromptParts::Visits(parts) => parts.iter().collect(),
+    };
+    let missed = parts.into_iter().enumerate().filter_map(|(at, part)| {
+        let visit = at + 1;
+        let Some(prompt) = prompts.get(at) else {
+            return Some(Problem::new(place, format!("`{node}` has no visit {visit}")));
+        };
+        let what = format!("the prompt of `{node}` on visit {visit} differs");
+        (!prompt.contains(part)).then(|| Problem::new(place, what).differs(part, prompt))
+    });
+    missed.collect()
 }
 
 /// Looks for the expected events in their order; other events may come between them.

@@ -21,7 +21,10 @@ use super::{
     options::{RunOptions, UntrustedLimits},
     values::{parse_count, parse_dollars, parse_duration},
 };
-use crate::llm::{Prices, Providers};
+use crate::{
+    llm::{Prices, Providers},
+    workflow::HostPermission,
+};
 
 /// The file, in the working directory.
 pub(super) const FILE: &str = "graphrun.toml";
@@ -78,6 +81,8 @@ pub(super) struct Config {
     pub(super) context: BTreeMap<String, u64>,
     /// The providers of models.
     pub(super) providers: Arc<Providers>,
+    /// What the user allows on hosts. The file of a folder cannot extend it.
+    pub(super) hosts: BTreeMap<String, HostPermission>,
     /// The last place that configures each provider.
     pub(super) provider_places: BTreeMap<String, String>,
     /// The files that were read, as they are shown.

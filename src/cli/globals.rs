@@ -225,6 +225,7 @@ impl Globals {
             prices: config.prices.clone().into(),
             providers: Arc::clone(&config.providers),
             base_url: config.get("base_url").map(|it| it.text.clone()),
+            hosts: config.hosts.clone(),
         })
     }
 

@@ -1,6 +1,11 @@
 //! The options of a run: flags, completed by the environment and the file.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +21,7 @@ use crate::{
     graph::Limits,
     id::NodeName,
     llm::{Prices, Providers},
+    workflow::HostPermission,
 };
 
 /// How a run runs: the flags that `execute` and `resume` share.
@@ -44,6 +50,20 @@ pub(super) struct RunOptions {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) force: bool,
+    /// Let the workflow run the commands of this host of it on this machine; can be given several
+    /// times, and holds for this process only
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip)]
+    pub(super) allow_host: Vec<String>,
+    /// Let tools of the workflow send requests to this host by `https`; can be given several times,
+    /// and holds for this process only
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_http: Vec<String>,
+    /// The same, also for a host on this machine or in a private network, and without encryption
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_http_private: Vec<String>,
     /// Stop after this many super-steps
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +111,8 @@ pub(super) struct Settings {
     pub(super) providers: Arc<Providers>,
     /// The base URL for models without a provider.
     pub(super) base_url: Option<String>,
+    /// What the user's own configuration allows on this machine.
+    pub(super) hosts: BTreeMap<String, HostPermission>,
     /// The limits among the options that come from an untrusted file.
     pub(super) untrusted: UntrustedLimits,
 }
@@ -152,6 +174,9 @@ impl RunOptions {
             replay,
             no_cache: self.no_cache || those.no_cache,
             force: self.force || those.force,
+            allow_host: [self.allow_host, those.allow_host].concat(),
+            allow_http: [self.allow_http, those.allow_http].concat(),
+            allow_http_private: [self.allow_http_private, those.allow_http_private].concat(),
             max_steps: self.max_steps.or(those.max_steps),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),

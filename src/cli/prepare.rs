@@ -8,13 +8,16 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{costs, database::Database, error::CliError, exit::Exit, models, options::Settings};
+use super::{
+    costs, database::Database, error::CliError, exit::Exit, hosts, models, options::Settings, web,
+};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    workflow::{self, LoadError, NodeDefinition, Workflow},
+    tool::WebAccess,
+    workflow::{self, HostAccess, LoadError, NodeDefinition, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -68,13 +71,23 @@ impl LoadedWorkflow {
         settings.check_limits(&self.workflow.limits)?;
         settings.options.limit(&mut self.workflow.limits);
         if let Some(model) = &settings.options.model {
-            for definition in self.workflow.all_nodes_mut() {
-                if let Some(settings) = definition.settings.with_model(model) {
-                    definition.settings = settings;
-                }
-            }
+            self.workflow.replace_models(std::slice::from_ref(model));
         }
         Ok(Self { settings, ..self })
+    }
+
+    /// Returns what the operator allows on this machine.
+    fn host_access(&self) -> HostAccess {
+        let nodes = self.workflow.all_nodes();
+        let commands = nodes.values().filter_map(|it| it.settings.host());
+        hosts::access(&self.settings, commands)
+    }
+
+    /// Returns the hosts to which its tools may send requests.
+    fn web_access(&self) -> WebAccess {
+        let nodes = self.workflow.all_nodes();
+        let tools = nodes.values().flat_map(|it| it.settings.declared_tools());
+        web::access(&self.settings, tools)
     }
 
     /// Connects the models and the sandbox that its nodes need, before the first node runs.
@@ -94,6 +107,11 @@ impl LoadedWorkflow {
                 help.into_iter().fold(refused, CliError::with_help)
             })?;
         }
+        let access = self.host_access();
+        let commands = settings().filter_map(|(_, it)| it.host());
+        hosts::check(&access, commands, &self.path)?;
+        let tools = || settings().flat_map(|(_, it)| it.declared_tools());
+        web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
@@ -155,10 +173,13 @@ impl LoadedWorkflow {
         out: &Path,
         results: Option<Cache>,
     ) -> Result<CompiledGraph, CliError> {
-        let prices = self.settings.prices;
+        let prices = Arc::clone(&self.settings.prices);
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
-        let services = Services { prices, replace, ..services(models, out.to_owned()) };
+        let hosts = Arc::new(self.host_access());
+        let web = Arc::new(self.web_access());
+        let services = services(models, out.to_owned());
+        let services = Services { prices, replace, hosts, web, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

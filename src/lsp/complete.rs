@@ -92,7 +92,10 @@ impl Offers<'_, '_> {
             Some(Role::Field) => self.fields("", &[]),
             Some(Role::Agent) => self.declared("agents"),
             Some(Role::Model) => self.declared("models"),
-            Some(Role::Sandbox) => self.declared("sandboxes"),
+            Some(Role::Sandbox) => {
+                self.declared("sandboxes");
+                self.declared("hosts");
+            }
             Some(Role::Folder) => self.declared("folders"),
             Some(Role::Prompt) => self.prompts(),
             Some(Role::Expression) => self.expression(&slot.path, self.start, false),
@@ -113,13 +116,11 @@ impl Offers<'_, '_> {
                 }
                 self.declared("types");
             }
-            Some(Role::Value | Role::SchemaFile | Role::Word) | None => {
-                for word in grammar::words(schema) {
-                    let about = grammar::about_word(schema, &word);
-                    self.add(&word, ItemKind::Value).documentation =
-                        about.map(|it| it.to_owned().into());
-                }
+            Some(Role::Tool) => {
+                self.words(schema);
+                self.declared("tools");
             }
+            Some(Role::Value | Role::SchemaFile | Role::Word) | None => self.words(schema),
         }
         // There is no space yet directly after the colon of a key.
         if !slot.takes_key && self.view.text[..slot.start].ends_with(':') {
@@ -158,6 +159,14 @@ impl Offers<'_, '_> {
         for name in view.names(section) {
             let documentation = view.about_declared(section, name).map(Into::into);
             self.add(name, ItemKind::Class).documentation = documentation;
+        }
+    }
+
+    /// Adds the words that a schema lists.
+    fn words(&mut self, schema: &Value) {
+        for word in grammar::words(schema) {
+            let about = grammar::about_word(schema, &word);
+            self.add(&word, ItemKind::Value).documentation = about.map(|it| it.to_owned().into());
         }
     }
 

@@ -26,7 +26,8 @@ pub(super) fn definition(
         Role::Field => view.declared("state", word),
         Role::Agent => view.declared("agents", word),
         Role::Model => view.declared("models", word),
-        Role::Sandbox => view.declared("sandboxes", word),
+        Role::Sandbox => view.declared("sandboxes", word).or_else(|| view.declared("hosts", word)),
+        Role::Tool => view.declared("tools", word),
         Role::Folder => view.declared("folders", word),
         Role::Prompt => {
             let paths = source_paths(view.folder()?, word.as_ref());

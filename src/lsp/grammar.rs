@@ -32,6 +32,8 @@ pub(super) enum Role {
     Type,
     /// The path of a JSON Schema.
     SchemaFile,
+    /// A built-in tool, which the schema describes, or one of `tools`.
+    Tool,
     /// A word that the schema describes.
     Word,
 }
@@ -92,6 +94,7 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
         "state" => Role::State,
         "type" => Role::Type,
         "schema" => Role::SchemaFile,
+        "tool" => Role::Tool,
         "word" => Role::Word,
         _ => return None,
     })

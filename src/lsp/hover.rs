@@ -43,7 +43,9 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
         Role::Field => view.about_field(word, ""),
         Role::Agent => view.about_declared("agents", word),
         Role::Model => view.about_declared("models", word),
-        Role::Sandbox => view.about_declared("sandboxes", word),
+        Role::Sandbox => {
+            view.about_declared("sandboxes", word).or_else(|| view.about_declared("hosts", word))
+        }
         Role::Folder => view.about_declared("folders", word),
         Role::Prompt => {
             let found = source_paths(view.folder()?, word.as_ref());
@@ -68,8 +70,11 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
             Some(format!("**{word}**\n\n{}", fields.collect::<Vec<_>>().join("\n")))
         }
         Role::Type => view.about_declared("types", word),
-        Role::Word => {
-            let about = grammar::about_word(view.grammar.at(&spot.path)?, word)?;
+        Role::Tool | Role::Word => {
+            let schema = view.grammar.at(&spot.path).unwrap_or(&Value::Null);
+            let Some(about) = grammar::about_word(schema, word) else {
+                return view.about_declared("tools", word);
+            };
             Some(format!("**{word}**\n\n{about}"))
         }
         Role::Expression | Role::Template | Role::SchemaFile => None,

@@ -16,6 +16,7 @@ const SECTIONS: &[(&str, u8)] = &[
     ("agents", OBJECT),
     ("sandboxes", OBJECT),
     ("folders", OBJECT),
+    ("hosts", OBJECT),
     ("nodes", FUNCTION),
 ];
 

@@ -4,7 +4,7 @@ use std::{io::Write as _, net::TcpListener, thread};
 
 use serde_json::{Value, json};
 
-use crate::{
+use crate::cli::{
     program::{Place, workflow},
     provider::read_request,
 };

@@ -199,6 +199,7 @@ async fn attempts_dispatches_and_failures_are_counted() {
             max: std::time::Duration::ZERO,
             total: None,
             on: None,
+            exit_codes: Vec::new(),
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph

@@ -119,7 +119,13 @@ async fn g13_the_time_limit_leads_to_exhausted_with_finished_tasks() {
 async fn g13_aborted_attempts_and_waits_are_not_counted() {
     let (begun, saved) = (Begun::default(), Saved::new());
     let wait = Duration::from_secs(20);
-    let retry = Backoff { attempts_max: Some(2), initial: wait, max: wait, total: None, on: None };
+    let retry = Backoff {
+        attempts_max: Some(2),
+        initial: wait,
+        max: wait,
+        total: None,
+        ..Backoff::default()
+    };
     let graph = GraphBuilder::new::<Team>("late")
         .node(
             "late",

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 mod agent_tools;
+mod by_value;
 mod context;
 mod fallback;
 mod folders;

@@ -206,3 +206,34 @@ fn a_changed_script_changes_the_fingerprint_of_its_node() {
     assert_eq!(fingerprint("print(1)"), first);
     assert_ne!(fingerprint("print(2)"), first);
 }
+
+/// Runs a command that ends with a code, with three attempts for the code 75.
+async fn retried(code: u8, writes: &str) -> (super::Ended, usize) {
+    let node = format!(
+        "    run: [sh, -c, 'exit {code}']\n    \
+         retry: {{ exit_codes: [75], attempts: 3, initial: 1ms, max: 1ms }}\n    \
+         writes: {{ {writes} }}\n"
+    );
+    let ended = run(&command(&node), words("")).await;
+    let note = format!("`sh` ended with {code}\"");
+    let is_note = |it: &&str| it.contains("\"note\"") && it.contains(&note);
+    let attempts = ended.told().lines().filter(is_note).count();
+    (ended, attempts)
+}
+
+#[tokio::test]
+async fn a_named_exit_code_is_a_result_only_after_the_last_attempt() {
+    let (ended, attempts) = retried(75, "ok: ok, code: exit_code").await;
+    assert_eq!((ended.state("ok"), ended.state("code"), attempts), (&json!(false), &json!(75), 3));
+    let (ended, attempts) = retried(1, "ok: ok, code: exit_code").await;
+    assert_eq!((ended.state("code"), attempts), (&json!(1), 1));
+}
+
+#[tokio::test]
+async fn only_named_exit_codes_are_tried_again() {
+    for (code, expected) in [(75, 3), (1, 1)] {
+        let (ended, attempts) = retried(code, "out: stdout").await;
+        assert_eq!((ended.end.status, attempts), (Status::Failed, expected), "{code}");
+        assert!(ended.reason().contains(&format!("`sh` ended with {code}")), "{}", ended.reason());
+    }
+}

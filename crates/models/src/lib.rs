@@ -6,6 +6,7 @@
 //! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
 //! - `protocol`: the forms of requests, replies and streams; `deltas`: the pieces of an answer as they arrive.
 //! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
+//! - `fetch`: the requests of tools, which share the client's TLS.
 //! - `structured`: answers that fit a schema; `recording`: calls that are recorded and replayed.
 //!
 //! ```
@@ -49,6 +50,7 @@ mod sse;
 #[cfg(feature = "openai")]
 mod transport;
 
+mod fetch;
 mod prices;
 mod recording;
 mod structured;
@@ -57,6 +59,7 @@ pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema,
 pub use deltas::{AnswerReader, AnswerSink};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
+pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
 pub use graphrun_core::{event::MessagePart, usage::TokenUsage};
 pub use prices::{Price, Prices};
 pub use provider::{

@@ -32,7 +32,7 @@ use super::retry_after::read_retry_after;
 use super::secret::Secret;
 
 /// TLS with the authorities that this system trusts.
-fn tls() -> Result<ClientConfig, rustls::Error> {
+pub(super) fn tls() -> Result<ClientConfig, rustls::Error> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions()?.with_platform_verifier()?;
     Ok(builder.with_no_client_auth())

@@ -1,6 +1,7 @@
 //! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
+mod by_value;
 mod history;
 mod read;
 mod tools;
@@ -25,11 +26,11 @@ use serde_json::{Map, Value, json};
 
 use self::history::History;
 pub(super) use self::read::AgentKind;
-pub use self::read::AgentNode;
 use self::{
     answer::Answer,
     tools::{Toolbox, WithTools},
 };
+pub use self::{by_value::AgentMatchNode, read::AgentNode};
 use super::{
     call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back},
     in_folder::tools_folder,
@@ -186,8 +187,8 @@ impl Agent {
         let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
         let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
         let calls = models.saturating_mul(rounds + self.definition.answers_max());
-        // A custom tool does not declare whether it asks a model.
-        self.toolbox.is_built_in().then_some(calls)
+        // A tool in Rust does not declare whether it asks a model.
+        self.toolbox.ask_no_model().then_some(calls)
     }
 
     fn fingerprint(&self) -> Value {
@@ -209,6 +210,11 @@ impl Agent {
         }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();
+            let declared = self.definition.declared.iter().map(|it| it.fingerprint());
+            let declared: Vec<Value> = declared.collect();
+            if !declared.is_empty() {
+                fingerprint["declared"] = declared.into();
+            }
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
         }
         fingerprint

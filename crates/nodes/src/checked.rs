@@ -6,11 +6,13 @@ use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     kind::MakeContext,
-    tool::{BuiltIn, Tool, ToolContext, ToolError},
+    tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
 };
 use jsonschema::Validator;
 use serde_json::Value;
 use tracing::{Instrument, field, info_span};
+
+use crate::declared::Declared;
 
 /// The largest output of a tool, in bytes of JSON.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -23,19 +25,26 @@ const PROBLEM_CHARACTERS_MAX: usize = 300;
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) tool: Arc<dyn Tool>,
-    /// Whether it is a built-in tool, and not one of the program with the same name.
-    pub(super) is_built_in: bool,
+    /// Whether it is known to ask no model: a built-in tool or one of the workflow, and not one of the program.
+    pub(super) asks_no_model: bool,
     input: Validator,
     output: Validator,
 }
 
 impl Checked {
     /// Finds the tool of a node.
-    pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
+    pub(super) fn find(
+        ctx: &MakeContext<'_>,
+        tool: &str,
+        (root, declared): (&Path, &[Arc<DeclaredTool>]),
+    ) -> Result<Self, Diagnostic> {
         let node = ctx.name;
+        let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
         let registered = ctx.registry.find_tool(tool);
-        let is_built_in = registered.is_none();
-        let found = registered
+        let asks_no_model = declared.is_some() || registered.is_none();
+        let found = declared
+            .map(|it| Arc::new(Declared::new(it, ctx.services)) as Arc<dyn Tool>)
+            .or(registered)
             .or_else(|| BuiltIn::named(tool).map(|it| it.make(root)))
             .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
@@ -43,7 +52,7 @@ impl Checked {
                     .at(Some(ctx.place.clone()), "no such tool in Rust")
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
-        Self::new(found, is_built_in).map_err(|reason| {
+        Self::new(found, asks_no_model).map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(ctx.place.clone()), "called here")
@@ -52,13 +61,13 @@ impl Checked {
     }
 
     /// Fails if one of the tool's schemas is invalid.
-    fn new(tool: Arc<dyn Tool>, is_built_in: bool) -> Result<Self, String> {
+    fn new(tool: Arc<dyn Tool>, asks_no_model: bool) -> Result<Self, String> {
         let compile = |what: &str, schema: &Value| {
             validator_for(schema).map_err(|error| format!("the schema of its {what}: {error}"))
         };
         let input = compile("input", tool.input_schema())?;
         let output = compile("output", tool.output_schema())?;
-        Ok(Self { tool, is_built_in, input, output })
+        Ok(Self { tool, asks_no_model, input, output })
     }
 
     /// Calls the tool, if the input fits.

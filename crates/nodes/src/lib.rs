@@ -36,11 +36,12 @@ mod agent;
 mod ask;
 mod cached;
 mod call;
+mod call_in_sandbox;
 mod checked;
 mod commit;
+mod declared;
 mod diff;
 mod discard;
-mod fixed_files;
 mod in_folder;
 mod merge;
 mod nested_use;
@@ -73,7 +74,7 @@ use self::{
     tool::ToolKind, write_files::WriteFilesKind,
 };
 pub use self::{
-    agent::AgentNode,
+    agent::{AgentMatchNode, AgentNode},
     ask::AskNode,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
@@ -82,7 +83,7 @@ pub use self::{
     merge::{MergeNode, MergeOutput, MergeSide},
     nested_use::NestedUseNode,
     render::RenderNode,
-    run::{RunNode, RunOutput},
+    run::{Argument, RunNode, RunOutput, RunPlace},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
     set::SetNode,
     tool::ToolNode,

@@ -1,34 +1,39 @@
-//! `run`: runs a command in a sandbox.
+//! `run`: runs a command in a sandbox, or on a host.
 //!
-//! The output of the command is its result. Texts of the state reach it as variables, as standard
-//! input and as files, and never as a part of its arguments.
+//! The output of the command is its result. In a sandbox, texts of the state reach it as variables,
+//! as standard input and as files, and never as a part of its arguments.
 
+mod on_host;
 mod read;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
-    id::unique_id,
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{
-    Finished, FolderContent, FolderFile, Job, JobError, Outcome, SandboxError, SourceFile,
-    clean_output,
+    Finished, FolderContent, FolderFile, HostResult, Job, JobError, Outcome, SandboxError,
+    SourceFile, clean_output,
 };
-use graphrun_workflow::{Expression, ExpressionView};
+use graphrun_workflow::{
+    Expression, ExpressionView, HostAccess, HostSettings, SandboxSettings, kind::Services,
+};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use self::on_host::HostCall;
 pub(super) use self::read::RunKind;
-pub use self::read::{RunNode, RunOutput};
+pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
+    call_in_sandbox::Streams,
     in_folder::files_of,
     sandboxed::{Bench, unusable},
     write_files::{replace_in, source_files},
@@ -36,32 +41,15 @@ use super::{
 
 /// The longest value of a variable; the kernel takes twice as much.
 const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of each stream that are kept. Written into the script below.
+/// The most bytes of each stream that are kept. Written into the script of [`Streams`].
 const STREAM_BYTES_MAX: usize = 1 << 20;
-
-/// Runs the command with its streams in files, which are returned when it has ended.
-///
-/// Arguments: the names of the files for input and output, then the command. No value of the state
-/// is among them. Meanwhile the streams are in `/tmp`, so that the command finds only its own
-/// files.
-const SCRIPT: &str = r#"
-input=$1 output=$2 errors=$3
-shift 3
-[[ -d /env/bin ]] && PATH=/env/bin:$PATH
-exec 8</dev/null
-if [[ -e $input ]]; then exec 8<"$input"; rm -- "$input"; fi
-"$@" <&8 >/tmp/.stdout 2>/tmp/.stderr 8<&-
-status=$?
-head -c 1048577 /tmp/.stdout >"$output"
-head -c 1048577 /tmp/.stderr >"$errors"
-exit "$status"
-"#;
 
 /// Runs a command.
 #[derive(Debug)]
 struct Run {
     definition: RunNode,
     cache_dir: PathBuf,
+    hosts: Arc<HostAccess>,
     /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
@@ -76,8 +64,9 @@ struct Ended {
 }
 
 impl Run {
-    fn new(definition: RunNode, cache_dir: PathBuf) -> Self {
-        Self { definition, cache_dir, bench: OnceCell::new() }
+    fn new(definition: RunNode, services: &Services) -> Self {
+        let (cache_dir, hosts) = (services.cache_dir.clone(), Arc::clone(&services.hosts));
+        Self { definition, cache_dir, hosts, bench: OnceCell::new() }
     }
 
     /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
@@ -85,10 +74,10 @@ impl Run {
     fn job(
         &self,
         view: &ExpressionView<'_>,
-        bench: &Bench,
+        (bench, settings): (&Bench, &SandboxSettings),
         folder: &Arc<[FolderFile]>,
-    ) -> Result<(Job, FileNames), NodeError> {
-        let names = FileNames::new();
+    ) -> Result<(Job, Streams), NodeError> {
+        let names = Streams::new();
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
@@ -113,19 +102,13 @@ impl Run {
             }
             Ok((name.clone(), text))
         };
-        let wrapper = ["bash", "-c", SCRIPT, "run"].map(str::to_owned);
-        let FileNames { input, output, errors } = names.clone();
         let job = Job {
-            argv: wrapper
-                .into_iter()
-                .chain([input, output, errors])
-                .chain(self.definition.argv.iter().cloned())
-                .collect(),
+            argv: names.argv(self.definition.argv.iter().cloned()),
             files,
             folder: Arc::clone(folder),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             read_only: bench.mounts(),
-            limits: self.definition.sandbox.limits(),
+            limits: settings.limits(),
             collect: vec![names.output.clone(), names.errors.clone()],
             collect_below: self.definition.changes.clone(),
             // The program is looked up before any code of the command runs, so that no command can
@@ -140,21 +123,31 @@ impl Run {
         self.definition.argv.first().map_or("", String::as_str)
     }
 
-    /// Returns the result of a command that was not stopped.
-    fn ended(&self, mut finished: Finished, names: &FileNames) -> Result<Ended, Failure> {
+    /// Returns the exit code of a command that was not stopped.
+    fn code(&self, outcome: Outcome, time: Duration) -> Result<i32, Failure> {
         let program = self.program();
-        let code = match finished.outcome {
-            Outcome::Passed => 0,
-            Outcome::Failed(code) => code,
-            Outcome::Signaled(signal) => 128 + signal,
+        match outcome {
+            Outcome::Passed => Ok(0),
+            Outcome::Failed(code) => Ok(code),
+            Outcome::Signaled(signal) => Ok(128 + signal),
             Outcome::TimedOut => {
-                let time = self.definition.sandbox.time;
                 let message = format!("`{program}` was stopped after {time:?}");
-                return Err(Failure::new(ErrorKind::Timeout, message));
+                Err(Failure::new(ErrorKind::Timeout, message))
             }
-            Outcome::OutOfMemory => return Err(stopped(program, "it used too much memory")),
-            Outcome::OutputLimit => return Err(stopped(program, "it wrote too much output")),
-        };
+            Outcome::OutOfMemory => Err(stopped(program, "it used too much memory")),
+            Outcome::OutputLimit => Err(stopped(program, "it wrote too much output")),
+        }
+    }
+
+    /// Returns the result of a command in a sandbox that was not stopped.
+    fn ended(
+        &self,
+        mut finished: Finished,
+        names: &Streams,
+        time: Duration,
+    ) -> Result<Ended, Failure> {
+        let program = self.program();
+        let code = self.code(finished.outcome, time)?;
         let mut stream = |name: &str| {
             finished.collected.remove(name).ok_or_else(|| {
                 stopped(
@@ -200,10 +193,48 @@ impl Run {
         Ok(())
     }
 
-    /// Whether a field receives the exit code, so that no code is a failure.
-    fn takes_failures(&self) -> bool {
+    /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
+    fn is_failure(&self, code: i32, attempt: u32) -> bool {
+        let retry = &self.definition.retry;
+        let follows = attempt < retry.attempts_max.unwrap_or(1);
         let tells = |it: &RunOutput| matches!(it, RunOutput::ExitCode | RunOutput::Ok);
-        self.definition.writes.iter().any(|(_, output)| tells(output))
+        let is_result = self.definition.writes.iter().any(|(_, output)| tells(output));
+        code != 0 && (!is_result || follows && retry.exit_codes.contains(&code))
+    }
+
+    async fn on_host(&self, ctx: &NodeContext, host: &HostSettings) -> Result<Ended, NodeError> {
+        let call = HostCall { definition: &self.definition, host, access: &self.hosts };
+        let HostResult { outcome, stdout, stderr } = call.run(ctx).await?;
+        let code = self.code(outcome, host.time)?;
+        Ok(Ended { code, stdout, stderr, changes: BTreeMap::new() })
+    }
+
+    async fn in_sandbox(
+        &self,
+        ctx: &NodeContext,
+        settings: &SandboxSettings,
+        folder: &Arc<[FolderFile]>,
+    ) -> Result<Ended, NodeError> {
+        let prepare = || Bench::prepare(settings, &self.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await?;
+        let (job, names) = self.job(&ExpressionView::of(ctx), (bench, settings), folder)?;
+        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+            Ok(finished) => finished,
+            // A model may have chosen these names, so the failure is one of the work.
+            Err(SandboxError::Refused(JobError::Files(refused))) => {
+                let message = format!("the files were not accepted: {refused}");
+                return Err(Failure::new(ErrorKind::Command, message).into());
+            }
+            Err(SandboxError::ProgramNotFound { program }) => {
+                let message = format!(
+                    "there is no program `{program}` inside the sandbox (only those below /usr; \
+                     packages of Python are run by `python -m`)"
+                );
+                return Err(Failure::new(ErrorKind::Sandbox, message).into());
+            }
+            Err(error) => return Err(unusable(&error)),
+        };
+        Ok(self.ended(finished, &names, settings.time)?)
     }
 
     fn update(&self, ended: &Ended) -> Result<Update, Failure> {
@@ -243,33 +274,18 @@ impl Run {
 #[async_trait]
 impl Node for Run {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
-        let bench = self.bench.get_or_try_init(prepare).await?;
         let folder = files_of(&ctx, self.definition.folder.as_ref()).await?;
-        let (job, names) = self.job(&ExpressionView::of(&ctx), bench, &folder)?;
-        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
-            Ok(finished) => finished,
-            // A model may have chosen these names, so the failure is one of the work.
-            Err(SandboxError::Refused(JobError::Files(refused))) => {
-                let message = format!("the files were not accepted: {refused}");
-                return Err(Failure::new(ErrorKind::Command, message).into());
-            }
-            Err(SandboxError::ProgramNotFound { program }) => {
-                let message = format!(
-                    "there is no program `{program}` inside the sandbox (only those below /usr; \
-                     packages of Python are run by `python -m`)"
-                );
-                return Err(Failure::new(ErrorKind::Sandbox, message).into());
-            }
-            Err(error) => return Err(unusable(&error)),
+        let ended = match &self.definition.place {
+            RunPlace::Sandbox(settings) => self.in_sandbox(&ctx, settings, &folder).await?,
+            RunPlace::Host(host) => self.on_host(&ctx, host).await?,
         };
-        let ended = self.ended(finished, &names)?;
         let message = format!("`{}` ended with {}", self.program(), ended.code);
         ctx.report(Report::Note { message: message.clone() }).await;
-        if ended.code != 0 && !self.takes_failures() {
+        if self.is_failure(ended.code, ctx.attempt) {
             let said = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
             let failure = Failure::new(ErrorKind::Command, with_last_words(message, said));
-            return Err(Failure { raw: Some(shown(said)), ..failure }.into());
+            let (raw, exit_code) = (Some(shown(said)), Some(ended.code));
+            return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
         self.write_back(&ctx, &folder, ended.changes).await?;
@@ -277,13 +293,19 @@ impl Node for Run {
     }
 
     fn describe(&self) -> NodeDescription {
-        let RunNode { argv, sandbox, scripts, writes, .. } = &self.definition;
+        let RunNode { argv, rest, place, scripts, writes, .. } = &self.definition;
         let outputs = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         let mut fingerprint = json!({
             "argv": argv,
-            "sandbox": sandbox.fingerprint(),
             "writes": outputs.collect::<Vec<Value>>(),
         });
+        match place {
+            RunPlace::Sandbox(settings) => fingerprint["sandbox"] = settings.fingerprint(),
+            RunPlace::Host(host) => {
+                fingerprint["host"] = json!([host.name, host.folder, host.secrets]);
+                fingerprint["rest"] = rest.iter().map(Argument::fingerprint).collect();
+            }
+        }
         if !scripts.is_empty() {
             let hash = |it: &SourceFile| {
                 json!([it.path, blake3::hash(it.content.as_bytes()).to_hex().as_str()])
@@ -310,22 +332,6 @@ impl Node for Run {
             "stdin": stdin.as_ref().map(value).transpose()?,
             "files": files.as_ref().map(value).transpose()?,
         }))
-    }
-}
-
-/// The names of the files for input and output.
-#[derive(Clone)]
-struct FileNames {
-    input: String,
-    output: String,
-    errors: String,
-}
-
-impl FileNames {
-    fn new() -> Self {
-        let id = unique_id();
-        let name = |what: &str| format!("{what}-{id}");
-        Self { input: name("stdin"), output: name("stdout"), errors: name("stderr") }
     }
 }
 

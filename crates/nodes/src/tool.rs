@@ -68,10 +68,13 @@ impl Node for Call {
         NodeDescription {
             kind: "tool",
             contract: Contract { reads: None, writes: Some(writes) },
-            // A tool does not declare whether it asks a model.
-            calls_max: self.tool.is_built_in.then_some(0),
+            // A tool in Rust does not declare whether it asks a model.
+            calls_max: self.tool.asks_no_model.then_some(0),
             fingerprint: json!({
-                "tool": self.definition.tool,
+                "tool": match self.definition.declared.first() {
+                    Some(declared) => declared.fingerprint(),
+                    None => self.definition.tool.as_str().into(),
+                },
                 "input": self.tool.tool.input_schema(),
                 "output": self.tool.tool.output_schema(),
                 "writes": self.definition.writes,

@@ -117,7 +117,7 @@ pub(super) fn is_supported() -> bool {
 }
 
 /// The children of all threads of a process; none if it is gone.
-fn children(process: u32) -> Vec<u32> {
+pub(super) fn children(process: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     threads
         .filter_map(Result::ok)

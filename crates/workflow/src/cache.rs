@@ -5,7 +5,7 @@ use graphrun_core::diagnostic::Diagnostic;
 use super::{
     Caching,
     environment::NodeScope,
-    kind::CacheRefusal,
+    kind::{CacheRefusal, NodeSettings},
     reader::Data,
     report::Report,
     shape::{Section, duration_of},
@@ -19,6 +19,7 @@ pub(super) fn read_cache(
     report: &mut Report,
     scope: &NodeScope<'_>,
     section: &Section<'_>,
+    settings: Option<&dyn NodeSettings>,
 ) -> Option<Caching> {
     let yaml = section.get("cache")?;
     let caching = match &yaml.data {
@@ -46,7 +47,11 @@ pub(super) fn read_cache(
         what: "a node with `folder`".to_owned(),
         help: "omit it: its result depends on the files of the folder",
     });
-    let refusal = refusal.or(in_folder);
+    let on_host = settings.is_some_and(|it| it.host().is_some()).then(|| CacheRefusal {
+        what: "a command on a host".to_owned(),
+        help: "omit it: the command acts on this machine each time",
+    });
+    let refusal = refusal.or(in_folder).or(on_host);
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
         let place = report.place(&key.range);

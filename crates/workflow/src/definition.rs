@@ -17,7 +17,8 @@ use graphrun_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Expression, FolderDefinition, NestedUse, kind::NodeSettings};
+use super::{Expression, FolderDefinition, HostSettings, NestedUse, kind::NodeSettings};
+
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
 pub struct Workflow {
@@ -35,6 +36,8 @@ pub struct Workflow {
     pub inbox: Vec<ChannelName>,
     /// The folders of a run, by name.
     pub folders: BTreeMap<String, FolderDefinition>,
+    /// The hosts, by name.
+    pub hosts: BTreeMap<String, HostSettings>,
     /// The limits of a run.
     pub limits: Limits,
     /// The defaults of the nodes, which are already part of their policies.
@@ -162,6 +165,15 @@ impl Workflow {
     pub fn all_nodes_mut(&mut self) -> Vec<&mut NodeDefinition> {
         let nested = self.nested.values_mut().flat_map(Self::all_nodes_mut);
         self.nodes.values_mut().chain(nested).collect()
+    }
+
+    /// Replaces the models of all nodes that ask models, also in nested workflows.
+    pub fn replace_models(&mut self, models: &[String]) {
+        for definition in self.all_nodes_mut() {
+            if let Some(settings) = definition.settings.with_models(models) {
+                definition.settings = settings;
+            }
+        }
     }
 
     /// Makes the graph of a workflow that nodes of the node `user` run, if there is one.

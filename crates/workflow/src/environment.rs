@@ -1,7 +1,7 @@
 //! The names and values that the nodes of a workflow are read with: those of the whole workflow, and
 //! those of one node.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -19,7 +19,7 @@ use super::{
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
-    tool::{BUILT_IN, Tool},
+    tool::{BUILT_IN, ToolSignature},
     written::AssignedFields,
 };
 
@@ -236,13 +236,17 @@ impl<'e> NodeScope<'e> {
     }
 }
 
-/// The tool of a name, registered or built in.
+/// The tool of a name: declared, registered or built in.
 pub(crate) fn find_tool(
     report: &mut Report,
     registry: &Registry,
     sections: &Sections,
     word: &SpannedText,
-) -> Option<Arc<dyn Tool>> {
+) -> Option<ToolSignature> {
+    if let Some(declared) = sections.tools.get(&word.text) {
+        report.uses("tools", &word.text);
+        return Some(declared.signature.clone());
+    }
     let found = registry.find_tool(&word.text);
     let built_in =
         || registry.find_built_in_tool(&word.text).map(|it| it.make(&sections.tools_root));
@@ -252,8 +256,11 @@ pub(crate) fn find_tool(
             "GR110",
             "tool",
             word,
-            registry.tools().chain(BUILT_IN.iter().map(|it| it.name)),
+            registry
+                .tools()
+                .chain(BUILT_IN.iter().map(|it| it.name))
+                .chain(sections.tools.keys().map(String::as_str)),
         );
     }
-    found
+    found.map(|it| ToolSignature::of(it.as_ref()))
 }

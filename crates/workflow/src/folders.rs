@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{
     EvaluateError, Expression, ExpressionView, Workflow,
     environment::{Environment, NodeScope},
+    hosts::check_used_host,
     reader::{SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -189,13 +190,17 @@ fn read_text(
     Some(expression)
 }
 
-/// Reports folders of used workflows that this one does not have: both work in the same one.
+/// Reports folders and hosts of used workflows that this one does not have.
 pub(super) fn check_used(report: &mut Report, nodes: &Yaml, env: &Environment) {
     for (node, used) in &env.loaded {
         let entry = nodes.entries().iter().find(|it| it.key.text == node.as_str());
         let Some(entry) = entry else { continue };
         let path = entry.value.get("use").and_then(|it| it.get("workflow"));
         let place = report.place(&path.unwrap_or(&entry.value).range);
+        for host in used.hosts.values() {
+            let own = env.sections.hosts.get(&host.name);
+            check_used_host(report, (path.unwrap_or(&entry.value), &used.name), host, own);
+        }
         for name in used.folders.keys() {
             if env.sections.folders.contains(name) {
                 report.uses("folders", name);

@@ -34,6 +34,7 @@
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod argument;
 mod bounds;
 mod cache;
 pub mod case_file;
@@ -45,9 +46,11 @@ mod environment;
 mod expression;
 mod facts;
 mod fan;
+mod fixed_files;
 mod flow;
 mod folders;
 mod format;
+mod hosts;
 pub mod kind;
 mod lower;
 mod nodes;
@@ -66,6 +69,7 @@ mod source;
 mod structure;
 mod then;
 pub mod tool;
+mod tools;
 mod types;
 mod typing;
 mod used;
@@ -87,6 +91,10 @@ pub use self::{
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},
     format::json_schema,
+    hosts::{
+        Approval, CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
+        parse_shape,
+    },
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,

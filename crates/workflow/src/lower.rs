@@ -13,7 +13,7 @@ use graphrun_core::{
 };
 
 use super::{
-    NestedUse, Registry, Workflow,
+    EnterNode, NestedUse, Registry, Workflow,
     bounds::check_bounds,
     declarations::Declarations,
     draft::WorkflowDraft,
@@ -28,6 +28,7 @@ use super::{
     sections::{Sections, read_limits},
     shape::Section,
     structure::{read_lists, warn_of_unread_items},
+    tools::FILES,
     types::{read_state, refuse_private, warn_of_placeholders},
     used::{Chain, load_used},
     written::Presence,
@@ -49,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "agents",
     "sandboxes",
     "folders",
+    "hosts",
     "tools",
     "limits",
     "defaults",
@@ -103,7 +105,8 @@ fn read_workflow(
         // A workflow over a limit is not assembled: that would take the time that the limit saves.
         return None;
     }
-    let sections = Sections::read(report, top, &prompts, registry, &declarations);
+    let files = (&prompts, registry);
+    let sections = Sections::read(report, top, files, &declarations, &state.tools);
     let limits = read_limits(report, top, &declarations);
     let entry = read_start(report, top, &declarations);
     let defaults = &sections.defaults;
@@ -150,6 +153,7 @@ fn read_workflow(
         output,
         inbox,
         folders,
+        hosts: env.sections.hosts,
         limits,
         nodes,
         nested: BTreeMap::new(),
@@ -163,9 +167,15 @@ fn read_workflow(
         schema: env.schema,
         defaults: env.sections.defaults,
     };
-    for (name, used) in env.loaded {
+    for (name, mut used) in env.loaded {
         let settings = workflow.nodes.get(&name).map(|it| &it.settings);
-        if settings.is_some_and(|it| it.downcast_ref::<NestedUse>().is_some()) {
+        let nested = settings.and_then(|it| it.downcast_ref::<NestedUse>());
+        let enter = settings.and_then(|it| it.downcast_ref::<EnterNode>());
+        let models = nested.map(|it| &it.models).or(enter.map(|it| &it.models));
+        if let Some(models) = models.filter(|it| !it.is_empty()) {
+            used.replace_models(models);
+        }
+        if nested.is_some() {
             workflow.nested.insert(name, used);
         } else {
             workflow.absorb(&name, used);
@@ -266,11 +276,14 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
         ("agents", "agent"),
         ("sandboxes", "sandbox"),
         ("folders", "folder"),
+        ("hosts", "host"),
+        ("tools", "tool"),
         ("types", "type"),
     ];
     for (section, kind) in sections {
         for entry in top.get(section).map(Yaml::entries).unwrap_or_default() {
-            if !report.is_used(section, &entry.key.text) {
+            let is_setting = section == "tools" && entry.key.text == FILES;
+            if !is_setting && !report.is_used(section, &entry.key.text) {
                 let message = format!("nothing uses the {kind} `{}`", entry.key.text);
                 let place = report.place(&entry.key.range);
                 report.push(Diagnostic::warning("GR018", message).at(place, "not used"));

@@ -71,13 +71,14 @@ fn read_node(
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.
         let timeout = policies.timeout.take_if(|_| kind.kind.asks());
-        let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout };
+        let retry = &policies.retry;
+        let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout, retry };
         kind.kind.read(&mut reader)
     });
     if let Some(settings) = &settings {
         check_effects(report, section, settings.as_ref());
     }
-    let cache = read_cache(report, scope, section);
+    let cache = read_cache(report, scope, section, settings.as_deref());
     let place = Place { file: report.file.clone(), range: key.range.clone() };
     let (about, scopes) = (about.clone(), Vec::new());
     Some(NodeDefinition { settings: settings?, policies, when, cache, place, about, scopes })
@@ -85,6 +86,14 @@ fn read_node(
 
 /// Warns about policies that change nothing for a node of this kind.
 fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn NodeSettings) {
+    let retry = section.get("retry").map(|it| it.entries()).unwrap_or_default();
+    let codes = retry.iter().map(|it| &it.key).find(|it| it.text == "exit_codes");
+    if let Some(key) = codes.filter(|_| !settings.has_exit_code()) {
+        let message = "`exit_codes` has no effect here: the node runs no command";
+        let place = report.place(&key.range);
+        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+        report.push(finding.help("remove it; `on` names kinds of failure"));
+    }
     let is_pure = settings.computes().is_some() && settings.choices().is_none();
     let is_use = section.get("use").is_some() && is_pure;
     let (keys, reason): (&[&str], &str) = if is_use {

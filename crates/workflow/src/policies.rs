@@ -22,7 +22,7 @@ use super::{
 pub(super) const ATTEMPTS_MAX: u32 = 20;
 
 /// The keys of `retry`.
-pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max", "on"];
+pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max", "on", "exit_codes"];
 
 /// The keys of `timeout`.
 pub(super) const TIMEOUT_KEYS: &[&str] = &["total", "idle"];
@@ -274,6 +274,18 @@ impl Report {
         found
     }
 
+    /// Reads exit codes: one, or a list of them.
+    fn exit_codes(&mut self, yaml: &Yaml) -> Vec<i32> {
+        let one = std::slice::from_ref(yaml);
+        let items = if let Data::List(items) = &yaml.data { items } else { one };
+        let wanted = "an exit code from 1 to 255";
+        let fits = |it: &i32| (1..=255).contains(it);
+        if items.is_empty() {
+            self.wrong_kind(yaml, "`exit_codes`", wanted);
+        }
+        items.iter().filter_map(|it| self.number(it, "`exit_codes`", wanted, fits)).collect()
+    }
+
     pub(super) fn retry(&mut self, yaml: &Yaml) -> Option<Backoff> {
         let mut retry = Backoff::default();
         let wanted = format!("a number of attempts from 1 to {ATTEMPTS_MAX}");
@@ -298,6 +310,9 @@ impl Report {
         if retry.max < retry.initial {
             let word = section.key("max").or(section.key("initial"))?;
             self.bad_value(word, "the first wait is longer than the longest one", "");
+        }
+        if let Some(codes) = section.get("exit_codes") {
+            retry.exit_codes = self.exit_codes(codes);
         }
         let Some(on) = section.get("on") else { return Some(retry) };
         let words = self.words(on, "`on`");

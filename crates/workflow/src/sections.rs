@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use super::{
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
+    hosts::{HostSettings, read_hosts},
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
@@ -24,7 +26,11 @@ use super::{
     request_settings,
     shape::Section,
 };
-use crate::tool::Tool;
+use crate::{
+    tool::{DeclaredTool, ToolSignature},
+    tools::{FILES, read_tools},
+    types::ToolTypes,
+};
 
 /// The default memory of a sandbox.
 const MEMORY_BYTES: u64 = 2 << 30;
@@ -55,8 +61,9 @@ pub(super) const AGENT_KEYS: &[&str] = &[
 ];
 /// The keys of a system prompt that is not a path.
 pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
-/// The keys of `tools`.
-pub(super) const TOOLS_KEYS: &[&str] = &["fs"];
+/// The keys of `tools` that are no tools.
+#[cfg(test)]
+pub(super) const TOOLS_KEYS: &[&str] = &[FILES];
 /// The keys of the tools for files.
 pub(super) const FILES_KEYS: &[&str] = &["root"];
 /// The keys of a sandbox.
@@ -90,6 +97,9 @@ pub(crate) struct Sections {
     models: BTreeMap<String, Vec<String>>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) sandboxes: BTreeMap<String, SandboxSettings>,
+    pub(crate) hosts: BTreeMap<String, HostSettings>,
+    /// The tools that the workflow declares.
+    pub(crate) tools: BTreeMap<String, Arc<DeclaredTool>>,
     /// The names of the folders of a run.
     pub(crate) folders: BTreeSet<String>,
     /// The folder that the built-in tools can read.
@@ -102,18 +112,25 @@ impl Sections {
     pub(super) fn read(
         report: &mut Report,
         top: &Section<'_>,
-        prompts: &PromptFiles,
-        registry: &Registry,
+        (prompts, registry): (&PromptFiles, &Registry),
         declarations: &Declarations,
+        tools: &BTreeMap<String, ToolTypes>,
     ) -> Self {
         let mut sections = Self {
             models: BTreeMap::new(),
             agents: BTreeMap::new(),
             sandboxes: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            tools: BTreeMap::new(),
             folders: read_names(report, top),
-            tools_root: read_tools(report, top, prompts),
+            tools_root: read_tools_root(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
         };
+        for Entry { key, value } in entries(report, top, "sandboxes") {
+            sections.sandboxes.insert(key.text.clone(), read_sandbox(report, key, value));
+        }
+        sections.hosts = read_hosts(report, top, &sections);
+        sections.tools = read_tools(report, top, (prompts, registry, &sections), tools);
         for Entry { key, value } in entries(report, top, "models") {
             let models = read_model(report, value, registry.known_providers());
             sections.models.insert(key.text.clone(), models);
@@ -124,10 +141,18 @@ impl Sections {
             // reported.
             sections.agents.insert(key.text.clone(), agent.unwrap_or_default());
         }
-        for Entry { key, value } in entries(report, top, "sandboxes") {
-            sections.sandboxes.insert(key.text.clone(), read_sandbox(report, key, value));
-        }
         sections
+    }
+
+    /// Resolves one of `folders`.
+    pub(crate) fn find_folder(&self, report: &mut Report, word: SpannedText) -> Option<String> {
+        if !self.folders.contains(&word.text) {
+            let known = self.folders.iter().map(String::as_str);
+            report.unknown("GR057", "folder", &word, known);
+            return None;
+        }
+        report.uses("folders", &word.text);
+        Some(word.text)
     }
 
     fn read_agent(
@@ -177,7 +202,7 @@ impl Sections {
             if tools.contains(&word.text) {
                 report.named_twice(&word, "`tools`");
             } else if let Some(tool) = find_tool(report, registry, self, &word) {
-                check_offered(report, tool.as_ref(), &word);
+                check_offered(report, &tool, &word);
                 tools.push(word.text);
             }
         }
@@ -185,7 +210,12 @@ impl Sections {
     }
 
     /// Resolves one of `models`, or a literal model name.
-    fn find_model(&self, report: &mut Report, yaml: &Yaml, providers: &Providers) -> Vec<String> {
+    pub(crate) fn find_model(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        providers: &Providers,
+    ) -> Vec<String> {
         let Some(word) = report.word(yaml, "`model`") else { return Vec::new() };
         report.uses("models", &word.text);
         if let Some(models) = self.models.get(&word.text) {
@@ -201,11 +231,9 @@ impl Sections {
 }
 
 /// Reads `tools`: the folder of the built-in tools.
-fn read_tools(report: &mut Report, top: &Section<'_>, prompts: &PromptFiles) -> PathBuf {
+fn read_tools_root(report: &mut Report, top: &Section<'_>, prompts: &PromptFiles) -> PathBuf {
     let folder = prompts.folder();
-    let tools = top.get("tools");
-    let tools = tools.and_then(|it| Section::read(report, it, "`tools`", TOOLS_KEYS));
-    let files = tools.and_then(|it| it.get("fs"));
+    let files = top.get("tools").and_then(|it| it.get(FILES));
     let files = files.and_then(|it| Section::read(report, it, "`fs`", FILES_KEYS));
     if let Some(root) = files.and_then(|it| it.get("root"))
         && let Some(root) = report.word(root, "`root`")
@@ -261,8 +289,8 @@ fn check_provider(report: &mut Report, word: &SpannedText, providers: &Providers
 }
 
 /// Checks that a model can call the tool: it passes arguments by name.
-fn check_offered(report: &mut Report, tool: &dyn Tool, word: &SpannedText) {
-    let schema = tool.input_schema();
+fn check_offered(report: &mut Report, tool: &ToolSignature, word: &SpannedText) {
+    let schema = &tool.input;
     if schema["type"] != "object" && schema.get("properties").is_none() {
         let message = format!("`{}` takes no arguments by name", word.text);
         let place = report.place(&word.range);

@@ -260,38 +260,49 @@ fn compile_match(
 ) -> Option<Match> {
     let written = scope.env.flow.after(scope.name);
     let on = subject.and_then(|it| scope.expression(report, it, &written));
+    let keys: Vec<&SpannedText> = drafts.iter().map(|it| &it.0).collect();
     let values = match (&on, subject) {
-        (Some(on), Some(subject)) => values_to_match(report, subject, on),
+        (Some(on), Some(subject)) => check_arms(report, (subject, on), (to, &keys), "target"),
         _ => None,
     };
-    let (mut arms, mut unknown) = (BTreeMap::new(), 0);
-    for (key, targets) in drafts {
-        if values.as_ref().is_none_or(|it| it.contains(&key.text)) {
-            arms.insert(key.text.clone(), targets.clone());
-        } else if let (Some(values), Some(on)) = (&values, &on) {
-            let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
-            let finding = Diagnostic::error("GR023", message);
-            let finding = finding.at(report.place(&key.range), "no such value");
-            let help = suggestion(&key.text, values.iter().map(String::as_str));
-            report.push(Diagnostic { help, ..finding });
-            unknown += 1;
-        }
-    }
-    let missing: Vec<String> =
-        values.iter().flatten().filter(|it| !arms.contains_key(*it)).cloned().collect();
-    // Each unknown value may be a misspelling of a missing one.
-    if missing.len() > unknown {
-        let message = format!("no target for {}", missing.join(", "));
-        let finding = Diagnostic::error("GR024", message);
-        let finding = finding.at(report.place(&to.range), "not every value");
-        report.push(finding.help(format!("add `{}: …`", missing[0])));
-    }
+    let is_value = |key: &str| values.as_ref().is_none_or(|it| it.iter().any(|it| it == key));
+    let arms = drafts.iter().filter(|(key, _)| is_value(&key.text));
+    let arms: BTreeMap<_, _> = arms.map(|(key, to)| (key.text.clone(), to.clone())).collect();
     // The arms keep the order of the file, which is also the order in drawings.
     let order: Vec<String> = drafts.iter().map(|(key, _)| key.text.clone()).collect();
     Some(Match::new(on?, arms, &order))
 }
 
-/// The values that need a target in a match.
+/// Checks that a match has an arm for each value, and for no other. Returns the values. `what` is what an arm leads to.
+pub(super) fn check_arms(
+    report: &mut Report,
+    (subject, on): (&Yaml, &Expression),
+    (to, keys): (&SpannedText, &[&SpannedText]),
+    what: &str,
+) -> Option<Vec<String>> {
+    let values = values_to_match(report, subject, on)?;
+    let mut unknown = 0;
+    for key in keys.iter().filter(|it| !values.contains(&it.text)) {
+        let message = format!("\"{}\" is never a value of `{}`", key.text, on.source());
+        let finding = Diagnostic::error("GR023", message);
+        let finding = finding.at(report.place(&key.range), "no such value");
+        let help = suggestion(&key.text, values.iter().map(String::as_str));
+        report.push(Diagnostic { help, ..finding });
+        unknown += 1;
+    }
+    let is_missing = |value: &&String| !keys.iter().any(|it| it.text == **value);
+    let missing: Vec<&str> = values.iter().filter(is_missing).map(String::as_str).collect();
+    // Each unknown value may be a misspelling of a missing one.
+    if missing.len() > unknown {
+        let message = format!("no {what} for {}", missing.join(", "));
+        let finding = Diagnostic::error("GR024", message);
+        let finding = finding.at(report.place(&to.range), "not every value");
+        report.push(finding.help(format!("add `{}: …`", missing[0])));
+    }
+    Some(values)
+}
+
+/// The values that need an arm in a match.
 fn values_to_match(report: &mut Report, subject: &Yaml, on: &Expression) -> Option<Vec<String>> {
     match on.ty() {
         Type::Enum(values) => Some(values.clone()),

@@ -8,10 +8,14 @@ use super::{ConfigValue, KEYS, ValueKind};
 use crate::{
     diagnostic::did_you_mean,
     llm::{Price, ProviderSettings},
+    workflow::{Approval, HostPermission, parse_shape},
 };
 
-/// The tables whose keys are names of models or providers.
-const BY_NAME: [&str; 3] = ["prices", "context", "providers"];
+/// The tables whose keys are names of models, providers or hosts.
+const BY_NAME: [&str; 4] = ["prices", "context", "providers", "hosts"];
+
+/// The keys of a host.
+const HOST_KEYS: [&str; 3] = ["commands", "secrets", "approve"];
 
 /// The keys of a price, and whether it must have them.
 const PRICE_KEYS: [(&str, bool); 3] = [
@@ -27,6 +31,8 @@ pub(super) struct Parsed {
     pub(super) prices: BTreeMap<String, Price>,
     pub(super) context: BTreeMap<String, u64>,
     pub(super) providers: BTreeMap<String, ConfiguredProvider>,
+    /// The permissions on hosts, each with its place in the file.
+    pub(super) hosts: BTreeMap<String, (HostPermission, String)>,
 }
 
 /// The settings of a provider, with their place in the file.
@@ -108,6 +114,14 @@ impl FileReader<'_> {
                         config.providers.extend(provider.map(|it| (name.get().to_owned(), it)));
                     }
                 });
+            } else if above.is_empty() && full == "hosts" {
+                self.inner(&full, item, |reading, table| {
+                    for (name, item) in entries(table) {
+                        let place = reading.place(name.span());
+                        let host = reading.host(name.get(), item);
+                        config.hosts.extend(host.map(|it| (name.get().to_owned(), (it, place))));
+                    }
+                });
             } else {
                 let inner = |it: &'static str| match it.strip_prefix(above) {
                     Some(rest) => rest.split('.').next(),
@@ -139,6 +153,69 @@ impl FileReader<'_> {
             }
         });
         Some(ConfiguredProvider { settings: settings?, place })
+    }
+
+    fn host(&mut self, host: &str, item: &Item) -> Option<HostPermission> {
+        let mut permission = None;
+        self.inner(&format!("hosts.{host}"), item, |reading, table| {
+            for (name, _) in entries(table).filter(|(name, _)| !HOST_KEYS.contains(&name.get())) {
+                let full = format!("hosts.{host}.{}", name.get());
+                reading.unknown(name, &full, HOST_KEYS.into_iter());
+            }
+            let (commands, secrets, approve) =
+                (table.get("commands"), table.get("secrets"), table.get("approve"));
+            let commands = match commands {
+                Some(item) => reading.commands(host, item),
+                None => {
+                    let message =
+                        format!("`hosts.{host}` has no `commands`, as in `[\"git push\"]`");
+                    reading.problem(item.span(), &message);
+                    None
+                }
+            };
+            let secrets = secrets.map_or(Some(Vec::new()), |it| reading.texts("secrets", it));
+            let approve = approve.map_or(Some(Approval::Each), |it| reading.approval(it));
+            permission =
+                commands.zip(secrets).zip(approve).map(|((commands, secrets), approve)| {
+                    HostPermission { commands: Some(commands), secrets: Some(secrets), approve }
+                });
+        });
+        permission
+    }
+
+    fn commands(&mut self, host: &str, item: &Item) -> Option<Vec<Vec<String>>> {
+        let texts = self.texts("commands", item)?;
+        let mut shapes = Vec::new();
+        for text in texts {
+            match parse_shape(&text) {
+                Ok(shape) => shapes.push(shape),
+                Err(reason) => {
+                    let message = format!("`{text}` cannot be allowed on `{host}`: {reason}");
+                    self.problem(item.span(), &message);
+                    return None;
+                }
+            }
+        }
+        Some(shapes)
+    }
+
+    fn approval(&mut self, item: &Item) -> Option<Approval> {
+        let found = item.as_str().and_then(Approval::named);
+        if found.is_none() {
+            self.wrong_kind("approve", item, "\"each\", \"once\" or \"never\"");
+        }
+        found
+    }
+
+    /// Returns a list of texts.
+    fn texts(&mut self, name: &str, item: &Item) -> Option<Vec<String>> {
+        let items = item.as_array();
+        let texts =
+            items.and_then(|it| it.iter().map(|it| it.as_str().map(str::to_owned)).collect());
+        if texts.is_none() {
+            self.wrong_kind(name, item, "a list of texts");
+        }
+        texts
     }
 
     fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, Price)> {

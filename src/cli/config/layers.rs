@@ -115,6 +115,7 @@ impl Config {
             config.files.push(format!("`{name}`"));
             config.said = parsed.said;
             config.context = parsed.context;
+            config.hosts = parsed.hosts.into_iter().map(|(name, it)| (name, it.0)).collect();
             for (name, it) in parsed.providers {
                 providers.add(&name, it.settings);
                 config.provider_places.insert(name, it.place);
@@ -126,6 +127,12 @@ impl Config {
         let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
         if let Some(file) = file {
             let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
+            if !parsed.hosts.is_empty() {
+                let problem = |(_, place): &(_, String)| {
+                    format!("{place}: only your own configuration allows commands on this machine")
+                };
+                return Err(unusable(FILE, parsed.hosts.values().map(problem).collect()));
+            }
             let trust = if is_trusted { " (trusted)" } else { "" };
             config.files.push(format!("`{FILE}`{trust}"));
             config.add_models(&parsed, is_trusted, &mut prices);

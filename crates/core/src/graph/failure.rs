@@ -69,6 +69,10 @@ error_kinds! {
     Tool "tool" Permanent false;
     /// A command ended with an exit code other than zero, or was stopped.
     Command "command" Permanent false;
+    /// A person declined a command on this machine.
+    Declined "declined" Permanent false;
+    /// The operator does not allow a command on this machine, or it cannot be started.
+    Host "host" NeedsHuman true;
     /// The sandbox could not be set up.
     Sandbox "sandbox" NeedsHuman true;
     /// A recording has no answer to a request, or could not be written.
@@ -121,6 +125,9 @@ pub struct Failure {
     /// Whether nothing failed: a nested run waits for its next attempt. The task waits with it, which is no attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_nested_wait: bool,
+    /// The exit code of a command that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
     /// The raw text that could not be parsed, kept for debugging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
@@ -152,13 +159,15 @@ impl NodeError {
 impl Failure {
     /// Makes a failure that a retry would repeat.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
         Self {
             kind,
-            message: message.to_string(),
+            message,
             transient: false,
             retry_after_ms: None,
             is_nested: false,
             is_nested_wait: false,
+            exit_code: None,
             raw: None,
         }
     }

@@ -173,6 +173,8 @@ pub struct Backoff {
     pub total: Option<Duration>,
     /// The kinds of failure that it is for, set by [`on`](Self::on). `None` means every transient failure.
     pub on: Option<RetriedKinds>,
+    /// The exit codes of a command that are tried again.
+    pub exit_codes: Vec<i32>,
 }
 
 /// The kinds of failure that a [`Backoff`] is for, and the policy for all other kinds.
@@ -209,20 +211,24 @@ impl Default for Backoff {
             max: Duration::from_secs(30),
             total: Some(Duration::from_secs(120)),
             on: None,
+            exit_codes: Vec::new(),
         }
     }
 }
 
-/// The form is part of what identifies the policies of a node, so a policy that names no kinds has the form of earlier
-/// versions.
+/// The form is part of what identifies the policies of a node, so a policy without kinds and exit codes has the form of
+/// earlier versions.
 impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attempts_max, initial, max, total, on } = self;
+        let Self { attempts_max, initial, max, total, on, exit_codes } = self;
         let mut form = f.debug_struct("Backoff");
         form.field("attempts_max", attempts_max).field("initial", initial);
         form.field("max", max).field("total", total);
         if let Some(on) = on {
             form.field("on", on);
+        }
+        if !exit_codes.is_empty() {
+            form.field("exit_codes", exit_codes);
         }
         form.finish()
     }
@@ -265,7 +271,11 @@ impl Backoff {
     #[must_use]
     pub fn for_failure(&self, failure: &Failure) -> &Self {
         match &self.on {
-            Some(RetriedKinds { kinds, others }) if !kinds.contains(&failure.kind) => others,
+            Some(RetriedKinds { kinds, others })
+                if !kinds.contains(&failure.kind) && !self.names_code_of(failure) =>
+            {
+                others
+            }
             _ => self,
         }
     }
@@ -273,12 +283,17 @@ impl Backoff {
     /// Returns the total number of attempts after a failure that the policy [is for](Self::for_failure).
     pub fn attempts_after(&self, failure: &Failure) -> u32 {
         let is_named = self.on.as_ref().is_some_and(|it| it.kinds.contains(&failure.kind));
-        if !failure.transient && !is_named {
+        if !failure.transient && !is_named && !self.names_code_of(failure) {
             return 1;
         }
         let is_default = failure.is_outage() && !failure.is_nested;
         let default = if is_default { Self::OUTAGE_ATTEMPTS_MAX } else { 1 };
         self.attempts_max.unwrap_or(default)
+    }
+
+    /// Returns whether the exit code of the failure is one that is tried again.
+    fn names_code_of(&self, failure: &Failure) -> bool {
+        failure.exit_code.is_some_and(|it| self.exit_codes.contains(&it))
     }
 
     /// Returns whether no further attempt follows an outage that has lasted for this time.

@@ -5,23 +5,26 @@ use std::{path::PathBuf, sync::Arc};
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
 use graphrun_models::RequestSettings;
 use graphrun_workflow::{
-    Prompt,
+    Expression, Prompt,
     kind::{
-        Data, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
+        Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
+        SpannedText,
         values::{
-            AgentName, Count, Either, FieldName, FolderName, OneOrMany, PromptPath, RequestKeys,
-            Template,
+            self, AgentName, Count, Either, FieldName, FolderName, MatchedValue, Named, OneOrMany,
+            PromptPath, RequestKeys, Template,
         },
     },
+    tool::DeclaredTool,
 };
 use schemars::JsonSchema;
 
 use super::{
-    Agent, Toolbox,
+    Agent, AgentMatchNode, Toolbox,
     history::{History, HistoryParts},
 };
 use crate::{
     checked::Checked,
+    declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
 
@@ -32,8 +35,8 @@ pub(crate) struct AgentKind;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct AgentKeys {
-    /// Asks one of `agents` and writes its answer to the fields of `writes`.
-    agent: AgentName,
+    /// Asks one of `agents` and writes its answer to the fields of `writes`. `{ match, to }` chooses the agent by a value.
+    agent: Either<AgentName, AgentMatchParts>,
     /// The path of the prompt. Default: `prompts/NODE.md`.
     prompt: Option<Either<PromptPath, PromptParts>>,
     /// The fields it writes. A model is asked for values of their types, and its answer is checked
@@ -48,6 +51,18 @@ struct AgentKeys {
     request: RequestKeys,
     /// One of `folders`, in which its built-in tools work.
     folder: Option<FolderName>,
+}
+
+/// An agent for each value of an enum or a bool.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct AgentMatchParts {
+    /// The expression whose value chooses the agent: an enum or a bool.
+    #[serde(rename = "match")]
+    on: values::Expression,
+    /// One of `agents` for each value.
+    to: Named<MatchedValue, AgentName>,
 }
 
 /// A prompt that is not simply a path.
@@ -80,6 +95,8 @@ pub struct AgentNode {
     pub settings: RequestSettings,
     /// The tools it may call before it answers, by name.
     pub tools: Vec<String>,
+    /// Those of the tools that the workflow declares.
+    pub declared: Vec<Arc<DeclaredTool>>,
     /// The folder that the built-in tools can read.
     pub tools_root: PathBuf,
     /// How many rounds of tool calls it may make; then each answer must be final.
@@ -102,6 +119,17 @@ impl AgentNode {
     }
 }
 
+impl AgentNode {
+    /// Makes the node that asks.
+    pub(super) fn connect(&self, ctx: &MakeContext<'_>) -> Result<Agent, Diagnostic> {
+        let known = (self.tools_root.as_path(), self.declared.as_slice());
+        let find = |tool: &String| Checked::find(ctx, tool, known);
+        let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
+        let services = ctx.services.clone();
+        Ok(Agent { definition: self.clone(), services, toolbox: Toolbox::new(tools) })
+    }
+}
+
 impl Kind for AgentKind {
     fn key(&self) -> &'static str {
         "agent"
@@ -117,11 +145,22 @@ impl Kind for AgentKind {
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
         let value = reader.value();
-        let agent = reader.report().word(value, "`agent`");
-        let found = agent.as_ref().and_then(|it| reader.agent(it));
-        let system = found.as_ref().and_then(|it| it.system.clone());
+        let chosen = if matches!(value.data, Data::Map(_)) {
+            AgentsByValue::read(reader)
+        } else {
+            let agent = reader.report().word(value, "`agent`");
+            agent.map(|it| AgentsByValue { on: None, agents: vec![(String::new(), it)] })
+        };
+        let chosen = chosen.map(|AgentsByValue { on, agents }| {
+            let found = |(value, word): (String, SpannedText)| {
+                let agent = reader.agent(&word);
+                (value, word.text, agent)
+            };
+            (on, agents.into_iter().map(found).collect::<Vec<_>>())
+        });
+        let agents = || chosen.iter().flat_map(|(_, it)| it).filter_map(|it| it.2.as_ref());
         let (prompt, again) = read_prompts(reader);
-        for prompt in [&system, &prompt].into_iter().flatten() {
+        for prompt in agents().filter_map(|it| it.system.as_ref()).chain(&prompt) {
             reader.check_prompt(prompt);
         }
         if let Some(again) = &again {
@@ -138,37 +177,87 @@ impl Kind for AgentKind {
             Some(history) => Some(history?),
             None => None,
         };
-        let models = found.as_ref().map(|it| it.models.as_slice()).unwrap_or_default();
-        let settings = reader.request_settings(models);
+        let models: Vec<String> = agents().flat_map(|it| &it.models).cloned().collect();
+        let settings = reader.request_settings(&models);
         let folder = read_folder(reader);
-        if let Some(found) = &found {
-            check_writing_tools(reader, &found.tools);
+        let tools: Vec<String> = agents().flat_map(|it| &it.tools).cloned().collect();
+        check_writing_tools(reader, &tools);
+        let (on, agents) = chosen?;
+        let prompt = reader.finish_prompt(prompt?);
+        let again = again.map(|it| reader.finish_prompt(it));
+        let writes = writes?;
+        let mut nodes = Vec::new();
+        for (value, agent, found) in agents {
+            let found = found?;
+            let node = AgentNode {
+                agent,
+                models: found.models,
+                system: found.system.map(|it| reader.finish_prompt(it)),
+                prompt: prompt.clone(),
+                prompt_again: again.clone(),
+                settings: settings.clone().or(found.settings),
+                declared: reader.declared_tools(&found.tools),
+                tools: found.tools,
+                tools_root: reader.tools_root().to_owned(),
+                tool_rounds_max: found.tool_rounds_max,
+                writes: writes.clone(),
+                repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
+                history: history.clone(),
+                folder: folder.clone(),
+            };
+            nodes.push((value, node));
         }
-        let (agent, found) = (agent?, found?);
-        Some(Arc::new(AgentNode {
-            agent: agent.text,
-            models: found.models,
-            system: system.map(|it| reader.finish_prompt(it)),
-            prompt: reader.finish_prompt(prompt?),
-            prompt_again: again.map(|it| reader.finish_prompt(it)),
-            settings: settings.or(found.settings),
-            tools: found.tools,
-            tools_root: reader.tools_root().to_owned(),
-            tool_rounds_max: found.tool_rounds_max,
-            writes: writes?,
-            repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
-            history,
-            folder,
-        }))
+        match on {
+            Some(on) => Some(Arc::new(AgentMatchNode::new(on, nodes))),
+            None => Some(Arc::new(nodes.pop()?.1)),
+        }
+    }
+}
+
+/// The agents of a node, each with the value for which it is chosen.
+struct AgentsByValue {
+    /// The expression that chooses; `None` if there is one agent.
+    on: Option<Expression>,
+    agents: Vec<(String, SpannedText)>,
+}
+
+impl AgentsByValue {
+    /// Reads `{ match, to }`.
+    fn read(reader: &mut NodeReader<'_>) -> Option<Self> {
+        let parts = reader.parts()?;
+        let help = "name a field whose type is an enum, as in `match: ticket.kind`";
+        let subject = parts.require(reader.report(), "match", help);
+        let on = subject.and_then(|it| reader.expression(it));
+        let help = "name an agent for each value, as in `to: { bug: fixer }`";
+        let to = parts.require(reader.report(), "to", help)?;
+        if !matches!(to.data, Data::Map(_)) {
+            let wanted = "a mapping from values to agents";
+            reader.report().wrong_kind(to, "`to`", wanted);
+        }
+        let mut agents = Vec::new();
+        for Entry { key, value } in to.entries() {
+            let word = reader.report().word(value, "an agent")?;
+            agents.push((key.text.clone(), word));
+        }
+        let keys: Vec<_> = to.entries().iter().map(|it| &it.key).collect();
+        if let (Some(subject), Some(on), Some(key)) = (subject, &on, parts.key("to")) {
+            reader.check_arms((subject, on), (key, &keys), "agent");
+        }
+        Some(Self { on: Some(on?), agents })
     }
 }
 
 impl NodeSettings for AgentNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let find = |tool: &String| Checked::find(ctx, tool, &self.tools_root);
-        let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
-        let services = ctx.services.clone();
-        Ok(Arc::new(Agent { definition: self.clone(), services, toolbox: Toolbox::new(tools) }))
+        Ok(Arc::new(self.connect(ctx)?))
+    }
+
+    fn needs_sandbox(&self) -> bool {
+        need_sandbox(&self.declared)
+    }
+
+    fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
+        &self.declared
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {
@@ -176,8 +265,8 @@ impl NodeSettings for AgentNode {
         Some(ModelUse { models: &self.models, answers_max })
     }
 
-    fn with_model(&self, model: &str) -> Option<Arc<dyn NodeSettings>> {
-        Some(Arc::new(Self { models: vec![model.to_owned()], ..self.clone() }))
+    fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
+        Some(Arc::new(Self { models: models.to_vec(), ..self.clone() }))
     }
 
     fn detail(&self) -> Option<String> {

@@ -45,9 +45,9 @@ impl Toolbox {
         self.0.is_empty()
     }
 
-    /// Whether all of them are built in: only these are known to ask no model.
-    pub(super) fn is_built_in(&self) -> bool {
-        self.0.iter().all(|it| it.is_built_in)
+    /// Whether all of them are known to ask no model.
+    pub(super) fn ask_no_model(&self) -> bool {
+        self.0.iter().all(|it| it.asks_no_model)
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {

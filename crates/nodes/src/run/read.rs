@@ -1,28 +1,35 @@
-//! The kind `run`: its keys, and how a node is read: a command in a sandbox, as a list of arguments
-//! and never a shell line.
+//! The kind `run`: its keys, and how a node is read: a command as a list of arguments and never a
+//! shell line.
 //!
-//! Values of the state reach it by `env`, `stdin` and `files`, so that no text of a model becomes a
-//! part of the command.
+//! In a sandbox, values of the state reach it by `env`, `stdin` and `files`, so that no text of a
+//! model becomes a part of the command. On a host, a value can be a whole argument, which is
+//! checked.
 
 use std::sync::Arc;
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
-use graphrun_sandbox::{FixedFile, SourceFile, check_path, is_harmless_variable};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{Backoff, Node},
+    id::ChannelName,
+    state::Type,
+};
+use graphrun_sandbox::{SourceFile, check_path, is_harmless_variable};
 use graphrun_workflow::{
-    Expression, SandboxSettings,
+    Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
-        Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText, Yaml,
-        describe, suggestion,
+        ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        SpannedText, Yaml, check_argument, describe, read_arguments, suggestion,
         values::{
-            self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
+            self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
             VariableName,
         },
     },
 };
 use schemars::JsonSchema;
+use serde_json::{Value, json};
 
 use super::Run;
-use crate::{fixed_files::read_fixed, in_folder::read_folder};
+use crate::in_folder::read_folder;
 
 /// The kind `run`.
 #[derive(Debug)]
@@ -31,10 +38,10 @@ pub(crate) struct RunKind;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct RunKeys {
-    /// Runs a command in a sandbox: the program and its arguments, without a shell. Values of the
+    /// Runs a command: the program and its arguments, without a shell. In a sandbox, values of the
     /// state reach it by `env`, `stdin` and `files`.
-    run: Vec<Scalar>,
-    /// One of `sandboxes`.
+    run: Vec<Either<Scalar, ValueArgument>>,
+    /// One of `sandboxes`, or one of `hosts`.
     #[serde(rename = "in")]
     within: SandboxName,
     /// Variables of the command, by expressions.
@@ -54,18 +61,46 @@ struct RunKeys {
     writes: Option<Either<OneOrMany<FieldName>, Named<FieldName, OutputName>>>,
 }
 
+/// An argument from the state, for a command on a host.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ValueArgument {
+    /// The whole argument, by an expression for a text or a number.
+    value: values::Expression,
+    /// Whether it may begin with `-`. Otherwise such a value is refused, because programs take it for an option.
+    dash: Option<Flag>,
+}
+
+/// How values reach a command in a sandbox.
+const IN_SANDBOX: ArgumentAdvice = ArgumentAdvice {
+    values: "pass it by `env:`, `stdin:` or `files:`",
+    shell: "run a program that does this, such as `[sh, -c, \"…\"]`, or pass values by `env:` and `stdin:`",
+};
+
+/// How values reach a command on a host.
+const ON_HOST: ArgumentAdvice = ArgumentAdvice {
+    values: "write `{ value: EXPRESSION }`, which is one argument of the command",
+    shell: "each node runs one program; pass values by `{ value: EXPRESSION }` and `stdin:`",
+};
+
+/// The keys of an argument from the state.
+const ARGUMENT_KEYS: &[&str] = &["value", "dash"];
+
 graphrun_workflow::value_types! {
     /// An output of a command.
     OutputName = {"type": "string", "examples": (RunOutput::ALL.map(RunOutput::as_str))};
 }
 
-/// A node that runs a command in a sandbox.
+/// A node that runs a command.
 #[derive(Clone, Debug)]
 pub struct RunNode {
-    /// The program and its constant arguments; no value of the state is among them.
+    /// The program and its constant arguments, up to the first value of the state. In a sandbox there is none.
     pub argv: Vec<String>,
-    /// The limits of the sandbox.
-    pub sandbox: SandboxSettings,
+    /// The arguments from the first value of the state on.
+    pub rest: Vec<Argument>,
+    /// Where it runs.
+    pub place: RunPlace,
     /// The environment variables.
     pub env: Vec<(String, Expression)>,
     /// The standard input: a text, or other values as JSON.
@@ -80,6 +115,31 @@ pub struct RunNode {
     pub changes: Vec<String>,
     /// The fields with the output that each receives.
     pub writes: Vec<(ChannelName, RunOutput)>,
+    /// The retry policy, whose exit codes are no result before the last attempt.
+    pub retry: Backoff,
+}
+
+/// Where a command runs.
+#[derive(Clone, Debug)]
+pub enum RunPlace {
+    /// In a sandbox.
+    Sandbox(SandboxSettings),
+    /// On this machine.
+    Host(HostSettings),
+}
+
+/// An argument of a command on a host.
+#[derive(Clone, Debug)]
+pub enum Argument {
+    /// A constant.
+    Word(String),
+    /// A value of the state.
+    Value {
+        /// The value.
+        value: Expression,
+        /// Whether it may begin with `-`.
+        dash: bool,
+    },
 }
 
 /// An output of a command.
@@ -111,8 +171,17 @@ impl Kind for RunKind {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        let argv = read_argv(reader, reader.value());
-        let sandbox = reader.sandbox();
+        let place = match reader.host() {
+            Some(host) => Some(RunPlace::Host(host)),
+            None => reader.sandbox().map(RunPlace::Sandbox),
+        };
+        let (argv, rest) = read_argv(reader, place.as_ref()).unzip();
+        if let (Some(RunPlace::Host(host)), Some(argv)) = (&place, &argv) {
+            check_shape(reader, host, argv);
+            for key in ["env", "files", "scripts", "changes", "folder"] {
+                refuse_on_host(reader, key);
+            }
+        }
         let mut env = Vec::new();
         if let Some(yaml) = reader.get("env") {
             if !matches!(yaml.data, Data::Map(_)) {
@@ -122,20 +191,26 @@ impl Kind for RunKind {
             for Entry { key, value } in yaml.entries() {
                 check_variable(reader, key);
                 let Some(expression) = reader.expression(value) else { continue };
-                check_variable_type(reader, value, &expression);
+                expect_plain(
+                    reader,
+                    (value, &expression),
+                    "a variable",
+                    "pass it by `stdin:`, as JSON",
+                );
                 reader.refuse_named_secret(&key.text, &value.range, &expression);
                 env.push((key.text.clone(), expression));
             }
         }
         let stdin = reader.get("stdin").and_then(|it| reader.expression(it));
         let files = reader.get("files").and_then(|it| reader.files(it));
-        let scripts = reader.get("scripts").map(|it| read_scripts(reader, it));
+        let scripts = reader.get("scripts").map(|it| reader.scripts(it));
         let folder = read_folder(reader);
         let changes = read_changes(reader);
         let writes = reader.get("writes").map(|it| read_run_outputs(reader, it));
         Some(Arc::new(RunNode {
             argv: argv?,
-            sandbox: sandbox?,
+            rest: rest?,
+            place: place?,
             env,
             stdin,
             files,
@@ -143,17 +218,39 @@ impl Kind for RunKind {
             folder,
             changes,
             writes: writes.unwrap_or_default(),
+            retry: reader.retry().clone(),
         }))
     }
 }
 
 impl NodeSettings for RunNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        Ok(Arc::new(Run::new(self.clone(), ctx.services.cache_dir.clone())))
+        Ok(Arc::new(Run::new(self.clone(), ctx.services)))
     }
 
     fn needs_sandbox(&self) -> bool {
+        matches!(self.place, RunPlace::Sandbox(_))
+    }
+
+    fn has_exit_code(&self) -> bool {
         true
+    }
+
+    fn host(&self) -> Option<HostUse<'_>> {
+        match &self.place {
+            RunPlace::Sandbox(_) => None,
+            RunPlace::Host(host) => Some(HostUse { host, shape: &self.argv }),
+        }
+    }
+}
+
+impl Argument {
+    /// The part of it that identifies the node.
+    pub(super) fn fingerprint(&self) -> Value {
+        match self {
+            Self::Word(word) => word.as_str().into(),
+            Self::Value { value, dash } => json!({"value": value.source(), "dash": dash}),
+        }
     }
 }
 
@@ -183,71 +280,85 @@ impl RunOutput {
     }
 }
 
-fn read_argv(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<String>> {
-    let Data::List(items) = &yaml.data else {
-        let place = reader.report().place(&yaml.range);
-        let message = "`run` is a list of arguments, not a shell command";
-        let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
-        reader.report().push(finding.help(as_list(yaml)));
-        return None;
-    };
-    let mut argv = Vec::new();
+/// Reads the constant arguments up to the first value of the state, and the arguments from there on.
+fn read_argv(
+    reader: &mut NodeReader<'_>,
+    place: Option<&RunPlace>,
+) -> Option<(Vec<String>, Vec<Argument>)> {
+    let yaml = reader.value();
+    let items = read_arguments(reader.report(), yaml, "`run`")?;
+    let advice = if matches!(place, Some(RunPlace::Host(_))) { ON_HOST } else { IN_SANDBOX };
+    let (mut argv, mut rest) = (Vec::new(), Vec::new());
     for item in items {
-        let word = reader.report().word(item, "each argument of `run`")?;
-        if word.text.contains("{{") || word.text.contains("${") {
-            let message = "a text of the state must not become part of a command";
-            let place = reader.report().place(&word.range);
-            let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
-            reader.report().push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
-        } else if is_shell_syntax(&word.text) {
-            let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
-            let place = reader.report().place(&word.range);
-            let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
-            reader.report().push(finding.help(
-                "run a program that does this, such as `[sh, -c, \"…\"]`, or pass values by `env:` and `stdin:`",
-            ));
-        } else if word.text.contains('\0') {
-            reader.report().bad_value(&word, "an argument has no NUL character", "");
+        if matches!(item.data, Data::Map(_)) {
+            rest.push(read_value_argument(reader, item, place)?);
+            continue;
         }
-        argv.push(word.text);
+        let word = reader.report().word(item, "each argument of `run`")?;
+        check_argument(reader.report(), &word, advice);
+        if rest.is_empty() {
+            argv.push(word.text);
+        } else {
+            rest.push(Argument::Word(word.text));
+        }
     }
-    if argv.first().is_none_or(String::is_empty) {
-        let message = "`run` is a list that begins with a program";
+    if argv.is_empty() {
+        let message = "the program of a command is a constant";
         let place = reader.report().place(&yaml.range);
         reader.report().push(Diagnostic::error("GR005", message).at(place, "no program"));
         return None;
     }
-    Some(argv)
+    Some((argv, rest))
 }
 
-/// Reads the scripts of a command. A text of the state never becomes one: their paths are constants.
-fn read_scripts(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<SourceFile> {
-    let folder = reader.open_folder();
-    let mut scripts: Vec<SourceFile> = Vec::new();
-    for word in reader.report().words(yaml, "`scripts`") {
-        let read = match &folder {
-            Ok(folder) => read_fixed(folder, &word.text),
-            Err(error) => Err(error.to_string()),
-        };
-        let as_text = |FixedFile { path, content }| match String::from_utf8(content) {
-            Ok(content) => Ok(SourceFile { path, content }),
-            Err(_) => Err(format!("`{path}`: it is not UTF-8")),
-        };
-        let read = read.and_then(|it| it.into_iter().map(as_text).collect::<Result<Vec<_>, _>>());
-        match read {
-            Ok(read) => scripts.extend(read),
-            Err(reason) => {
-                let message = format!("the script `{}` cannot be read: {reason}", word.text);
-                let place = reader.report().place(&word.range);
-                let finding = Diagnostic::error("GR052", message).at(place, "named here");
-                let help = "name a file or a folder in the folder of the workflow";
-                reader.report().push(finding.help(help));
-            }
-        }
+/// Reads an argument from the state.
+fn read_value_argument(
+    reader: &mut NodeReader<'_>,
+    yaml: &Yaml,
+    place: Option<&RunPlace>,
+) -> Option<Argument> {
+    if let Some(RunPlace::Sandbox(_)) = place {
+        let message = "an argument of a command in a sandbox is a constant";
+        let place = reader.report().place(&yaml.range);
+        let finding = Diagnostic::error("GR046", message).at(place, "from the state");
+        reader.report().push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
+        return None;
     }
-    scripts.sort_by(|one, other| one.path.cmp(&other.path));
-    scripts.dedup_by(|one, other| one.path == other.path);
-    scripts
+    let section = reader.section(yaml, "an argument", ARGUMENT_KEYS)?;
+    let help = "write `{ value: task.title }`, an expression";
+    let value = section.require(reader.report(), "value", help)?;
+    let dash = section.get("dash").and_then(|it| reader.report().bool(it, "`dash`"));
+    let expression = reader.expression(value)?;
+    expect_plain(reader, (value, &expression), "an argument", "pass it by `stdin:`, as JSON");
+    Some(Argument::Value { value: expression, dash: dash.unwrap_or(false) })
+}
+
+/// Reports a command that its host does not allow.
+fn check_shape(reader: &mut NodeReader<'_>, host: &HostSettings, argv: &[String]) {
+    // Without a valid `allow` there is an error already.
+    if host.allow.is_empty() || host.allows(argv) {
+        return;
+    }
+    let range = reader.value().range.clone();
+    let place = reader.report().place(&range);
+    let shapes: Vec<String> = host.allow.iter().map(|it| format!("`{}`", it.join(" "))).collect();
+    let message = format!("the host `{}` does not allow `{}`", host.name, argv.join(" "));
+    let finding = Diagnostic::error("GR053", message).at(place, "not allowed");
+    let help =
+        format!("it allows commands that begin with {}, written as constants", shapes.join(" or "));
+    reader.report().push(finding.help(help));
+}
+
+/// Reports a key that means nothing for a command on a host.
+fn refuse_on_host(reader: &mut NodeReader<'_>, key: &str) {
+    let Some(word) = reader.key(key) else { return };
+    let help = match key {
+        "folder" => "name it under `hosts`: all commands of a host start in the same folder",
+        "env" => "name secrets under `hosts`, and pass values by `{ value: … }` or `stdin:`",
+        _ => "a command on a host works in a real folder; write files with `write_files`",
+    };
+    let message = format!("a command on a host takes no `{key}`");
+    reader.report().bad_value(word, message, help);
 }
 
 /// Reads the paths that are written back.
@@ -283,14 +394,20 @@ fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {
     ));
 }
 
-fn check_variable_type(reader: &mut NodeReader<'_>, yaml: &Yaml, expression: &Expression) {
+/// Reports a value that has no usual form as a text.
+fn expect_plain(
+    reader: &mut NodeReader<'_>,
+    (yaml, expression): (&Yaml, &Expression),
+    what: &str,
+    help: &str,
+) {
     let plain = [Type::String, Type::Float, Type::Bool, Type::Duration];
     if !plain.iter().any(|it| expression.ty().fits(it)) {
         let shown = describe(expression.ty());
-        let message = format!("a variable must be a text or a number, and this is {shown}");
+        let message = format!("{what} must be a text or a number, and this is {shown}");
         let place = reader.report().place(&yaml.range);
         let finding = Diagnostic::error("GR022", message).at(place, "another type");
-        reader.report().push(finding.help("pass it by `stdin:`, as JSON"));
+        reader.report().push(finding.help(help));
     }
 }
 
@@ -312,24 +429,4 @@ fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelNam
         writes.push((channel, found));
     }
     writes
-}
-
-/// The advice to write a command line as a list, with the list itself if the value is a line.
-fn as_list(yaml: &Yaml) -> String {
-    let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
-    let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
-    if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
-        return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
-    }
-    format!("write `run: [{}]`", words.join(", "))
-}
-
-/// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
-fn is_shell_syntax(argument: &str) -> bool {
-    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
-    let is_name = |it: &str| {
-        !it.is_empty()
-            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
-    };
-    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
 }

@@ -6,10 +6,9 @@ use graphrun_core::diagnostic::Diagnostic;
 use graphrun_sandbox::{
     Allowed, FixedFile, Proof, ReportForm, TestCommand, TestSettings, check_path,
 };
-use graphrun_workflow::kind::{NodeReader, Section, SpannedText, Yaml, suggestion};
+use graphrun_workflow::kind::{NodeReader, Section, SpannedText, Yaml, read_fixed, suggestion};
 
 use super::{Runner, TestRunner};
-use crate::fixed_files::read_fixed;
 
 /// The keys of a runner, and those of a command.
 const OF_A_RUNNER: [&str; 3] = ["runner", "fixed", "allow"];

@@ -11,7 +11,7 @@ use graphrun_workflow::{
         Yaml, describe, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
-    tool::Tool,
+    tool::{DeclaredTool, ToolSignature},
 };
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::Call;
 use crate::{
     checked::Checked,
+    declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
 
@@ -29,7 +30,7 @@ pub(crate) struct ToolKind;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct ToolKeys {
-    /// Calls a tool: a built-in one, or one that a Rust program registers.
+    /// Calls a tool: a built-in one, one of `tools`, or one that a Rust program registers.
     tool: ToolName,
     /// Its arguments, by expressions.
     args: Option<Named<ArgumentName, values::Expression>>,
@@ -49,6 +50,8 @@ graphrun_workflow::value_types! {
 pub struct ToolNode {
     /// The name of the tool.
     pub tool: String,
+    /// The tool, if the workflow declares it.
+    pub declared: Vec<Arc<DeclaredTool>>,
     /// The folder that the built-in tools can read.
     pub root: PathBuf,
     /// The folder of the run in which a built-in tool works instead.
@@ -84,7 +87,7 @@ impl Kind for ToolKind {
                 reader.report().wrong_kind(yaml, "`args`", wanted);
             }
             for Entry { key, value } in yaml.entries() {
-                let input = Type::of_schema(tool.input_schema());
+                let input = Type::of_schema(&tool.input);
                 // A tool need not accept null for an argument that may be omitted.
                 let expression = match input.field(&key.text).map(Type::required) {
                     Some(expected) => reader.expression_for(value, expected),
@@ -93,18 +96,19 @@ impl Kind for ToolKind {
                 if let Some(expression) = &expression {
                     reader.refuse_named_secret(&key.text, &value.range, expression);
                 }
-                check_argument(reader, tool.as_ref(), key, value, expression.as_ref());
+                check_argument(reader, &tool, key, value, expression.as_ref());
                 args.extend(expression.map(|it| (key.text.clone(), it)));
             }
         }
         let given = reader.get("args").map(Yaml::entries).unwrap_or_default();
-        check_missing(reader, tool.as_ref(), &word, given);
-        let writes = reader.get("writes").map(|it| read_tool_writes(reader, tool.as_ref(), it));
+        check_missing(reader, &tool, &word, given);
+        let writes = reader.get("writes").map(|it| read_tool_writes(reader, &tool, it));
         let root = reader.tools_root().to_owned();
         let folder = read_folder(reader);
         check_writing_tools(reader, std::slice::from_ref(&word.text));
         let writes = writes.unwrap_or_default();
-        Some(Arc::new(ToolNode { tool: word.text, root, folder, args, writes }))
+        let declared = reader.declared_tools(std::slice::from_ref(&word.text));
+        Some(Arc::new(ToolNode { tool: word.text, declared, root, folder, args, writes }))
     }
 
     fn refuses_cache(&self, value: &Yaml, registry: &Registry) -> Option<CacheRefusal> {
@@ -116,24 +120,32 @@ impl Kind for ToolKind {
 
 impl NodeSettings for ToolNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let tool = Checked::find(ctx, &self.tool, &self.root)?;
+        let tool = Checked::find(ctx, &self.tool, (&self.root, &self.declared))?;
         Ok(Arc::new(Call { definition: self.clone(), tool }))
+    }
+
+    fn needs_sandbox(&self) -> bool {
+        need_sandbox(&self.declared)
+    }
+
+    fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
+        &self.declared
     }
 }
 
 fn check_argument(
     reader: &mut NodeReader<'_>,
-    tool: &dyn Tool,
+    tool: &ToolSignature,
     key: &SpannedText,
     value: &Yaml,
     expression: Option<&Expression>,
 ) {
-    let input = Type::of_schema(tool.input_schema());
+    let input = Type::of_schema(&tool.input);
     let Type::Record(record) = &input else { return };
     let Some(field) = record.fields.iter().find(|it| it.name == key.text) else {
         // The schema may allow arguments that it does not list.
-        if tool.input_schema().get("additionalProperties") == Some(&Value::Bool(false)) {
-            let message = format!("`{}` takes no argument `{}`", tool.name(), key.text);
+        if tool.input.get("additionalProperties") == Some(&Value::Bool(false)) {
+            let message = format!("`{}` takes no argument `{}`", tool.name, key.text);
             let place = reader.report().place(&key.range);
             let help = suggestion(&key.text, record.fields.iter().map(|it| it.name.as_str()));
             let finding = Diagnostic::error("GR114", message).at(place, "no such argument");
@@ -153,18 +165,18 @@ fn check_argument(
 
 fn check_missing(
     reader: &mut NodeReader<'_>,
-    tool: &dyn Tool,
+    tool: &ToolSignature,
     word: &SpannedText,
     given: &[Entry],
 ) {
-    let required = tool.input_schema().get("required").and_then(Value::as_array);
+    let required = tool.input.get("required").and_then(Value::as_array);
     let required = required.into_iter().flatten().filter_map(Value::as_str);
     let missing: Vec<String> = required
         .filter(|name| given.iter().all(|it| it.key.text != *name))
         .map(|it| format!("`{it}`"))
         .collect();
     if !missing.is_empty() {
-        let message = format!("`{}` needs {}", tool.name(), missing.join(" and "));
+        let message = format!("`{}` needs {}", tool.name, missing.join(" and "));
         let place = reader.report().place(&word.range);
         let finding = Diagnostic::error("GR114", message).at(place, "an argument is missing");
         reader.report().push(finding.help("write `args: { NAME: EXPRESSION }`"));
@@ -174,10 +186,10 @@ fn check_missing(
 /// Reads a field for the whole output, or fields with paths into it.
 fn read_tool_writes(
     reader: &mut NodeReader<'_>,
-    tool: &dyn Tool,
+    tool: &ToolSignature,
     yaml: &Yaml,
 ) -> Vec<(ChannelName, Vec<String>)> {
-    let output = Type::of_schema(tool.output_schema());
+    let output = Type::of_schema(&tool.output);
     let mut writes = Vec::new();
     if !matches!(yaml.data, Data::Map(_)) {
         let Some(field) = reader.report().word(yaml, "`writes`") else { return writes };
@@ -193,7 +205,7 @@ fn read_tool_writes(
         let Some(path) = reader.report().word(value, "a part of the output") else { continue };
         let parts: Vec<String> = path.text.split('.').map(str::to_owned).collect();
         let Some(ty) = part_of(&output, &parts) else {
-            let message = format!("the output of `{}` has no `{}`", tool.name(), path.text);
+            let message = format!("the output of `{}` has no `{}`", tool.name, path.text);
             let place = reader.report().place(&path.range);
             let known = match output.required() {
                 Type::Record(record) => record.fields.iter().map(|it| it.name.as_str()).collect(),

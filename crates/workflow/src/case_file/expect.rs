@@ -9,14 +9,15 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::{Expectation, Expected, Stage, read::Reading};
+use super::{Expectation, Expected, PromptParts, Stage, read::Reading};
 use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::Section,
 };
 
-const KEYS: &[&str] = &["status", "reason", "route", "state", "unset", "visits", "events", "never"];
+const KEYS: &[&str] =
+    &["status", "reason", "route", "state", "unset", "visits", "events", "never", "prompts"];
 /// The statuses with which a run can end in a case. A case is never interrupted.
 const STATUSES: [Status; 4] = [Status::Done, Status::Failed, Status::Paused, Status::Limit];
 
@@ -41,7 +42,9 @@ impl Reading<'_> {
         let visits = section.get("visits").map(|it| self.visits(it)).unwrap_or_default();
         let events = section.get("events").map(|it| self.events(it)).unwrap_or_default();
         let never = section.get("never").map(|it| self.nodes(it, "`never`")).unwrap_or_default();
-        let expect = Expectation { status, reason, route, state, unset, visits, events, never };
+        let prompts = section.get("prompts").map(|it| self.prompts(it)).unwrap_or_default();
+        let expect =
+            Expectation { status, reason, route, state, unset, visits, events, never, prompts };
         self.refuse_contradictions(&expect);
         Some(expect)
     }
@@ -137,6 +140,24 @@ impl Reading<'_> {
             let node = self.node(key)?;
             let number = self.report.count(value, "how often it runs", 0)?;
             self.at(key, (node, number))
+        };
+        entries.iter().filter_map(read).collect()
+    }
+
+    fn prompts(&mut self, yaml: &Yaml) -> Vec<Expected<(NodeName, PromptParts)>> {
+        let Data::Map(entries) = &yaml.data else {
+            self.report.wrong_kind(yaml, "`prompts`", "a mapping from nodes to texts");
+            return Vec::new();
+        };
+        let read = |Entry { key, value }: &Entry| {
+            let node = self.node(key)?;
+            let parts = if let Data::List(items) = &value.data {
+                let texts = items.iter().map(|it| self.report.word(it, "a part of a prompt"));
+                PromptParts::Visits(texts.map(|it| it.map(|it| it.text)).collect::<Option<_>>()?)
+            } else {
+                PromptParts::Each(self.report.word(value, "a part of a prompt")?.text)
+            };
+            self.at(key, (node, parts))
         };
         entries.iter().filter_map(read).collect()
     }

@@ -120,6 +120,17 @@ pub struct Expectation {
     pub events: Vec<Expected<String>>,
     /// The nodes that do not run.
     pub never: Vec<Expected<NodeName>>,
+    /// Parts of the prompts of nodes.
+    pub prompts: Vec<Expected<(NodeName, PromptParts)>>,
+}
+
+/// The expected parts of the prompts of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptParts {
+    /// A text that the prompt of each visit contains.
+    Each(String),
+    /// A text for each visit, in their order.
+    Visits(Vec<String>),
 }
 
 /// An expected value and its place in the file.

@@ -1,16 +1,19 @@
 //! The workflow and its sections beside the nodes.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     node::NodeKeys,
     values::{
-        AgentDeclared, Anything, Attempts, Catch, Count, Dollars, Duration, Either, ErrorKinds,
-        Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared, Memory,
-        ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
-        OneOrMany, Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
-        Requirement, SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName,
-        TypeDeclared, TypeNotation, Version,
+        AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
+        Duration, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName, FieldType,
+        Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory, MethodName, ModelDeclared,
+        ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath, OneOrMany,
+        Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
+        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text,
+        ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -45,8 +48,10 @@ pub(super) struct WorkflowFile {
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
     folders: Option<Named<FolderDeclared, RunFolder>>,
-    /// The files that the built-in tools may read.
-    tools: Option<Tools>,
+    /// The hosts: commands on this machine, outside of a sandbox.
+    hosts: Option<Named<HostDeclared, Host>>,
+    /// The files that the built-in tools may read, and the tools of the workflow.
+    tools: Option<ToolsSection>,
     /// The limits of a whole run.
     limits: Option<Limits>,
     /// The settings of nodes without their own.
@@ -127,6 +132,22 @@ pub(super) struct Sandbox {
     python: Option<Python>,
 }
 
+/// Commands on this machine, outside of a sandbox. They run only if the operator allows the host, too.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Host {
+    /// The beginnings of the commands that may run: a program and its first arguments, such as `git push`.
+    allow: OneOrMany<CommandBeginning>,
+    /// One of `folders`, in which commands start. Default: the current folder of graphrun.
+    folder: Option<FolderName>,
+    /// When a person is asked: before each call (the default), once in a run, or never.
+    approve: Option<ApprovalWord>,
+    /// The variables of graphrun's environment that commands get, such as `GH_TOKEN`.
+    secrets: Option<OneOrMany<VariableName>>,
+    /// The time limit of a command, such as `60s`.
+    time: Option<Duration>,
+}
+
 /// A folder of a run, with a history.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -141,10 +162,74 @@ pub(super) struct RunFolder {
 
 /// The settings of the built-in tools.
 #[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(super) struct Tools {
+struct Tools {
     /// The tools for files.
     fs: Option<Files>,
+}
+
+/// The settings of the built-in tools, and the declared tools by name.
+pub(super) struct ToolsSection;
+
+impl JsonSchema for ToolsSection {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ToolsSection".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Tools::json_schema(generator);
+        schema.insert("additionalProperties".into(), DeclaredTool::json_schema(generator).into());
+        schema.insert("propertyNames".into(), ToolDeclared::json_schema(generator).into());
+        schema
+    }
+}
+
+/// A tool of the workflow: a command in a sandbox, or a request.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct DeclaredTool {
+    /// The purpose of the tool, which a model chooses it by.
+    about: Text,
+    /// The command: it gets its input as JSON on its standard input, and prints its output as JSON.
+    run: Option<Vec<Scalar>>,
+    /// One of `sandboxes`, for `run`.
+    #[serde(rename = "in")]
+    within: Option<SandboxName>,
+    /// Files or folders beside the workflow that the command gets, under the same paths.
+    scripts: Option<OneOrMany<Text>>,
+    /// The HTTP request.
+    http: Option<Request>,
+    /// The arguments: a record in the notation of types.
+    input: TypeNotation,
+    /// The type of the result.
+    output: TypeNotation,
+}
+
+/// The HTTP request of a tool. The operator must allow its host.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Request {
+    /// The method. Default: `GET`. With `POST`, `PUT` and `PATCH` the arguments that are not in the address are sent as JSON.
+    method: Option<MethodName>,
+    /// The address; arguments stand in braces, in the path or behind `?`.
+    url: Text,
+    /// The headers: texts, or secrets of the environment.
+    headers: Option<Named<Text, Either<Text, HeaderSecret>>>,
+    /// The time limit of a call. Default: `30s`.
+    time: Option<Duration>,
+}
+
+/// A header with a secret, which is never shown.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct HeaderSecret {
+    /// The environment variable with the secret.
+    secret: VariableName,
+    /// The text before it, such as `Bearer `.
+    prefix: Option<Text>,
 }
 
 /// The tools for files.
@@ -218,4 +303,6 @@ pub(super) struct Retry {
     /// The kinds of failure that are tried again, also if a failure is not transient. The default policy applies to
     /// all other kinds.
     on: Option<ErrorKinds>,
+    /// The exit codes of `run` that are tried again, such as `75`.
+    exit_codes: Option<OneOrMany<ExitCode>>,
 }

@@ -8,6 +8,7 @@ use crate::{
     declarations::JOIN_KEYS,
     folders::FOLDER_KEYS,
     format::{NODE, schema_of, sections::WorkflowFile},
+    hosts::HOST_KEYS,
     lower,
     policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
     sections::{
@@ -15,6 +16,7 @@ use crate::{
         TOOLS_KEYS,
     },
     then::{CASE_KEYS, MATCH_KEYS},
+    tools::{HEADER_KEYS, REQUEST_KEYS, TOOL_KEYS},
     types::{BEST_KEYS, RECORD_KEYS, SPEC_KEYS},
 };
 
@@ -26,8 +28,15 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
     ("/properties/folders/additionalProperties", FOLDER_KEYS),
+    ("/properties/hosts/additionalProperties", HOST_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
+    ("/properties/tools/additionalProperties", TOOL_KEYS),
+    ("/properties/tools/additionalProperties/properties/http", REQUEST_KEYS),
+    (
+        "/properties/tools/additionalProperties/properties/http/properties/headers/additionalProperties",
+        HEADER_KEYS,
+    ),
     ("/properties/limits", LIMITS_KEYS),
     ("/properties/defaults", DEFAULTS_KEYS),
     ("/properties/defaults/properties/retry", RETRY_KEYS),

@@ -8,8 +8,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
+    Approval,
     policies::ATTEMPTS_MAX,
-    tool::BUILT_IN,
+    tool::{BUILT_IN, Method},
     types::{RANGE_KEYS, TYPES, reducer_names},
 };
 
@@ -114,6 +115,8 @@ value_types! {
     pub Number = {"type": ["number", "string"], "pattern": "^[-+]?[0-9.][0-9_.eE+-]*$"};
     /// The number of attempts in all.
     pub Attempts = {"type": "integer", "minimum": 1, "maximum": ATTEMPTS_MAX};
+    /// An exit code that is not zero.
+    pub ExitCode = {"type": "integer", "minimum": 1, "maximum": 255};
     /// One kind of failure, or several.
     pub ErrorKinds = {
         "type": ["string", "array"],
@@ -167,8 +170,14 @@ value_types! {
     pub ModelRef = {"type": "string", "x-refers": "model"};
     /// The name of a sandbox under `sandboxes`.
     pub SandboxDeclared = {"type": "string", "x-declares": "sandbox"};
-    /// One of `sandboxes`.
+    /// One of `sandboxes`, or one of `hosts` for `run`.
     pub SandboxName = {"type": "string", "x-refers": "sandbox"};
+    /// The name of a host under `hosts`.
+    pub HostDeclared = {"type": "string", "x-declares": "sandbox"};
+    /// The beginning of a command.
+    pub CommandBeginning = {"type": "string", "examples": ["git push", "gh pr create"]};
+    /// When a person is asked.
+    pub ApprovalWord = {"enum": (Approval::ALL.map(Approval::as_str))};
     /// The name of a folder under `folders`.
     pub FolderDeclared = {"type": "string", "x-declares": "folder"};
     /// One of `folders`.
@@ -189,9 +198,13 @@ value_types! {
     pub ToolName = {
         "type": "string",
         "examples": (BUILT_IN.iter().map(|it| it.name).collect::<Vec<_>>()),
-        "x-refers": "word",
+        "x-refers": "tool",
         "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
     };
+    /// The name of a tool under `tools`.
+    pub ToolDeclared = {"type": "string", "x-declares": "tool"};
+    /// The method of a request.
+    pub MethodName = {"enum": (Method::ALL.map(Method::as_str))};
     /// The name of an argument of a tool.
     pub ArgumentName = {"type": "string"};
     /// A folder.

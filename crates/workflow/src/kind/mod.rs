@@ -31,8 +31,10 @@ pub use self::{
     reader::NodeReader,
     services::{ModelSource, Services},
 };
-use crate::{Expression, Registry};
+use crate::{Expression, HostUse, Registry, tool::DeclaredTool};
 pub use crate::{
+    argument::{ArgumentAdvice, check_argument, read_arguments},
+    fixed_files::read_fixed,
     format::values,
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -195,15 +197,30 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the settings with another model in place of all of its models; `None` if it asks no
+    /// Returns the settings with other models in place of all of its models; `None` if it asks no
     /// model.
-    fn with_model(&self, _model: &str) -> Option<Arc<dyn NodeSettings>> {
+    fn with_models(&self, _models: &[String]) -> Option<Arc<dyn NodeSettings>> {
         None
     }
 
     /// Whether it runs code in a sandbox.
     fn needs_sandbox(&self) -> bool {
         false
+    }
+
+    /// Whether its failures have an exit code.
+    fn has_exit_code(&self) -> bool {
+        false
+    }
+
+    /// Returns the command that it runs on this machine, outside of a sandbox.
+    fn host(&self) -> Option<HostUse<'_>> {
+        None
+    }
+
+    /// Returns the declared tools that it calls, or that a model of it may call.
+    fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
+        &[]
     }
 
     /// Whether it writes to the output folder of the run.

@@ -4,24 +4,28 @@ use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
+    graph::Backoff,
     id::{ChannelName, NodeName},
     state::{Channel, Schema, Type},
 };
 use graphrun_guard::beneath::{BeneathError, Folder};
 use graphrun_models::RequestSettings;
+use graphrun_sandbox::SourceFile;
 
 use super::RegisteredKind;
 use crate::{
-    Defaults, Expression, Prompt, SandboxSettings,
+    Defaults, Expression, HostSettings, Prompt, SandboxSettings,
     environment::{NodeScope, find_tool},
     expression::OutputPathError,
+    fixed_files::read_scripts,
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
     request_settings,
     sections::{Agent, read_prompt},
     shape::Section,
-    tool::{BuiltIn, Tool},
+    then::check_arms,
+    tool::{BuiltIn, DeclaredTool, ToolSignature},
     types::refuse_private,
     typing::{describe, values_of},
 };
@@ -39,6 +43,7 @@ pub struct NodeReader<'a> {
     pub(crate) section: &'a Section<'a>,
     pub(crate) kind: &'a RegisteredKind,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: &'a Backoff,
 }
 
 /// The keys of the node.
@@ -87,9 +92,25 @@ impl<'a> NodeReader<'a> {
         Section::read(self.report, yaml, &format!("`{key}`"), &known)
     }
 
+    /// Reads a mapping that is an item of a list. The known keys are given, because a struct with the keys of the kind
+    /// describes only mappings under its own keys.
+    pub fn section<'y>(
+        &mut self,
+        yaml: &'y Yaml,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Section<'y>> {
+        Section::read(self.report, yaml, what, known)
+    }
+
     /// Returns the `timeout` of the node, if its kind [asks](super::Kind::asks) a person.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Returns the retry policy of the node.
+    pub fn retry(&self) -> &'a Backoff {
+        self.retry
     }
 
     /// Returns the findings, to read simple values and to report mistakes.
@@ -334,6 +355,16 @@ impl NodeReader<'_> {
         found
     }
 
+    /// Checks that a match has an arm for each value of its subject, and for no other. `what` is what an arm names.
+    pub fn check_arms(
+        &mut self,
+        subject: (&Yaml, &Expression),
+        arms: (&SpannedText, &[&SpannedText]),
+        what: &str,
+    ) {
+        check_arms(self.report, subject, arms, what);
+    }
+
     /// Returns the settings of requests to these models that stand in the node. The kind has their keys.
     pub fn request_settings(&mut self, models: &[String]) -> RequestSettings {
         let section = self.section;
@@ -349,7 +380,8 @@ impl NodeReader<'_> {
         let word = self.report.word(sandbox, "`in`")?;
         let settings = sandboxes.get(&word.text).cloned();
         if settings.is_none() {
-            let known = sandboxes.keys().map(String::as_str);
+            let hosts = self.scope.env.sections.hosts.keys();
+            let known = sandboxes.keys().chain(hosts).map(String::as_str);
             self.report.unknown("GR015", "sandbox", &word, known);
         } else {
             self.report.uses("sandboxes", &word.text);
@@ -357,25 +389,27 @@ impl NodeReader<'_> {
         settings
     }
 
+    /// Returns the host that the key `in` of the node names, if it names one.
+    pub fn host(&mut self) -> Option<HostSettings> {
+        let word = self.get("in").and_then(Yaml::word)?;
+        let host = self.scope.env.sections.hosts.get(&word.text)?;
+        self.report.uses("hosts", &word.text);
+        Some(host.clone())
+    }
+
     /// Reads the name of one of `folders`.
     pub fn run_folder(&mut self, yaml: &Yaml) -> Option<String> {
         let word = self.report.word(yaml, "`folder`")?;
-        self.run_folder_of(&word)
+        self.run_folder_of(word)
     }
 
     /// Returns the name of one of `folders`.
-    pub(crate) fn run_folder_of(&mut self, word: &SpannedText) -> Option<String> {
-        let folders = &self.scope.env.sections.folders;
-        if !folders.contains(&word.text) {
-            self.report.unknown("GR057", "folder", word, folders.iter().map(String::as_str));
-            return None;
-        }
-        self.report.uses("folders", &word.text);
-        Some(word.text.clone())
+    pub(crate) fn run_folder_of(&mut self, word: SpannedText) -> Option<String> {
+        self.scope.env.sections.find_folder(self.report, word)
     }
 
-    /// Returns the tool of a name, registered or built in.
-    pub fn tool(&mut self, word: &SpannedText) -> Option<Arc<dyn Tool>> {
+    /// Returns the name and the types of a tool: declared, registered or built in.
+    pub fn tool(&mut self, word: &SpannedText) -> Option<ToolSignature> {
         find_tool(self.report, &self.scope.env.registry, &self.scope.env.sections, word)
     }
 
@@ -384,9 +418,20 @@ impl NodeReader<'_> {
         self.scope.env.registry.find_built_in_tool(name)
     }
 
+    /// Returns those of the named tools that the workflow declares.
+    pub fn declared_tools(&self, names: &[String]) -> Vec<Arc<DeclaredTool>> {
+        let tools = &self.scope.env.sections.tools;
+        names.iter().filter_map(|it| tools.get(it).cloned()).collect()
+    }
+
     /// Returns the folder that the built-in tools can read.
     pub fn tools_root(&self) -> &Path {
         &self.scope.env.sections.tools_root
+    }
+
+    /// Reads the scripts of a command: files beside the workflow, with their contents.
+    pub fn scripts(&mut self, yaml: &Yaml) -> Vec<SourceFile> {
+        read_scripts(self.report, &self.open_folder(), yaml)
     }
 
     /// Opens the folder of the workflow.

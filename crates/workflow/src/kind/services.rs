@@ -5,6 +5,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
+use crate::{HostAccess, tool::WebAccess};
+
 /// The source of the models of agents.
 pub trait ModelSource: fmt::Debug + Send + Sync {
     /// Returns the model of that name, such as `openai/gpt-5-mini`.
@@ -28,6 +30,10 @@ pub struct Services {
     pub output_dir: PathBuf,
     /// The files there that it may replace.
     pub replace: Replace,
+    /// What the operator allows on this machine, outside of a sandbox.
+    pub hosts: Arc<HostAccess>,
+    /// The hosts to which declared tools may send requests.
+    pub web: Arc<WebAccess>,
 }
 
 impl Services {
@@ -40,6 +46,8 @@ impl Services {
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
             replace: Replace::default(),
+            hosts: Arc::default(),
+            web: Arc::default(),
         }
     }
 }

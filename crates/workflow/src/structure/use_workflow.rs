@@ -25,7 +25,7 @@ use crate::{
     environment::NodeScope,
     kind::{
         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings,
-        values::{self, FieldName, FolderName, Named, OneOrMany, Text},
+        values::{self, FieldName, FolderName, ModelRef, Named, OneOrMany, Text},
     },
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
@@ -81,6 +81,8 @@ struct UseParts {
     /// The folders of which each nested run has a separate worktree and branch, until it is done. Calls that run side by
     /// side then change no files of each other.
     worktrees: Option<OneOrMany<FolderName>>,
+    /// The model of all agents of the used workflow: one of `models` here, or `provider/model` itself.
+    model: Option<ModelRef>,
 }
 
 /// A node that begins a used workflow.
@@ -93,6 +95,8 @@ pub struct EnterNode {
     /// The fields of this workflow that receive a result, each with the field of the used workflow
     /// it comes from.
     pub takes: Vec<(ChannelName, ChannelName)>,
+    /// The models of all agents of the used workflow, if they are not its own.
+    pub models: Vec<String>,
 }
 
 /// A node whose tasks are nested runs of a workflow.
@@ -108,6 +112,8 @@ pub struct NestedUse {
     pub takes_always: Vec<ChannelName>,
     /// The folders of which each nested run has a worktree.
     pub worktrees: Vec<String>,
+    /// The models of all agents of the workflow, if they are not its own.
+    pub models: Vec<String>,
 }
 
 /// A node that runs when a used workflow has no tasks left.
@@ -150,17 +156,27 @@ impl Kind for Use {
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
         let worktrees = read_worktrees(reader, &parts, used, is_nested);
+        let models = parts.get("model").map(|it| read_model(reader, (&parts, it), used));
+        let models = models.unwrap_or_default();
         if is_nested {
             check_nested(reader, used);
             let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
             let takes_always = always.map(|(to, _)| to.clone()).collect();
             let workflow = used.name.clone();
-            return Some(Arc::new(NestedUse { workflow, sets, takes, takes_always, worktrees }));
+            return Some(Arc::new(NestedUse {
+                workflow,
+                sets,
+                takes,
+                takes_always,
+                worktrees,
+                models,
+            }));
         }
         let enter = EnterNode {
             workflow: used.name.clone(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
             takes,
+            models,
         };
         Some(Arc::new(enter))
     }
@@ -216,9 +232,9 @@ fn read_worktrees(
     }
     let mut folders = Vec::new();
     for word in reader.report().words(yaml, "`worktrees`") {
-        let Some(folder) = reader.run_folder_of(&word) else { continue };
+        let place = reader.report().place(&word.range);
+        let Some(folder) = reader.run_folder_of(word) else { continue };
         if !used.folders.contains_key(&folder) {
-            let place = reader.report().place(&word.range);
             let message = format!("`{}` works in no folder `{folder}`", used.name);
             let finding = Diagnostic::error("GR077", message).at(place, "not used there");
             reader.report().push(finding.help(format!("declare `{folder}` under `folders` there")));
@@ -226,6 +242,25 @@ fn read_worktrees(
         folders.push(folder);
     }
     folders
+}
+
+/// Reads the model of all agents of a used workflow.
+fn read_model(
+    reader: &mut NodeReader<'_>,
+    (parts, yaml): (&Section<'_>, &Yaml),
+    used: &Workflow,
+) -> Vec<String> {
+    let env = reader.scope.env;
+    let models = env.sections.find_model(reader.report, yaml, env.registry.known_providers());
+    let asks = used.all_nodes().values().any(|it| it.settings.models().is_some());
+    if let Some(key) = parts.key("model").filter(|_| !asks) {
+        let message =
+            format!("`model` has no effect here: no node of `{}` asks a model", used.name);
+        let place = reader.report.place(&key.range);
+        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+        reader.report.push(finding.help("remove it"));
+    }
+    models
 }
 
 /// Checks that a workflow can be a nested run.

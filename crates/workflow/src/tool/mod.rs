@@ -3,6 +3,8 @@
 //! Start with [`Tool`]; [`tool_fn`] makes one from an async function. The built-in ones read files
 //! below a folder, and write files of a folder of the run: [`BUILT_IN`].
 
+mod access;
+mod declared;
 mod fs;
 mod function;
 
@@ -13,7 +15,14 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-pub use self::function::{ToolFn, tool_fn};
+pub use self::{
+    access::{WebAccess, WebPermission, WebRefusal},
+    declared::{
+        CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction, UrlError,
+        UrlTemplate,
+    },
+    function::{ToolFn, tool_fn},
+};
 
 /// The built-in tools, in the order of the documentation.
 pub const BUILT_IN: &[BuiltIn] = &fs::TOOLS;
@@ -69,6 +78,25 @@ pub trait Tool: Send + Sync {
     ///
     /// The future is dropped when the node runs out of time or the run is aborted.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError>;
+}
+
+/// The name and the types of a tool, by which its calls are checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSignature {
+    /// The name in workflows.
+    pub name: String,
+    /// The JSON Schema of its input.
+    pub input: Value,
+    /// The JSON Schema of its output.
+    pub output: Value,
+}
+
+impl ToolSignature {
+    /// Returns the signature of a tool.
+    pub fn of(tool: &dyn Tool) -> Self {
+        let (input, output) = (tool.input_schema().clone(), tool.output_schema().clone());
+        Self { name: tool.name().to_owned(), input, output }
+    }
 }
 
 /// The context of a call besides its input.

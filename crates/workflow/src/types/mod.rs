@@ -36,6 +36,7 @@ use super::{
     report::{Report, suggestion},
     shape::Section,
     source::SourceFolder,
+    tools::declared,
 };
 /// The keys of a reducer with an argument.
 pub(super) const BEST_KEYS: &[&str] = &["best"];
@@ -73,6 +74,15 @@ pub(super) struct ReadState {
     pub(super) used: BTreeSet<String>,
     /// The fields with reported mistakes.
     pub(super) vague: BTreeSet<ChannelName>,
+    /// The types of the declared tools.
+    pub(super) tools: BTreeMap<String, ToolTypes>,
+}
+
+/// The JSON Schemas of a declared tool, as far as they are valid.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToolTypes {
+    pub(super) input: Option<Value>,
+    pub(super) output: Option<Value>,
 }
 
 /// Reads `state`, and the `types` it may name.
@@ -100,8 +110,14 @@ pub(super) fn read_state(
     let help = "name a registered type, or declare fields: `state: { brief: string }`";
     let state = top.require(reading.report, "state", help);
     let schema = state.and_then(|it| reading.state(it));
+    let mut tools = BTreeMap::new();
+    for Entry { key, value } in declared(top) {
+        let mut schema = |key| value.get(key).and_then(|it| reading.schema_of(it));
+        let types = ToolTypes { input: schema("input"), output: schema("output") };
+        tools.insert(key.text.clone(), types);
+    }
     let types = reading.record_types(schema.as_ref());
-    ReadState { schema, types, used: reading.used, vague: reading.vague }
+    ReadState { schema, types, used: reading.used, vague: reading.vague, tools }
 }
 
 /// The state of reading types.

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use graphrun_core::diagnostic::Diagnostic;
 use graphrun_guard::{
     beneath::{BeneathError, Folder},
     data_limit::DataLimit,
 };
-use graphrun_sandbox::{FixedFile, check_path};
+use graphrun_sandbox::{FixedFile, SourceFile, check_path};
+
+use super::{reader::Yaml, report::Report};
 
 /// The most files of one path. Each takes a descriptor when the sandbox starts.
 const FILES_MAX: usize = 200;
@@ -15,8 +18,9 @@ const FILES_MAX: usize = 200;
 /// left out.
 ///
 /// # Errors
+///
 /// Fails with the reason, as a part of a sentence, if a file cannot be read or is not accepted.
-pub(super) fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, String> {
+pub fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, String> {
     let mut files = Vec::new();
     let mut total = 0;
     let mut open = vec![path.trim_end_matches('/').to_owned()];
@@ -42,6 +46,39 @@ pub(super) fn read_fixed(root: &Folder, path: &str) -> Result<Vec<FixedFile>, St
         return Err("the folder has no files".to_owned());
     }
     Ok(files)
+}
+
+/// Reads the scripts of a command. A text of the state never becomes one: their paths are constants.
+pub(crate) fn read_scripts(
+    report: &mut Report,
+    folder: &Result<Folder, BeneathError>,
+    yaml: &Yaml,
+) -> Vec<SourceFile> {
+    let mut scripts: Vec<SourceFile> = Vec::new();
+    for word in report.words(yaml, "`scripts`") {
+        let read = match folder {
+            Ok(folder) => read_fixed(folder, &word.text),
+            Err(error) => Err(error.to_string()),
+        };
+        let as_text = |FixedFile { path, content }| match String::from_utf8(content) {
+            Ok(content) => Ok(SourceFile { path, content }),
+            Err(_) => Err(format!("`{path}`: it is not UTF-8")),
+        };
+        let read = read.and_then(|it| it.into_iter().map(as_text).collect::<Result<Vec<_>, _>>());
+        match read {
+            Ok(read) => scripts.extend(read),
+            Err(reason) => {
+                let message = format!("the script `{}` cannot be read: {reason}", word.text);
+                let place = report.place(&word.range);
+                let finding = Diagnostic::error("GR052", message).at(place, "named here");
+                let help = "name a file or a folder in the folder of the workflow";
+                report.push(finding.help(help));
+            }
+        }
+    }
+    scripts.sort_by(|one, other| one.path.cmp(&other.path));
+    scripts.dedup_by(|one, other| one.path == other.path);
+    scripts
 }
 
 /// The paths of the entries of a folder.

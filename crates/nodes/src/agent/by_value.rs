@@ -1,0 +1,129 @@
+//! An agent that a value of the state chooses.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
+};
+use graphrun_workflow::{
+    Expression, ExpressionView,
+    kind::{MakeContext, ModelUse, NodeSettings},
+    tool::DeclaredTool,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Agent, AgentNode};
+
+/// A node that asks one of several agents.
+#[derive(Clone, Debug)]
+pub struct AgentMatchNode {
+    /// The expression whose value chooses the agent.
+    pub on: Expression,
+    /// The nodes with the agents, each with its value. They differ only in the agent.
+    pub nodes: Vec<(String, AgentNode)>,
+    models: Vec<String>,
+    declared: Vec<Arc<DeclaredTool>>,
+}
+
+/// Asks the agent for the value.
+#[derive(Debug)]
+struct AgentMatch {
+    on: Expression,
+    agents: Vec<(String, Agent)>,
+}
+
+impl AgentMatchNode {
+    pub(super) fn new(on: Expression, nodes: Vec<(String, AgentNode)>) -> Self {
+        let mut models: Vec<String> = Vec::new();
+        for model in nodes.iter().flat_map(|(_, it)| &it.models) {
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+        }
+        let declared = nodes.iter().flat_map(|(_, it)| it.declared.clone()).collect();
+        Self { on, nodes, models, declared }
+    }
+}
+
+impl NodeSettings for AgentMatchNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let connect = |(value, it): &(String, AgentNode)| Ok((value.clone(), it.connect(ctx)?));
+        let agents = self.nodes.iter().map(connect).collect::<Result<_, Diagnostic>>()?;
+        Ok(Arc::new(AgentMatch { on: self.on.clone(), agents }))
+    }
+
+    fn needs_sandbox(&self) -> bool {
+        self.nodes.iter().any(|(_, it)| it.needs_sandbox())
+    }
+
+    fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
+        &self.declared
+    }
+
+    fn models(&self) -> Option<ModelUse<'_>> {
+        let answers_max = self.nodes.iter().map(|(_, it)| it.answers_max()).max()?;
+        Some(ModelUse { models: &self.models, answers_max })
+    }
+
+    fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
+        let replaced = |(value, it): &(String, AgentNode)| {
+            (value.clone(), AgentNode { models: models.to_vec(), ..it.clone() })
+        };
+        let nodes = self.nodes.iter().map(replaced).collect();
+        Some(Arc::new(Self::new(self.on.clone(), nodes)))
+    }
+
+    fn detail(&self) -> Option<String> {
+        let agents: Vec<&str> = self.nodes.iter().map(|(_, it)| it.agent.as_str()).collect();
+        Some(agents.join(" | "))
+    }
+}
+
+impl AgentMatch {
+    fn chosen(&self, ctx: &NodeContext) -> Result<&Agent, NodeError> {
+        let value = self.on.evaluate(&ExpressionView::of(ctx))?;
+        let word = match value.as_ref() {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let found = self.agents.iter().find(|it| it.0 == word).map(|it| &it.1);
+        found.ok_or_else(|| {
+            NodeError::permanent(format!("`{}` is `{word}`, which has no agent", self.on.source()))
+        })
+    }
+}
+
+#[async_trait]
+impl Node for AgentMatch {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        self.chosen(&ctx)?.run(ctx).await
+    }
+
+    fn describe(&self) -> NodeDescription {
+        let each: Vec<(&str, NodeDescription)> =
+            self.agents.iter().map(|(value, it)| (value.as_str(), it.describe())).collect();
+        let calls = each.iter().map(|(_, it)| it.calls_max);
+        let is_world = each.iter().any(|(_, it)| it.side_effects == SideEffects::World);
+        let fingerprints = each.iter().map(|(value, it)| json!([value, it.fingerprint]));
+        let agents: Vec<Value> = fingerprints.collect();
+        NodeDescription {
+            kind: "agent",
+            contract: each.first().map_or_else(Contract::default, |it| it.1.contract.clone()),
+            calls_max: calls.collect::<Option<Vec<u64>>>().and_then(|it| it.into_iter().max()),
+            side_effects: if is_world { SideEffects::World } else { SideEffects::Models },
+            fingerprint: json!({"match": self.on.source(), "agents": agents}),
+            ..NodeDescription::default()
+        }
+    }
+
+    fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
+        let value = self.on.evaluate(&ExpressionView::of(ctx))?;
+        Ok(json!([value, self.chosen(ctx)?.cache_key(ctx)?]))
+    }
+
+    fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
+        self.chosen(ctx)?.preview(ctx)
+    }
+}

@@ -1,0 +1,176 @@
+//! The tools that a workflow declares: a command in a sandbox, or an HTTP request.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use graphrun_core::state::read_json_bytes;
+use graphrun_models::{FetchRequest, fetch};
+use graphrun_sandbox::{Job, Outcome, SandboxError, SourceFile, clean_output};
+use graphrun_workflow::{
+    kind::Services,
+    tool::{
+        CommandTool, DeclaredTool, HeaderText, RequestTool, Tool, ToolAction, ToolContext,
+        ToolError, WebAccess, WebPermission,
+    },
+};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use crate::{call_in_sandbox::Streams, sandboxed::Bench};
+
+/// The most characters of an output in an error.
+const SHOWN_CHARACTERS_MAX: usize = 500;
+
+/// A declared tool with the services that it needs.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    definition: Arc<DeclaredTool>,
+    cache_dir: PathBuf,
+    web: Arc<WebAccess>,
+    bench: OnceCell<Bench>,
+}
+
+impl Declared {
+    pub(crate) fn new(definition: Arc<DeclaredTool>, services: &Services) -> Self {
+        let (cache_dir, web) = (services.cache_dir.clone(), Arc::clone(&services.web));
+        Self { definition, cache_dir, web, bench: OnceCell::new() }
+    }
+
+    async fn run(
+        &self,
+        tool: &CommandTool,
+        input: &Value,
+        ctx: &ToolContext,
+    ) -> Result<Value, ToolError> {
+        let prepare = || Bench::prepare(&tool.sandbox, &self.cache_dir);
+        let bench = self.bench.get_or_try_init(prepare).await.map_err(|error| {
+            let message = match error {
+                graphrun_core::graph::NodeError::Failed(failure) => failure.message,
+                graphrun_core::graph::NodeError::Ask(_) => "no sandbox".to_owned(),
+            };
+            ToolError::permanent(message)
+        })?;
+        let streams = Streams::new();
+        let mut files = tool.scripts.clone();
+        files.push(SourceFile { path: streams.input.clone(), content: input.to_string() });
+        let job = Job {
+            argv: streams.argv(tool.argv.iter().cloned()),
+            files,
+            read_only: bench.mounts(),
+            limits: tool.sandbox.limits(),
+            collect: vec![streams.output.clone(), streams.errors.clone()],
+            required: tool.argv.first().cloned().into_iter().collect(),
+            ..Job::default()
+        };
+        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+            Ok(finished) => finished,
+            Err(SandboxError::ProgramNotFound { program }) => {
+                let message = format!("there is no program `{program}` inside the sandbox");
+                return Err(ToolError::permanent(message));
+            }
+            Err(error) => return Err(ToolError::permanent(error)),
+        };
+        let mut collected = finished.collected;
+        let stdout = collected.remove(&streams.output).unwrap_or_default();
+        let stderr = collected.remove(&streams.errors).unwrap_or_default();
+        let why = match finished.outcome {
+            Outcome::Passed => return parse(&stdout, "the command printed"),
+            Outcome::Failed(code) => format!("the command ended with {code}"),
+            Outcome::Signaled(signal) => format!("the command was ended by signal {signal}"),
+            Outcome::TimedOut => {
+                return Err(ToolError::transient(format!(
+                    "the command was stopped after {:?}",
+                    tool.sandbox.time
+                )));
+            }
+            Outcome::OutOfMemory => "the command used too much memory".to_owned(),
+            Outcome::OutputLimit => "the command wrote too much output".to_owned(),
+        };
+        let said = if stderr.is_empty() { &stdout } else { &stderr };
+        Err(ToolError::permanent(with_text(why, said)))
+    }
+
+    async fn request(&self, tool: &RequestTool, input: &Value) -> Result<Value, ToolError> {
+        let permission = self.web.check(tool).map_err(ToolError::permanent)?;
+        let header = |(name, value): &(String, HeaderText)| {
+            let text = match value {
+                HeaderText::Text(text) => text.clone(),
+                HeaderText::Secret { prefix, variable } => {
+                    format!("{prefix}{}", self.web.secret(variable).unwrap_or_default())
+                }
+            };
+            (name.clone(), text)
+        };
+        let request = FetchRequest {
+            method: tool.method.as_str().to_owned(),
+            url: tool.url.fill(input).map_err(ToolError::permanent)?,
+            headers: tool.headers.iter().map(header).collect(),
+            body: tool.body(input),
+            time: tool.time,
+            allows_private: permission == WebPermission::Private,
+        };
+        let response = fetch(request).await.map_err(|error| {
+            let transient = error.is_transient();
+            ToolError { transient, ..ToolError::permanent(error) }
+        })?;
+        let status = response.status;
+        if !(200..300).contains(&status) {
+            let message = with_text(format!("the server answered {status}"), &response.body);
+            let transient = status == 429 || status >= 500;
+            return Err(ToolError { message, transient });
+        }
+        if self.definition.signature.output["type"] == "string" {
+            return Ok(clean_output(&response.body, false).into());
+        }
+        parse(&response.body, "the server answered")
+    }
+}
+
+#[async_trait]
+impl Tool for Declared {
+    fn name(&self) -> &str {
+        &self.definition.signature.name
+    }
+
+    fn description(&self) -> &str {
+        &self.definition.about
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.definition.signature.input
+    }
+
+    fn output_schema(&self) -> &Value {
+        &self.definition.signature.output
+    }
+
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<Value, ToolError> {
+        match &self.definition.action {
+            ToolAction::Command(tool) => self.run(tool, &input, ctx).await,
+            ToolAction::Request(tool) => self.request(tool, &input).await,
+        }
+    }
+}
+
+/// Whether one of the tools runs a command.
+pub(crate) fn need_sandbox(tools: &[Arc<DeclaredTool>]) -> bool {
+    tools.iter().any(|it| matches!(it.action, ToolAction::Command(_)))
+}
+
+/// Reads JSON. `what` begins the error.
+fn parse(text: &[u8], what: &str) -> Result<Value, ToolError> {
+    read_json_bytes(text).map_err(|error| {
+        ToolError::permanent(with_text(format!("{what} no JSON that can be read ({error})"), text))
+    })
+}
+
+/// Adds the beginning of an output, without keys and control characters, to an error.
+fn with_text(message: String, said: &[u8]) -> String {
+    let said = clean_output(said, false);
+    let said = said.trim();
+    match said.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        _ if said.is_empty() => message,
+        None => format!("{message}: {said}"),
+        Some((end, _)) => format!("{message}: {}…", &said[..end]),
+    }
+}

@@ -1,0 +1,419 @@
+//! A command that a person trusts, on this machine and outside of the sandbox.
+//!
+//! Only its surroundings are controlled: the environment is given, the program is one of the system, time and output
+//! are limited, and all of its processes are killed when it is stopped. A process is one of the command if it descends
+//! from it, is in its process group, or has inherited a variable with a random value. So a process that has left its
+//! parent and its group is found, too, as long as it keeps its environment.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{job::Outcome, mounts::find_tool, process_tree::children};
+
+/// The variable that marks the processes of a command.
+const MARK: &str = "GRAPHRUN_COMMAND";
+
+/// The variables of every command, before those that are given. Hooks of a repository do not run: files of the folder,
+/// which a model may have written, can be among them.
+const ENVIRONMENT: [(&str, &str); 9] = [
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("LANG", "C.UTF-8"),
+    ("NO_COLOR", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_KEY_0", "core.hooksPath"),
+    ("GIT_CONFIG_VALUE_0", "/dev/null"),
+    ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+];
+
+/// The most bytes that are read of a stream before the command is stopped.
+const STREAM_BYTES_MAX: u64 = 64 << 20;
+/// The time to read the rest of the output after the end of the command; a process that it left may keep the pipe.
+const DRAIN_TIME: Duration = Duration::from_millis(200);
+/// How often the processes of a command are looked for and killed.
+const KILL_ROUNDS: u32 = 100;
+
+/// A command to run.
+#[derive(Clone, Debug, Default)]
+pub struct HostCommand {
+    /// The program, a name without a path, and its arguments.
+    pub argv: Vec<String>,
+    /// The folder in which it starts; `None` is the current one.
+    pub folder: Option<PathBuf>,
+    /// The variables that it gets besides `PATH` and a few harmless ones.
+    pub env: Vec<(String, String)>,
+    /// Its standard input.
+    pub stdin: Option<String>,
+    /// Its time limit.
+    pub time: Duration,
+    /// The bytes that are kept of each stream.
+    pub kept_bytes: usize,
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub struct HostResult {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The beginning of its standard output.
+    pub stdout: Vec<u8>,
+    /// The beginning of its standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// A command could not be run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// There is no such program.
+    #[error("there is no program `{program}` in `/usr/bin`, `/bin` and `/usr/local/bin`")]
+    ProgramNotFound {
+        /// Its name.
+        program: String,
+    },
+    /// It did not start, or its end could not be waited for.
+    #[error("`{program}` cannot be run")]
+    Io {
+        /// Its name.
+        program: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The attempt was aborted.
+    #[error("the command was aborted, and its processes were killed")]
+    Aborted,
+}
+
+impl HostCommand {
+    /// Runs the command to its end, to its time limit, or until `cancel`.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be started, and when it is aborted.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, all processes of the command are killed.
+    pub async fn run(&self, cancel: &CancellationToken) -> Result<HostResult, HostError> {
+        let program = self.argv.first().cloned().unwrap_or_default();
+        // A path would lead to a file that is not one of the system.
+        let path = Some(&program).filter(|it| !it.contains('/')).and_then(|it| find_tool(it));
+        let path = path.ok_or_else(|| HostError::ProgramNotFound { program: program.clone() })?;
+        let failed = |source| HostError::Io { program: program.clone(), source };
+        let mark = format!("{:032x}", rand::random::<u128>());
+        let mut command = Command::new(path);
+        command.args(&self.argv[1..]).env_clear().envs(ENVIRONMENT);
+        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, &mark);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+        // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
+        command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let mut processes = Processes { id: child.id(), mark, is_ended: false };
+        let output = self.read_to_end(&mut child, &mut processes);
+        let ended = tokio::select! {
+            () = cancel.cancelled() => return Err(HostError::Aborted),
+            ended = timeout(self.time, output) => ended,
+        };
+        match ended {
+            Ok(result) => result.map_err(failed),
+            Err(_) => {
+                let nothing = Vec::new();
+                Ok(HostResult {
+                    outcome: Outcome::TimedOut,
+                    stdout: nothing.clone(),
+                    stderr: nothing,
+                })
+            }
+        }
+    }
+
+    async fn read_to_end(
+        &self,
+        child: &mut Child,
+        processes: &mut Processes,
+    ) -> io::Result<HostResult> {
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async {
+            if let (Some(mut stdin), Some(text)) = (stdin, &self.stdin) {
+                // A command need not read its input.
+                let _ = stdin.write_all(text.as_bytes()).await;
+            }
+            Ok(())
+        };
+        let (mut out, mut err) = (Stream::new(self.kept_bytes), Stream::new(self.kept_bytes));
+        let status = {
+            let read = async { tokio::try_join!(write, out.read(stdout), err.read(stderr)) };
+            let mut read = std::pin::pin!(read);
+            let mut is_read = false;
+            let status = loop {
+                tokio::select! {
+                    result = &mut read, if !is_read => match result {
+                        Ok(_) => is_read = true,
+                        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => break None,
+                        Err(error) => return Err(error),
+                    },
+                    status = child.wait() => break Some(status?),
+                }
+            };
+            if status.is_some() {
+                processes.is_ended = true;
+                if !is_read {
+                    let _ = timeout(DRAIN_TIME, read).await;
+                }
+            }
+            status
+        };
+        let outcome = status.map_or(Outcome::OutputLimit, outcome_of);
+        Ok(HostResult { outcome, stdout: out.kept, stderr: err.kept })
+    }
+}
+
+fn outcome_of(status: ExitStatus) -> Outcome {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Outcome::Passed,
+        (Some(code), _) => Outcome::Failed(code),
+        (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
+    }
+}
+
+/// The beginning of a stream.
+struct Stream {
+    kept: Vec<u8>,
+    kept_bytes: usize,
+}
+
+impl Stream {
+    fn new(kept_bytes: usize) -> Self {
+        Self { kept: Vec::new(), kept_bytes }
+    }
+
+    /// Reads to the end, so that the command does not wait for its reader. Fails with `FileTooLarge` above the limit.
+    async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
+        let Some(mut stream) = stream else { return Ok(()) };
+        let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
+        loop {
+            let count = stream.read(&mut buffer).await?;
+            total += count as u64;
+            if count == 0 {
+                return Ok(());
+            }
+            if total > STREAM_BYTES_MAX {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            let room = self.kept_bytes.saturating_sub(self.kept.len());
+            self.kept.extend_from_slice(&buffer[..count.min(room)]);
+        }
+    }
+}
+
+/// The processes of a command, which are killed unless it has ended by itself.
+struct Processes {
+    id: Option<u32>,
+    mark: String,
+    is_ended: bool,
+}
+
+impl Processes {
+    fn kill(&self) {
+        let Some(id) = self.id else { return };
+        let group = i32::try_from(id).map(Pid::from_raw);
+        for _ in 0..KILL_ROUNDS {
+            if let Ok(group) = group {
+                let _ = killpg(group, Signal::SIGKILL);
+            }
+            let found = self.find(id);
+            // The first process is a zombie until it is waited for.
+            if found.iter().all(|it| is_zombie(*it)) {
+                return;
+            }
+            for process in found.into_iter().filter_map(|it| i32::try_from(it).ok()) {
+                let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn find(&self, id: u32) -> BTreeSet<u32> {
+        let mark = format!("{MARK}={}", self.mark);
+        let is_marked = |process: &u32| {
+            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+            environment.split(|it| *it == 0).any(|it| it == mark.as_bytes())
+        };
+        let all = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+        let ids = all.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+        let mut next: Vec<u32> = ids.filter(is_marked).chain([id]).collect();
+        let mut found = BTreeSet::new();
+        while let Some(process) = next.pop() {
+            if found.insert(process) {
+                next.extend(children(process));
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.kill();
+        }
+    }
+}
+
+fn is_zombie(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |it| {
+        it.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn shell(script: &str) -> HostCommand {
+        HostCommand {
+            argv: ["bash", "-c", script].map(str::to_owned).into(),
+            time: Duration::from_secs(20),
+            kept_bytes: 1 << 20,
+            ..HostCommand::default()
+        }
+    }
+
+    async fn run(command: &HostCommand) -> HostResult {
+        command.run(&CancellationToken::new()).await.unwrap()
+    }
+
+    /// Whether a process with this text among its arguments lives.
+    fn lives(argument: &str) -> bool {
+        let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        all.filter(|it| it.file_name().to_str().is_some_and(|it| it.parse::<u32>().is_ok())).any(
+            |it| {
+                let command = fs::read(it.path().join("cmdline")).unwrap_or_default();
+                command.split(|it| *it == 0).any(|it| it == argument.as_bytes())
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn streams_codes_and_input_arrive() {
+        let command =
+            HostCommand { stdin: Some("in".to_owned()), ..shell("cat; echo err >&2; exit 7") };
+        let result = run(&command).await;
+        assert!(matches!(result.outcome, Outcome::Failed(7)));
+        assert_eq!((&result.stdout[..], &result.stderr[..]), (&b"in"[..], &b"err\n"[..]));
+        let result = run(&shell("kill -9 $$")).await;
+        assert!(matches!(result.outcome, Outcome::Signaled(9)));
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_clean() {
+        let command =
+            HostCommand { env: vec![("GH_TOKEN".to_owned(), "x".to_owned())], ..shell("env") };
+        let result = run(&command).await;
+        let text = String::from_utf8(result.stdout).unwrap();
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|it| Some(it.split_once('=')?.0)).collect();
+        names.sort_unstable();
+        let own = ["GH_TOKEN", MARK, "PWD", "SHLVL", "_"];
+        let mut expected: Vec<&str> = ENVIRONMENT.iter().map(|it| it.0).chain(own).collect();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+    }
+
+    #[tokio::test]
+    async fn a_program_with_a_path_is_not_found() {
+        for program in ["/usr/bin/true", "./true", "no-such-program-here", ""] {
+            let command = HostCommand { argv: vec![program.to_owned()], ..shell("") };
+            let error = command.run(&CancellationToken::new()).await.unwrap_err();
+            assert!(matches!(error, HostError::ProgramNotFound { .. }), "{program}: {error}");
+        }
+    }
+
+    /// A child, one in another session, and a daemon that has lost its parent.
+    const TREE: &str = "sleep {} & setsid sleep {} & (setsid bash -c 'sleep {} & exit' &) ; wait";
+
+    #[tokio::test]
+    async fn a_time_limit_kills_the_whole_tree() {
+        let script = TREE.replace("{}", "86391.5");
+        let command = HostCommand { time: Duration::from_millis(400), ..shell(&script) };
+        assert!(matches!(run(&command).await.outcome, Outcome::TimedOut));
+        assert!(!lives("86391.5"));
+    }
+
+    #[tokio::test]
+    async fn an_abort_kills_the_whole_tree() {
+        let cancel = CancellationToken::new();
+        let command = shell(&TREE.replace("{}", "86392.5"));
+        let abort = async {
+            while !lives("86392.5") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            cancel.cancel();
+        };
+        let (result, ()) = tokio::join!(command.run(&cancel), abort);
+        assert!(matches!(result, Err(HostError::Aborted)));
+        assert!(!lives("86392.5"));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_command_leaves_no_process() {
+        let command = shell(&TREE.replace("{}", "86393.5"));
+        let cancel = CancellationToken::new();
+        let seen = async {
+            while !lives("86393.5") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            _ = command.run(&cancel) => panic!("it ended"),
+            () = seen => {}
+        }
+        assert!(!lives("86393.5"));
+    }
+
+    #[tokio::test]
+    async fn output_is_kept_up_to_a_limit() {
+        let command =
+            HostCommand { kept_bytes: 10, ..shell("head -c 3000000 /dev/zero | tr '\\0' x") };
+        let result = run(&command).await;
+        assert!(matches!(result.outcome, Outcome::Passed));
+        assert_eq!(result.stdout, b"xxxxxxxxxx");
+        let result = run(&shell("cat /dev/zero")).await;
+        assert!(matches!(result.outcome, Outcome::OutputLimit));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_keeps_the_output_does_not_delay_the_end() {
+        let began = Instant::now();
+        let result = run(&shell("setsid sleep 15 & echo done")).await;
+        assert_eq!(result.stdout, b"done\n");
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+}

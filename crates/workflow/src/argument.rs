@@ -1,0 +1,71 @@
+//! The constant arguments of commands, which no shell reads and into which no value is filled.
+
+use graphrun_core::diagnostic::Diagnostic;
+
+use super::{
+    reader::{Data, SpannedText, Yaml},
+    report::Report,
+};
+
+/// The ways in which values reach a command, for the help texts.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgumentAdvice {
+    /// Instead of a template in an argument.
+    pub values: &'static str,
+    /// Instead of an operator of a shell.
+    pub shell: &'static str,
+}
+
+/// Reads the items of a command: a list, not a shell line. `what` is the key in messages.
+pub fn read_arguments<'y>(report: &mut Report, yaml: &'y Yaml, what: &str) -> Option<&'y [Yaml]> {
+    let Data::List(items) = &yaml.data else {
+        let place = report.place(&yaml.range);
+        let message = format!("{what} is a list of arguments, not a shell command");
+        let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
+        report.push(finding.help(as_list(yaml)));
+        return None;
+    };
+    if items.first().is_none_or(|it| it.text() == Some("")) {
+        let message = format!("{what} is a list that begins with a program");
+        let place = report.place(&yaml.range);
+        report.push(Diagnostic::error("GR005", message).at(place, "no program"));
+        return None;
+    }
+    Some(items)
+}
+
+/// Checks a constant argument.
+pub fn check_argument(report: &mut Report, word: &SpannedText, advice: ArgumentAdvice) {
+    let place = report.place(&word.range);
+    if word.text.contains("{{") || word.text.contains("${") {
+        let message = "a text of the state must not become part of a command";
+        let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
+        report.push(finding.help(advice.values));
+    } else if is_shell_syntax(&word.text) {
+        let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
+        let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
+        report.push(finding.help(advice.shell));
+    } else if word.text.contains('\0') {
+        report.bad_value(word, "an argument has no NUL character", "");
+    }
+}
+
+/// The advice to write a command line as a list, with the list itself if the value is a line.
+fn as_list(yaml: &Yaml) -> String {
+    let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
+    let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
+    if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
+        return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
+    }
+    format!("write `run: [{}]`", words.join(", "))
+}
+
+/// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
+fn is_shell_syntax(argument: &str) -> bool {
+    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
+    let is_name = |it: &str| {
+        !it.is_empty()
+            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+    };
+    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
+}

@@ -1,0 +1,517 @@
+//! `hosts`: commands on this machine, outside of any sandbox.
+//!
+//! A command runs only if the workflow declares the shape of its arguments *and* the operator allows the host. The
+//! declaration is read here; [`HostAccess`] is what the operator allows. No text of a workflow, of a file beside it or of
+//! the state can extend it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use graphrun_core::diagnostic::Diagnostic;
+use graphrun_sandbox::is_harmless_variable;
+
+use super::{
+    reader::{Entry, SpannedText, Yaml},
+    report::Report,
+    sections::{Sections, entries},
+    shape::Section,
+};
+
+/// The keys of a host.
+pub(super) const HOST_KEYS: &[&str] = &["allow", "folder", "approve", "secrets", "time"];
+
+/// The default time limit of a command.
+const TIME: Duration = Duration::from_secs(60);
+
+/// The most approvals that a process remembers. Beyond, a person is asked again.
+const APPROVALS_MAX: usize = 10_000;
+
+/// Programs that make a command of their arguments, or of their input. Behind one of these the shape of the arguments
+/// would decide nothing.
+const LAUNCHERS: [&str; 27] = [
+    "ash",
+    "bash",
+    "busybox",
+    "chroot",
+    "csh",
+    "dash",
+    "doas",
+    "env",
+    "eval",
+    "exec",
+    "fish",
+    "ksh",
+    "nice",
+    "nohup",
+    "parallel",
+    "rbash",
+    "script",
+    "setsid",
+    "sh",
+    "stdbuf",
+    "su",
+    "sudo",
+    "systemd-run",
+    "tcsh",
+    "timeout",
+    "xargs",
+    "zsh",
+];
+
+/// The beginning of a command: a program and the arguments that it must begin with.
+pub type CommandShape = Vec<String>;
+
+/// A place on this machine where commands run outside of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Its name in the workflow.
+    pub name: String,
+    /// The beginnings of the commands that may run.
+    pub allow: Vec<CommandShape>,
+    /// The folder of the run in which commands start; `None` is the current folder of graphrun.
+    pub folder: Option<String>,
+    /// When a person is asked.
+    pub approve: Approval,
+    /// The variables of graphrun's own environment that commands get, too.
+    pub secrets: Vec<String>,
+    /// The time limit of a command.
+    pub time: Duration,
+}
+
+/// When a person is asked before a command runs on this machine, the strictest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Approval {
+    /// Before each call.
+    #[default]
+    Each,
+    /// Before the first call in a run, again if the run continues in another process.
+    Once,
+    /// Never.
+    Never,
+}
+
+/// The command of a node on a host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostUse<'a> {
+    /// The host.
+    pub host: &'a HostSettings,
+    /// The program and the constant arguments before the first value of the state.
+    pub shape: &'a [String],
+}
+
+/// What the operator allows on a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostPermission {
+    /// The beginnings of commands; `None` allows those that the workflow declares.
+    pub commands: Option<Vec<CommandShape>>,
+    /// The secrets that commands may get; `None` allows those that the workflow declares.
+    pub secrets: Option<Vec<String>>,
+    /// The least strict approval.
+    pub approve: Approval,
+}
+
+/// What the operator allows on this machine. By default nothing.
+#[derive(Debug, Default)]
+pub struct HostAccess {
+    permissions: BTreeMap<String, HostPermission>,
+    variables: BTreeMap<String, String>,
+    approved: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// Why the operator's permission does not cover a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostRefusal {
+    /// The host is not allowed.
+    #[error("the operator does not allow the host `{host}`")]
+    Host {
+        /// The host.
+        host: String,
+    },
+    /// The host is allowed, and this command is not.
+    #[error("the operator does not allow `{command}` on the host `{host}`")]
+    Command {
+        /// The host.
+        host: String,
+        /// The command.
+        command: String,
+    },
+    /// The host is allowed without this secret.
+    #[error("the operator does not allow the secret `{secret}` on the host `{host}`")]
+    Secret {
+        /// The host.
+        host: String,
+        /// The name of the variable.
+        secret: String,
+    },
+    /// A secret has no value.
+    #[error("the host `{host}` needs the environment variable `{secret}`, which is not set")]
+    Unset {
+        /// The host.
+        host: String,
+        /// The name of the variable.
+        secret: String,
+    },
+}
+
+impl Approval {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Each, Self::Once, Self::Never];
+
+    /// Returns the word for it in a workflow.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Each => "each",
+            Self::Once => "once",
+            Self::Never => "never",
+        }
+    }
+
+    /// Returns the approval of a word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == word)
+    }
+}
+
+impl HostSettings {
+    /// Returns whether a command that begins with these words may run.
+    pub fn allows(&self, words: &[String]) -> bool {
+        allows(&self.allow, words)
+    }
+
+    /// Returns what another host of this name may do and this one may not, if there is anything.
+    fn exceeded_by(&self, other: &Self) -> Option<String> {
+        if let Some(shape) = other.allow.iter().find(|it| !self.allows(it)) {
+            return Some(format!("it allows `{}`", shape.join(" ")));
+        }
+        if let Some(secret) = other.secrets.iter().find(|it| !self.secrets.contains(it)) {
+            return Some(format!("its commands get `{secret}`"));
+        }
+        let (own, others) = (self.approve, other.approve);
+        (others > own).then(|| format!("it says `approve: {}`", others.as_str()))
+    }
+}
+
+impl HostAccess {
+    /// Allows a host.
+    #[must_use]
+    pub fn allow(mut self, host: impl Into<String>, permission: HostPermission) -> Self {
+        self.permissions.insert(host.into(), permission);
+        self
+    }
+
+    /// Gives commands a variable: a secret for the hosts that declare it, or one of [`Self::COMMON`] for all.
+    #[must_use]
+    pub fn with_variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// The variables that every command gets, as far as they are given.
+    pub const COMMON: [&str; 3] = ["HOME", "USER", "XDG_CONFIG_HOME"];
+
+    /// Checks that the operator allows a command. Returns when a person is asked.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the part that is not allowed.
+    pub fn check(&self, used: HostUse<'_>) -> Result<Approval, HostRefusal> {
+        let HostUse { host, shape } = used;
+        let name = || host.name.clone();
+        let permission =
+            self.permissions.get(&host.name).ok_or_else(|| HostRefusal::Host { host: name() })?;
+        let commands = permission.commands.as_ref();
+        if !host.allows(shape) || commands.is_some_and(|it| !allows(it, shape)) {
+            return Err(HostRefusal::Command { host: name(), command: shape.join(" ") });
+        }
+        for secret in &host.secrets {
+            let allowed = permission.secrets.as_ref();
+            let (host, secret) = (name(), secret.clone());
+            if allowed.is_some_and(|it| !it.contains(&secret)) {
+                return Err(HostRefusal::Secret { host, secret });
+            }
+            if !self.variables.contains_key(&secret) {
+                return Err(HostRefusal::Unset { host, secret });
+            }
+        }
+        Ok(host.approve.min(permission.approve))
+    }
+
+    /// Returns the variables of the commands of a host.
+    pub fn variables_of<'a>(
+        &'a self,
+        host: &'a HostSettings,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let names = Self::COMMON.into_iter().chain(host.secrets.iter().map(String::as_str));
+        names.filter_map(|name| Some((name, self.variables.get(name)?.as_str())))
+    }
+
+    /// Remembers that a person approved a host for a run.
+    pub fn approve(&self, run: &str, host: &str) {
+        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
+        if approved.len() >= APPROVALS_MAX {
+            approved.clear();
+        }
+        approved.insert((run.to_owned(), host.to_owned()));
+    }
+
+    /// Returns whether a person approved a host for a run, in this process.
+    pub fn is_approved(&self, run: &str, host: &str) -> bool {
+        let approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
+        approved.contains(&(run.to_owned(), host.to_owned()))
+    }
+}
+
+/// Splits the beginning of a command into words.
+///
+/// # Errors
+///
+/// Fails with the reason if it cannot decide which commands are allowed.
+pub fn parse_shape(text: &str) -> Result<CommandShape, String> {
+    let words: CommandShape = text.split_whitespace().map(str::to_owned).collect();
+    let Some(program) = words.first() else { return Err("it names no program".to_owned()) };
+    let plain = |it: char| it.is_ascii_alphanumeric() || "_-+.".contains(it);
+    if program.starts_with(['-', '.']) || !program.chars().all(plain) {
+        return Err(format!(
+            "`{program}` is not the name of a program; it is looked up in `/usr/bin`, `/bin` and `/usr/local/bin`"
+        ));
+    }
+    if LAUNCHERS.contains(&program.as_str()) {
+        return Err(format!(
+            "`{program}` runs its arguments as a command, so it would allow every command"
+        ));
+    }
+    Ok(words)
+}
+
+fn allows(shapes: &[CommandShape], words: &[String]) -> bool {
+    shapes.iter().any(|it| words.starts_with(it))
+}
+
+/// Reads `hosts`.
+pub(super) fn read_hosts(
+    report: &mut Report,
+    top: &Section<'_>,
+    sections: &Sections,
+) -> BTreeMap<String, HostSettings> {
+    let mut hosts = BTreeMap::new();
+    for Entry { key, value } in entries(report, top, "hosts") {
+        if sections.sandboxes.contains_key(&key.text) {
+            let message = format!("`{}` is a sandbox already", key.text);
+            report.bad_value(key, message, "give the host another name; `in` names one of both");
+        }
+        hosts.insert(key.text.clone(), read_host(report, key, value, sections));
+    }
+    hosts
+}
+
+fn read_host(
+    report: &mut Report,
+    key: &SpannedText,
+    yaml: &Yaml,
+    sections: &Sections,
+) -> HostSettings {
+    let mut host = HostSettings {
+        name: key.text.clone(),
+        allow: Vec::new(),
+        folder: None,
+        approve: Approval::default(),
+        secrets: Vec::new(),
+        time: TIME,
+    };
+    let what = format!("the host `{}`", key.text);
+    let Some(section) = Section::read(report, yaml, &what, HOST_KEYS) else { return host };
+    let help = "name the beginnings of commands, as in `allow: [git push]`";
+    if let Some(allow) = section.require(report, "allow", help) {
+        for word in report.words(allow, "`allow`") {
+            match parse_shape(&word.text) {
+                Ok(shape) => host.allow.push(shape),
+                Err(reason) => {
+                    let message = format!("`{}` cannot be allowed: {reason}", word.text);
+                    let place = report.place(&word.range);
+                    let finding = Diagnostic::error("GR053", message).at(place, "decides nothing");
+                    report
+                        .push(finding.help("name a program and the arguments that it begins with"));
+                }
+            }
+        }
+    }
+    if let Some(word) = section.get("folder").and_then(|it| report.word(it, "`folder`")) {
+        host.folder = sections.find_folder(report, word);
+    }
+    if let Some(word) = section.get("approve").and_then(|it| report.word(it, "`approve`")) {
+        match Approval::named(&word.text) {
+            Some(approve) => host.approve = approve,
+            None => {
+                let message = format!("`approve` is not `{}`", word.text);
+                report.bad_value(&word, message, "write `each`, `once` or `never`");
+            }
+        }
+    }
+    for word in section.get("secrets").map(|it| report.words(it, "`secrets`")).unwrap_or_default() {
+        if is_harmless_variable(&word.text) {
+            host.secrets.push(word.text);
+        } else {
+            let message = format!("a command cannot get the variable `{}`", word.text);
+            let finding = Diagnostic::error("GR048", message);
+            let finding = finding.at(report.place(&word.range), "not allowed");
+            report.push(finding.help("name a variable with a secret, such as `GH_TOKEN`"));
+        }
+    }
+    if let Some(time) = section.get("time").and_then(|it| report.duration(it, "`time`")) {
+        host.time = time;
+    }
+    host
+}
+
+/// Reports a host of a used workflow that may do more than this one says: the file that a person starts lists all that
+/// runs on this machine.
+pub(super) fn check_used_host(
+    report: &mut Report,
+    (path, name): (&Yaml, &str),
+    used: &HostSettings,
+    own: Option<&HostSettings>,
+) {
+    let (message, help) = match own {
+        None => (
+            format!(
+                "`{name}` runs commands on the host `{}`, which is not declared here",
+                used.name
+            ),
+            format!("declare `{}` under `hosts`, with the commands that it may run", used.name),
+        ),
+        Some(own) => {
+            report.uses("hosts", &used.name);
+            let Some(more) = own.exceeded_by(used) else { return };
+            (
+                format!(
+                    "the host `{}` of `{name}` may do more than the one here: {more}",
+                    used.name
+                ),
+                "make both declarations agree".to_owned(),
+            )
+        }
+    };
+    let place = report.place(&path.range);
+    report.push(Diagnostic::error("GR077", message).at(place, "this workflow").help(help));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    fn host() -> HostSettings {
+        HostSettings {
+            name: "here".to_owned(),
+            allow: vec![words("git push"), words("gh pr create")],
+            folder: None,
+            approve: Approval::Never,
+            secrets: vec!["GH_TOKEN".to_owned()],
+            time: TIME,
+        }
+    }
+
+    fn check(access: HostAccess, command: &str) -> Result<Approval, HostRefusal> {
+        let access = access.with_variable("GH_TOKEN", "value");
+        access.check(HostUse { host: &host(), shape: &words(command) })
+    }
+
+    fn permission(commands: Option<&str>) -> HostPermission {
+        let commands = commands.map(|it| vec![words(it)]);
+        HostPermission { commands, secrets: None, approve: Approval::Never }
+    }
+
+    #[test]
+    fn a_command_needs_the_workflow_and_the_operator() {
+        let allowed = |it| HostAccess::default().allow("here", permission(it));
+        let refused = |it: Result<_, HostRefusal>| it.unwrap_err().to_string();
+        assert_eq!(
+            refused(check(HostAccess::default(), "git push")),
+            "the operator does not allow the host `here`"
+        );
+        assert_eq!(check(allowed(None), "git push origin"), Ok(Approval::Never));
+        for command in ["git", "git fetch", "gitpush", "gh pr", "git -c x push"] {
+            assert!(check(allowed(None), command).is_err(), "{command}");
+        }
+        assert_eq!(check(allowed(Some("git push")), "git push"), Ok(Approval::Never));
+        assert_eq!(
+            refused(check(allowed(Some("git push origin")), "git push")),
+            "the operator does not allow `git push` on the host `here`"
+        );
+        // The operator cannot allow more than the workflow declares.
+        assert!(check(allowed(Some("git")), "git fetch").is_err());
+    }
+
+    #[test]
+    fn the_stricter_approval_applies() {
+        for (allowed, expected) in [
+            (Approval::Each, Approval::Each),
+            (Approval::Once, Approval::Once),
+            (Approval::Never, Approval::Never),
+        ] {
+            let permission = HostPermission { approve: allowed, ..permission(None) };
+            let access = HostAccess::default().allow("here", permission);
+            assert_eq!(check(access, "git push"), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_secret_needs_the_operator_and_a_value() {
+        let without = HostPermission { secrets: Some(Vec::new()), ..permission(None) };
+        let access = HostAccess::default().allow("here", without);
+        assert!(matches!(check(access, "git push"), Err(HostRefusal::Secret { .. })));
+        let access = HostAccess::default().allow("here", permission(None));
+        let unset = access.check(HostUse { host: &host(), shape: &words("git push") });
+        assert!(matches!(unset, Err(HostRefusal::Unset { .. })));
+    }
+
+    #[test]
+    fn a_command_gets_only_its_own_secrets() {
+        let access = HostAccess::default()
+            .with_variable("HOME", "/home/me")
+            .with_variable("GH_TOKEN", "one")
+            .with_variable("OTHER_TOKEN", "two");
+        let given: Vec<_> =
+            access.variables_of(&host()).map(|it| (it.0.to_owned(), it.1.to_owned())).collect();
+        assert_eq!(
+            given,
+            [("HOME", "/home/me"), ("GH_TOKEN", "one")]
+                .map(|it| (it.0.to_owned(), it.1.to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_shape_names_a_program_that_is_no_launcher() {
+        assert_eq!(parse_shape(" git  push "), Ok(words("git push")));
+        for text in [
+            "",
+            " ",
+            "sh -c",
+            "sudo git push",
+            "env X=1 git",
+            "./run",
+            "../git",
+            "/bin/sh",
+            "-x",
+            "$GIT",
+            "g{t",
+        ] {
+            assert!(parse_shape(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_approval_belongs_to_one_run_and_one_host() {
+        let access = HostAccess::default();
+        access.approve("one", "here");
+        assert!(access.is_approved("one", "here"));
+        assert!(!access.is_approved("two", "here") && !access.is_approved("one", "there"));
+    }
+}

@@ -1,0 +1,317 @@
+//! `tools`: the folder of the built-in tools, and the tools that the workflow declares.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    state::{Record, Type},
+};
+use graphrun_sandbox::is_harmless_variable;
+
+use super::{
+    Registry,
+    argument::{ArgumentAdvice, check_argument, read_arguments},
+    fixed_files::read_scripts,
+    prompt::PromptFiles,
+    reader::{Data, Entry, SpannedText, Yaml},
+    report::Report,
+    sections::{Sections, entries},
+    shape::Section,
+    tool::{
+        BuiltIn, CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction,
+        ToolSignature, UrlTemplate,
+    },
+    types::ToolTypes,
+    typing::describe,
+};
+
+/// The key of the settings of the built-in tools, which no tool can have as its name.
+pub(super) const FILES: &str = "fs";
+/// The keys of a tool.
+pub(super) const TOOL_KEYS: &[&str] = &["about", "run", "in", "scripts", "http", "input", "output"];
+/// The keys of the request of a tool.
+pub(super) const REQUEST_KEYS: &[&str] = &["method", "url", "headers", "time"];
+/// The keys of a header with a secret.
+pub(super) const HEADER_KEYS: &[&str] = &["secret", "prefix"];
+
+/// The default time limit of a request.
+const TIME: Duration = Duration::from_secs(30);
+/// The longest name of a tool that providers accept.
+const NAME_CHARACTERS_MAX: usize = 64;
+/// Headers that the client sets, or that change where a request goes.
+const OWN_HEADERS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// How values reach a command of a tool.
+const ADVICE: ArgumentAdvice = ArgumentAdvice {
+    values: "the command gets its input as JSON on its standard input",
+    shell: "run a program that does this; the command gets its input as JSON on its standard input",
+};
+
+/// The entries of `tools` that declare a tool.
+pub(super) fn declared<'y>(top: &Section<'y>) -> impl Iterator<Item = &'y Entry> {
+    let entries = top.get("tools").map(Yaml::entries).unwrap_or_default();
+    entries.iter().filter(|it| it.key.text != FILES)
+}
+
+/// Reads the tools that the workflow declares.
+pub(super) fn read_tools(
+    report: &mut Report,
+    top: &Section<'_>,
+    (prompts, registry, sections): (&PromptFiles, &Registry, &Sections),
+    types: &BTreeMap<String, ToolTypes>,
+) -> BTreeMap<String, Arc<DeclaredTool>> {
+    let mut tools = BTreeMap::new();
+    for Entry { key, value } in entries(report, top, "tools") {
+        if key.text == FILES {
+            continue;
+        }
+        check_name(report, registry, key);
+        let types = types.get(&key.text).cloned().unwrap_or_default();
+        let tool = read_tool(report, (key, value), (prompts, sections), types);
+        // An invalid tool still counts as declared, so that the nodes that call it are not reported.
+        let tool = tool.unwrap_or_else(|| unknown(&key.text));
+        tools.insert(key.text.clone(), Arc::new(tool));
+    }
+    tools
+}
+
+/// A tool in place of an invalid one, which accepts any call.
+fn unknown(name: &str) -> DeclaredTool {
+    let (input, output) = (serde_json::json!({"type": "object"}), serde_json::json!({}));
+    let sandbox =
+        crate::SandboxSettings { memory_bytes: 0, time: Duration::ZERO, requirements: Vec::new() };
+    let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new() };
+    let signature = ToolSignature { name: name.to_owned(), input, output };
+    DeclaredTool { signature, about: String::new(), action: ToolAction::Command(command) }
+}
+
+fn check_name(report: &mut Report, registry: &Registry, key: &SpannedText) {
+    let name = &key.text;
+    let fits = name.starts_with(|it: char| it.is_ascii_alphabetic())
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
+        && name.len() <= NAME_CHARACTERS_MAX;
+    if !fits {
+        let message = format!("a tool cannot have the name `{name}`");
+        let help = "use at most 64 letters, digits, `_` and `-`, and begin with a letter";
+        report.bad_value(key, message, help);
+    } else if BuiltIn::named(name).is_some() || registry.find_tool(name).is_some() {
+        let message = format!("there is a tool `{name}` already, in the program");
+        report.bad_value(key, message, "give this one another name");
+    }
+}
+
+fn read_tool(
+    report: &mut Report,
+    (key, yaml): (&SpannedText, &Yaml),
+    (prompts, sections): (&PromptFiles, &Sections),
+    ToolTypes { input, output }: ToolTypes,
+) -> Option<DeclaredTool> {
+    let what = format!("the tool `{}`", key.text);
+    let section = Section::read(report, yaml, &what, TOOL_KEYS)?;
+    let help = "write its purpose, which a model chooses it by";
+    let about = section.require(report, "about", help).and_then(|it| report.word(it, "`about`"));
+    let help = "declare its arguments, as in `input: { query: string }`";
+    let input = section.require(report, "input", help).and(input);
+    let help = "declare its result, as in `output: { hits: [string] }`";
+    let output = section.require(report, "output", help).and(output);
+    if let (Some(schema), Some(yaml)) = (&input, section.get("input"))
+        && !matches!(Type::of_schema(schema), Type::Record(_))
+    {
+        let message = "the input of a tool is a record of its arguments";
+        let place = report.place(&yaml.range);
+        let finding = Diagnostic::error("GR114", message).at(place, "no record");
+        report.push(finding.help("write `input: { query: string }`"));
+        return None;
+    }
+    let action = match (section.get("run"), section.get("http")) {
+        (Some(run), None) => {
+            read_command(report, run, &section, (prompts, sections)).map(ToolAction::Command)
+        }
+        (None, Some(http)) => {
+            for key in ["in", "scripts"].into_iter().filter_map(|it| section.key(it)) {
+                report.bad_value(key, format!("a request has no `{}`", key.text), "remove it");
+            }
+            let arguments = input.as_ref().map(Type::of_schema);
+            read_request(report, http, arguments.as_ref()).map(ToolAction::Request)
+        }
+        (Some(_), Some(http)) => {
+            let message = format!("{what} has both `run` and `http`");
+            let place = report.place(&http.range);
+            let finding = Diagnostic::error("GR007", message).at(place, "a second action");
+            report.push(finding.help("keep one of them"));
+            None
+        }
+        (None, None) => {
+            let message = format!("{what} has neither `run` nor `http`");
+            let place = report.place(&key.range);
+            let finding = Diagnostic::error("GR006", message).at(place, "no action");
+            report.push(finding.help("write `run: [python3, search.py]` or `http: { url: … }`"));
+            None
+        }
+    };
+    let signature = ToolSignature { name: key.text.clone(), input: input?, output: output? };
+    Some(DeclaredTool { signature, about: about?.text, action: action? })
+}
+
+fn read_command(
+    report: &mut Report,
+    yaml: &Yaml,
+    section: &Section<'_>,
+    (prompts, sections): (&PromptFiles, &Sections),
+) -> Option<CommandTool> {
+    let mut argv = Vec::new();
+    for item in read_arguments(report, yaml, "`run`").unwrap_or_default() {
+        let word = report.word(item, "each argument of `run`")?;
+        check_argument(report, &word, ADVICE);
+        argv.push(word.text);
+    }
+    let scripts = section.get("scripts");
+    let scripts = scripts.map(|it| read_scripts(report, &prompts.folder().open_folder(), it));
+    let help = "name one of `sandboxes`: a command of a tool runs only in a sandbox";
+    let sandbox = section.require(report, "in", help);
+    let word = sandbox.and_then(|it| report.word(it, "`in`"))?;
+    let Some(sandbox) = sections.sandboxes.get(&word.text) else {
+        let known = sections.sandboxes.keys().map(String::as_str);
+        report.unknown("GR015", "sandbox", &word, known);
+        return None;
+    };
+    report.uses("sandboxes", &word.text);
+    if argv.is_empty() {
+        return None;
+    }
+    Some(CommandTool { argv, sandbox: sandbox.clone(), scripts: scripts.unwrap_or_default() })
+}
+
+fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> Option<RequestTool> {
+    let section = Section::read(report, yaml, "`http`", REQUEST_KEYS)?;
+    let method = match section.get("method").and_then(|it| report.word(it, "`method`")) {
+        None => Method::default(),
+        Some(word) => {
+            Method::ALL.into_iter().find(|it| it.as_str() == word.text).or_else(|| {
+                let known = Method::ALL.map(Method::as_str).join("`, `");
+                let message = format!("`{}` is no method", word.text);
+                report.bad_value(&word, message, &format!("write one of `{known}`"));
+                None
+            })?
+        }
+    };
+    let time = section.get("time").and_then(|it| report.duration(it, "`time`")).unwrap_or(TIME);
+    let headers = section.get("headers").map(|it| read_headers(report, it)).unwrap_or_default();
+    let help = "write an address, as in `url: \"https://api.example.com/cities/{city}\"`";
+    let url = section.require(report, "url", help)?;
+    let word = report.word(url, "`url`")?;
+    report.refuse_secret(&word.text, &word.range);
+    let url = match UrlTemplate::parse(&word.text) {
+        Ok(url) => url,
+        Err(reason) => {
+            let message = format!("`{}` is no address of a tool: {reason}", word.text);
+            let help =
+                "arguments stand in braces, in the path or behind `?`; a key belongs into a header";
+            report.bad_value(&word, message, help);
+            return None;
+        }
+    };
+    if let Some(Type::Record(record)) = arguments {
+        check_arguments(report, &word, (&url, method), record);
+    }
+    Some(RequestTool { method, url, headers, time })
+}
+
+/// Checks that the address has only arguments that are texts or numbers, and that a request without a body has all of
+/// them.
+fn check_arguments(
+    report: &mut Report,
+    word: &SpannedText,
+    (url, method): (&UrlTemplate, Method),
+    record: &Record,
+) {
+    let place = report.place(&word.range);
+    for name in url.arguments() {
+        let Some(field) = record.fields.iter().find(|it| it.name == name) else {
+            let known = record.fields.iter().map(|it| it.name.as_str());
+            let word = SpannedText { text: name.to_owned(), range: word.range.clone() };
+            report.unknown("GR021", "argument of the tool", &word, known);
+            continue;
+        };
+        let plain = [Type::String, Type::Float, Type::Bool];
+        if !plain.iter().any(|it| field.ty.fits(it)) {
+            let shown = describe(&field.ty);
+            let message =
+                format!("a part of an address is a text or a number, and `{name}` is {shown}");
+            report.push(Diagnostic::error("GR022", message).at(place.clone(), "another type"));
+        }
+    }
+    let is_in_url = |name: &str| url.arguments().any(|it| it == name);
+    let lost = record.fields.iter().find(|it| !method.has_body() && !is_in_url(&it.name));
+    if let Some(lost) = lost {
+        let message = format!("nothing sends the argument `{}`", lost.name);
+        let finding = Diagnostic::error("GR114", message).at(place, "not in the address");
+        let help = format!("write `{{{}}}` into the address, or use `method: POST`", lost.name);
+        report.push(finding.help(help));
+    }
+}
+
+fn read_headers(report: &mut Report, yaml: &Yaml) -> Vec<(String, HeaderText)> {
+    if !matches!(yaml.data, Data::Map(_)) {
+        report.wrong_kind(yaml, "`headers`", "a mapping from names to texts");
+    }
+    let mut headers = Vec::new();
+    for Entry { key, value } in yaml.entries() {
+        let is_token = |it: char| it.is_ascii_alphanumeric() || "-_".contains(it);
+        let name = key.text.to_ascii_lowercase();
+        if name.is_empty() || !name.chars().all(is_token) || OWN_HEADERS.contains(&name.as_str()) {
+            let message = format!("a request of a tool cannot set the header `{}`", key.text);
+            report.bad_value(key, message, "remove it");
+            continue;
+        }
+        headers.extend(read_header(report, value).map(|it| (name, it)));
+    }
+    headers
+}
+
+fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
+    let is_printable = |it: &SpannedText| it.text.chars().all(|it| matches!(it, ' '..='~'));
+    let Data::Map(_) = yaml.data else {
+        let word = report.word(yaml, "the value of a header")?;
+        report.refuse_secret(&word.text, &word.range);
+        if !is_printable(&word) {
+            report.bad_value(&word, "a header has printable ASCII characters only", "");
+            return None;
+        }
+        return Some(HeaderText::Text(word.text));
+    };
+    let section = Section::read(report, yaml, "a header with a secret", HEADER_KEYS)?;
+    let help = "name an environment variable, as in `secret: TRACKER_TOKEN`";
+    let secret = section.require(report, "secret", help);
+    let secret = secret.and_then(|it| report.word(it, "`secret`"))?;
+    if !is_harmless_variable(&secret.text) {
+        let message = format!("`{}` is no name of a variable with a secret", secret.text);
+        let finding = Diagnostic::error("GR048", message);
+        report.push(finding.at(report.place(&secret.range), "not allowed").help(help));
+        return None;
+    }
+    let prefix = section.get("prefix").map(|it| report.word(it, "`prefix`"));
+    let prefix = match prefix {
+        None => String::new(),
+        Some(word) => {
+            let word = word?;
+            report.refuse_secret(&word.text, &word.range);
+            if !is_printable(&word) {
+                report.bad_value(&word, "a header has printable ASCII characters only", "");
+                return None;
+            }
+            word.text
+        }
+    };
+    Some(HeaderText::Secret { prefix, variable: secret.text })
+}

@@ -1,0 +1,82 @@
+//! The hosts to which tools of a workflow send requests: what the operator allows, by a flag.
+//!
+//! Neither the environment nor a file can allow a host, and no run keeps a permission.
+
+use std::{env, path::Path, sync::Arc};
+
+use super::{error::CliError, options::Settings, refusals::Refusals};
+use crate::{
+    redact::learn,
+    tool::{DeclaredTool, RequestTool, ToolAction, WebAccess, WebPermission, WebRefusal},
+};
+
+fn requests<'a>(
+    tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
+) -> impl Iterator<Item = (&'a str, &'a RequestTool)> {
+    tools.filter_map(|it| match &it.action {
+        ToolAction::Command(_) => None,
+        ToolAction::Request(request) => Some((it.signature.name.as_str(), request)),
+    })
+}
+
+/// Returns what the operator allows, with the secrets of these tools.
+pub(super) fn access<'a>(
+    settings: &Settings,
+    tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
+) -> WebAccess {
+    let options = &settings.options;
+    let public = options.allow_http.iter().map(|it| (it, WebPermission::Public));
+    let private = options.allow_http_private.iter().map(|it| (it, WebPermission::Private));
+    let access = public
+        .chain(private)
+        .fold(WebAccess::default(), |it, (host, permission)| it.allow(host, permission));
+    let secrets = requests(tools).flat_map(|(_, it)| it.secrets());
+    secrets.fold(access, |access, name| match env::var(name) {
+        Ok(value) if !value.is_empty() => {
+            learn(&value);
+            access.with_secret(name, value)
+        }
+        _ => access,
+    })
+}
+
+/// Checks that the operator allows the host of each request, before the first node runs.
+///
+/// # Errors
+///
+/// Fails with each tool whose host is not allowed, and the way to allow it.
+pub(super) fn check<'a>(
+    access: &WebAccess,
+    tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
+    workflow: &Path,
+) -> Result<(), CliError> {
+    let mut refusals = Refusals::default();
+    for (name, request) in requests(tools) {
+        let Err(refusal) = access.check(request) else { continue };
+        let secrets: Vec<String> = request.secrets().map(|it| format!("`{it}`")).collect();
+        let secrets = match secrets.as_slice() {
+            [] => String::new(),
+            some => format!(", with {}", some.join(", ")),
+        };
+        let (method, origin) = (request.method.as_str(), request.url.origin());
+        let (problem, remedy) = match &refusal {
+            WebRefusal::Host { host } => (
+                format!("{name}: {method} {origin}{secrets}"),
+                format!(
+                    "read the file, and pass `--allow-http {host}` to allow it in this process"
+                ),
+            ),
+            WebRefusal::Plain { host } => (
+                format!("{name}: {refusal}"),
+                format!("use `https`, or pass `--allow-http-private {host}`"),
+            ),
+            WebRefusal::Unset { secret, .. } => (refusal.to_string(), format!("set `{secret}`")),
+            _ => (refusal.to_string(), "read the file before you allow it".to_owned()),
+        };
+        refusals.add(problem, remedy);
+    }
+    refusals.or_ok(format!(
+        "tools of `{}` send requests that you have not allowed; nothing was started",
+        workflow.display()
+    ))
+}

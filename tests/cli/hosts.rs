@@ -1,0 +1,195 @@
+//! Commands on this machine, outside of a sandbox: permission, approval and environment.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::cli::program::{Ended, Place, workflow};
+use crate::support::git::git;
+
+/// Runs a workflow with this configuration of the user.
+fn run_configured(place: &Place, text: &str) -> Ended {
+    let folder = place.path("own/graphrun");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), text).unwrap();
+    let own = place.path("own").display().to_string();
+    place.run_with(execute("hosts", "x", &[]), [("XDG_CONFIG_HOME", own.as_str())])
+}
+
+fn execute(name: &str, brief: &str, more: &[&str]) -> Vec<String> {
+    let (workflow, brief) = (workflow(name), format!("brief={brief}"));
+    let args = ["execute", &workflow, "-i", &brief, "--output", "json"];
+    args.into_iter().chain(more.iter().copied()).map(str::to_owned).collect()
+}
+
+const ALLOWED: &[&str] = &["--allow-host", "here"];
+
+/// Checks that a command was refused before anything started.
+fn refused(place: &Place, ended: &Ended, expected: &[&str]) {
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""), "{ended}");
+    for expected in expected {
+        assert!(ended.stderr.contains(expected), "{expected}: {ended}");
+    }
+    assert!(!place.path(".graphrun").exists(), "something was started");
+}
+
+/// The only open question of a run that is paused.
+fn question(ended: &Ended) -> Value {
+    let report = ended.json();
+    assert_eq!((ended.code, report["questions"].as_array().unwrap().len()), (3, 1), "{ended}");
+    report["questions"][0].clone()
+}
+
+fn run_of(ended: &Ended) -> String {
+    ended.json()["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_declared_command_needs_the_operator() {
+    let place = Place::new();
+    let expected = [
+        "hosts.yaml` runs commands on this machine",
+        "here: `printf %s|%s|%s …` (asks each time)",
+        "`--allow-host here`",
+    ];
+    refused(&place, &place.run(execute("hosts", "x", &[])), &expected);
+    let other = execute("hosts", "x", &["--allow-host", "there"]);
+    refused(&place, &place.run(other), &expected);
+    // Neither the environment nor an environment file of the folder allows a host.
+    fs::write(place.path(".env"), "GRAPHRUN_ALLOW_HOST=here\n").unwrap();
+    let ended = place.run_with(execute("hosts", "x", &[]), [("GRAPHRUN_ALLOW_HOST", "here")]);
+    refused(&place, &ended, &expected);
+}
+
+#[test]
+fn a_file_of_the_folder_allows_no_host_even_if_it_is_trusted() {
+    let place = Place::new();
+    fs::write(place.path("graphrun.toml"), "[hosts.here]\ncommands = [\"printf\"]\n").unwrap();
+    let expected =
+        ["graphrun.toml:1:8: only your own configuration allows commands on this machine"];
+    refused(&place, &place.run(execute("hosts", "x", ALLOWED)), &expected);
+    let trusted = place.run(["trust", "--yes"]);
+    assert_eq!(trusted.code, 0, "{trusted}");
+    refused(&place, &place.run(execute("hosts", "x", ALLOWED)), &expected);
+}
+
+#[test]
+fn the_own_configuration_allows_single_commands() {
+    let place = Place::new();
+    let run = |text: &str| run_configured(&place, text);
+    refused(
+        &place,
+        &run("[hosts.here]\ncommands = [\"git push\"]\n"),
+        &["the operator does not allow `printf %s|%s|%s` on the host `here`", "`[hosts.here]`"],
+    );
+    refused(
+        &place,
+        &run("[hosts.here]\ncommands = [\"sudo printf\"]\nsecret = []\n"),
+        &["`sudo` runs its arguments as a command", "did you mean `secrets`?"],
+    );
+    question(&run("[hosts.here]\ncommands = [\"printf\"]\n"));
+    // `approve` of the configuration does not make a workflow less strict.
+    question(&run("[hosts.here]\ncommands = [\"printf\"]\napprove = \"never\"\n"));
+}
+
+#[test]
+fn a_person_sees_the_exact_arguments_and_approves_one_call() {
+    let place = Place::new();
+    let asked = place.run(execute("hosts", "it's a b", ALLOWED));
+    let question = question(&asked);
+    assert_eq!(
+        question["show"],
+        json!({ "host": "here", "command": ["printf", "%s|%s|%s", "it's a b", "--", "it's a b"] })
+    );
+    let prompt = question["prompt"].as_str().unwrap();
+    assert!(prompt.ends_with("\nprintf '%s|%s|%s' 'it'\\''s a b' -- 'it'\\''s a b'"), "{prompt}");
+    let run = run_of(&asked);
+    // No run keeps the permission.
+    let without = place.run(["approve", &run]);
+    assert_eq!(without.code, 5, "{without}");
+    assert!(without.stderr.contains("`--allow-host here`"), "{without}");
+    let done = place.run(["approve", &run, "--output", "json", "--allow-host", "here"]);
+    assert_eq!(done.code, 0, "{done}");
+    assert_eq!(done.json()["state"]["printed"], "it's a b|--|it's a b");
+    let events = place.run(["runs", "events", &run, "--output", "jsonl"]).stdout;
+    assert!(events.contains("runs on the host `here`: printf"), "{events}");
+}
+
+#[test]
+fn a_declined_command_does_not_run() {
+    let place = Place::new();
+    let run = run_of(&place.run(execute("hosts", "x", ALLOWED)));
+    let done = place.run(["reject", &run, "--output", "json", "--allow-host", "here"]);
+    assert_eq!(done.json()["state"], json!({ "printed": "", "reason": "declined" }), "{done}");
+    let events = place.run(["runs", "events", &run, "--output", "jsonl"]).stdout;
+    assert!(!events.contains("runs on the host"), "{events}");
+}
+
+/// The state can change while a question is open. The answer belongs to the arguments that were shown.
+#[test]
+fn an_answer_approves_no_other_arguments() {
+    let place = Place::new();
+    let asked = place.run(execute("hosts", "shown", ALLOWED));
+    let (run, first) = (run_of(&asked), question(&asked)["key"].clone());
+    let changed = place.run(["runs", "update", &run, "--set", "brief=\"other\""]);
+    assert_eq!(changed.code, 0, "{changed}");
+    let answer = format!("{}=true", first.as_str().unwrap());
+    let late = place.run(["resume", &run, "--answer", &answer, "--allow-host", "here"]);
+    assert_eq!(late.code, 2, "{late}");
+    let again = place.run(["resume", &run, "--output", "json", "--allow-host", "here"]);
+    let second = question(&again);
+    assert_ne!(second["key"], first);
+    assert_eq!(second["show"]["command"][2], "other");
+}
+
+#[test]
+fn a_value_is_no_option() {
+    let place = Place::new();
+    let done = place.run(execute("hosts", "-v", ALLOWED));
+    assert_eq!(done.code, 0, "{done}");
+    assert_eq!(
+        done.json()["state"],
+        json!({
+            "printed": "",
+            "reason": "the value of `brief` is no argument: it begins with `-`, so the program would take it for an option",
+        })
+    );
+}
+
+#[test]
+fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
+    let place = Place::new();
+    let folder = place.path("repo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("kept.txt"), "kept\n").unwrap();
+    git(&folder, &["init", "--quiet", "--initial-branch=main"]);
+    git(&folder, &["add", "--all"]);
+    git(&folder, &["commit", "--quiet", "--message", "first"]);
+    let remote = place.path("remote.git");
+    git(&folder, &["clone", "--quiet", "--bare", ".", remote.to_str().unwrap()]);
+    git(&folder, &["remote", "add", "origin", remote.to_str().unwrap()]);
+    let hook = folder.join(".git/hooks/pre-push");
+    fs::write(&hook, "#!/bin/sh\necho hooked >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+
+    let allowed = ["--run-id", "one", "--allow-host", "remote", "--allow-host", "keys"];
+    let unset = place.run(execute("pushes", "x", &allowed));
+    refused(&place, &unset, &["needs the environment variable `PUSH_TOKEN`", "set `PUSH_TOKEN`"]);
+    let secret = [("PUSH_TOKEN", "canary-of-pushes-51f2")];
+    let asked = place.run_with(execute("pushes", "x", &allowed), secret);
+    let show = question(&asked)["show"].clone();
+    assert_eq!(show["command"], json!(["git", "push", "--quiet", "origin", "work/one"]));
+    assert!(show["folder"].as_str().unwrap().ends_with("/repo"), "{show}");
+    // `once`: the second command of the host needs no answer.
+    let args =
+        ["approve", "one", "--output", "json", "--allow-host", "remote", "--allow-host", "keys"];
+    let done = place.run_with(args, secret);
+    assert_eq!(
+        done.json()["state"],
+        json!({ "branch": "work/one\n", "code": 0, "token": "[redacted]\n" }),
+        "{done}"
+    );
+    assert!(!done.to_string().contains("canary"), "{done}");
+    let pushed = git(&remote, &["log", "-1", "--format=%s", "work/one"]);
+    assert_eq!(pushed, "Add new.txt");
+}
