@@ -190,6 +190,29 @@ fn updates_apply_in_task_order_not_in_finish_order() {
 }
 
 #[test]
+fn a_node_reached_twice_has_the_first_trigger_in_task_order() {
+    let graph = compiled(
+        GraphBuilder::new::<Team>("twice")
+            .node("ba", Decided)
+            .node("pm", Decided)
+            .node("sse", Decided)
+            .edge(START, "pm")
+            .edge(START, "ba")
+            .edge("pm", "sse")
+            .edge("ba", "sse")
+            .edge("sse", "end"),
+    );
+    let mut hand = Hand::start(&graph);
+    while let Some(task) = hand.open.pop_back().filter(|it| it.node != name("sse")) {
+        hand.finish(&task, Command::default());
+    }
+    let frontier = &hand.saved.position.frontier;
+    let triggers: Vec<_> =
+        frontier.iter().map(|it| (it.node.as_str(), it.trigger.node())).collect();
+    assert_eq!(triggers, [("sse", Some(&name("ba")))]);
+}
+
+#[test]
 fn dispatches_run_in_order_after_nodes_reached_by_edges() {
     let graph = compiled(
         GraphBuilder::new::<Team>("map")

@@ -1,8 +1,9 @@
 //! The cost of saving runs in SQLite, beside hand-written programs that save the same bytes with the same durability.
 //!
 //! `cargo bench --bench durable`; words after `--` choose rows by their names. The items are noise that does not
-//! compress. The databases are in the target folder; the rows "without disk" use `/dev/shm`, where a sync takes no
-//! time. `GRAPHRUN_BENCH_ROUNDS` sets the rounds of the short runs.
+//! compress. The databases are in the target folder. The rows "without disk" and "resume" use `/dev/shm`, where a
+//! sync takes no time, and are the CPU time of all threads; the others are elapsed time. `GRAPHRUN_BENCH_ROUNDS` sets the
+//! rounds of the short runs.
 
 #[path = "../shared/mod.rs"]
 mod shared;
