@@ -14,7 +14,13 @@ use futures_util::future::join_all;
 use graphrun::llm::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
 use tokio::time::{Instant, sleep};
 
-use crate::peer::{Peer, client_of, completion, request};
+use super::peer::{self, Peer, client_of, completion};
+
+/// Returns a request to a model that only these tests ask. A gate is known by its address and model, and another test may
+/// get the port of a server whose gate is closed.
+fn request(question: &str) -> ChatRequest {
+    ChatRequest { model: Some("gated".to_owned()), ..peer::request(question) }
+}
 
 /// Asks until there is an answer, as the engine does: at most six times, after the named waits.
 async fn ask(client: &OpenAiCompatible, requests: usize) -> Result<ChatReply, ModelError> {

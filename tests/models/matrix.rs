@@ -80,7 +80,8 @@ impl Drop for Server {
 impl Server {
     async fn start(row: &Row) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        // A gate is known by its address, and a port may be that of an earlier row.
+        let base_url = format!("http://{}/{}/v1", listener.local_addr().unwrap(), row.name);
         let (requests, has_recovered) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
         let (counted, recovered) = (Arc::clone(&requests), Arc::clone(&has_recovered));
         let (fault, good) = (row.fault.clone(), good_reply(row.protocol));
