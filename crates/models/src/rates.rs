@@ -78,7 +78,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Returns the bucket of a rate, less what was sent since; `None` for a rate that nothing was taken from.
+    /// Returns the bucket of a rate, less the requests sent since; `None` for a rate whose whole limit is available.
     pub(super) fn of(rate: Rate, sent_since: f64, now: Instant) -> Option<Self> {
         let Rate { limit, remaining, reset } = rate;
         let per_second = (limit - remaining) / reset.as_secs_f64();
