@@ -306,13 +306,15 @@ impl Contents {
             self.calls
                 .iter_mut()
                 .filter(|it| it.1.is_empty())
-                .for_each(|it| it.1 = "{}".to_owned());
+                .for_each(|it| "{}".clone_into(&mut it.1));
         }
     }
 
     fn add_candidate(&mut self, value: &Value) {
         if let Some(chunks) = value.as_array() {
-            chunks.iter().for_each(|it| self.add(Protocol::Gemini, it));
+            for chunk in chunks {
+                self.add(Protocol::Gemini, chunk);
+            }
             return;
         }
         let input = ["promptTokenCount", "toolUsePromptTokenCount"];

@@ -14,7 +14,13 @@ use futures_util::future::join_all;
 use graphrun::llm::{ChatModel, ChatReply, ChatRequest, ModelError, OpenAiCompatible};
 use tokio::time::{Instant, sleep};
 
-use crate::models::peer::{Peer, client_of, completion, request};
+use super::peer::{self, Peer, client_of, completion};
+
+/// Returns a request to a model that only these tests ask. A gate is known by its address and model, and another test may
+/// get the port of a server whose gate is closed.
+fn request(question: &str) -> ChatRequest {
+    ChatRequest { model: Some("gated".to_owned()), ..peer::request(question) }
+}
 
 /// Asks until there is an answer, as the engine does: at most six times, after the named waits.
 async fn ask(client: &OpenAiCompatible, requests: usize) -> Result<ChatReply, ModelError> {
@@ -147,4 +153,53 @@ async fn a_cancelled_request_frees_its_slot() {
         assert!(cancelled.is_err());
     }
     assert!(peer.seen().len() > 8, "{} requests", peer.seen().len());
+}
+
+#[tokio::test]
+async fn stated_rates_are_kept() {
+    // The allowance grows by ten requests a second, and the first reply has used it up.
+    let arrived: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let all = Arc::clone(&arrived);
+    let peer = Peer::start(move |_| {
+        let mut all = all.lock().unwrap();
+        all.push(Instant::now());
+        let mut reply = completion("Teal.");
+        if all.len() == 1 {
+            for (name, value) in [("limit", "10"), ("remaining", "0"), ("reset", "1s")] {
+                let name = format!("x-ratelimit-{name}-requests");
+                let name = axum::http::HeaderName::try_from(name).unwrap();
+                reply.headers_mut().insert(name, value.parse().unwrap());
+            }
+        }
+        reply
+    })
+    .await;
+    let client = peer.client();
+    client.chat(&request("Which colour?")).await.unwrap();
+    let asked = request("Which colour?");
+    let ended = join_all((0..4).map(|_| client.chat(&asked))).await;
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let arrived = arrived.lock().unwrap().clone();
+    for (at, arrival) in arrived.iter().enumerate() {
+        let earliest = Duration::from_millis(u64::try_from(at).unwrap() * 100);
+        assert!(*arrival - arrived[0] + Duration::from_millis(20) >= earliest, "{arrived:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_beyond_a_stated_rate_is_not_sent() {
+    let peer = Peer::start(|_| {
+        let headers = [
+            ("anthropic-ratelimit-tokens-limit", "100"),
+            ("anthropic-ratelimit-tokens-remaining", "1"),
+            ("anthropic-ratelimit-tokens-reset", "2999-01-01T00:00:00Z"),
+        ];
+        (headers, completion("Teal.")).into_response()
+    })
+    .await;
+    let client = peer.client();
+    client.chat(&request("Which colour?")).await.unwrap();
+    let error = client.chat(&request(&"Which colour? ".repeat(20))).await.unwrap_err();
+    let ModelError::RateLimited { after: Some(after), .. } = &error else { panic!("{error:?}") };
+    assert_eq!((*after, peer.seen().len()), (Duration::from_secs(60), 1), "{error}");
 }

@@ -1,9 +1,11 @@
 //! The gate in front of a provider's model: how many requests it gets at once, and whether it gets any.
 //!
-//! All runs of a process share one gate for each address, key and model. Three rules keep a fleet of tasks from making
+//! All runs of a process share one gate for each address, key and model. Four rules keep a fleet of tasks from making
 //! an outage worse:
 //! - **Concurrency** adapts: it grows while requests succeed, and halves when the provider limits the rate or has no
 //!   capacity. The wait that the provider asks for holds back all requests.
+//! - **Rates** that the provider states in its headers are kept: a request that would exceed one waits until the allowance
+//!   has grown back.
 //! - **A breaker** opens when requests fail one after the other. Until it closes, requests fail at once. From time to
 //!   time one request is let through to see whether the provider has recovered.
 //! - **A budget** bounds the requests that repeat a failed one to a fifth of the others, and a few for every process.
@@ -22,7 +24,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{ChatReply, ModelError};
+use super::{
+    ChatReply, ModelError,
+    rates::{Bucket, Rates},
+};
 
 /// The concurrency of a new gate. It doubles with each round of successful requests until the first refusal.
 const CONCURRENCY_FIRST: f64 = 8.0;
@@ -76,6 +81,9 @@ struct State {
     reduced: Option<Instant>,
     /// Until when the provider has asked for no requests, and its words.
     paused: Option<(Instant, ModelError)>,
+    /// What the provider allows, in requests and in tokens.
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
     breaker: Breaker,
     /// The repeated requests that are allowed now; negative if some wait for their turn.
     repeats: f64,
@@ -124,6 +132,8 @@ impl Default for State {
             was_limited: false,
             reduced: None,
             paused: None,
+            requests: None,
+            tokens: None,
             breaker: Breaker::default(),
             repeats: REPEATS_AT_ONCE,
             repeats_at: Instant::now(),
@@ -141,7 +151,8 @@ impl Gate {
         Arc::clone(gates.entry(name.to_owned()).or_default())
     }
 
-    /// Waits for the permission to send a request. `is_repeat` says whether it repeats a failed one.
+    /// Waits for the permission to send a request. `is_repeat` says whether it repeats a failed one, `tokens` about how many
+    /// tokens it has.
     ///
     /// # Errors
     ///
@@ -150,14 +161,18 @@ impl Gate {
     /// # Cancel safety
     ///
     /// A dropped future has taken no slot.
-    pub(super) async fn enter(self: &Arc<Self>, is_repeat: bool) -> Result<Permit, ModelError> {
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        is_repeat: bool,
+        tokens: u64,
+    ) -> Result<Permit, ModelError> {
         let mut must_pay = is_repeat;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on, no change is missed.
             changed.as_mut().enable();
-            let entry = self.state().enter(Instant::now(), &mut must_pay);
+            let entry = self.state().enter(Instant::now(), &mut must_pay, tokens);
             match entry {
                 Entry::Go { is_probe } => {
                     return Ok(Permit { gate: Arc::clone(self), began: Instant::now(), is_probe });
@@ -169,13 +184,28 @@ impl Gate {
         }
     }
 
+    /// Learns the rates that a reply states.
+    pub(super) fn learn_rates(&self, rates: Rates) {
+        let (mut state, now) = (self.state(), Instant::now());
+        // The other requests under way may not be counted yet.
+        let others = state.running.saturating_sub(1);
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵² requests run at once")]
+        let others = others as f64;
+        if let Some(rate) = rates.requests {
+            state.requests = Bucket::of(rate, others, now);
+        }
+        if let Some(rate) = rates.tokens {
+            state.tokens = Bucket::of(rate, 0.0, now);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn enter(&mut self, now: Instant, must_pay: &mut bool) -> Entry {
+    fn enter(&mut self, now: Instant, must_pay: &mut bool, tokens: u64) -> Entry {
         if let Some(open) = &mut self.breaker.open {
             if now < open.until {
                 return Entry::Refuse(not_asked(&open.error, open.until - now));
@@ -200,6 +230,13 @@ impl State {
         if self.running >= self.slots() {
             return Entry::WaitForChange;
         }
+        let wait = self.wait_for_rates(now, tokens);
+        if wait > WAIT_MAX {
+            return Entry::Refuse(rate_used_up(wait));
+        }
+        if !wait.is_zero() {
+            return Entry::WaitFor(wait);
+        }
         if *must_pay {
             match self.pay_for_repeat(now) {
                 Err(wait) => return Entry::Refuse(too_many_repeats(wait)),
@@ -212,7 +249,24 @@ impl State {
             }
         }
         self.running += 1;
+        self.take_from_rates(tokens);
         Entry::Go { is_probe: false }
+    }
+
+    /// Returns how long a request has to wait until the provider allows it by its stated rates.
+    fn wait_for_rates(&mut self, now: Instant, tokens: u64) -> Duration {
+        let requests = self.requests.as_mut().map(|it| it.wait(1.0, now));
+        let tokens = self.tokens.as_mut().map(|it| it.wait(size(tokens), now));
+        requests.max(tokens).unwrap_or_default().min(PAUSE_MAX)
+    }
+
+    fn take_from_rates(&mut self, tokens: u64) {
+        if let Some(bucket) = &mut self.requests {
+            bucket.take(1.0);
+        }
+        if let Some(bucket) = &mut self.tokens {
+            bucket.take(size(tokens));
+        }
     }
 
     #[expect(
@@ -370,6 +424,16 @@ fn is_outage(error: &ModelError) -> bool {
         error,
         ModelError::Overloaded { .. } | ModelError::Transient { .. } | ModelError::Timeout { .. }
     )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far fewer than 2⁵² tokens fit a request")]
+fn size(tokens: u64) -> f64 {
+    tokens as f64
+}
+
+fn rate_used_up(wait: Duration) -> ModelError {
+    let message = "its headers allow no further request at the moment".to_owned();
+    ModelError::RateLimited { after: Some(wait), message }
 }
 
 fn too_many_repeats(wait: Duration) -> ModelError {

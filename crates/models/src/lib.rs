@@ -44,6 +44,8 @@ mod openai;
 #[cfg(feature = "openai")]
 mod protocol;
 #[cfg(feature = "openai")]
+mod rates;
+#[cfg(feature = "openai")]
 mod refused;
 #[cfg(feature = "openai")]
 mod sse;

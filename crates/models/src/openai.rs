@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_openai::Client;
@@ -211,6 +211,7 @@ impl OpenAiCompatible {
         request: &ChatRequest,
         shape: &Shape<'_>,
         wire: &Wire,
+        gate: &Arc<Gate>,
     ) -> Result<ChatReply, ModelError> {
         let headers = request.settings.headers.iter();
         let headers = headers.filter_map(|(name, value)| {
@@ -220,7 +221,8 @@ impl OpenAiCompatible {
         if let Some(key) = self.idempotency_key(&request.key, shape) {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let body = self.exchange(request, headers, wire).await;
+        let transport = self.transport.for_request(request, gate);
+        let body = self.exchange(transport, headers, wire).await;
         request.deltas.end();
         let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
         let read = read.map_err(|error| match error {
@@ -249,11 +251,10 @@ impl OpenAiCompatible {
     /// Sends a request and returns the body of its reply.
     async fn exchange(
         &self,
-        request: &ChatRequest,
+        transport: Transport,
         mut headers: HeaderMap,
         wire: &Wire,
     ) -> Result<Value, ModelError> {
-        let transport = self.transport.for_request(request);
         let (client, body) = (&self.client, wire.body.clone());
         let sent = match self.profile.protocol {
             Protocol::Chat => {
@@ -326,11 +327,12 @@ impl ChatModel for OpenAiCompatible {
         let mut is_in = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
-            let permit = gate.enter(request.is_repeat && !is_in).await?;
+            let tokens = estimate(request, "").input_tokens;
+            let permit = gate.enter(request.is_repeat && !is_in, tokens).await?;
             is_in = true;
             let shape = Shape { model, profile: &self.profile, mode, refused: &refused };
             let wire = self.profile.protocol.shape(request, &shape);
-            let done = self.attempt(request, &shape, &wire).await;
+            let done = self.attempt(request, &shape, &wire, &gate).await;
             permit.learn(done.as_ref());
             let error = match done {
                 Err(error) => error,

@@ -25,9 +25,11 @@ use super::chat::ChatRequest;
 use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
+use super::gate::Gate;
 use super::openai::Limits;
 use super::protocol::{Incoming, Pace, completion};
 use super::provider::{Profile, Protocol, is_local};
+use super::rates::Rates;
 use super::retry_after::read_retry_after;
 use super::secret::Secret;
 
@@ -58,6 +60,8 @@ pub(super) struct Transport {
     protocol: Protocol,
     /// Where the pieces of the answer go.
     deltas: AnswerSink,
+    /// The gate of the model, which learns the rates of the provider.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Transport {
@@ -89,14 +93,16 @@ impl Transport {
             headers: HeaderMap::new(),
             protocol: Protocol::Chat,
             deltas: AnswerSink::default(),
+            gate: None,
         })
     }
 
     /// Returns a transport for one request.
-    pub(super) fn for_request(&self, request: &ChatRequest) -> Self {
+    pub(super) fn for_request(&self, request: &ChatRequest, gate: &Arc<Gate>) -> Self {
         let mut transport = self.clone();
         transport.limits.total = request.timeout.unwrap_or(self.limits.total);
         transport.deltas = request.deltas.clone();
+        transport.gate = Some(Arc::clone(gate));
         transport
     }
 
@@ -176,6 +182,11 @@ impl Transport {
                 });
             }
         };
+        if let Some(gate) = &self.gate {
+            let headers = response.headers();
+            let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok());
+            gate.learn_rates(Rates::read(header, Timestamp::now()));
+        }
         let status = response.status();
         if status.is_success() {
             return self.read(&mut response, deadline).await;
