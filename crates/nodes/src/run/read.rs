@@ -41,7 +41,7 @@ struct RunKeys {
     /// Runs a command: the program and its arguments, without a shell. In a sandbox, values of the
     /// state reach it by `env`, `stdin` and `files`.
     run: Vec<Either<Scalar, ValueArgument>>,
-    /// One of `sandboxes`, or one of `hosts`.
+    /// One of `sandboxes`; `run` takes one of `hosts`, too.
     #[serde(rename = "in")]
     within: SandboxName,
     /// Variables of the command, by expressions.
