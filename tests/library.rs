@@ -98,8 +98,7 @@ async fn policies_are_set_where_a_node_is_named() {
         initial: Duration::ZERO,
         max: Duration::ZERO,
         total: None,
-        on: None,
-        exit_codes: Vec::new(),
+        ..Backoff::default()
     };
     let graph = board().node("flaky", flaky.backoff(backoff).timeout(Duration::from_secs(9)));
     assert_eq!(log_of(graph.edge(START, "flaky").edge("flaky", END)).await, ["attempt 2"]);

@@ -25,7 +25,9 @@ pub(super) fn access<'a>(
     let value = |name: &str| Some((name.to_owned(), env::var(name).ok()?));
     let secrets = commands.flat_map(|it| &it.host.secrets).filter_map(|it| value(it));
     let secrets: Vec<_> = secrets.filter(|(_, value)| !value.is_empty()).collect();
-    secrets.iter().for_each(|(_, value)| learn(value));
+    for (_, value) in &secrets {
+        learn(value);
+    }
     let common = HostAccess::COMMON.into_iter().filter_map(value);
     common.chain(secrets).fold(access, |it, (name, value)| it.with_variable(name, value))
 }

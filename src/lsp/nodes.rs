@@ -44,7 +44,10 @@ impl DocumentView<'_> {
         let kind = self.kind_of(node)?;
         let key = kind.key();
         let of = match kind.value() {
-            KeyValue::Name => self.scalar(&["nodes", node, key])?.to_owned(),
+            KeyValue::Name => match self.scalar(&["nodes", node, key]) {
+                Some(name) => name.to_owned(),
+                None => return Some(key.to_owned()),
+            },
             KeyValue::Nodes => self.texts(&["nodes", node, key]).join(", "),
             KeyValue::Other => return Some(key.to_owned()),
         };

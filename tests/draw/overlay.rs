@@ -198,8 +198,7 @@ async fn attempts_dispatches_and_failures_are_counted() {
             initial: std::time::Duration::ZERO,
             max: std::time::Duration::ZERO,
             total: None,
-            on: None,
-            exit_codes: Vec::new(),
+            ..Backoff::default()
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph

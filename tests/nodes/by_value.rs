@@ -1,4 +1,4 @@
-//! The agent that a value chooses, the models of a used workflow, and a tool of the workflow in the hands of a model.
+//! The agent that a value chooses, the models of a used workflow, and calls of a tool that the workflow declares.
 
 use std::{path::Path, sync::Arc};
 

@@ -99,7 +99,8 @@ impl Temper {
 
     fn policies(self, next: &str) -> Policies {
         let (initial, max) = (Duration::from_millis(20), Duration::from_millis(100));
-        let retry = Backoff { attempts_max: Some(4), initial, max, ..Backoff::default() };
+        let retry =
+            Backoff { attempts_max: Some(4), initial, max, total: None, ..Backoff::default() };
         match self {
             Self::Of(_)
             | Self::Steady

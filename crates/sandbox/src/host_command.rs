@@ -137,17 +137,9 @@ impl HostCommand {
             () = cancel.cancelled() => return Err(HostError::Aborted),
             ended = timeout(self.time, output) => ended,
         };
-        match ended {
-            Ok(result) => result.map_err(failed),
-            Err(_) => {
-                let nothing = Vec::new();
-                Ok(HostResult {
-                    outcome: Outcome::TimedOut,
-                    stdout: nothing.clone(),
-                    stderr: nothing,
-                })
-            }
-        }
+        let stopped =
+            || HostResult { outcome: Outcome::TimedOut, stdout: Vec::new(), stderr: Vec::new() };
+        ended.map_or_else(|_| Ok(stopped()), |it| it.map_err(failed))
     }
 
     async fn read_to_end(

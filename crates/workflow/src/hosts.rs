@@ -343,12 +343,11 @@ fn read_host(
         host.folder = sections.find_folder(report, word);
     }
     if let Some(word) = section.get("approve").and_then(|it| report.word(it, "`approve`")) {
-        match Approval::named(&word.text) {
-            Some(approve) => host.approve = approve,
-            None => {
-                let message = format!("`approve` is not `{}`", word.text);
-                report.bad_value(&word, message, "write `each`, `once` or `never`");
-            }
+        if let Some(approve) = Approval::named(&word.text) {
+            host.approve = approve;
+        } else {
+            let message = format!("`approve` is not `{}`", word.text);
+            report.bad_value(&word, message, "write `each`, `once` or `never`");
         }
     }
     for word in section.get("secrets").map(|it| report.words(it, "`secrets`")).unwrap_or_default() {

@@ -167,7 +167,13 @@ fn read_workflow(
         schema: env.schema,
         defaults: env.sections.defaults,
     };
-    for (name, mut used) in env.loaded {
+    take_used(&mut workflow, env.loaded);
+    Some(workflow)
+}
+
+/// Adds the used workflows to the one that uses them, as its parts or as nested runs.
+fn take_used(workflow: &mut Workflow, loaded: BTreeMap<NodeName, Workflow>) {
+    for (name, mut used) in loaded {
         let settings = workflow.nodes.get(&name).map(|it| &it.settings);
         let nested = settings.and_then(|it| it.downcast_ref::<NestedUse>());
         let enter = settings.and_then(|it| it.downcast_ref::<EnterNode>());
@@ -181,7 +187,6 @@ fn read_workflow(
             workflow.absorb(&name, used);
         }
     }
-    Some(workflow)
 }
 
 /// Reports outputs that nothing ever writes, unless errors may be the reason.

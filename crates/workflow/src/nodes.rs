@@ -14,6 +14,7 @@ use super::{
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
     kind::{NodeReader, NodeSettings},
+    reader::Yaml,
     report::Report,
     shape::Section,
     then::{check_condition, fail_reason},
@@ -86,7 +87,7 @@ fn read_node(
 
 /// Warns about policies that change nothing for a node of this kind.
 fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn NodeSettings) {
-    let retry = section.get("retry").map(|it| it.entries()).unwrap_or_default();
+    let retry = section.get("retry").map(Yaml::entries).unwrap_or_default();
     let codes = retry.iter().map(|it| &it.key).find(|it| it.text == "exit_codes");
     if let Some(key) = codes.filter(|_| !settings.has_exit_code()) {
         let message = "`exit_codes` has no effect here: the node runs no command";

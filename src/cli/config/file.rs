@@ -164,14 +164,12 @@ impl FileReader<'_> {
             }
             let (commands, secrets, approve) =
                 (table.get("commands"), table.get("secrets"), table.get("approve"));
-            let commands = match commands {
-                Some(item) => reading.commands(host, item),
-                None => {
-                    let message =
-                        format!("`hosts.{host}` has no `commands`, as in `[\"git push\"]`");
-                    reading.problem(item.span(), &message);
-                    None
-                }
+            let commands = if let Some(item) = commands {
+                reading.commands(host, item)
+            } else {
+                let message = format!("`hosts.{host}` has no `commands`, as in `[\"git push\"]`");
+                reading.problem(item.span(), &message);
+                None
             };
             let secrets = secrets.map_or(Some(Vec::new()), |it| reading.texts("secrets", it));
             let approve = approve.map_or(Some(Approval::Each), |it| reading.approval(it));

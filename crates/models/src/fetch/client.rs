@@ -33,8 +33,12 @@ pub(super) async fn fetch(request: FetchRequest) -> Result<FetchResponse, FetchE
 fn checked_url(request: &FetchRequest) -> Result<(Url, String), FetchError> {
     let invalid = |reason: String| FetchError::Invalid { reason };
     let url = Url::parse(&request.url).map_err(|error| invalid(error.to_string()))?;
-    let is_encrypted = url.scheme() == "https";
-    if !is_encrypted && !(url.scheme() == "http" && request.allows_private) {
+    let is_allowed = match url.scheme() {
+        "https" => true,
+        "http" => request.allows_private,
+        _ => false,
+    };
+    if !is_allowed {
         return Err(invalid(format!("`{}` is not `https`", url.scheme())));
     }
     if !url.username().is_empty() || url.password().is_some() {
@@ -118,15 +122,14 @@ async fn resolve(
 ) -> Result<Vec<SocketAddr>, FetchError> {
     let port = url.port_or_known_default().unwrap_or(443);
     let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let addresses = match literal {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => {
-            let name = host.to_owned();
-            let failed = |source| FetchError::Resolve { host: host.to_owned(), source };
-            let found = spawn_blocking(move || (name.as_str(), port).to_socket_addrs()).await;
-            let found = found.map_err(|error| failed(io::Error::other(error)))?;
-            found.map_err(failed)?.collect()
-        }
+    let addresses = if let Ok(address) = literal {
+        vec![SocketAddr::new(address, port)]
+    } else {
+        let name = host.to_owned();
+        let failed = |source| FetchError::Resolve { host: host.to_owned(), source };
+        let found = spawn_blocking(move || (name.as_str(), port).to_socket_addrs()).await;
+        let found = found.map_err(|error| failed(io::Error::other(error)))?;
+        found.map_err(failed)?.collect()
     };
     let inside = addresses.iter().map(SocketAddr::ip).find(|it| !is_public(*it) || is_own(*it));
     match inside.filter(|_| !allows_private) {
@@ -167,7 +170,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Only 2000::/3 is assigned for public use. Forms that contain an IPv4 address, such as 6to4, Teredo, NAT64 and mapped
+/// Only `2000::/3` is assigned for public use. Forms that contain an IPv4 address, such as 6to4, Teredo, NAT64 and mapped
 /// ones, are refused or lie outside of it.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();

@@ -41,7 +41,7 @@ struct RunKeys {
     /// Runs a command: the program and its arguments, without a shell. In a sandbox, values of the
     /// state reach it by `env`, `stdin` and `files`.
     run: Vec<Either<Scalar, ValueArgument>>,
-    /// One of `sandboxes`, or one of `hosts`.
+    /// One of `sandboxes`; `run` takes one of `hosts`, too.
     #[serde(rename = "in")]
     within: SandboxName,
     /// Variables of the command, by expressions.
@@ -136,7 +136,7 @@ pub enum Argument {
     /// A value of the state.
     Value {
         /// The value.
-        value: Expression,
+        value: Box<Expression>,
         /// Whether it may begin with `-`.
         dash: bool,
     },
@@ -330,7 +330,7 @@ fn read_value_argument(
     let dash = section.get("dash").and_then(|it| reader.report().bool(it, "`dash`"));
     let expression = reader.expression(value)?;
     expect_plain(reader, (value, &expression), "an argument", "pass it by `stdin:`, as JSON");
-    Some(Argument::Value { value: expression, dash: dash.unwrap_or(false) })
+    Some(Argument::Value { value: Box::new(expression), dash: dash.unwrap_or(false) })
 }
 
 /// Reports a command that its host does not allow.

@@ -33,7 +33,7 @@ pub(crate) struct RunTestsKind;
 struct RunTestsKeys {
     /// Runs tests in a sandbox.
     run_tests: RunTestsParts,
-    /// One of `sandboxes`.
+    /// One of `sandboxes`; `run` takes one of `hosts`, too.
     #[serde(rename = "in")]
     within: SandboxName,
     /// One of `folders`: the tests start in a copy of it, with the files of `artifact` above it.

@@ -117,7 +117,9 @@ impl RegisteredKind {
     pub fn value(&self) -> KeyValue {
         let schema = &self.keys.properties[self.key()];
         let refers_to = |schema: &Value| schema.get("x-refers") == Some(&"node".into());
-        if schema.get("type").is_some_and(|it| it == "string") {
+        // An agent is mostly a name; a mapping chooses one of several.
+        let is_agent = schema.get("x-refers").is_some_and(|it| it == "agent");
+        if is_agent || schema.get("type").is_some_and(|it| it == "string") {
             KeyValue::Name
         } else if schema.get("items").is_some_and(refers_to) {
             KeyValue::Nodes
