@@ -53,6 +53,7 @@ const KINDS: &[&str] = &[
     "unknown models",
     "unknown sandboxes",
     "folders",
+    "memory",
     "unknown types",
     "unknown fields",
     "unknown reducers",

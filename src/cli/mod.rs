@@ -33,6 +33,7 @@ mod graph;
 mod init;
 mod list_models;
 mod lsp;
+mod memory;
 mod message;
 mod migrate;
 mod plan;
@@ -73,6 +74,7 @@ mod prepare;
 mod process;
 mod progress;
 mod questions;
+mod recorded_memory;
 mod report;
 mod resources;
 mod run_at;
@@ -138,6 +140,7 @@ commands! {
     Schema(schema::Args),
     Test(test::Args),
     Runs(runs::Args),
+    Memory(memory::Args),
     Models(list_models::Args),
     Doctor(doctor::Args),
     Trust(trust::Args),

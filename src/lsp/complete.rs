@@ -94,6 +94,7 @@ impl Offers<'_, '_> {
             Some(Role::Model) => self.declared("models"),
             Some(Role::Sandbox) => self.declared("sandboxes"),
             Some(Role::Folder) => self.declared("folders"),
+            Some(Role::Tier) => self.declared("memory"),
             Some(Role::Prompt) => self.prompts(),
             Some(Role::Expression) => self.expression(&slot.path, self.start, false),
             Some(Role::Template) => {

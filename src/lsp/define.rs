@@ -28,6 +28,7 @@ pub(super) fn definition(
         Role::Model => view.declared("models", word),
         Role::Sandbox => view.declared("sandboxes", word),
         Role::Folder => view.declared("folders", word),
+        Role::Tier => view.declared("memory", word),
         Role::Prompt => {
             let paths = source_paths(view.folder()?, word.as_ref());
             let uris = paths.iter().map(|it| (it, workspace.uri_of(it)));

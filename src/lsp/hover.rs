@@ -45,6 +45,7 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
         Role::Model => view.about_declared("models", word),
         Role::Sandbox => view.about_declared("sandboxes", word),
         Role::Folder => view.about_declared("folders", word),
+        Role::Tier => view.about_declared("memory", word),
         Role::Prompt => {
             let found = source_paths(view.folder()?, word.as_ref());
             let found = found.iter().find(|it| it.is_file());

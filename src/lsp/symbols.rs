@@ -16,6 +16,7 @@ const SECTIONS: &[(&str, u8)] = &[
     ("agents", OBJECT),
     ("sandboxes", OBJECT),
     ("folders", OBJECT),
+    ("memory", OBJECT),
     ("nodes", FUNCTION),
 ];
 

@@ -9,6 +9,7 @@ mod agent_tools;
 mod fallback;
 mod folders;
 mod history;
+mod memory;
 mod run;
 mod run_tests;
 mod tool;

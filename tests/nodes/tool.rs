@@ -121,7 +121,9 @@ fn folder() -> tempfile::TempDir {
 }
 
 async fn called(root: &Path, name: &str, input: Value) -> Result<Value, String> {
-    let tool = BuiltIn::named(name).unwrap().make(&root.join("root"));
+    let tool = BuiltIn::named(name)
+        .unwrap()
+        .make(&root.join("root"), &graphrun::workflow::memory::Tiers::new());
     assert!(jsonschema::is_valid(tool.input_schema(), &input), "{input}");
     let output = tool.call(input, &ToolContext::default()).await.map_err(|it| it.message)?;
     assert!(jsonschema::is_valid(tool.output_schema(), &output), "{output}");

@@ -6,6 +6,7 @@ use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     kind::MakeContext,
+    memory::Tiers,
     tool::{BuiltIn, Tool, ToolContext, ToolError},
 };
 use jsonschema::Validator;
@@ -29,11 +30,16 @@ pub(super) struct Checked {
 
 impl Checked {
     /// Finds the tool of a node.
-    pub(super) fn find(ctx: &MakeContext<'_>, tool: &str, root: &Path) -> Result<Self, Diagnostic> {
+    pub(super) fn find(
+        ctx: &MakeContext<'_>,
+        tool: &str,
+        (root, tiers): (&Path, &Tiers),
+    ) -> Result<Self, Diagnostic> {
         let node = ctx.name;
         let found = ctx.registry.find_tool(tool);
-        let found =
-            found.or_else(|| BuiltIn::named(tool).map(|it| it.make(root))).ok_or_else(|| {
+        let found = found
+            .or_else(|| BuiltIn::named(tool).map(|it| it.make(root, tiers)))
+            .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
                 Diagnostic::error("GR110", message)
                     .at(Some(ctx.place.clone()), "no such tool in Rust")

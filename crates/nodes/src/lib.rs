@@ -42,8 +42,11 @@ mod diff;
 mod discard;
 mod fixed_files;
 mod in_folder;
+mod memory;
 mod merge;
 mod nested_use;
+mod recall;
+mod remember;
 mod render;
 mod run;
 mod run_tests;
@@ -69,8 +72,8 @@ use graphrun_workflow::{
 
 use self::{
     agent::AgentKind, ask::AskKind, commit::CommitKind, diff::DiffKind, discard::DiscardKind,
-    merge::MergeKind, render::RenderKind, run::RunKind, run_tests::RunTestsKind, set::SetKind,
-    tool::ToolKind, write_files::WriteFilesKind,
+    merge::MergeKind, recall::RecallKind, remember::RememberKind, render::RenderKind, run::RunKind,
+    run_tests::RunTestsKind, set::SetKind, tool::ToolKind, write_files::WriteFilesKind,
 };
 pub use self::{
     agent::AgentNode,
@@ -81,6 +84,8 @@ pub use self::{
     discard::DiscardNode,
     merge::MergeNode,
     nested_use::NestedUseNode,
+    recall::RecallNode,
+    remember::RememberNode,
     render::RenderNode,
     run::{RunNode, RunOutput},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
@@ -106,6 +111,8 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
         Arc::new(DiffKind),
         Arc::new(DiscardKind),
         Arc::new(MergeKind),
+        Arc::new(RecallKind),
+        Arc::new(RememberKind),
         Arc::new(Custom),
         Arc::new(Parallel),
     ]

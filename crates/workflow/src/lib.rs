@@ -50,6 +50,7 @@ mod folders;
 mod format;
 pub mod kind;
 mod lower;
+pub mod memory;
 mod nodes;
 mod outline;
 mod policies;

@@ -20,6 +20,7 @@ use super::{
     environment::Environment,
     flow::{Flow, Sources},
     folders::{check_used, read_folders},
+    memory::MEMORY,
     nodes::read_nodes,
     policies::PolicyScope,
     prompt::PromptFiles,
@@ -49,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "agents",
     "sandboxes",
     "folders",
+    "memory",
     "tools",
     "limits",
     "defaults",
@@ -103,7 +105,7 @@ fn read_workflow(
         // A workflow over a limit is not assembled: that would take the time that the limit saves.
         return None;
     }
-    let sections = Sections::read(report, top, &prompts, registry, &declarations);
+    let sections = Sections::read(report, top, (&prompts, &state.tiers), registry, &declarations);
     let limits = read_limits(report, top, &declarations);
     let entry = read_start(report, top, &declarations);
     let defaults = &sections.defaults;
@@ -150,6 +152,7 @@ fn read_workflow(
         output,
         inbox,
         folders,
+        memory: Arc::clone(&env.sections.memory),
         limits,
         nodes,
         nested: BTreeMap::new(),
@@ -266,6 +269,7 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
         ("agents", "agent"),
         ("sandboxes", "sandbox"),
         ("folders", "folder"),
+        (MEMORY, "tier"),
         ("types", "type"),
     ];
     for (section, kind) in sections {

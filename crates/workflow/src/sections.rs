@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,12 +12,14 @@ use graphrun_core::{
     graph::Limits,
 };
 use graphrun_models::{Providers, RequestSettings};
+use serde_json::Value;
 
 use super::{
     Defaults, Registry, SandboxSettings,
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
+    memory::{Tiers, read_tiers},
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
@@ -91,6 +94,8 @@ pub(crate) struct Sections {
     pub(crate) sandboxes: BTreeMap<String, SandboxSettings>,
     /// The names of the folders of a run.
     pub(crate) folders: BTreeSet<String>,
+    /// The tiers of memory.
+    pub(crate) memory: Arc<Tiers>,
     /// The folder that the built-in tools can read.
     pub(crate) tools_root: PathBuf,
     pub(crate) defaults: Defaults,
@@ -101,7 +106,7 @@ impl Sections {
     pub(super) fn read(
         report: &mut Report,
         top: &Section<'_>,
-        prompts: &PromptFiles,
+        (prompts, tiers): (&PromptFiles, &BTreeMap<String, Value>),
         registry: &Registry,
         declarations: &Declarations,
     ) -> Self {
@@ -110,6 +115,7 @@ impl Sections {
             agents: BTreeMap::new(),
             sandboxes: BTreeMap::new(),
             folders: read_names(report, top),
+            memory: read_tiers(report, top, tiers),
             tools_root: read_tools(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
         };

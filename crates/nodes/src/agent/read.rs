@@ -13,6 +13,8 @@ use graphrun_workflow::{
             Template,
         },
     },
+    memory::Tiers,
+    tool::BuiltIn,
 };
 use schemars::JsonSchema;
 
@@ -92,6 +94,8 @@ pub struct AgentNode {
     pub history: Option<History>,
     /// The folder of the run in which its built-in tools work.
     pub folder: Option<String>,
+    /// The tiers of memory that its built-in tools can use.
+    pub tiers: Arc<Tiers>,
 }
 
 impl AgentNode {
@@ -159,13 +163,14 @@ impl Kind for AgentKind {
             repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
             history,
             folder,
+            tiers: reader.tiers(),
         }))
     }
 }
 
 impl NodeSettings for AgentNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let find = |tool: &String| Checked::find(ctx, tool, &self.tools_root);
+        let find = |tool: &String| Checked::find(ctx, tool, (&self.tools_root, &self.tiers));
         let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
         let services = ctx.services.clone();
         Ok(Arc::new(Agent { definition: self.clone(), services, toolbox: Toolbox::new(tools) }))
@@ -178,6 +183,11 @@ impl NodeSettings for AgentNode {
 
     fn with_model(&self, model: &str) -> Option<Arc<dyn NodeSettings>> {
         Some(Arc::new(Self { models: vec![model.to_owned()], ..self.clone() }))
+    }
+
+    fn needs_memory(&self) -> bool {
+        let is_memory = |it: &String| BuiltIn::named(it).is_some_and(|it| it.needs.is_memory());
+        self.tools.iter().any(is_memory)
     }
 
     fn detail(&self) -> Option<String> {

@@ -11,6 +11,7 @@ use graphrun_workflow::{
         Yaml, describe, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
+    memory::Tiers,
     tool::{BuiltIn, Tool},
 };
 use schemars::JsonSchema;
@@ -53,6 +54,8 @@ pub struct ToolNode {
     pub root: PathBuf,
     /// The folder of the run in which a built-in tool works instead.
     pub folder: Option<String>,
+    /// The tiers of memory that a built-in tool can use.
+    pub tiers: Arc<Tiers>,
     /// The arguments by name.
     pub args: Vec<(String, Expression)>,
     /// The fields with the path of the output that each receives. An empty path is the whole
@@ -104,20 +107,26 @@ impl Kind for ToolKind {
         let folder = read_folder(reader);
         check_writing_tools(reader, std::slice::from_ref(&word.text));
         let writes = writes.unwrap_or_default();
-        Some(Arc::new(ToolNode { tool: word.text, root, folder, args, writes }))
+        let tiers = reader.tiers();
+        Some(Arc::new(ToolNode { tool: word.text, root, folder, tiers, args, writes }))
     }
 
     fn refuses_cache(&self, value: &Yaml) -> Option<CacheRefusal> {
         let tool = value.text().and_then(BuiltIn::named)?.name;
-        let help = "omit it: a file may have changed since it was read";
+        let help = "omit it: files and memory may have changed since";
         Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
     }
 }
 
 impl NodeSettings for ToolNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let tool = Checked::find(ctx, &self.tool, &self.root)?;
-        Ok(Arc::new(Call { definition: self.clone(), tool }))
+        let tool = Checked::find(ctx, &self.tool, (&self.root, &self.tiers))?;
+        let services = ctx.services.clone();
+        Ok(Arc::new(Call { definition: self.clone(), tool, services }))
+    }
+
+    fn needs_memory(&self) -> bool {
+        BuiltIn::named(&self.tool).is_some_and(|it| it.needs.is_memory())
     }
 }
 

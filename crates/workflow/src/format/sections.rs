@@ -9,8 +9,8 @@ use super::{
         Expression, FieldDeclared, FieldName, FieldType, Flag, Folder, FolderDeclared, Memory,
         ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
         OneOrMany, Positive, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SchemaPath, StateName, TargetName, Text, ToolName, TypeDeclared,
-        TypeNotation, Version,
+        SandboxDeclared, SchemaPath, StateName, TargetName, Text, TierAccess, TierDeclared,
+        ToolName, TypeDeclared, TypeNotation, Version,
     },
 };
 
@@ -45,6 +45,8 @@ pub(super) struct WorkflowFile {
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
     folders: Option<Named<FolderDeclared, RunFolder>>,
+    /// The tiers of memory across runs, by names of your choice. Workflows that name the same tier share it.
+    memory: Option<Named<TierDeclared, Either<TierAccess, TierParts>>>,
     /// The files that the built-in tools may read.
     tools: Option<Tools>,
     /// The limits of a whole run.
@@ -135,6 +137,21 @@ pub(super) struct RunFolder {
     git: Flag,
     /// The name of the branch, by an expression over the input. Default: `"graphrun/" + run.id`.
     branch: Option<Expression>,
+}
+
+/// A tier of memory.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct TierParts {
+    /// `read`: only people write it. Default: `write`.
+    access: Option<TierAccess>,
+    /// How long an entry is kept after it was last written, unless a person approves it. Default: for good.
+    keep: Option<Duration>,
+    /// Whether its entries wait for a person's approval, by `graphrun memory approve`.
+    approve: Option<Flag>,
+    /// The type of its values. Default: `string`.
+    #[serde(rename = "type")]
+    ty: Option<TypeNotation>,
 }
 
 /// The settings of the built-in tools.

@@ -9,6 +9,7 @@ use crate::{
     folders::FOLDER_KEYS,
     format::{NODE, schema_of, sections::WorkflowFile},
     lower,
+    memory::TIER_KEYS,
     policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
     sections::{
         AGENT_KEYS, DEFAULTS_KEYS, FILES_KEYS, LIMITS_KEYS, PYTHON_KEYS, SANDBOX_KEYS, SYSTEM_KEYS,
@@ -26,6 +27,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/sandboxes/additionalProperties", SANDBOX_KEYS),
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
     ("/properties/folders/additionalProperties", FOLDER_KEYS),
+    ("/properties/memory/additionalProperties", TIER_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
     ("/properties/limits", LIMITS_KEYS),

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
@@ -28,11 +29,13 @@ pub struct Services {
     pub output_dir: PathBuf,
     /// The files there that it may replace.
     pub replace: Replace,
+    /// The memory across runs.
+    pub memory: Memory,
 }
 
 impl Services {
-    /// No models, and deliveries to `out` in the current folder: enough for workflows that compute,
-    /// ask people, or run custom nodes.
+    /// No models, deliveries to `out` in the current folder, and a memory that ends with the process: enough for
+    /// workflows that compute, ask people, or run custom nodes.
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),
@@ -40,6 +43,7 @@ impl Services {
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
             replace: Replace::default(),
+            memory: Memory::new(Arc::new(InMemoryStore::default())),
         }
     }
 }

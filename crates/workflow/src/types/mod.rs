@@ -31,6 +31,7 @@ pub(super) use self::{
     defaults::warn_of_placeholders, notation::TYPES, reducers::reducer_names, values::value_of,
 };
 use super::{
+    memory::tier_types,
     reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
     report::{Report, suggestion},
@@ -73,9 +74,11 @@ pub(super) struct ReadState {
     pub(super) used: BTreeSet<String>,
     /// The fields with reported mistakes.
     pub(super) vague: BTreeSet<ChannelName>,
+    /// The JSON Schemas of the values of tiers of `memory`.
+    pub(super) tiers: BTreeMap<String, Value>,
 }
 
-/// Reads `state`, and the `types` it may name.
+/// Reads `state` and the types of `memory`, and the `types` that they may name.
 pub(super) fn read_state(
     report: &mut Report,
     top: &Section<'_>,
@@ -100,8 +103,12 @@ pub(super) fn read_state(
     let help = "name a registered type, or declare fields: `state: { brief: string }`";
     let state = top.require(reading.report, "state", help);
     let schema = state.and_then(|it| reading.state(it));
+    let mut tiers = BTreeMap::new();
+    for (name, ty) in tier_types(top) {
+        tiers.extend(reading.schema_of(ty).map(|it| (name.to_owned(), it)));
+    }
     let types = reading.record_types(schema.as_ref());
-    ReadState { schema, types, used: reading.used, vague: reading.vague }
+    ReadState { schema, types, used: reading.used, vague: reading.vague, tiers }
 }
 
 /// The state of reading types.
