@@ -49,6 +49,7 @@ mod reference;
 mod results;
 mod rules;
 mod sandbox;
+mod scenarios;
 mod schema;
 mod simulation;
 mod storage;
