@@ -18,6 +18,9 @@ mod human_in_the_loop;
 #[path = "../examples/map_reduce.rs"]
 mod map_reduce;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
+#[path = "../examples/memory.rs"]
+mod memory;
+#[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
 #[path = "../examples/streaming.rs"]
 mod streaming;
 #[expect(dead_code, unreachable_pub, reason = "it is also a separate program")]
@@ -46,6 +49,12 @@ async fn custom_node_serves_a_yaml_workflow() {
     assert_eq!(custom_node::run("To be, or not to be. That is it!").await.unwrap(), "short");
     let long = "and so ".repeat(30);
     assert_eq!(custom_node::run(&long).await.unwrap(), "long");
+}
+
+#[tokio::test]
+async fn memory_is_shared_by_runs() {
+    let known = memory::run().await.unwrap();
+    assert_eq!(known, json!(["The parser needs a limit on its depth"]));
 }
 
 #[tokio::test]

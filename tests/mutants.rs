@@ -57,6 +57,7 @@ const KINDS: &[&str] = &[
     "declared tools",
     "agents by value",
     "models of a used workflow",
+    "memory",
     "unknown types",
     "unknown fields",
     "unknown reducers",

@@ -58,6 +58,7 @@ const KEYS_GO_THERE: &str = "it receives every request to a model, with your key
 #[rustfmt::skip] // a line for each
 const KEYS: &[Key] = &[
     Key { name: "db", variable: "GRAPHRUN_DB", kind: ValueKind::Text, check: anything, trust: Trust::Database },
+    Key { name: "memory", variable: "GRAPHRUN_MEMORY", kind: ValueKind::Text, check: anything, trust: Trust::Database },
     Key { name: "model", variable: "GRAPHRUN_MODEL", kind: ValueKind::Text, check: anything, trust: Trust::Harmless },
     Key { name: "base_url", variable: "OPENAI_BASE_URL", kind: ValueKind::Text, check: address, trust: Trust::Needed(KEYS_GO_THERE) },
     Key { name: "lease", variable: "GRAPHRUN_LEASE", kind: ValueKind::Text, check: |it| parse_duration(it).map(drop), trust: Trust::Harmless },

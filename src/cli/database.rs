@@ -15,6 +15,7 @@ use super::{error::CliError, exit::Exit, known_databases::remember_new, words::s
 use crate::storage::PostgresStorage;
 use crate::{
     checkpoint::{CheckpointError, Checkpointer},
+    memory::{InMemoryStore, SqliteStore, Store, StoreError},
     redact,
     results::ResultStore,
     storage::{MemoryResults, MemoryStorage, SqliteStorage},
@@ -23,12 +24,17 @@ use crate::{
 /// The default path.
 pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
 
+/// The default path of the memory across runs.
+pub(super) const MEMORY_DEFAULT: &str = ".graphrun/memory.db";
+
 /// A database, as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
     location: DatabaseLocation,
     /// The `--db` flag that a later command needs to find it again, if any.
     flag: Option<Url>,
+    /// The `--memory` flag that a later command needs as well, if any.
+    memory_flag: Option<Url>,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
 }
@@ -51,6 +57,7 @@ impl Default for Database {
         Self {
             location: DatabaseLocation::Sqlite(PATH_DEFAULT.into()),
             flag: None,
+            memory_flag: None,
             is_of_folder: true,
         }
     }
@@ -74,7 +81,8 @@ impl Database {
             Some(("postgres" | "postgresql", _)) => postgres(url, layer)?,
             _ => return Err(no_place(url, layer)),
         };
-        Ok(Self { location, flag: Some(Url(url.to_owned())), is_of_folder: false })
+        let flag = Some(Url(url.to_owned()));
+        Ok(Self { location, flag, memory_flag: None, is_of_folder: false })
     }
 
     /// Returns the default database in the working directory. A symbolic link of this name may have
@@ -84,17 +92,81 @@ impl Database {
     ///
     /// Fails when the path is a symbolic link.
     pub(super) fn of_the_folder() -> Result<Self, CliError> {
-        let path = Path::new(PATH_DEFAULT);
+        Self::at_default(PATH_DEFAULT, "--db")
+    }
+
+    /// Returns the default memory in the working directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the path is a symbolic link.
+    pub(super) fn memory_of_the_folder() -> Result<Self, CliError> {
+        Self::at_default(MEMORY_DEFAULT, "--memory")
+    }
+
+    fn at_default(path: &str, flag: &str) -> Result<Self, CliError> {
+        let path = Path::new(path);
         match path.ancestors().find(|it| it.is_symlink()) {
-            None => Ok(Self::default()),
+            None => {
+                Ok(Self { location: DatabaseLocation::Sqlite(path.to_owned()), ..Self::default() })
+            }
             Some(link) => {
                 let message = format!(
-                    "`{}` is a symbolic link, which may lead to the runs of others",
+                    "`{}` is a symbolic link, which may lead to the data of others",
                     link.display()
                 );
                 Err(CliError::new(Exit::Unusable, message)
-                    .with_help("name the database with `--db sqlite:PATH`"))
+                    .with_help(format!("name the database with `{flag} sqlite:PATH`")))
             }
+        }
+    }
+
+    /// Returns the same database, for a command with this `--memory` flag.
+    pub(super) fn with_memory_flag(self, url: Option<&String>) -> Self {
+        Self { memory_flag: url.map(|it| Url(it.clone())), ..self }
+    }
+
+    /// Opens the memory across runs and creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be used.
+    pub(super) fn create_memory(&self) -> Result<Arc<dyn Store>, CliError> {
+        match &self.location {
+            DatabaseLocation::Memory => Ok(Arc::new(InMemoryStore::default())),
+            DatabaseLocation::Sqlite(path) => {
+                let remember = |file: &File| remember_new(path, file, !self.is_of_folder);
+                Ok(Arc::new(SqliteStore::open_with(path, remember)?))
+            }
+            #[cfg(feature = "postgres")]
+            DatabaseLocation::Postgres(url) => Err(no_memory_server(url)),
+        }
+    }
+
+    /// Opens the memory across runs; returns none if it is missing, since reading creates none.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be used.
+    pub(super) fn open_memory(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
+        match &self.location {
+            DatabaseLocation::Memory => Ok(None),
+            DatabaseLocation::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
+            DatabaseLocation::Sqlite(path) => Ok(Some(Arc::new(SqliteStore::open_existing(path)?))),
+            #[cfg(feature = "postgres")]
+            DatabaseLocation::Postgres(url) => Err(no_memory_server(url)),
+        }
+    }
+
+    /// Returns why the memory holds nothing.
+    pub(super) fn memory_absence(&self) -> String {
+        match &self.location {
+            DatabaseLocation::Memory => "memory in memory ends with its process".to_owned(),
+            DatabaseLocation::Sqlite(path) => {
+                format!("there is no memory `{}` yet", path.display())
+            }
+            #[cfg(feature = "postgres")]
+            DatabaseLocation::Postgres(url) => format!("{url:?} contains no memory"),
         }
     }
 
@@ -223,7 +295,15 @@ impl Database {
             }
             _ => format!(" --db {}", shell_word(url)),
         });
-        Some(format!("graphrun {verb} {}{}", shell_word(run), flag.unwrap_or_default()))
+        let memory = self.memory_flag.as_ref().map(|Url(url)| {
+            if without_secrets(url) == *url {
+                format!(" --memory {}", shell_word(url))
+            } else {
+                " --memory \"$GRAPHRUN_MEMORY\"".to_owned()
+            }
+        });
+        let flags = [flag, memory].into_iter().flatten().collect::<String>();
+        Some(format!("graphrun {verb} {}{flags}", shell_word(run)))
     }
 
     /// Describes the existing database in a few words; creates nothing.
@@ -305,6 +385,25 @@ pub(super) fn without_secrets(url: &str) -> String {
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&without_secrets(&self.0))
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn no_memory_server(url: &Url) -> CliError {
+    CliError::usage(format!("{url:?} cannot hold the memory across runs"))
+        .with_help("name a file with `--memory sqlite:PATH`")
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        let message = error.to_string();
+        match error {
+            StoreError::Unknown(_) => Self::usage(message)
+                .with_help("`graphrun memory list` lists the entries with their ids"),
+            StoreError::Failed { source, .. } => Self::new(Exit::Unusable, message).because(source),
+            StoreError::Unusable { .. } => Self::new(Exit::Unusable, message),
+            _ => Self::usage(message),
+        }
     }
 }
 

@@ -69,8 +69,8 @@ impl Args {
             } else {
                 let models = loaded.connect()?;
                 loaded.check_out(&origin.out)?;
-                let results = loaded.cache(&database)?;
-                let graph = loaded.compile(models, &origin.out, results)?;
+                let services = (loaded.cache(&database)?, loaded.memory(globals)?);
+                let graph = loaded.compile(models, &origin.out, services)?;
                 print_warnings(graph.warnings(), globals.stderr);
                 graph
             };

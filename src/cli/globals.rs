@@ -8,7 +8,7 @@ use super::{
     config::{Config, Withheld},
     database::Database,
     error::CliError,
-    known_databases::Stranger,
+    known_databases::{Content, Stranger},
     options::{RunOptions, Settings},
     terminal::Paint,
     terminal_env::TerminalEnv,
@@ -24,6 +24,7 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 pub(super) const VARIABLES: &str = "\
 Environment:
   GRAPHRUN_DB     the database of runs, unless `--db` names one
+  GRAPHRUN_MEMORY the memory across runs, unless `--memory` names one
   GRAPHRUN_LEASE  how long a silent process keeps a run, as in `30s` [default: 15s]; use the same
                   value in every process of one database
   RUST_LOG        what to log on stderr, unless `--log` is given
@@ -45,6 +46,11 @@ pub(super) struct GlobalArgs {
     /// Without it, the database is `GRAPHRUN_DB`, or else `sqlite:.graphrun/runs.db`.
     #[arg(long, global = true, value_name = "URL")]
     db: Option<String>,
+    /// The memory across runs: `sqlite:PATH` or `memory:`
+    ///
+    /// Without it, the memory is `GRAPHRUN_MEMORY`, or else `sqlite:.graphrun/memory.db`.
+    #[arg(long, global = true, value_name = "URL")]
+    memory: Option<String>,
     /// How progress is shown on stderr
     #[arg(long, global = true, value_enum, value_name = "HOW", default_value_t)]
     progress: ProgressFlag,
@@ -125,6 +131,7 @@ pub(super) struct Globals {
     pub(super) stderr: Paint,
     terminal_env: TerminalEnv,
     db: Option<String>,
+    memory: Option<String>,
     config: OnceCell<Config>,
     /// The configuration after the user trusted the folder at the terminal.
     trusted: OnceCell<Config>,
@@ -142,6 +149,7 @@ impl Globals {
             stderr: paint(terminal_env.stderr_is_terminal),
             terminal_env,
             db: args.db,
+            memory: args.memory,
             config: OnceCell::new(),
             trusted: OnceCell::new(),
         }
@@ -183,13 +191,45 @@ impl Globals {
     ///
     /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn database_to_read(&self) -> Result<Database, CliError> {
-        if let Some(url) = &self.db {
-            return Database::parse(url, "--db");
+        let database = match &self.db {
+            Some(url) => Database::parse(url, "--db")?,
+            None => match self.config_for(|it| it.name == "db")?.get("db") {
+                Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
+                None => Database::of_the_folder()?,
+            },
+        };
+        Ok(database.with_memory_flag(self.memory.as_ref()))
+    }
+
+    /// Returns the memory across runs, for a command that only shows it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the flag, or else the environment or the file, names an unsupported database.
+    pub(super) fn memory_to_read(&self) -> Result<Database, CliError> {
+        if let Some(url) = &self.memory {
+            return Database::parse(url, "--memory");
         }
-        Ok(match self.config_for(|it| it.name == "db")?.get("db") {
+        Ok(match self.config_for(|it| it.name == "memory")?.get("memory") {
             Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
-            None => Database::of_the_folder()?,
+            None => Database::memory_of_the_folder()?,
         })
+    }
+
+    /// Returns the memory across runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`memory_to_read`](Self::memory_to_read) does, and when the memory of the folder is not the user's.
+    pub(super) fn memory(&self) -> Result<Database, CliError> {
+        let memory = self.memory_to_read()?;
+        if let Some(path) = memory.file_of_folder()
+            && let Some(stranger) = Stranger::find(path)?
+            && !(self.can_ask() && trust::ask_about_database(path, stranger, Content::Memory)?)
+        {
+            return Err(stranger.refusal(path, Content::Memory));
+        }
+        Ok(memory)
     }
 
     /// Returns the database.
@@ -202,9 +242,9 @@ impl Globals {
         let database = self.database_to_read()?;
         if let Some(path) = database.file_of_folder()
             && let Some(stranger) = Stranger::find(path)?
-            && !(self.can_ask() && trust::ask_about_database(path, stranger)?)
+            && !(self.can_ask() && trust::ask_about_database(path, stranger, Content::Runs)?)
         {
-            return Err(stranger.refusal(path));
+            return Err(stranger.refusal(path, Content::Runs));
         }
         Ok(database)
     }
@@ -216,7 +256,7 @@ impl Globals {
     /// Fails with every invalid value, and the layer it came from.
     pub(super) fn settings(&self, options: &RunOptions) -> Result<Settings, CliError> {
         // A flag may replace the database; otherwise, `database` checks it.
-        let config = self.config_for(|it| it.name != "db")?;
+        let config = self.config_for(|it| !["db", "memory"].contains(&it.name.as_str()))?;
         let is_cost_limited = options.max_cost.is_some() || config.is_cost_limited;
         Ok(Settings {
             untrusted: config.untrusted_limits(options),

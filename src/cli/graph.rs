@@ -9,7 +9,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    models, prepare,
+    prepare,
     runtime::block_on,
     terminal::print_result,
 };
@@ -96,7 +96,7 @@ fn format(format: Option<Format>, globals: &Globals) -> Result<Format, CliError>
 fn load(path: &Path) -> Result<Drawing, CliError> {
     let loaded = prepare::load(path)?;
     let details = Details::of(&loaded.workflow);
-    let compiled = loaded.compile(models::unconnected(), Path::new(""), None)?;
+    let compiled = loaded.compile_only()?;
     Ok(Drawing::of(compiled.graph()).with_details(&details))
 }
 

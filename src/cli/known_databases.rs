@@ -60,6 +60,31 @@ pub(super) enum Stranger {
     Log(&'static str),
 }
 
+/// What a database holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Runs,
+    Memory,
+}
+
+impl Content {
+    /// Returns the flag and the variable that name such a database.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Runs => ("--db", "GRAPHRUN_DB"),
+            Self::Memory => ("--memory", "GRAPHRUN_MEMORY"),
+        }
+    }
+
+    /// Returns what its content does, a sentence without its beginning.
+    pub(super) fn danger(self) -> &'static str {
+        match self {
+            Self::Runs => "its runs name the files that `resume` reads and writes",
+            Self::Memory => "its entries become a part of prompts",
+        }
+    }
+}
+
 impl Stranger {
     /// Checks the database at a path. Returns none for a missing file, for a database of this user,
     /// and where no list can be kept.
@@ -88,22 +113,23 @@ impl Stranger {
     }
 
     /// Returns the error with its remedy.
-    pub(super) fn refusal(self, path: &Path) -> CliError {
+    pub(super) fn refusal(self, path: &Path, content: Content) -> CliError {
         match self {
             Self::Database => {
                 let message = format!(
                     "`{}` is not a database that graphrun made for you; it was not opened",
                     path.display()
                 );
-                let flag = shell_word(&format!("sqlite:{}", path.display())).into_owned();
+                let url = shell_word(&format!("sqlite:{}", path.display())).into_owned();
+                let (flag, variable) = content.names();
                 CliError::new(Exit::Unusable, message)
-                    .with_help(
-                        "if it comes from another author, do not use it: its runs name the files that \
-                         `resume` reads and writes",
-                    )
+                    .with_help(format!(
+                        "if it comes from another author, do not use it: {}",
+                        content.danger()
+                    ))
                     .with_help(format!(
                         "if it is yours, such as a copy, run `graphrun trust` once, or name it \
-                         with `--db {flag}` or `GRAPHRUN_DB`"
+                         with `{flag} {url}` or `{variable}`"
                     ))
             }
             Self::Log(ending) => {

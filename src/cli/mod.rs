@@ -33,6 +33,7 @@ mod graph;
 mod init;
 mod list_models;
 mod lsp;
+mod memory;
 mod message;
 mod migrate;
 mod plan;
@@ -74,6 +75,7 @@ mod prepare;
 mod process;
 mod progress;
 mod questions;
+mod recorded_memory;
 mod refusals;
 mod report;
 mod resources;
@@ -141,6 +143,7 @@ commands! {
     Schema(schema::Args),
     Test(test::Args),
     Runs(runs::Args),
+    Memory(memory::Args),
     Models(list_models::Args),
     Doctor(doctor::Args),
     Trust(trust::Args),

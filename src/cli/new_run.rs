@@ -61,8 +61,8 @@ impl NewRunArgs {
         let (origin, info) =
             self.begin(workflow, options, database_of_run, (thread, input)).await?;
         loaded.check_out(&origin.out)?;
-        let results = loaded.cache(database)?;
-        let graph = loaded.compile(models, &origin.out, results)?;
+        let services = (loaded.cache(database)?, loaded.memory(globals)?);
+        let graph = loaded.compile(models, &origin.out, services)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph)?;
         let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);

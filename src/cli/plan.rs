@@ -3,10 +3,7 @@
 mod rates;
 mod warnings;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
@@ -17,7 +14,6 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    models,
     prepare::{self, LoadedWorkflow},
     terminal::{Paint, print_result},
     words::{cost, duration, table, tokens},
@@ -118,7 +114,7 @@ impl Args {
 impl Plan {
     fn of(loaded: LoadedWorkflow, config: &Config) -> Result<Self, CliError> {
         let rates = Rates::of(&loaded.workflow, config);
-        let compiled = loaded.compile(models::unconnected(), Path::new(""), None)?;
+        let compiled = loaded.compile_only()?;
         Ok(Self::planned(&compiled, &rates))
     }
 

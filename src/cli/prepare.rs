@@ -9,11 +9,13 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use super::{
-    costs, database::Database, error::CliError, exit::Exit, hosts, models, options::Settings, web,
+    costs, database::Database, error::CliError, exit::Exit, globals::Globals, hosts, models,
+    options::Settings, recorded_memory, web,
 };
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
+    memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
     tool::WebAccess,
@@ -142,6 +144,16 @@ impl LoadedWorkflow {
             .with_help("name another folder with `--out`, or repair this one; nothing was started"))
     }
 
+    /// Makes the remaining checks of a workflow that does not run.
+    ///
+    /// # Errors
+    ///
+    /// Fails with all diagnostics if one of them is an error.
+    pub(super) fn compile_only(self) -> Result<CompiledGraph, CliError> {
+        let unused = (None, Services::offline().memory);
+        self.compile(models::unconnected(), Path::new(""), unused)
+    }
+
     /// Returns the cache for results, if a node uses one.
     ///
     /// Results from a replay are not cached, since they would then answer runs without the
@@ -162,6 +174,29 @@ impl LoadedWorkflow {
         Ok(Some(if is_renewed { cache.renewed() } else { cache }))
     }
 
+    /// Returns the memory across runs; one that ends with the process, if no node uses it.
+    ///
+    /// A replay reads the recorded entries, and writes to a memory that ends with the process.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the memory or the recording cannot be used.
+    pub(super) fn memory(&self, globals: &Globals) -> Result<Memory, CliError> {
+        let options = &self.settings.options;
+        let offline = || Services::offline().memory;
+        if !self.workflow.needs_memory() {
+            return Ok(offline());
+        }
+        let store = match (&options.replay, &options.record) {
+            (Some(path), _) => recorded_memory::replayed(offline().store, path)?,
+            (None, Some(path)) => {
+                recorded_memory::recorded(globals.memory()?.create_memory()?, path)?
+            }
+            (None, None) => globals.memory()?.create_memory()?,
+        };
+        Ok(Memory::new(store))
+    }
+
     /// Makes the remaining checks; returns the warnings of all checks.
     ///
     /// # Errors
@@ -171,7 +206,7 @@ impl LoadedWorkflow {
         self,
         models: Arc<dyn ModelSource>,
         out: &Path,
-        results: Option<Cache>,
+        (results, memory): (Option<Cache>, Memory),
     ) -> Result<CompiledGraph, CliError> {
         let prices = Arc::clone(&self.settings.prices);
         let replace =
@@ -179,7 +214,7 @@ impl LoadedWorkflow {
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
         let services = services(models, out.to_owned());
-        let services = Services { prices, replace, hosts, web, ..services };
+        let services = Services { prices, replace, hosts, web, memory, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

@@ -187,8 +187,8 @@ pub(super) fn drive_saved(
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
         let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
-        let results = loaded.cache(&database)?;
-        let graph = loaded.compile(models, &origin.out, results).map_err(broken)?;
+        let services = (loaded.cache(&database)?, loaded.memory(globals)?);
+        let graph = loaded.compile(models, &origin.out, services).map_err(broken)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph);
         let engine = globals.engine(graph, checkpointer.clone())?;

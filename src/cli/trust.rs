@@ -11,22 +11,26 @@ use serde::Serialize;
 
 use super::{
     config::{Config, FILE, FolderFile, Withheld},
-    database::PATH_DEFAULT,
+    database::{MEMORY_DEFAULT, PATH_DEFAULT},
     error::CliError,
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    known_databases::{self, Stranger},
+    known_databases::{self, Content, Stranger},
     terminal::{print_message, print_result},
     trusted_folders::TrustedFolders,
     user_folders::UserFolders,
     words::{clean, table},
 };
 
+/// The databases of a folder that need trust.
+const DATABASES: [(&str, Content); 2] =
+    [(PATH_DEFAULT, Content::Runs), (MEMORY_DEFAULT, Content::Memory)];
+
 /// Trust the settings in the `graphrun.toml` of a folder until it changes
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The folder with the `graphrun.toml` or the database `.graphrun/runs.db`
+    /// The folder with the `graphrun.toml`, the database `.graphrun/runs.db` or the memory `.graphrun/memory.db`
     #[arg(default_value = ".")]
     folder: PathBuf,
     /// Remove the trust in the folder
@@ -63,21 +67,29 @@ impl Args {
         let folder =
             fs::canonicalize(&self.folder).map_err(|error| CliError::read(&self.folder, error))?;
         let file = FolderFile::read(&folder)?;
-        let database = folder.join(PATH_DEFAULT);
-        let has_database = fs::canonicalize(&database).is_ok_and(|it| it == database);
-        if file.is_none() && !has_database {
-            let message =
-                format!("there is no `{FILE}` and no `{PATH_DEFAULT}` in `{}`", folder.display());
+        let databases = DATABASES.map(|(path, content)| (folder.join(path), content));
+        let is_there =
+            |(it, _): &(PathBuf, _)| fs::canonicalize(it).is_ok_and(|found| found == *it);
+        let databases: Vec<_> = databases.into_iter().filter(is_there).collect();
+        if file.is_none() && databases.is_empty() {
+            let message = format!(
+                "there is no `{FILE}`, no `{PATH_DEFAULT}` and no `{MEMORY_DEFAULT}` in `{}`",
+                folder.display()
+            );
             return Err(
                 CliError::usage(message).with_help("only a folder with one of these needs trust")
             );
         }
         let file = file.filter(|it| !trusted.trusts(&folder, &it.text));
-        let stranger = if has_database { Stranger::find(&database)? } else { None };
-        if let Some(log @ Stranger::Log(_)) = stranger {
-            return Err(log.refusal(&database));
+        let mut strangers = Vec::new();
+        for (database, content) in databases {
+            match Stranger::find(&database)? {
+                Some(log @ Stranger::Log(_)) => return Err(log.refusal(&database, content)),
+                Some(Stranger::Database) => strangers.push((database, content)),
+                None => (),
+            }
         }
-        if file.is_none() && stranger.is_none() {
+        if file.is_none() && strangers.is_empty() {
             print_message(&format!("`{}` is trusted already", folder.display()));
             return Ok(Exit::Done);
         }
@@ -93,14 +105,14 @@ impl Args {
         for setting in &settings {
             print_message(&format!("  {}", clean(setting)));
         }
-        if stranger.is_some() {
-            print_message(&about_database(&database));
+        for (database, content) in &strangers {
+            print_message(&about_database(database, *content));
         }
         if !self.yes && !confirm(&format!("Trust `{}`?", folder.display())) {
             print_message("nothing was changed");
             return Ok(Exit::Usage);
         }
-        if stranger.is_some() {
+        for (database, _) in strangers {
             known_databases::trust(&database)?;
             print_message(&format!(
                 "`{}` is trusted until another file takes its place",
@@ -121,11 +133,15 @@ impl Args {
 /// # Errors
 ///
 /// Fails when the list of databases cannot be changed.
-pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool, CliError> {
+pub(super) fn ask_about_database(
+    path: &Path,
+    stranger: Stranger,
+    content: Content,
+) -> Result<bool, CliError> {
     if stranger != Stranger::Database {
         return Ok(false);
     }
-    print_message(&about_database(path));
+    print_message(&about_database(path, content));
     if !confirm(&format!("Trust `{}`?", path.display())) {
         return Ok(false);
     }
@@ -133,11 +149,11 @@ pub(super) fn ask_about_database(path: &Path, stranger: Stranger) -> Result<bool
     Ok(true)
 }
 
-fn about_database(path: &Path) -> String {
+fn about_database(path: &Path, content: Content) -> String {
     format!(
-        "`{}` is not a database that graphrun made for you. Its runs name the files that `resume` \
-         reads and writes.",
-        path.display()
+        "`{}` is not a database that graphrun made for you; {}",
+        path.display(),
+        content.danger()
     )
 }
 
@@ -179,7 +195,10 @@ fn revoke(trusted: &mut TrustedFolders, folder: &Path) -> Result<Exit, CliError>
     // The folder may be gone while its entry in the list remains.
     let canonical = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
     let folder = canonical.map_err(|error| CliError::read(folder, error))?;
-    let had_database = known_databases::revoke(&folder.join(PATH_DEFAULT))?;
+    let mut had_database = false;
+    for (path, _) in DATABASES {
+        had_database |= known_databases::revoke(&folder.join(path))?;
+    }
     if !trusted.lists(&folder) && !had_database {
         return Err(CliError::usage(format!("`{}` is not trusted", folder.display()))
             .with_help("`graphrun trust --list` prints the trusted folders"));

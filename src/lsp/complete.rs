@@ -97,6 +97,7 @@ impl Offers<'_, '_> {
                 self.declared("hosts");
             }
             Some(Role::Folder) => self.declared("folders"),
+            Some(Role::Tier) => self.declared("memory"),
             Some(Role::Prompt) => self.prompts(),
             Some(Role::Expression) => self.expression(&slot.path, self.start, false),
             Some(Role::Template) => {

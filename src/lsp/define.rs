@@ -29,6 +29,7 @@ pub(super) fn definition(
         Role::Sandbox => view.declared("sandboxes", word).or_else(|| view.declared("hosts", word)),
         Role::Tool => view.declared("tools", word),
         Role::Folder => view.declared("folders", word),
+        Role::Tier => view.declared("memory", word),
         Role::Prompt => {
             let paths = source_paths(view.folder()?, word.as_ref());
             let uris = paths.iter().map(|it| (it, workspace.uri_of(it)));

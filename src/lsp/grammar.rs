@@ -20,6 +20,8 @@ pub(super) enum Role {
     Model,
     Sandbox,
     Folder,
+    /// A tier of memory.
+    Tier,
     /// The path of a prompt.
     Prompt,
     Expression,
@@ -87,6 +89,7 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
         "model" => Role::Model,
         "sandbox" => Role::Sandbox,
         "folder" => Role::Folder,
+        "tier" => Role::Tier,
         "prompt" => Role::Prompt,
         "expression" => Role::Expression,
         "template" => Role::Template,

@@ -47,6 +47,7 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
             view.about_declared("sandboxes", word).or_else(|| view.about_declared("hosts", word))
         }
         Role::Folder => view.about_declared("folders", word),
+        Role::Tier => view.about_declared("memory", word),
         Role::Prompt => {
             let found = source_paths(view.folder()?, word.as_ref());
             let found = found.iter().find(|it| it.is_file());

@@ -26,6 +26,7 @@ mod interrupted;
 mod killed;
 mod lifecycle;
 mod list_models;
+mod memory;
 mod migrate;
 mod people;
 mod plan;

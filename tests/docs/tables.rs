@@ -6,7 +6,7 @@ use graphrun::{
     graph::ErrorKind,
     state::Reducer,
     tool::BUILT_IN,
-    workflow::{Fact, Function},
+    workflow::{Fact, Function, memory::Tiers},
 };
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn the_tables_of_the_reference_are_those_of_the_program() {
     });
     page.text = with_rows(&page.text, "| kind | of failure | usual class |", rows);
     let rows = BUILT_IN.iter().map(|it| {
-        let tool = it.make(Path::new("."));
+        let tool = it.make(Path::new("."), &Tiers::new());
         let [takes, gives] = [tool.input_schema(), tool.output_schema()].map(|it| listed(it, it));
         format!("| `{}` | {takes} | {gives} | {} |", it.name, it.about)
     });

@@ -6,6 +6,7 @@ use graphrun::{
     event::Status,
     registry,
     tool::{BuiltIn, Tool, ToolContext, ToolError, tool_fn},
+    workflow::memory::Tiers,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 pub(super) async fn called(root: &Path, name: &str, input: Value) -> Result<Value, String> {
-    let tool = BuiltIn::named(name).unwrap().make(&root.join("root"));
+    let tool = BuiltIn::named(name).unwrap().make(&root.join("root"), &Tiers::new());
     assert!(jsonschema::is_valid(tool.input_schema(), &input), "{input}");
     let output = tool.call(input, &ToolContext::default()).await.map_err(|it| it.message)?;
     assert!(jsonschema::is_valid(tool.output_schema(), &output), "{output}");

@@ -45,6 +45,10 @@ pub enum Point {
     CreateFilled,
     /// A new database has its name, and the other name as well.
     CreateNamed,
+    /// Entries of memory are written but not committed.
+    MemoryInTransaction,
+    /// Entries of memory are durable, but the node that wrote them is not told yet.
+    MemoryAfterCommit,
 }
 
 /// The error of a failure point.
@@ -74,6 +78,9 @@ impl Point {
     /// Every point in the opening of a database.
     pub const OPENING: [Self; 3] = [Self::CreateBegun, Self::CreateFilled, Self::CreateNamed];
 
+    /// Every point in a write to the memory across runs.
+    pub const REMEMBERING: [Self; 2] = [Self::MemoryInTransaction, Self::MemoryAfterCommit];
+
     /// Its name in a plan.
     pub fn name(self) -> &'static str {
         match self {
@@ -94,6 +101,8 @@ impl Point {
             Self::CreateBegun => "create.begun",
             Self::CreateFilled => "create.filled",
             Self::CreateNamed => "create.named",
+            Self::MemoryInTransaction => "memory.in_tx",
+            Self::MemoryAfterCommit => "memory.after_commit",
         }
     }
 }
@@ -204,6 +213,7 @@ mod plan {
             let point = Point::ALL
                 .into_iter()
                 .chain(Point::OPENING)
+                .chain(Point::REMEMBERING)
                 .find(|it| it.name() == point)
                 .ok_or_else(|| PlanError::UnknownPoint(point.to_owned()))?;
             let action = Action::parse(action).ok_or_else(unreadable)?;
@@ -252,7 +262,7 @@ mod plan {
 
         #[test]
         fn a_plan_is_read_or_refused_with_the_part_that_is_wrong() {
-            for point in Point::ALL.into_iter().chain(Point::OPENING) {
+            for point in Point::ALL.into_iter().chain(Point::OPENING).chain(Point::REMEMBERING) {
                 let fault = Fault::parse(&format!("{}=sleep(5)@3", point.name())).unwrap();
                 let sleep = Action::Sleep(Duration::from_millis(5));
                 assert_eq!((fault.point, fault.action, fault.nth), (point, sleep, Some(3)));

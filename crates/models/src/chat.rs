@@ -58,6 +58,14 @@ pub struct ChatRequest {
     pub deltas: AnswerSink,
 }
 
+impl ChatRequest {
+    /// A question of a node in one message.
+    pub(crate) fn of_node(node: &str, question: &str) -> Self {
+        let messages = vec![Message::user(question)];
+        Self { caller: node.to_owned(), messages, ..Self::default() }
+    }
+}
+
 /// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -69,7 +69,9 @@ pub use provider::{
     TableProblem, TokenLimit, header_problem,
 };
 pub use reader::read_reply;
-pub use recording::{BadLine, Recorder, RecordingError, Replay, UnusedEntry, normalise};
+pub use recording::{
+    BadLine, Recorder, RecordingError, RecordingFile, Replay, UnusedEntry, normalise,
+};
 pub use retry_after::read_retry_after;
 pub use secret::Secret;
 pub use settings::RequestSettings;

@@ -6,7 +6,7 @@ mod history;
 mod read;
 mod tools;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -21,7 +21,7 @@ use graphrun_models::{
     ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolSpec,
     ask_structured, with_twice_the_room,
 };
-use graphrun_workflow::{Prompt, PromptView, kind::Services};
+use graphrun_workflow::{Prompt, PromptView, kind::Services, tool::ToolContext};
 use serde_json::{Map, Value, json};
 
 use self::history::History;
@@ -34,6 +34,7 @@ pub use self::{by_value::AgentMatchNode, read::AgentNode};
 use super::{
     call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back},
     in_folder::tools_folder,
+    memory::task_memory,
 };
 
 /// Asks a model for the fields that the node writes.
@@ -77,7 +78,7 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         answer: &Answer<'_>,
-        folder: Option<&Arc<Path>>,
+        told: &ToolContext,
     ) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
         let (calls, mut fallback) = (Calls::default(), Fallback::default());
@@ -93,7 +94,7 @@ impl Agent {
                 let message = format!("{error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, folder)).await {
+            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, told)).await {
                 Err(Refusal::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
                 Err(Refusal::Model(error)) if is_answer(&error) => {
                     return Err(failure_of(&error).into());
@@ -124,7 +125,7 @@ impl Agent {
         ctx: &NodeContext,
         (name, model): (&str, Arc<dyn ChatModel>),
         (request, answer): (&ChatRequest, &Answer<'_>),
-        (calls, folder): (&Calls, Option<&Arc<Path>>),
+        (calls, told): (&Calls, &ToolContext),
     ) -> Result<Update, Refusal> {
         // Two models of one provider must not get each other's answer.
         let key = match request.key.as_str() {
@@ -133,7 +134,7 @@ impl Agent {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
-        let tools = (&self.toolbox, self.definition.tool_rounds_max, folder);
+        let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
         let with_tools = WithTools::new((&watched, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
         if let Some(channel) = answer.as_text() {
@@ -233,8 +234,14 @@ enum Refusal {
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
-        let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
-        Ok(self.ask(&ctx, &answer, folder.as_ref()).await?.into())
+        let told = ToolContext {
+            cancel: ctx.cancel.token(),
+            folder: tools_folder(&ctx, self.definition.folder.as_ref()).await?,
+            caller: ctx.node.to_string(),
+            memory: task_memory(&ctx, &self.services, &self.definition.tiers),
+            ..ToolContext::default()
+        };
+        Ok(self.ask(&ctx, &answer, &told).await?.into())
     }
 
     fn describe(&self) -> NodeDescription {

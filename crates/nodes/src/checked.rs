@@ -6,6 +6,7 @@ use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
     kind::MakeContext,
+    memory::Tiers,
     tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
 };
 use jsonschema::Validator;
@@ -31,21 +32,33 @@ pub(super) struct Checked {
     output: Validator,
 }
 
+/// The parts of a workflow that its tools are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolSources<'a> {
+    /// The folder that the built-in tools read.
+    pub(super) root: &'a Path,
+    /// The tiers of memory.
+    pub(super) tiers: &'a Tiers,
+    /// The tools that the workflow declares.
+    pub(super) declared: &'a [Arc<DeclaredTool>],
+}
+
 impl Checked {
     /// Finds the tool of a node.
     pub(super) fn find(
         ctx: &MakeContext<'_>,
         tool: &str,
-        (root, declared): (&Path, &[Arc<DeclaredTool>]),
+        sources: ToolSources<'_>,
     ) -> Result<Self, Diagnostic> {
         let node = ctx.name;
+        let ToolSources { root, tiers, declared } = sources;
         let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
         let registered = ctx.registry.find_tool(tool);
         let asks_no_model = declared.is_some() || registered.is_none();
         let found = declared
             .map(|it| Arc::new(Declared::new(it, ctx.services)) as Arc<dyn Tool>)
             .or(registered)
-            .or_else(|| BuiltIn::named(tool).map(|it| it.make(root)))
+            .or_else(|| BuiltIn::named(tool).map(|it| it.make(root, tiers)))
             .ok_or_else(|| {
                 let message = format!("node `{node}` names `{tool}`, which is not registered");
                 Diagnostic::error("GR110", message)

@@ -43,8 +43,11 @@ mod declared;
 mod diff;
 mod discard;
 mod in_folder;
+mod memory;
 mod merge;
 mod nested_use;
+mod recall;
+mod remember;
 mod render;
 mod run;
 mod run_tests;
@@ -70,8 +73,8 @@ use graphrun_workflow::{
 
 use self::{
     agent::AgentKind, ask::AskKind, commit::CommitKind, diff::DiffKind, discard::DiscardKind,
-    merge::MergeKind, render::RenderKind, run::RunKind, run_tests::RunTestsKind, set::SetKind,
-    tool::ToolKind, write_files::WriteFilesKind,
+    merge::MergeKind, recall::RecallKind, remember::RememberKind, render::RenderKind, run::RunKind,
+    run_tests::RunTestsKind, set::SetKind, tool::ToolKind, write_files::WriteFilesKind,
 };
 pub use self::{
     agent::{AgentMatchNode, AgentNode},
@@ -82,6 +85,8 @@ pub use self::{
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},
     nested_use::NestedUseNode,
+    recall::RecallNode,
+    remember::RememberNode,
     render::RenderNode,
     run::{Argument, RunNode, RunOutput, RunPlace},
     run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
@@ -107,6 +112,8 @@ fn kinds() -> Vec<Arc<dyn Kind>> {
         Arc::new(DiffKind),
         Arc::new(DiscardKind),
         Arc::new(MergeKind),
+        Arc::new(RecallKind),
+        Arc::new(RememberKind),
         Arc::new(Custom),
         Arc::new(Parallel),
     ]

@@ -11,6 +11,7 @@ use graphrun_core::{
 };
 use graphrun_workflow::{
     ExpressionView,
+    kind::Services,
     tool::{ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
@@ -18,13 +19,14 @@ use serde_json::{Map, Value, json};
 pub(super) use self::read::ToolKind;
 pub use self::read::ToolNode;
 use self::read::part_of;
-use super::{checked::Checked, in_folder::tools_folder};
+use super::{checked::Checked, in_folder::tools_folder, memory::task_memory};
 
 /// Calls a tool.
 #[derive(Debug)]
 struct Call {
     definition: ToolNode,
     tool: Checked,
+    services: Services,
 }
 
 impl Call {
@@ -49,7 +51,8 @@ impl Node for Call {
         let input = self.arguments(&ctx)?;
         let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
         let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
-        let told = ToolContext { key, cancel, folder };
+        let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
+        let told = ToolContext { key, cancel, folder, caller: ctx.node.to_string(), memory };
         let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {

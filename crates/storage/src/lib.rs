@@ -41,4 +41,9 @@ pub use self::postgres::PostgresStorage;
 pub use self::proof::{Proof, prove};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStorage;
+/// Files of SQLite that other crates keep with the same care.
+#[cfg(feature = "sqlite")]
+pub mod sqlite_file {
+    pub use super::sqlite::{FileKind, explain};
+}
 pub use graphrun_engine::storage::{MemoryResults, MemoryStorage};

@@ -17,7 +17,9 @@ use graphrun_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Expression, FolderDefinition, HostSettings, NestedUse, kind::NodeSettings};
+use super::{
+    Expression, FolderDefinition, HostSettings, NestedUse, kind::NodeSettings, memory::Tiers,
+};
 
 /// A workflow whose names, types, expressions and prompts are checked.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Workflow {
     pub folders: BTreeMap<String, FolderDefinition>,
     /// The hosts, by name.
     pub hosts: BTreeMap<String, HostSettings>,
+    /// The tiers of memory, by name.
+    pub memory: Arc<Tiers>,
     /// The limits of a run.
     pub limits: Limits,
     /// The defaults of the nodes, which are already part of their policies.
@@ -159,6 +163,11 @@ impl Workflow {
             all.extend(nested.all_nodes().into_iter().map(|(name, it)| (name.within(user), it)));
         }
         all
+    }
+
+    /// Returns whether a node reads or writes the memory across runs.
+    pub fn needs_memory(&self) -> bool {
+        self.all_nodes().values().any(|it| it.settings.needs_memory())
     }
 
     /// Returns the definitions of all nodes, also those of nested workflows.

@@ -159,14 +159,17 @@ fn node_section<'y>(
     known.sort_unstable();
     known.dedup();
     let within = |key: &str| {
-        let has_it = |it: &&RegisteredKind| {
-            entry.value.get(it.key()).is_some() && it.keys_within(it.key()).contains(&key)
-        };
-        let kind = kinds.iter().find(has_it)?;
-        Some(format!("it belongs into `{}: {{ … }}`", kind.key()))
+        let has_it = |it: &&RegisteredKind| entry.value.get(it.key()).is_some();
+        kinds.iter().filter(has_it).find_map(|it| within_kind(it, key))
     };
     let what = format!("the node `{}`", entry.key.text);
     Section::read_with(report, &entry.value, &what, &known, within)
+}
+
+/// Returns the advice for a key that belongs into the mapping under the kind's key.
+fn within_kind(kind: &RegisteredKind, key: &str) -> Option<String> {
+    let has_it = kind.keys_within(kind.key()).contains(&key);
+    has_it.then(|| format!("it belongs into `{}: {{ … }}`", kind.key()))
 }
 
 /// The kind of a node, if it has exactly one.
@@ -200,10 +203,11 @@ fn kind_of<'r>(
         if !kind.takes(key_name) && !COMMON.contains(&key_name) {
             let owners = kinds.iter().filter(|it| it.takes(key_name));
             let owners: Vec<String> = owners.map(|it| format!("`{}`", it.key())).collect();
+            let elsewhere = || format!("it belongs to {}", owners.join(" and "));
             let message = format!("a node that is `{}` takes no key `{key_name}`", kind.key());
             let place = report.place(&key.range);
             let finding = Diagnostic::error("GR003", message).at(place, "not a key here");
-            report.push(finding.help(format!("it belongs to {}", owners.join(" and "))));
+            report.push(finding.help(within_kind(kind, key_name).unwrap_or_else(elsewhere)));
         }
     }
     Some(kind)

@@ -14,12 +14,13 @@ use super::{
     declarations::Declarations,
     expression::ExpressionScope,
     flow::Flow,
+    memory::{MEMORY, Tiers},
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
-    tool::{BUILT_IN, ToolSignature},
+    tool::{BUILT_IN, BuiltIn, ToolSignature, can_use},
     written::AssignedFields,
 };
 
@@ -59,6 +60,8 @@ struct Expected<'t> {
     ty: Option<&'t Type>,
     /// Whether it may name `output.dir`.
     is_output: bool,
+    /// A variable besides the fields of the state.
+    variable: Option<(&'t str, &'t Type)>,
 }
 
 impl<'e> NodeScope<'e> {
@@ -131,6 +134,17 @@ impl<'e> NodeScope<'e> {
         self.compile(report, yaml, written, Expected::default())
     }
 
+    /// Compiles an expression that may use a variable.
+    pub(crate) fn expression_on(
+        &self,
+        report: &mut Report,
+        yaml: &Yaml,
+        variable: (&str, &Type),
+    ) -> Option<Expression> {
+        let expected = Expected { variable: Some(variable), ..Expected::default() };
+        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
+    }
+
     /// Compiles an expression that may name `output.dir`.
     pub(crate) fn output_path(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
         let expected = Expected { is_output: true, ..Expected::default() };
@@ -160,6 +174,7 @@ impl<'e> NodeScope<'e> {
             written,
             nodes: &self.env.declarations.nodes,
             item: self.item(),
+            variable: expected.variable,
             any_item: self.any_item,
             given: &self.given,
             output: expected.is_output,
@@ -236,6 +251,30 @@ impl<'e> NodeScope<'e> {
     }
 }
 
+/// Reports a tool for memory where there are no tiers for it.
+fn check_memory(report: &mut Report, tiers: &Tiers, tool: BuiltIn, word: &SpannedText) {
+    if !tool.needs.is_memory() {
+        return;
+    }
+    // The model chooses the tier.
+    for tier in tiers.keys() {
+        report.uses(MEMORY, tier);
+    }
+    if can_use(tool.needs, tiers) {
+        return;
+    }
+    let place = report.place(&word.range);
+    report.push(if tiers.is_empty() {
+        let message = format!("`{}` needs a tier, and the workflow declares none", word.text);
+        let finding = Diagnostic::error("GR058", message).at(place, "no memory");
+        finding.help("declare one, such as `memory: { discovered: { keep: 48h } }`")
+    } else {
+        let message = format!("`{}` writes, and only people write the tiers here", word.text);
+        let finding = Diagnostic::error("GR059", message).at(place, "nothing to write to");
+        finding.help("declare a tier that runs write, such as `discovered: { keep: 48h }`")
+    });
+}
+
 /// The tool of a name: declared, registered or built in.
 pub(crate) fn find_tool(
     report: &mut Report,
@@ -248,9 +287,12 @@ pub(crate) fn find_tool(
         return Some(declared.signature.clone());
     }
     let found = registry.find_tool(&word.text);
-    let built_in =
-        || registry.find_built_in_tool(&word.text).map(|it| it.make(&sections.tools_root));
-    let found = found.or_else(built_in);
+    let built_in = registry.find_built_in_tool(&word.text);
+    if let Some(tool) = built_in {
+        check_memory(report, &sections.memory, tool, word);
+    }
+    let make = |it: BuiltIn| it.make(&sections.tools_root, &sections.memory);
+    let found = found.or_else(|| built_in.map(make));
     if found.is_none() {
         report.unknown(
             "GR110",

@@ -53,6 +53,7 @@ mod format;
 mod hosts;
 pub mod kind;
 mod lower;
+pub mod memory;
 mod nodes;
 mod outline;
 mod policies;

@@ -20,6 +20,7 @@ use super::{
     environment::Environment,
     flow::{Flow, Sources},
     folders::{check_used, read_folders},
+    memory::MEMORY,
     nodes::read_nodes,
     policies::PolicyScope,
     prompt::PromptFiles,
@@ -51,6 +52,7 @@ pub(super) const KEYS: &[&str] = &[
     "sandboxes",
     "folders",
     "hosts",
+    "memory",
     "tools",
     "limits",
     "defaults",
@@ -106,7 +108,7 @@ fn read_workflow(
         return None;
     }
     let files = (&prompts, registry);
-    let sections = Sections::read(report, top, files, &declarations, &state.tools);
+    let sections = Sections::read(report, top, files, &declarations, (&state.tools, &state.tiers));
     let limits = read_limits(report, top, &declarations);
     let entry = read_start(report, top, &declarations);
     let defaults = &sections.defaults;
@@ -154,6 +156,7 @@ fn read_workflow(
         inbox,
         folders,
         hosts: env.sections.hosts,
+        memory: Arc::clone(&env.sections.memory),
         limits,
         nodes,
         nested: BTreeMap::new(),
@@ -283,6 +286,7 @@ fn report_unused(report: &mut Report, top: &Section<'_>) {
         ("folders", "folder"),
         ("hosts", "host"),
         ("tools", "tool"),
+        (MEMORY, "tier"),
         ("types", "type"),
     ];
     for (section, kind) in sections {

@@ -12,6 +12,7 @@ use graphrun_core::{
     graph::Limits,
 };
 use graphrun_models::{Providers, RequestSettings};
+use serde_json::Value;
 
 use super::{
     Defaults, Registry, SandboxSettings,
@@ -19,6 +20,7 @@ use super::{
     environment::find_tool,
     folders::read_names,
     hosts::{HostSettings, read_hosts},
+    memory::{Tiers, read_tiers},
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
@@ -102,6 +104,8 @@ pub(crate) struct Sections {
     pub(crate) tools: BTreeMap<String, Arc<DeclaredTool>>,
     /// The names of the folders of a run.
     pub(crate) folders: BTreeSet<String>,
+    /// The tiers of memory.
+    pub(crate) memory: Arc<Tiers>,
     /// The folder that the built-in tools can read.
     pub(crate) tools_root: PathBuf,
     pub(crate) defaults: Defaults,
@@ -114,7 +118,7 @@ impl Sections {
         top: &Section<'_>,
         (prompts, registry): (&PromptFiles, &Registry),
         declarations: &Declarations,
-        tools: &BTreeMap<String, ToolTypes>,
+        (tools, tiers): (&BTreeMap<String, ToolTypes>, &BTreeMap<String, Value>),
     ) -> Self {
         let mut sections = Self {
             models: BTreeMap::new(),
@@ -123,6 +127,7 @@ impl Sections {
             hosts: BTreeMap::new(),
             tools: BTreeMap::new(),
             folders: read_names(report, top),
+            memory: read_tiers(report, top, tiers),
             tools_root: read_tools_root(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
         };

@@ -14,7 +14,7 @@ use super::{
     report::{Report, suggestion},
 };
 /// Keys of later versions of the format.
-const LATER: &[&str] = &["remember", "recall", "worktree"];
+const LATER: &[&str] = &["worktree"];
 
 /// The most keys that are listed for an unknown one; a node has far more.
 const KEYS_SHOWN_MAX: usize = 8;

@@ -43,7 +43,7 @@ pub const CODES: &[Code] = pages! {
     "GR040" "GR041" "GR042" "GR045" "GR046" "GR047" "GR048" "GR049" "GR050" "GR051"
     "GR052" "GR053"
     // Sizes and places.
-    "GR055" "GR056" "GR057"
+    "GR055" "GR056" "GR057" "GR058" "GR059"
     // Workflows in workflows.
     "GR070" "GR071" "GR072" "GR073" "GR074" "GR077"
     // Cases.

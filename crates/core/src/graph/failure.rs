@@ -87,6 +87,8 @@ error_kinds! {
     Secret "secret" Permanent false;
     /// A folder of the run cannot be used: git, its repository or its branch.
     Folder "folder" NeedsHuman true;
+    /// The memory across runs cannot be read or written.
+    Memory "memory" NeedsHuman true;
     /// The node panicked.
     Panic "panic" Bug false;
     /// Any other failure.

@@ -13,5 +13,5 @@ mod replay;
 
 pub use entry::{BadLine, RecordingError};
 pub use normalise::normalise;
-pub use recorder::Recorder;
+pub use recorder::{Recorder, RecordingFile};
 pub use replay::{Replay, UnusedEntry};

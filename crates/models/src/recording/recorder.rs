@@ -18,6 +18,12 @@ use crate::{ChatModel, ChatReply, ChatRequest, ModelError};
 #[derive(Debug)]
 pub struct Recorder {
     model: Arc<dyn ChatModel>,
+    file: RecordingFile,
+}
+
+/// A recording that grows.
+#[derive(Debug)]
+pub struct RecordingFile {
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -29,10 +35,36 @@ impl Recorder {
     /// # Errors
     /// Returns [`RecordingError::Open`] when the file cannot be written.
     pub fn wrap(model: Arc<dyn ChatModel>, file: impl AsRef<Path>) -> Result<Self, RecordingError> {
+        Ok(Self { model, file: RecordingFile::open(file)? })
+    }
+}
+
+impl RecordingFile {
+    /// Opens or creates a recording. An existing file is continued; an incomplete last line (after a crash) is
+    /// removed.
+    ///
+    /// # Errors
+    /// Returns [`RecordingError::Open`] when the file cannot be written.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = file.as_ref().to_owned();
         let file =
             open(&path).map_err(|source| RecordingError::Open { file: path.clone(), source })?;
-        Ok(Self { model, path, file: Mutex::new(file) })
+        Ok(Self { path, file: Mutex::new(file) })
+    }
+
+    /// Appends a question of a node that no model answered, and its answer. [`Replay::look_up`](super::Replay::look_up)
+    /// finds the answer again.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::NotRecorded`] when the file cannot be written.
+    pub fn append_answer(
+        &self,
+        node: &str,
+        question: &str,
+        answer: &Value,
+    ) -> Result<(), ModelError> {
+        let reply = ChatReply { text: answer.to_string(), ..ChatReply::default() };
+        self.append(&ChatRequest::of_node(node, question), &Ok(reply))
     }
 
     fn append(
@@ -52,7 +84,7 @@ impl Recorder {
 impl ChatModel for Recorder {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let outcome = self.model.chat(request).await;
-        self.append(request, &outcome)?;
+        self.file.append(request, &outcome)?;
         outcome
     }
 

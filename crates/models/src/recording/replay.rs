@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use graphrun_guard::beneath::read_named;
 use graphrun_guard::data_limit::DataLimit;
+use serde_json::Value;
 
 use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
 use crate::calls::settle;
@@ -80,6 +81,27 @@ impl Replay {
             .collect()
     }
 
+    /// Returns the answer to a question of a node that no model answered.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::NoRecording`] when no entry answers it, and the recorded error, if there is one.
+    pub fn look_up(&self, node: &str, question: &str) -> Result<Value, ModelError> {
+        let request = ChatRequest::of_node(node, question);
+        let reply = self.answer(&request)?;
+        Ok(serde_json::from_str(&reply.text).unwrap_or(Value::String(reply.text)))
+    }
+
+    fn answer(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        match self.find(request) {
+            Some(entry) => entry.answer(request),
+            None => Err(ModelError::NoRecording {
+                node: request.caller.clone(),
+                file: self.file.clone(),
+                nearest: self.nearest(request),
+            }),
+        }
+    }
+
     fn find(&self, request: &ChatRequest) -> Option<&Entry> {
         let key = request_key(request);
         let text = joined(&request.messages);
@@ -121,14 +143,7 @@ impl Replay {
 #[async_trait]
 impl ChatModel for Replay {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
-        match self.find(request) {
-            Some(entry) => entry.answer(request).and_then(|it| settle(it, request)),
-            None => Err(ModelError::NoRecording {
-                node: request.caller.clone(),
-                file: self.file.clone(),
-                nearest: self.nearest(request),
-            }),
-        }
+        self.answer(request).and_then(|it| settle(it, request))
     }
 
     fn name(&self) -> &str {

@@ -14,7 +14,8 @@ use graphrun_workflow::{
             PromptPath, RequestKeys, Template,
         },
     },
-    tool::DeclaredTool,
+    memory::Tiers,
+    tool::{BuiltIn, DeclaredTool},
 };
 use schemars::JsonSchema;
 
@@ -23,7 +24,7 @@ use super::{
     history::{History, HistoryParts},
 };
 use crate::{
-    checked::Checked,
+    checked::{Checked, ToolSources},
     declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
@@ -109,6 +110,8 @@ pub struct AgentNode {
     pub history: Option<History>,
     /// The folder of the run in which its built-in tools work.
     pub folder: Option<String>,
+    /// The tiers of memory that its built-in tools can use.
+    pub tiers: Arc<Tiers>,
 }
 
 impl AgentNode {
@@ -122,7 +125,8 @@ impl AgentNode {
 impl AgentNode {
     /// Makes the node that asks.
     pub(super) fn connect(&self, ctx: &MakeContext<'_>) -> Result<Agent, Diagnostic> {
-        let known = (self.tools_root.as_path(), self.declared.as_slice());
+        let (root, tiers, declared) = (self.tools_root.as_path(), &*self.tiers, &self.declared[..]);
+        let known = ToolSources { root, tiers, declared };
         let find = |tool: &String| Checked::find(ctx, tool, known);
         let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
         let services = ctx.services.clone();
@@ -204,6 +208,7 @@ impl Kind for AgentKind {
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),
                 folder: folder.clone(),
+                tiers: reader.tiers(),
             };
             nodes.push((value, node));
         }
@@ -267,6 +272,11 @@ impl NodeSettings for AgentNode {
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
         Some(Arc::new(Self { models: models.to_vec(), ..self.clone() }))
+    }
+
+    fn needs_memory(&self) -> bool {
+        let is_memory = |it: &String| BuiltIn::named(it).is_some_and(|it| it.needs.is_memory());
+        self.tools.iter().any(is_memory)
     }
 
     fn detail(&self) -> Option<String> {

@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
     time::Instant,
 };
 
@@ -82,8 +80,8 @@ pub(super) struct WithTools<'a> {
     calls: &'a Calls,
     toolbox: &'a Toolbox,
     rounds_max: u32,
-    /// The folder of the run in which the built-in tools work.
-    folder: Option<Arc<Path>>,
+    /// The context of each call, except for its key.
+    told: &'a ToolContext,
     exchange: Mutex<Exchange>,
 }
 
@@ -105,10 +103,9 @@ impl<'a> WithTools<'a> {
     pub(super) fn new(
         (model, calls): (&'a Watched<'a>, &'a Calls),
         ctx: &'a NodeContext,
-        (toolbox, rounds_max, folder): (&'a Toolbox, u32, Option<&Arc<Path>>),
+        (toolbox, rounds_max, told): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {
-        let folder = folder.cloned();
-        Self { model, ctx, calls, toolbox, rounds_max, folder, exchange: Mutex::default() }
+        Self { model, ctx, calls, toolbox, rounds_max, told, exchange: Mutex::default() }
     }
 
     async fn warn(&self, message: String) {
@@ -170,8 +167,7 @@ impl<'a> WithTools<'a> {
             return known;
         }
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let folder = self.folder.clone();
-        let told = ToolContext { key, cancel: self.ctx.cancel.token(), folder };
+        let told = ToolContext { key, ..self.told.clone() };
         let started = Instant::now();
         let outcome = tool.call(input, &told).await;
         let report = Report::ToolCall {

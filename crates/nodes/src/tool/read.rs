@@ -11,14 +11,15 @@ use graphrun_workflow::{
         Yaml, describe, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
-    tool::{DeclaredTool, ToolSignature},
+    memory::Tiers,
+    tool::{BuiltIn, DeclaredTool, ToolSignature},
 };
 use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::Call;
 use crate::{
-    checked::Checked,
+    checked::{Checked, ToolSources},
     declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
@@ -56,6 +57,8 @@ pub struct ToolNode {
     pub root: PathBuf,
     /// The folder of the run in which a built-in tool works instead.
     pub folder: Option<String>,
+    /// The tiers of memory that a built-in tool can use.
+    pub tiers: Arc<Tiers>,
     /// The arguments by name.
     pub args: Vec<(String, Expression)>,
     /// The fields with the path of the output that each receives. An empty path is the whole
@@ -108,20 +111,27 @@ impl Kind for ToolKind {
         check_writing_tools(reader, std::slice::from_ref(&word.text));
         let writes = writes.unwrap_or_default();
         let declared = reader.declared_tools(std::slice::from_ref(&word.text));
-        Some(Arc::new(ToolNode { tool: word.text, declared, root, folder, args, writes }))
+        let tiers = reader.tiers();
+        Some(Arc::new(ToolNode { tool: word.text, declared, root, folder, tiers, args, writes }))
     }
 
     fn refuses_cache(&self, value: &Yaml, registry: &Registry) -> Option<CacheRefusal> {
         let tool = registry.find_built_in_tool(value.text()?)?.name;
-        let help = "omit it: a file may have changed since it was read";
+        let help = "omit it: files and memory may have changed since";
         Some(CacheRefusal { what: format!("the tool `{tool}`"), help })
     }
 }
 
 impl NodeSettings for ToolNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let tool = Checked::find(ctx, &self.tool, (&self.root, &self.declared))?;
-        Ok(Arc::new(Call { definition: self.clone(), tool }))
+        let (root, tiers, declared) = (self.root.as_path(), &*self.tiers, &self.declared[..]);
+        let tool = Checked::find(ctx, &self.tool, ToolSources { root, tiers, declared })?;
+        let services = ctx.services.clone();
+        Ok(Arc::new(Call { definition: self.clone(), tool, services }))
+    }
+
+    fn needs_memory(&self) -> bool {
+        BuiltIn::named(&self.tool).is_some_and(|it| it.needs.is_memory())
     }
 
     fn needs_sandbox(&self) -> bool {

@@ -33,6 +33,7 @@ use graphrun_engine::storage::rules::check_post;
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
+pub use self::open::{FileKind, explain};
 use self::{
     database::{Database, verify},
     fault::Fault,
@@ -75,7 +76,7 @@ impl SqliteStorage {
     /// Same as `open`, and passes a new file to `announce` before the file gets its name. A process
     /// that dies in between has announced too much, never too little.
     pub fn open_with(path: &Path, announce: impl FnOnce(&File)) -> Result<Self, CheckpointError> {
-        Self::new(path, open::open(path, announce)?)
+        Self::new(path, open::RUNS.open(path, announce)?)
     }
 
     /// Opens a database to look for runs. It never creates one.
@@ -85,7 +86,7 @@ impl SqliteStorage {
     /// Same as [`SqliteStorage::open`], and when there is no file or it is empty.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
-        Self::new(path, open::open_existing(path)?)
+        Self::new(path, open::RUNS.open_existing(path)?)
     }
 
     /// Runs transactions on the thread of the caller from now on. The default hands each

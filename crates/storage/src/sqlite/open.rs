@@ -22,9 +22,6 @@ use super::{
 };
 use crate::migrations::Migrations;
 
-/// Marks a SQLite file as ours: "grun" as a number.
-const APPLICATION_ID: u32 = u32::from_be_bytes(*b"grun");
-
 /// How long a transaction waits for those of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,7 +44,87 @@ const LOGS: [&str; 2] = ["-wal", "-journal"];
 /// <https://sqlite.org/fileformat.html#the_database_header>.
 const HEADER_LENGTH: usize = 100;
 
-const SCHEMA: &str = concat!(include_str!("schema.sql"), include_str!("results.sql"));
+/// A kind of database: what its files hold.
+#[derive(Clone, Copy, Debug)]
+pub struct FileKind {
+    /// Marks the file in its header.
+    pub application_id: [u8; 4],
+    /// The statements that create the tables.
+    pub schema: &'static str,
+    /// What to do in place of using an empty file.
+    pub anew: &'static str,
+    /// The steps from older formats.
+    migrations: Migrations,
+}
+
+/// Databases of runs.
+pub(super) const RUNS: FileKind = FileKind {
+    application_id: *b"grun",
+    schema: concat!(include_str!("schema.sql"), include_str!("results.sql")),
+    anew: "start a new run",
+    migrations: MIGRATIONS,
+};
+
+impl FileKind {
+    /// A kind in its first format.
+    pub const fn new(application_id: [u8; 4], schema: &'static str, anew: &'static str) -> Self {
+        Self { application_id, schema, anew, migrations: Migrations(&[]) }
+    }
+
+    /// Opens a database and creates it if it is missing, whole or not at all. Only its owner can read the file.
+    /// `announce` gets a new file before it gets its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`], and leaves the file unchanged, when something else is at that path.
+    pub fn open(
+        self,
+        path: &Path,
+        announce: impl FnOnce(&File),
+    ) -> Result<Connection, CheckpointError> {
+        if path.symlink_metadata().is_err() {
+            check_beside(path)?;
+            create(path, |it| self.create_tables(it), announce)
+                .map_err(|fault| uncreated(path, fault))?;
+        }
+        self.open_existing(path)
+    }
+
+    /// Opens an existing database. An empty file counts as missing: it may be the remains of a
+    /// database, and an empty database in its place would hide the loss.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`FileKind::open`], and when there is no file.
+    pub fn open_existing(self, path: &Path) -> Result<Connection, CheckpointError> {
+        check_header(path, self)?;
+        make_ready(path, connect(path)?, self)
+    }
+
+    /// Creates the tables.
+    ///
+    /// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
+    fn create_tables(self, connection: &mut Connection) -> Result<(), Fault> {
+        // Several entries of a usual size fit into a page, so that little space stays unused. The
+        // setting only has an effect on an empty database.
+        connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(self.schema)?;
+        transaction.pragma_update(None, "application_id", self.mark())?;
+        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn mark(self) -> u32 {
+        u32::from_be_bytes(self.application_id)
+    }
+}
+
+/// Returns the error of a transaction on the database at `path` that tried `action`.
+pub fn explain(error: rusqlite::Error, path: &Path, action: String) -> CheckpointError {
+    Fault::from(error).explain(path, action)
+}
 
 /// The two numbers in the header of a SQLite file that identify its program and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,20 +133,7 @@ struct Marks {
     version: u32,
 }
 
-const MARKS: Marks = Marks { application_id: APPLICATION_ID, version: FORMAT_VERSION };
 const BLANK: Marks = Marks { application_id: 0, version: 0 };
-
-/// Opens the database and creates it if it is missing.
-pub(super) fn open(
-    path: &Path,
-    announce: impl FnOnce(&File),
-) -> Result<Connection, CheckpointError> {
-    if path.symlink_metadata().is_err() {
-        check_beside(path)?;
-        create(path, create_schema, announce).map_err(|fault| uncreated(path, fault))?;
-    }
-    open_existing(path)
-}
 
 /// Fails if there is a log without its database: SQLite would replay the log into the new database.
 fn check_beside(path: &Path) -> Result<(), CheckpointError> {
@@ -89,25 +153,14 @@ fn check_beside(path: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Opens an existing database. An empty file counts as missing: it may be the remains of a
-/// database, and an empty database in its place would hide the loss.
-pub(super) fn open_existing(path: &Path) -> Result<Connection, CheckpointError> {
-    open_and_migrate(path, MIGRATIONS)
-}
-
-fn open_and_migrate(path: &Path, migrations: Migrations) -> Result<Connection, CheckpointError> {
-    check_header(path, migrations)?;
-    make_ready(path, connect(path)?, migrations)
-}
-
 /// Checks a file by its header, without SQLite.
 ///
 /// The first transaction writes our marks into the header, before the write-ahead log is in use, so
 /// that none of our databases looks foreign here. SQLite gets files without a SQLite header, and
 /// does not change them either.
-fn check_header(path: &Path, migrations: Migrations) -> Result<(), CheckpointError> {
-    let kind = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
-    if !kind.is_file() && !kind.is_dir() {
+fn check_header(path: &Path, kind: FileKind) -> Result<(), CheckpointError> {
+    let file = path.metadata().map_err(|error| inaccessible(path, &error))?.file_type();
+    if !file.is_file() && !file.is_dir() {
         // Opening a pipe would block, and a device stores nothing.
         return Err(no_database(path));
     }
@@ -125,7 +178,7 @@ fn check_header(path: &Path, migrations: Migrations) -> Result<(), CheckpointErr
             u32::from_be_bytes(bytes)
         };
         let found = Marks { application_id: number(68), version: number(60) };
-        check_marks(path, found, migrations)?;
+        check_marks(path, found, kind)?;
     }
     Ok(())
 }
@@ -143,30 +196,15 @@ fn connect(path: &Path) -> Result<Connection, CheckpointError> {
     Ok(connection)
 }
 
-/// Creates the tables.
-///
-/// This happens before the write-ahead log is turned on, so that the marks are in the file itself.
-fn create_schema(connection: &mut Connection) -> Result<(), Fault> {
-    // Several entries of a usual size fit into a page, so that little space stays unused. The
-    // setting only has an effect on an empty database.
-    connection.pragma_update(None, "page_size", PAGE_SIZE)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(SCHEMA)?;
-    transaction.pragma_update(None, "application_id", MARKS.application_id)?;
-    transaction.pragma_update(None, "user_version", MARKS.version)?;
-    transaction.commit()?;
-    Ok(())
-}
-
 /// Checks that a database is ours, configures it for durable commits, and migrates it to our
 /// format.
 fn make_ready(
     path: &Path,
     mut connection: Connection,
-    migrations: Migrations,
+    kind: FileKind,
 ) -> Result<Connection, CheckpointError> {
     let found = marks(&connection).map_err(|error| unopened(path, error.into()))?;
-    let missing = check_marks(path, found, migrations)?;
+    let missing = check_marks(path, found, kind)?;
     configure(&connection).map_err(|error| unopened(path, error.into()))?;
     let journal = turn_on_log(&connection).map_err(|error| unopened(path, error.into()))?;
     if journal != "wal" {
@@ -174,7 +212,7 @@ fn make_ready(
         return Err(unusable(path, reason));
     }
     if !missing.is_empty() {
-        migrate(&mut connection, migrations).map_err(|fault| unopened(path, fault))?;
+        migrate(&mut connection, kind.migrations).map_err(|fault| unopened(path, fault))?;
     }
     Ok(connection)
 }
@@ -221,19 +259,17 @@ fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
 fn check_marks(
     path: &Path,
     found: Marks,
-    migrations: Migrations,
+    kind: FileKind,
 ) -> Result<&'static [&'static str], CheckpointError> {
     if found == BLANK && path.metadata().is_ok_and(|it| it.len() == 0) {
-        return Err(unusable(
-            path,
-            "the file is empty; restore a backup, or \
-                                   remove it and start a new run",
-        ));
+        let anew = kind.anew;
+        let reason = format!("the file is empty; restore a backup, or remove it and {anew}");
+        return Err(unusable(path, &reason));
     }
-    if found.application_id != APPLICATION_ID {
+    if found.application_id != kind.mark() {
         return Err(unusable(path, "it is a database of another program; give another path"));
     }
-    migrations.missing(found.version).map_err(|reason| unusable(path, &reason))
+    kind.migrations.missing(found.version).map_err(|reason| unusable(path, &reason))
 }
 
 /// Returns the error for a database that cannot be created.
@@ -341,13 +377,15 @@ mod tests {
         const ADD: &str = "CREATE TABLE added (number INTEGER) STRICT";
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.db");
-        let database = open(&path, |_| ()).unwrap();
+        let database = RUNS.open(&path, |_| ()).unwrap();
+        let open_and_migrate =
+            |steps| FileKind { migrations: Migrations(steps), ..RUNS }.open_existing(&path);
         let own = "INSERT INTO runs VALUES (1, 'R1', 'calm-otter', x'', x'');
             INSERT INTO heads VALUES (1, 0, 0, 0, 0, x'', '', x'', 1, '{}', 9000000000000, x'')";
         database.execute_batch(own).unwrap();
         let version = || marks(&Connection::open(&path).unwrap()).unwrap().version;
         let refused = |steps| {
-            let error = open_and_migrate(&path, Migrations(steps)).unwrap_err();
+            let error = open_and_migrate(steps).unwrap_err();
             assert_eq!(version(), FORMAT_VERSION);
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             format!("{error} {cause}")
@@ -361,11 +399,11 @@ mod tests {
         // A second migration would fail, because the table exists.
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| open_and_migrate(&path, Migrations(&[ADD])).unwrap());
+                scope.spawn(|| open_and_migrate(&[ADD]).unwrap());
             }
         });
         assert_eq!(version(), 2);
-        let reason = open_existing(&path).unwrap_err().to_string();
+        let reason = RUNS.open_existing(&path).unwrap_err().to_string();
         let says = "it has format 2, but this program supports formats up to 1; use the program";
         assert!(reason.contains(says), "{reason}");
     }

@@ -45,9 +45,11 @@ pub(super) struct Checked {
 }
 
 pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
+    let mut variables = names_of_item(scope.item, scope.schema);
+    variables.extend(scope.variable.map(|(name, ty)| (name.to_owned(), ty.clone())));
     let mut checker = Checker {
         scope,
-        variables: names_of_item(scope.item, scope.schema),
+        variables,
         present: scope.given.to_vec(),
         misasked: Vec::new(),
         asking: false,

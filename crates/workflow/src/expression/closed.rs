@@ -23,7 +23,7 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
     let (state, visits) = (&state, &visits);
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
-    Some(evaluate_owned(root, &view, None, Absent::IsNull))
+    Some(evaluate_owned(root, &view, (None, None), Absent::IsNull))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.

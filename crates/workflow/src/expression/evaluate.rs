@@ -18,10 +18,13 @@ use crate::{
     structure::INDEX,
 };
 
+/// A value with the name of its variable, if there is one.
+type Named<'a> = Option<(&'a str, &'a Value)>;
+
 pub(super) fn evaluate(
     root: &Node,
     view: &ExpressionView<'_>,
-    item: Option<(&str, &Value)>,
+    item: Named<'_>,
     absent: Absent,
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
@@ -33,20 +36,21 @@ pub(super) fn evaluate(
     {
         return Ok(value);
     }
-    evaluate_owned(root, view, item, absent).map(Arc::new)
+    evaluate_owned(root, view, (item, None), absent).map(Arc::new)
 }
 
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
-    item: Option<(&str, &Value)>,
+    (item, variable): (Named<'_>, Named<'_>),
     absent: Absent,
 ) -> Result<Value, EvaluateError> {
     // The item hides its position, and a field of the state with this name does, too.
     let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());
     let index = index.map(|it| (INDEX, Cow::Owned(Value::from(it)))).filter(|_| item.is_some());
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
-    let variables = index.into_iter().chain(item).collect();
+    let variable = variable.map(|(name, value)| (name, Cow::Borrowed(value)));
+    let variables = index.into_iter().chain(item).chain(variable).collect();
     let mut evaluation = Evaluation { view: *view, variables, meter: Meter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),

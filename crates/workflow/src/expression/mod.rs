@@ -64,6 +64,8 @@ pub struct Expression {
     presumed_otherwise: Vec<String>,
     /// The name of the dispatched item.
     item: Option<String>,
+    /// The name of the value that is given with each evaluation.
+    variable: Option<String>,
     conditions: Arc<satisfiability::Conditions>,
 }
 
@@ -109,6 +111,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The name and the type of the item that is dispatched to the node.
     pub(crate) item: Option<(&'a str, &'a Type)>,
+    /// The name and the type of a value that is given with each evaluation.
+    pub(crate) variable: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
     /// The paths that the node's `when` has proved present.
@@ -131,7 +135,10 @@ impl Expression {
         }
         let range = |path: &[String]| {
             let (name, fields) = path.split_first().unzip();
-            let name = name.filter(|it| scope.item.is_none_or(|(item, _)| item != it.as_str()));
+            let is_variable = |it: &str| {
+                [scope.item, scope.variable].into_iter().flatten().any(|(name, _)| name == it)
+            };
+            let name = name.filter(|it| !is_variable(it.as_str()));
             let channel = name.and_then(|it| scope.schema.channel(it));
             let range =
                 channel.zip(fields).map(|(it, fields)| NumberRange::at(it.schema(), fields));
@@ -140,6 +147,7 @@ impl Expression {
         let conditions = Arc::new(satisfiability::translate(&root, &checked.types, &range));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
+        let variable = scope.variable.map(|(name, _)| name.to_owned());
         Ok(Self {
             source: source.trim().to_owned(),
             root,
@@ -150,6 +158,7 @@ impl Expression {
             presumed: checked.presumed,
             presumed_otherwise: checked.presumed_otherwise,
             item,
+            variable,
             conditions,
         })
     }
@@ -173,7 +182,22 @@ impl Expression {
     /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate_owned(&self.root, view, item, self.absent())
+        evaluate::evaluate_owned(&self.root, view, (item, None), self.absent())
+    }
+
+    /// Returns the value in a state, with a value for the variable that the expression was read with.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`evaluate`](Self::evaluate) does.
+    pub fn evaluate_with(
+        &self,
+        view: &ExpressionView<'_>,
+        value: &Value,
+    ) -> Result<Value, EvaluateError> {
+        let item = self.item.as_deref().zip(view.item);
+        let variable = self.variable.as_deref().map(|it| (it, value));
+        evaluate::evaluate_owned(&self.root, view, (item, variable), self.absent())
     }
 
     fn absent(&self) -> Absent {

@@ -111,6 +111,7 @@ fn compiled_for(
         nodes: &nodes,
         any_item: false,
         item: None,
+        variable: None,
         given: &[],
         output: true,
         types: &types,

@@ -12,7 +12,7 @@ use super::{
         Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory, MethodName, ModelDeclared,
         ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath, OneOrMany,
         Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text,
+        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text, TierAccess, TierDeclared,
         ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
@@ -48,6 +48,8 @@ pub(super) struct WorkflowFile {
     sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
     folders: Option<Named<FolderDeclared, RunFolder>>,
+    /// The tiers of memory across runs, by names of your choice. Workflows that name the same tier share it.
+    memory: Option<Named<TierDeclared, Either<TierAccess, TierParts>>>,
     /// The hosts: commands on this machine, outside of a sandbox.
     hosts: Option<Named<HostDeclared, Host>>,
     /// The files that the built-in tools may read, and the tools of the workflow.
@@ -158,6 +160,21 @@ pub(super) struct RunFolder {
     git: Flag,
     /// The name of the branch, by an expression over the input. Default: `"graphrun/" + run.id`.
     branch: Option<Expression>,
+}
+
+/// A tier of memory.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct TierParts {
+    /// `read`: only people write it. Default: `write`.
+    access: Option<TierAccess>,
+    /// How long an entry is kept after it was last written, unless a person approves it. Default: for good.
+    keep: Option<Duration>,
+    /// Whether its entries wait for a person's approval, by `graphrun memory approve`.
+    approve: Option<Flag>,
+    /// The type of its values. Default: `string`.
+    #[serde(rename = "type")]
+    ty: Option<TypeNotation>,
 }
 
 /// The settings of the built-in tools.

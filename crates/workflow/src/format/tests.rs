@@ -10,6 +10,7 @@ use crate::{
     format::{NODE, schema_of, sections::WorkflowFile},
     hosts::HOST_KEYS,
     lower,
+    memory::TIER_KEYS,
     policies::{COMMON, NODE_LIMITS_KEYS, RETRY_KEYS, TIMEOUT_KEYS},
     sections::{
         AGENT_KEYS, DEFAULTS_KEYS, FILES_KEYS, LIMITS_KEYS, PYTHON_KEYS, SANDBOX_KEYS, SYSTEM_KEYS,
@@ -29,6 +30,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/sandboxes/additionalProperties/properties/python", PYTHON_KEYS),
     ("/properties/folders/additionalProperties", FOLDER_KEYS),
     ("/properties/hosts/additionalProperties", HOST_KEYS),
+    ("/properties/memory/additionalProperties", TIER_KEYS),
     ("/properties/tools", TOOLS_KEYS),
     ("/properties/tools/properties/fs", FILES_KEYS),
     ("/properties/tools/additionalProperties", TOOL_KEYS),

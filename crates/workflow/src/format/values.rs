@@ -182,6 +182,12 @@ value_types! {
     pub FolderDeclared = {"type": "string", "x-declares": "folder"};
     /// One of `folders`.
     pub FolderName = {"type": "string", "x-refers": "folder"};
+    /// The name of a tier under `memory`.
+    pub TierDeclared = {"type": "string", "x-declares": "tier"};
+    /// One of the tiers of `memory`.
+    pub TierName = {"type": "string", "x-refers": "tier"};
+    /// Whether runs write a tier.
+    pub TierAccess = {"type": "string", "pattern": "^(read|write)$", "examples": ["read", "write"]};
     /// A value of the matched expression.
     pub MatchedValue = {"type": "string", "x-refers": "value"};
     /// A Rust type that is registered as a state.

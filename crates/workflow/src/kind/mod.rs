@@ -228,6 +228,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it reads or writes the memory across runs.
+    fn needs_memory(&self) -> bool {
+        false
+    }
+
     /// Returns the answers that a person can choose from, if it asks a person. If there are none,
     /// every value that fits the written field is an answer.
     fn choices(&self) -> Option<&[String]> {

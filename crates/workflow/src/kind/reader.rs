@@ -18,6 +18,7 @@ use crate::{
     environment::{NodeScope, find_tool},
     expression::OutputPathError,
     fixed_files::read_scripts,
+    memory::{Tier, Tiers, check_tier},
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
@@ -171,6 +172,23 @@ impl NodeReader<'_> {
     /// Reads an expression for a value of a type. If the type is optional, the value may be absent.
     pub fn expression_for(&mut self, yaml: &Yaml, expected: &Type) -> Option<Expression> {
         self.scope.expression_for(self.report, yaml, expected)
+    }
+
+    /// Reads a condition that may use a variable besides the fields that are assigned when the node starts.
+    /// [`Expression::evaluate_with`] gives it a value.
+    pub fn condition_on(&mut self, yaml: &Yaml, variable: (&str, &Type)) -> Option<Expression> {
+        let name = variable.0;
+        if self.schema().channel(name).is_some() {
+            let message =
+                format!("the state has a field `{name}`, which means something else here");
+            let place = self.report.place(&yaml.range);
+            let finding = Diagnostic::error("GR016", message).at(place, "two meanings");
+            self.report.push(finding.help(format!("give the field `{name}` another name")));
+            return None;
+        }
+        let condition = self.scope.expression_on(self.report, yaml, variable)?;
+        self.expect_type(yaml, condition.ty(), &Type::Bool, "a condition");
+        Some(condition)
     }
 
     /// Reads an expression for an update of a field.
@@ -406,6 +424,18 @@ impl NodeReader<'_> {
     /// Returns the name of one of `folders`.
     pub(crate) fn run_folder_of(&mut self, word: SpannedText) -> Option<String> {
         self.scope.env.sections.find_folder(self.report, word)
+    }
+
+    /// Reads the name of one of the tiers of `memory`. If the node `writes` it, runs may do so.
+    pub fn tier(&mut self, yaml: &Yaml, writes: bool) -> Option<(String, Tier)> {
+        let word = self.report.word(yaml, "a tier")?;
+        let tier = check_tier(self.report, &self.scope.env.sections.memory, &word, writes)?;
+        Some((word.text, tier))
+    }
+
+    /// Returns the tiers of `memory`.
+    pub fn tiers(&self) -> Arc<Tiers> {
+        Arc::clone(&self.scope.env.sections.memory)
     }
 
     /// Returns the name and the types of a tool: declared, registered or built in.

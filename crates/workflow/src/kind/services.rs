@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
@@ -34,11 +35,13 @@ pub struct Services {
     pub hosts: Arc<HostAccess>,
     /// The hosts to which declared tools may send requests.
     pub web: Arc<WebAccess>,
+    /// The memory across runs.
+    pub memory: Memory,
 }
 
 impl Services {
-    /// No models, and deliveries to `out` in the current folder: enough for workflows that compute,
-    /// ask people, or run custom nodes.
+    /// No models, deliveries to `out` in the current folder, and a memory that ends with the process: enough for
+    /// workflows that compute, ask people, or run custom nodes.
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),
@@ -48,6 +51,7 @@ impl Services {
             replace: Replace::default(),
             hosts: Arc::default(),
             web: Arc::default(),
+            memory: Memory::new(Arc::new(InMemoryStore::default())),
         }
     }
 }

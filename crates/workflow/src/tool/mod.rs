@@ -1,12 +1,13 @@
 //! Tools: named operations with a typed input and a typed output, for workflows and models.
 //!
 //! Start with [`Tool`]; [`tool_fn`] makes one from an async function. The built-in ones read files
-//! below a folder, and write files of a folder of the run: [`BUILT_IN`].
+//! below a folder, write files of a folder of the run, and use the memory across runs: [`BUILT_IN`].
 
 mod access;
 mod declared;
 mod fs;
 mod function;
+mod memory;
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -23,9 +24,15 @@ pub use self::{
     },
     function::{ToolFn, tool_fn},
 };
+pub(crate) use self::memory::can_use;
+use crate::memory::{TaskMemory, Tiers};
 
 /// The built-in tools, in the order of the documentation.
-pub const BUILT_IN: &[BuiltIn] = &fs::TOOLS;
+pub const BUILT_IN: &[BuiltIn] = {
+    let [a, b, c, d, e, f, g] = fs::TOOLS;
+    let [h, i] = memory::TOOLS;
+    &[a, b, c, d, e, f, g, h, i]
+};
 
 /// A built-in tool.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +41,39 @@ pub struct BuiltIn {
     pub name: &'static str,
     /// The purpose of the tool, in one sentence.
     pub about: &'static str,
-    /// Whether it changes files, so that its node names a folder of the run.
-    pub writes: bool,
-    /// Makes the tool for the files below a folder.
-    make: fn(Arc<Path>) -> Arc<dyn Tool>,
+    /// The resources that it works on.
+    pub needs: Needs,
+    /// Makes the tool.
+    make: Make,
+}
+
+/// The resources that a built-in tool works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// It reads files.
+    Files,
+    /// It changes files, so that its node names a folder of the run.
+    Folder,
+    /// It reads the memory across runs.
+    Memory,
+    /// It writes to the memory across runs.
+    WritableMemory,
+}
+
+/// Makes a built-in tool.
+#[derive(Clone, Copy, Debug)]
+enum Make {
+    /// For the files below a folder.
+    OfFiles(fn(Arc<Path>) -> Arc<dyn Tool>),
+    /// For the tiers of a workflow.
+    OfMemory(fn(&Tiers) -> Arc<dyn Tool>),
+}
+
+impl Needs {
+    /// Returns whether it is the memory across runs.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::WritableMemory)
+    }
 }
 
 impl BuiltIn {
@@ -46,9 +82,12 @@ impl BuiltIn {
         BUILT_IN.iter().copied().find(|it| it.name == name)
     }
 
-    /// Makes the tool for the files below a folder.
-    pub fn make(&self, root: &Path) -> Arc<dyn Tool> {
-        (self.make)(root.into())
+    /// Makes the tool for the files below a folder, or for the tiers of a workflow.
+    pub fn make(&self, root: &Path, tiers: &Tiers) -> Arc<dyn Tool> {
+        match self.make {
+            Make::OfFiles(make) => make(root.into()),
+            Make::OfMemory(make) => make(tiers),
+        }
     }
 }
 
@@ -108,6 +147,10 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The folder of the run that the node names. The built-in tools work there instead of in the folder of the tools.
     pub folder: Option<Arc<Path>>,
+    /// The node that calls.
+    pub caller: String,
+    /// The memory of the workflow, if it declares any.
+    pub memory: Option<Arc<TaskMemory>>,
 }
 
 /// The error of a tool.

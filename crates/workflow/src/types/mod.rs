@@ -31,6 +31,7 @@ pub(super) use self::{
     defaults::warn_of_placeholders, notation::TYPES, reducers::reducer_names, values::value_of,
 };
 use super::{
+    memory::tier_types,
     reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
     report::{Report, suggestion},
@@ -76,6 +77,8 @@ pub(super) struct ReadState {
     pub(super) vague: BTreeSet<ChannelName>,
     /// The types of the declared tools.
     pub(super) tools: BTreeMap<String, ToolTypes>,
+    /// The JSON Schemas of the values of tiers of `memory`.
+    pub(super) tiers: BTreeMap<String, Value>,
 }
 
 /// The JSON Schemas of a declared tool, as far as they are valid.
@@ -85,7 +88,7 @@ pub(super) struct ToolTypes {
     pub(super) output: Option<Value>,
 }
 
-/// Reads `state`, and the `types` it may name.
+/// Reads `state` and the types of `memory`, and the `types` that they may name.
 pub(super) fn read_state(
     report: &mut Report,
     top: &Section<'_>,
@@ -116,8 +119,12 @@ pub(super) fn read_state(
         let types = ToolTypes { input: schema("input"), output: schema("output") };
         tools.insert(key.text.clone(), types);
     }
+    let mut tiers = BTreeMap::new();
+    for (name, ty) in tier_types(top) {
+        tiers.extend(reading.schema_of(ty).map(|it| (name.to_owned(), it)));
+    }
     let types = reading.record_types(schema.as_ref());
-    ReadState { schema, types, used: reading.used, vague: reading.vague, tools }
+    ReadState { schema, types, used: reading.used, vague: reading.vague, tools, tiers }
 }
 
 /// The state of reading types.

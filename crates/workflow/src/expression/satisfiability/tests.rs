@@ -62,6 +62,7 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         nodes: &nodes,
         any_item: false,
         item: None,
+        variable: None,
         given: &[],
         output: false,
         types: &BTreeMap::new(),

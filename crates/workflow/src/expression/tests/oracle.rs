@@ -307,6 +307,7 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         nodes,
         any_item: false,
         item: None,
+        variable: None,
         given: &[],
         output: false,
         types: &BTreeMap::new(),

@@ -21,7 +21,7 @@ use self::{
     stack::Stack,
 };
 use super::{READ_BYTES_MAX, file_tool, folder::ToolFolder, here};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The most paths that the result lists.
 const PATHS_MAX: usize = 2_000;
@@ -35,8 +35,8 @@ const EXCERPT_TOKENS_MIN: u64 = 60;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.context",
     about: "Gathers the files of a repository that matter for a task, within a number of tokens.",
-    writes: false,
-    make: |root| file_tool(&TOOL, root, gather),
+    needs: Needs::Files,
+    make: Make::OfFiles(|root| file_tool(&TOOL, root, gather)),
 };
 
 /// The input.

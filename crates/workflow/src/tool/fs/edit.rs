@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Changed, write_one, writing_tool};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The largest file that is edited, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -15,8 +15,8 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.edit",
     about: "Replaces a text that occurs exactly once in a file of the folder of the node.",
-    writes: true,
-    make: |_| writing_tool(&TOOL, edit),
+    needs: Needs::Folder,
+    make: Make::OfFiles(|_| writing_tool(&TOOL, edit)),
 };
 
 /// The input.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{EntryKind, READ_BYTES_MAX, VISITED_MAX, file_tool, folder::ToolFolder, here, sorted};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The most matches of a search.
 const MATCHES_MAX: usize = 200;
@@ -22,8 +22,8 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.grep",
     about: "Finds the lines that match a regular expression.",
-    writes: false,
-    make: |root| file_tool(&TOOL, root, grep),
+    needs: Needs::Files,
+    make: Make::OfFiles(|root| file_tool(&TOOL, root, grep)),
 };
 
 /// The input.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FolderEntry, file_tool, folder::ToolFolder, here, sorted};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 /// The most entries of a list.
 const ENTRIES_MAX: usize = 1_000;
@@ -12,8 +12,8 @@ const ENTRIES_MAX: usize = 1_000;
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.list",
     about: "Lists a folder.",
-    writes: false,
-    make: |root| file_tool(&TOOL, root, list),
+    needs: Needs::Files,
+    make: Make::OfFiles(|root| file_tool(&TOOL, root, list)),
 };
 
 /// The input.

@@ -5,13 +5,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{READ_BYTES_MAX, file_tool, folder::ToolFolder};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.read",
     about: "Reads a text file: all of it, or as many lines as `lines` from line `from` on.",
-    writes: false,
-    make: |root| file_tool(&TOOL, root, read),
+    needs: Needs::Files,
+    make: Make::OfFiles(|root| file_tool(&TOOL, root, read)),
 };
 
 /// The input.

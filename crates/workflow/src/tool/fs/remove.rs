@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Changed, refused, writing_tool};
-use crate::tool::{BuiltIn, ToolError};
+use crate::tool::{BuiltIn, Make, Needs, ToolError};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.rm",
     about: "Removes a file of the folder of the node.",
-    writes: true,
-    make: |_| writing_tool(&TOOL, remove),
+    needs: Needs::Folder,
+    make: Make::OfFiles(|_| writing_tool(&TOOL, remove)),
 };
 
 /// The input.

@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{write_one, writing_tool};
-use crate::tool::BuiltIn;
+use crate::tool::{BuiltIn, Make, Needs};
 
 pub(super) const TOOL: BuiltIn = BuiltIn {
     name: "fs.write",
     about: "Writes a whole text file of the folder of the node; a file of this path is replaced.",
-    writes: true,
-    make: |_| {
+    needs: Needs::Folder,
+    make: Make::OfFiles(|_| {
         writing_tool(&TOOL, |root, input: &Write| {
             write_one(root, &input.path, input.content.clone())
         })
-    },
+    }),
 };
 
 /// The input.

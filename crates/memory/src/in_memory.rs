@@ -1,0 +1,161 @@
+//! A store in the memory of the process, for tests and for programs that keep nothing.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::{
+    Approval, Batch, Entry, EntryId, Listing, Search, Store, StoreError,
+    rules::{self, words},
+    store::{CANDIDATES_MAX, ENTRIES_MAX},
+};
+
+/// How much of the weight of a repeated word counts (BM25, the value of SQLite).
+const K1: f64 = 1.2;
+/// How much the length of a text counts (BM25, the value of SQLite).
+const B: f64 = 0.75;
+
+/// Keeps entries in the memory of the process.
+///
+/// A search ranks by BM25, as the SQLite store does, but does not reduce words to their stems.
+#[derive(Debug, Default)]
+pub struct InMemoryStore(Mutex<Content>);
+
+#[derive(Debug, Default)]
+struct Content {
+    entries: BTreeMap<EntryId, Entry>,
+    keys: BTreeSet<String>,
+}
+
+impl InMemoryStore {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for InMemoryStore {
+    async fn put(&self, batch: &Batch) -> Result<Vec<EntryId>, StoreError> {
+        rules::check_batch(batch)?;
+        let mut content = self.content();
+        if content.keys.insert(batch.key.clone()) {
+            content.entries.retain(|_, it| !it.is_expired(batch.now));
+            for new in &batch.entries {
+                let known = content.entries.get(&new.id());
+                if let Some(entry) = rules::written(known, new, batch.now) {
+                    content.entries.insert(entry.id.clone(), entry);
+                }
+            }
+        }
+        Ok(batch.entries.iter().map(super::NewEntry::id).collect())
+    }
+
+    async fn search(&self, search: &Search) -> Result<Vec<Entry>, StoreError> {
+        let content = self.content();
+        let fits = |it: &&Entry| {
+            it.tier == search.tier
+                && !it.is_expired(search.now)
+                && search.module.as_ref().is_none_or(|module| it.module.as_ref() == Some(module))
+        };
+        let entries: Vec<&Entry> = content.entries.values().filter(fits).collect();
+        let mut found = Vec::new();
+        for entry in ranked(entries, search.query.as_deref()).into_iter().take(CANDIDATES_MAX) {
+            if found.len() >= search.limit.min(ENTRIES_MAX) {
+                break;
+            }
+            if search.filter.accepts(entry)? {
+                found.push(entry.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    async fn list(&self, listing: &Listing) -> Result<Vec<Entry>, StoreError> {
+        let content = self.content();
+        let follows = |it: &Entry| match &listing.after {
+            None => true,
+            Some((updated, id)) => (it.updated, &it.id) < (*updated, id),
+        };
+        let fits = |it: &&Entry| {
+            !it.is_expired(listing.now)
+                && listing.tier.as_ref().is_none_or(|tier| it.tier == *tier)
+                && (!listing.pending || it.approval == Approval::Pending)
+                && follows(it)
+        };
+        let mut found: Vec<&Entry> = content.entries.values().filter(fits).collect();
+        found.sort_by(|a, b| (b.updated, &b.id).cmp(&(a.updated, &a.id)));
+        Ok(found.into_iter().take(listing.limit.min(ENTRIES_MAX)).cloned().collect())
+    }
+
+    async fn find(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        let content = self.content();
+        let found = content.entries.values().filter(|it| it.id.as_str().starts_with(prefix));
+        Ok(found.take(2).cloned().collect())
+    }
+
+    async fn approve(&self, id: &EntryId, by: &str, now: Timestamp) -> Result<(), StoreError> {
+        let mut content = self.content();
+        let entry = content.entries.get_mut(id).ok_or_else(|| StoreError::Unknown(id.clone()))?;
+        rules::approve(entry, by, now);
+        Ok(())
+    }
+
+    async fn remove(&self, id: &EntryId) -> Result<(), StoreError> {
+        let removed = self.content().entries.remove(id);
+        removed.map(drop).ok_or_else(|| StoreError::Unknown(id.clone()))
+    }
+
+    async fn import(&self, entries: &[Entry]) -> Result<(), StoreError> {
+        rules::check_entries(entries)?;
+        let mut content = self.content();
+        content.entries.extend(entries.iter().map(|it| (it.id.clone(), it.clone())));
+        Ok(())
+    }
+}
+
+/// Returns the entries that have a word of the query, the best first; without words, all, the newest first.
+fn ranked<'e>(entries: Vec<&'e Entry>, query: Option<&str>) -> Vec<&'e Entry> {
+    let wanted = words(query.unwrap_or_default());
+    let by_age = |a: &&Entry, b: &&Entry| (b.updated, &b.id).cmp(&(a.updated, &a.id));
+    if wanted.is_empty() {
+        let mut entries = entries;
+        entries.sort_by(by_age);
+        return entries;
+    }
+    let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text)).collect();
+    let length = |it: &Vec<String>| count(it.len());
+    let average = texts.iter().map(length).sum::<f64>() / count(texts.len().max(1));
+    let mut scores = vec![0.0; texts.len()];
+    for word in &wanted {
+        let frequencies = texts.iter().map(|it| count(it.iter().filter(|it| *it == word).count()));
+        let frequencies: Vec<f64> = frequencies.collect();
+        let having = count(frequencies.iter().filter(|it| **it > 0.0).count());
+        let weight = (1.0 + (count(texts.len()) - having + 0.5) / (having + 0.5)).ln();
+        for ((score, frequency), text) in scores.iter_mut().zip(frequencies).zip(&texts) {
+            let norm = K1 * (1.0 - B + B * length(text) / average.max(1.0));
+            *score += weight * frequency * (K1 + 1.0) / (frequency + norm);
+        }
+    }
+    let mut scored: Vec<(f64, &Entry)> =
+        scores.into_iter().zip(entries).filter(|(score, _)| *score > 0.0).collect();
+    scored.sort_by(|(a, first), (b, second)| match b.total_cmp(a) {
+        Ordering::Equal => by_age(first, second),
+        order => order,
+    });
+    scored.into_iter().map(|(_, entry)| entry).collect()
+}
+
+fn all_words(text: &str) -> Vec<String> {
+    let words = text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn count(number: usize) -> f64 {
+    number as f64
+}

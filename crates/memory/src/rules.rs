@@ -1,0 +1,90 @@
+//! What all stores have in common: what a written entry becomes, and which words a query has.
+
+use jiff::Timestamp;
+
+use super::{
+    Approval, Batch, Entry, NewEntry, StoreError,
+    store::{ENTRIES_MAX, TEXT_BYTES_MAX, VALUE_BYTES_MAX},
+};
+
+/// The most words of a query.
+const WORDS_MAX: usize = 32;
+
+/// Returns the entry that a store keeps in place of `known`; none if that one stays.
+pub(crate) fn written(known: Option<&Entry>, new: &NewEntry, now: Timestamp) -> Option<Entry> {
+    let known = known.filter(|it| !it.is_expired(now));
+    let is_of_person = new.approval == Approval::Approved;
+    if known.is_some_and(|it| it.approval == Approval::Approved) && !is_of_person {
+        return None;
+    }
+    let NewEntry { tier, module, text, value, confidence, approval, keep, source } = new.clone();
+    let approved_by = match (&source, is_of_person) {
+        (super::Source::Person { name }, true) => Some(name.clone()),
+        _ => None,
+    };
+    let expires = keep.filter(|_| !is_of_person).and_then(|it| now.checked_add(it).ok());
+    Some(Entry {
+        id: new.id(),
+        tier,
+        module,
+        text,
+        value,
+        confidence,
+        approval,
+        approved_by,
+        source,
+        created: known.map_or(now, |it| it.created),
+        updated: now,
+        expires,
+    })
+}
+
+/// Changes an entry as a person's approval does.
+pub(crate) fn approve(entry: &mut Entry, by: &str, now: Timestamp) {
+    entry.approval = Approval::Approved;
+    entry.approved_by = Some(by.to_owned());
+    (entry.updated, entry.expires) = (now, None);
+}
+
+/// Checks the size of a batch.
+pub(crate) fn check_batch(batch: &Batch) -> Result<(), StoreError> {
+    check_count(batch.entries.len())?;
+    batch.entries.iter().try_for_each(|it| check(&it.text, it.value.as_ref()))
+}
+
+/// Checks the size of whole entries.
+pub(crate) fn check_entries(entries: &[Entry]) -> Result<(), StoreError> {
+    check_count(entries.len())?;
+    entries.iter().try_for_each(|it| check(&it.text, it.value.as_ref()))
+}
+
+fn check_count(count: usize) -> Result<(), StoreError> {
+    if count > ENTRIES_MAX { Err(StoreError::TooMany(count)) } else { Ok(()) }
+}
+
+fn check(text: &str, value: Option<&serde_json::Value>) -> Result<(), StoreError> {
+    let bytes = value.map_or(0, |it| it.to_string().len());
+    for (what, bytes, bytes_max) in
+        [("text", text.len(), TEXT_BYTES_MAX), ("value", bytes, VALUE_BYTES_MAX)]
+    {
+        if bytes > bytes_max {
+            return Err(StoreError::TooLarge { what, bytes, bytes_max });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the words of a text in lower case, each once, in their order.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()) {
+        let word = word.to_lowercase();
+        if !words.contains(&word) {
+            words.push(word);
+            if words.len() == WORDS_MAX {
+                break;
+            }
+        }
+    }
+    words
+}

@@ -1,0 +1,511 @@
+//! A store in a SQLite database, whose full-text index ranks by BM25.
+//!
+//! A search does a bounded amount of work, however many entries there are. BM25 gives words that many
+//! entries have almost no weight, so a search drops them as long as rarer words are left; and it looks
+//! at the newest [`CANDIDATES_MAX`] of the entries with one of its words.
+
+use std::{
+    fmt,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use graphrun_core::fault::{Injected, Point, hit};
+use graphrun_engine::checkpoint::CheckpointError;
+use graphrun_storage::sqlite_file::{FileKind, explain};
+use jiff::Timestamp;
+use rusqlite::{
+    Connection, OptionalExtension, Row, TransactionBehavior, named_params, params,
+    types::{FromSqlError, Type},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::task::spawn_blocking;
+
+use super::{
+    Batch, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
+    rules::{self, words},
+    store::{CANDIDATES_MAX, ENTRIES_MAX},
+};
+
+/// The kind of file: "grme" in its header.
+const KIND: FileKind =
+    FileKind::new(*b"grme", include_str!("schema.sql"), "let a run remember something");
+
+/// The most expired entries that one write removes.
+const EXPIRED_MAX: usize = 1_000;
+
+/// A word that so many entries have is dropped from a query, if others are rarer.
+const COMMON: usize = CANDIDATES_MAX / 5;
+
+/// The memory for pages of the file.
+const CACHE_KILOBYTES: i32 = 16_000;
+
+const COLUMNS: &str = "id, tier, module, updated, expires, created, approval, approved_by, \
+                       confidence, source, text, value";
+
+/// Keeps entries in a SQLite database.
+///
+/// Clones share one connection. Several processes may use one database at the same time.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Database>);
+
+struct Database {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+/// Why a transaction failed.
+enum Fault {
+    Sqlite(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl SqliteStore {
+    /// Opens a database and creates it if it is missing, whole or not at all. Only its owner can
+    /// read the file, and its folder if that is created as well.
+    ///
+    /// This blocks on file access.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StoreError::Unusable`], and leaves the file unchanged, when something else is at
+    /// that path.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path.as_ref(), |_| ())
+    }
+
+    /// Same as `open`, and passes a new file to `announce` before the file gets its name.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStore::open`].
+    pub fn open_with(path: &Path, announce: impl FnOnce(&File)) -> Result<Self, StoreError> {
+        Self::new(path, KIND.open(path, announce)?)
+    }
+
+    /// Opens a database to look at it. It never creates one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`SqliteStore::open`], and when there is no file or it is empty.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        Self::new(path, KIND.open_existing(path)?)
+    }
+
+    fn new(path: &Path, connection: Connection) -> Result<Self, StoreError> {
+        // The indexes of a large memory fit into it.
+        let set = connection.pragma_update(None, "cache_size", -CACHE_KILOBYTES);
+        set.map_err(|error| explain(error, path, format!("open {}", path.display())))?;
+        Ok(Self(Arc::new(Database { path: path.to_owned(), connection: Mutex::new(connection) })))
+    }
+
+    async fn transact<T: Send + 'static>(
+        &self,
+        behavior: TransactionBehavior,
+        action: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let database = Arc::clone(&self.0);
+        let done = spawn_blocking(move || database.transact(behavior, action, work)).await;
+        done.unwrap_or_else(|error| {
+            let source = Box::new(error);
+            Err(StoreError::Failed { action: action.to_owned(), is_transient: false, source })
+        })
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.transact(TransactionBehavior::Deferred, action, work).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.transact(TransactionBehavior::Immediate, action, work).await
+    }
+}
+
+impl Database {
+    fn transact<T>(
+        &self,
+        behavior: TransactionBehavior,
+        action: &str,
+        work: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        // A panic while the lock was held rolled its transaction back, so the connection is usable.
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = || -> Result<T, Fault> {
+            let transaction = connection.transaction_with_behavior(behavior)?;
+            let made = work(&transaction)?;
+            transaction.commit()?;
+            Ok(made)
+        };
+        work().map_err(|fault| match fault {
+            Fault::Sqlite(error) => explain(error, &self.path, action.to_owned()).into(),
+            Fault::Store(error) => error,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn put(&self, batch: &Batch) -> Result<Vec<EntryId>, StoreError> {
+        rules::check_batch(batch)?;
+        let batch = batch.clone();
+        self.write("remember", move |database| {
+            let ids = batch.entries.iter().map(NewEntry::id).collect();
+            let sql = "INSERT OR IGNORE INTO batches (key, written) VALUES (?, ?)";
+            let written = params![batch.key, batch.now.as_microsecond()];
+            if database.prepare_cached(sql)?.execute(written)? == 0 {
+                return Ok(ids);
+            }
+            remove_expired(database, batch.now)?;
+            for new in &batch.entries {
+                let known = entry_of(database, &new.id())?;
+                if let Some(entry) = rules::written(known.as_ref(), new, batch.now) {
+                    save(database, &entry)?;
+                }
+            }
+            hit(Point::MemoryInTransaction)?;
+            Ok(ids)
+        })
+        .await
+        .and_then(|ids| hit(Point::MemoryAfterCommit).map(|()| ids).map_err(StoreError::from))
+    }
+
+    async fn search(&self, search: &Search) -> Result<Vec<Entry>, StoreError> {
+        let search = search.clone();
+        self.read("search the memory", move |database| {
+            let words = words(search.query.as_deref().unwrap_or_default());
+            if words.is_empty() {
+                newest(database, &search)
+            } else {
+                best(database, &search, &words)
+            }
+        })
+        .await
+    }
+
+    async fn list(&self, listing: &Listing) -> Result<Vec<Entry>, StoreError> {
+        let listing = listing.clone();
+        self.read("list the memory", move |database| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM entries
+                 WHERE (expires IS NULL OR expires > :now) AND (:tier IS NULL OR tier = :tier)
+                     AND (:pending = 0 OR approval = 'pending') AND (updated, id) < (:updated, :id)
+                 ORDER BY updated DESC, id DESC LIMIT :limit"
+            );
+            let (updated, id) = match &listing.after {
+                Some((updated, id)) => (updated.as_microsecond(), id.as_str()),
+                None => (i64::MAX, ""),
+            };
+            let values = named_params! {
+                ":now": listing.now.as_microsecond(),
+                ":tier": listing.tier,
+                ":pending": listing.pending,
+                ":updated": updated,
+                ":id": id,
+                ":limit": listing.limit.min(ENTRIES_MAX),
+            };
+            let mut statement = database.prepare_cached(&sql)?;
+            let rows = statement.query_map(values, read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+
+    async fn find(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        // The end is above every id that begins with the text.
+        let (from, to) = (prefix.to_owned(), format!("{prefix}g"));
+        self.read("look for an entry", move |database| {
+            let sql = format!("SELECT {COLUMNS} FROM entries WHERE id BETWEEN ? AND ? LIMIT 2");
+            let mut statement = database.prepare_cached(&sql)?;
+            let rows = statement.query_map(params![from, to], read)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+
+    async fn approve(&self, id: &EntryId, by: &str, now: Timestamp) -> Result<(), StoreError> {
+        let (id, by) = (id.clone(), by.to_owned());
+        self.write("approve an entry", move |database| {
+            let mut entry = entry_of(database, &id)?.ok_or(StoreError::Unknown(id))?;
+            rules::approve(&mut entry, &by, now);
+            save(database, &entry)
+        })
+        .await
+    }
+
+    async fn remove(&self, id: &EntryId) -> Result<(), StoreError> {
+        let id = id.clone();
+        self.write("remove an entry", move |database| {
+            if forget(database, &id)? { Ok(()) } else { Err(StoreError::Unknown(id).into()) }
+        })
+        .await
+    }
+
+    async fn import(&self, entries: &[Entry]) -> Result<(), StoreError> {
+        rules::check_entries(entries)?;
+        let entries = entries.to_vec();
+        self.write("import entries", move |database| {
+            entries.iter().try_for_each(|it| save(database, it))
+        })
+        .await
+    }
+}
+
+/// Returns the newest entries that fit.
+fn newest(database: &Connection, search: &Search) -> Result<Vec<Entry>, Fault> {
+    // With `OR`, SQLite would not use the index of modules.
+    let module = if search.module.is_some() { "module = :module" } else { ":module IS NULL" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM entries
+         WHERE tier = :tier AND {module} AND (expires IS NULL OR expires > :now)
+         ORDER BY updated DESC, id DESC LIMIT :candidates"
+    );
+    let mut statement = database.prepare_cached(&sql)?;
+    let mut rows = statement.query(named_params! {
+        ":tier": search.tier,
+        ":module": search.module,
+        ":now": search.now.as_microsecond(),
+        ":candidates": CANDIDATES_MAX,
+    })?;
+    let mut found = Vec::new();
+    while found.len() < search.limit.min(ENTRIES_MAX)
+        && let Some(row) = rows.next()?
+    {
+        let entry = read(row)?;
+        if search.filter.accepts(&entry)? {
+            found.push(entry);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the entries that fit the words best.
+fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<Entry>, Fault> {
+    let query: Vec<String> = rare(database, words)?.into_iter().map(quoted).collect();
+    if query.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The candidates are ranked by their numbers alone; texts are read one after the other.
+    let sql = "SELECT found FROM (
+             SELECT words.rowid AS found, bm25(words) AS score
+             FROM words CROSS JOIN entries INDEXED BY entries_in_short ON entries.seq = words.rowid
+             WHERE words MATCH :query AND tier = :tier
+                 AND (:module IS NULL OR module = :module) AND (expires IS NULL OR expires > :now)
+             ORDER BY words.rowid DESC LIMIT :candidates
+         ) ORDER BY score, found DESC";
+    let mut statement = database.prepare_cached(sql)?;
+    let values = named_params! {
+        ":query": query.join(" OR "),
+        ":tier": search.tier,
+        ":module": search.module,
+        ":now": search.now.as_microsecond(),
+        ":candidates": CANDIDATES_MAX,
+    };
+    let ranked = statement.query_map(values, |row| row.get::<_, i64>(0))?;
+    let ranked = ranked.collect::<rusqlite::Result<Vec<_>>>()?;
+    let sql = format!("SELECT {COLUMNS} FROM entries WHERE seq = ?");
+    let mut statement = database.prepare_cached(&sql)?;
+    let mut found = Vec::new();
+    for seq in ranked {
+        if found.len() >= search.limit.min(ENTRIES_MAX) {
+            break;
+        }
+        let entry = statement.query_row([seq], read)?;
+        if search.filter.accepts(&entry)? {
+            found.push(entry);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the words that few entries have; if all are common, the longest one, which probably says most.
+fn rare<'w>(database: &Connection, words: &'w [String]) -> Result<Vec<&'w str>, Fault> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)";
+    let mut statement = database.prepare_cached(sql)?;
+    let (mut rare, mut common) = (Vec::new(), Vec::new());
+    for word in words {
+        let count: usize = statement.query_row(params![quoted(word), COMMON], |row| row.get(0))?;
+        match count {
+            // A word that no entry has must not hide the others.
+            0 => (),
+            COMMON => common.push(word.as_str()),
+            _ => rare.push(word.as_str()),
+        }
+    }
+    if rare.is_empty() {
+        rare.extend(common.into_iter().max_by_key(|it| it.len()));
+    }
+    Ok(rare)
+}
+
+/// Returns a word as a string of the query language.
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
+}
+
+fn entry_of(database: &Connection, id: &EntryId) -> Result<Option<Entry>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM entries WHERE id = ?");
+    Ok(database.prepare_cached(&sql)?.query_row([id.as_str()], read).optional()?)
+}
+
+/// Writes an entry in place of the one with its id. The text of an id never changes, so the index only gets new ones.
+fn save(database: &Connection, entry: &Entry) -> Result<(), Fault> {
+    let sql = format!(
+        "INSERT INTO entries ({COLUMNS}) VALUES (:id, :tier, :module, :updated, :expires, :created,
+             :approval, :approved_by, :confidence, :source, :text, :value)
+         ON CONFLICT (id) DO UPDATE SET updated = excluded.updated, expires = excluded.expires,
+             created = excluded.created, approval = excluded.approval,
+             approved_by = excluded.approved_by, confidence = excluded.confidence,
+             source = excluded.source, value = excluded.value"
+    );
+    let is_new = entry_seq(database, &entry.id)?.is_none();
+    database.prepare_cached(&sql)?.execute(named_params! {
+        ":id": entry.id.as_str(),
+        ":tier": entry.tier,
+        ":module": entry.module,
+        ":updated": entry.updated.as_microsecond(),
+        ":expires": entry.expires.map(Timestamp::as_microsecond),
+        ":created": entry.created.as_microsecond(),
+        ":approval": word(&entry.approval),
+        ":approved_by": entry.approved_by,
+        ":confidence": entry.confidence,
+        ":source": json(&entry.source),
+        ":text": entry.text,
+        ":value": entry.value.as_ref().map(json),
+    })?;
+    if is_new {
+        let sql = "INSERT INTO words (rowid, text) VALUES (?, ?)";
+        database.prepare_cached(sql)?.execute(params![database.last_insert_rowid(), entry.text])?;
+    }
+    Ok(())
+}
+
+fn entry_seq(database: &Connection, id: &EntryId) -> Result<Option<i64>, Fault> {
+    let sql = "SELECT seq FROM entries WHERE id = ?";
+    Ok(database.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()?)
+}
+
+/// Removes an entry. Returns whether there was one.
+fn forget(database: &Connection, id: &EntryId) -> Result<bool, Fault> {
+    let Some(seq) = entry_seq(database, id)? else { return Ok(false) };
+    let sql = "INSERT INTO words (words, rowid, text)
+               SELECT 'delete', seq, text FROM entries WHERE seq = ?";
+    database.prepare_cached(sql)?.execute([seq])?;
+    database.prepare_cached("DELETE FROM entries WHERE seq = ?")?.execute([seq])?;
+    Ok(true)
+}
+
+fn remove_expired(database: &Connection, now: Timestamp) -> Result<(), Fault> {
+    let sql = "SELECT id FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?";
+    let mut statement = database.prepare_cached(sql)?;
+    let values = params![now.as_microsecond(), EXPIRED_MAX];
+    let rows = statement.query_map(values, |row| row.get::<_, String>(0))?;
+    let ids = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    for id in ids.iter().filter_map(|it| EntryId::parse(it)) {
+        forget(database, &id)?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let id: String = row.get("id")?;
+    let value: Option<String> = row.get("value")?;
+    Ok(Entry {
+        id: EntryId::parse(&id).ok_or_else(|| unreadable("an id"))?,
+        tier: row.get("tier")?,
+        module: row.get("module")?,
+        text: row.get("text")?,
+        value: value.map(|it| parsed(&it)).transpose()?,
+        confidence: row.get("confidence")?,
+        approval: parsed(&json(&row.get::<_, String>("approval")?))?,
+        approved_by: row.get("approved_by")?,
+        source: parsed(&row.get::<_, String>("source")?)?,
+        created: time(row.get("created")?)?,
+        updated: time(row.get("updated")?)?,
+        expires: row.get::<_, Option<i64>>("expires")?.map(time).transpose()?,
+    })
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("entries can always be written as JSON")
+}
+
+/// Returns an enum's word without the quotes of JSON.
+fn word<T: Serialize>(value: &T) -> String {
+    json(value).trim_matches('"').to_owned()
+}
+
+fn parsed<T: DeserializeOwned>(text: &str) -> rusqlite::Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
+}
+
+fn time(microseconds: i64) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_microsecond(microseconds).map_err(|_| unreadable("a time"))
+}
+
+fn unreadable(what: &str) -> rusqlite::Error {
+    let error = FromSqlError::Other(format!("{what} is invalid").into());
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Injected> for Fault {
+    fn from(error: Injected) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<Injected> for StoreError {
+    fn from(error: Injected) -> Self {
+        let action = "write to the memory".to_owned();
+        Self::Failed { action, is_transient: false, source: error.into() }
+    }
+}
+
+impl From<CheckpointError> for StoreError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Unusable { path, reason } => Self::Unusable { place: path, reason },
+            CheckpointError::Storage { action, source } => {
+                Self::Failed { action, is_transient: true, source }
+            }
+            CheckpointError::Full { action, source } => {
+                Self::Failed { action, is_transient: false, source }
+            }
+            other => Self::Failed {
+                action: "use the memory".to_owned(),
+                is_transient: false,
+                source: other.into(),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SqliteStore({})", self.0.path.display())
+    }
+}

@@ -1,0 +1,349 @@
+//! The promises of every store, and what a file of SQLite promises besides.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
+
+use graphrun_memory::{
+    Approval, Batch, Entry, EntryId, Filter, InMemoryStore, Listing, NewEntry, Search, Source,
+    SqliteStore, Store, StoreError,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A store, and the folder of its file.
+struct Home {
+    store: Arc<dyn Store>,
+    _folder: TempDir,
+}
+
+impl Home {
+    fn in_memory() -> Self {
+        Self { store: Arc::new(InMemoryStore::default()), _folder: TempDir::new().unwrap() }
+    }
+
+    fn sqlite() -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = SqliteStore::open(folder.path().join("memory.db")).unwrap();
+        Self { store: Arc::new(store), _folder: folder }
+    }
+
+    async fn put(&self, key: &str, entries: Vec<NewEntry>, now: Timestamp) -> Vec<EntryId> {
+        let batch = Batch { key: key.to_owned(), entries, now };
+        self.store.put(&batch).await.unwrap()
+    }
+
+    async fn texts(&self, search: Search) -> Vec<String> {
+        let found = self.store.search(&search).await.unwrap();
+        found.into_iter().map(|it| it.text).collect()
+    }
+}
+
+macro_rules! promises {
+    ($($name:ident)*) => {
+        mod in_memory {
+            use super::Home;
+            $(#[tokio::test] async fn $name() { super::$name(&Home::in_memory()).await; })*
+        }
+        mod sqlite {
+            use super::Home;
+            $(#[tokio::test] async fn $name() { super::$name(&Home::sqlite()).await; })*
+        }
+    };
+}
+
+promises! {
+    the_best_entry_comes_first
+    a_text_is_kept_once_and_its_last_value_counts
+    a_known_key_changes_nothing_even_after_a_removal
+    an_entry_ends_unless_a_person_approves_it
+    an_approved_entry_is_not_changed_by_runs
+    a_search_sees_its_tier_its_module_and_its_filter
+    any_text_is_a_query
+    a_list_has_pages_and_no_expired_entries
+    an_id_is_found_by_its_beginning
+    entries_are_imported_as_they_were
+    entries_that_are_too_large_are_refused
+    a_missing_entry_is_named
+}
+
+fn at(hours: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1_000 + hours)
+}
+
+fn run() -> Source {
+    let word = |it: &str| it.to_owned();
+    Source::Run { workflow: word("w"), run: word("r1"), node: word("keep") }
+}
+
+fn new(text: &str) -> NewEntry {
+    NewEntry::of("insights", text.into(), run())
+}
+
+fn insights() -> Search {
+    Search::of("insights", at(0))
+}
+
+async fn the_best_entry_comes_first(home: &Home) {
+    let texts = [
+        "the parser fails on tabs",
+        "tests need a database",
+        "what to say about the parser, its tests and its tabs is on another page",
+    ];
+    let others = (0..9).map(|it| new(&format!("something else {it}")));
+    let entries = texts.map(new).into_iter().chain(others).collect();
+    home.put("1", entries, at(0)).await;
+    let found = home.texts(insights().query("Parser: TABS")).await;
+    assert_eq!(found, [texts[0], texts[2]]);
+    let found = home.texts(insights().query("database")).await;
+    assert_eq!(found, [texts[1]]);
+    assert_eq!(home.texts(insights().query("network")).await, [""; 0]);
+    let one = Search { limit: 1, ..insights().query("tests page tabs") };
+    assert_eq!(home.texts(one).await, [texts[2]]);
+    // A word that no entry has hides nothing.
+    assert_eq!(home.texts(insights().query("database network")).await, [texts[1]]);
+}
+
+async fn a_text_is_kept_once_and_its_last_value_counts(home: &Home) {
+    let lesson = |count: i32| NewEntry {
+        confidence: Some(0.5),
+        ..NewEntry::of("insights", json!({"lesson": "use a lock", "count": count}), run())
+    };
+    let first = home.put("1", vec![lesson(1)], at(0)).await;
+    let second = home.put("2", vec![lesson(2)], at(1)).await;
+    assert_eq!(first, second);
+    let found = home.store.search(&Search::of("insights", at(1)).query("lock")).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].value(), json!({"lesson": "use a lock", "count": 2}));
+    assert_eq!((found[0].created, found[0].updated), (at(0), at(1)));
+    assert_eq!((found[0].confidence, &found[0].source), (Some(0.5), &run()));
+    // In another tier or module it is another entry.
+    let other = NewEntry { module: Some("api".into()), ..lesson(3) };
+    let other_tier = NewEntry { tier: "core".into(), ..lesson(3) };
+    home.put("3", vec![other, other_tier], at(1)).await;
+    assert_eq!(home.store.list(&Listing::all(at(1))).await.unwrap().len(), 3);
+}
+
+async fn a_known_key_changes_nothing_even_after_a_removal(home: &Home) {
+    let ids = home.put("run/3/keep/0", vec![new("a"), new("b")], at(0)).await;
+    home.store.remove(&ids[0]).await.unwrap();
+    assert_eq!(home.put("run/3/keep/0", vec![new("a"), new("b")], at(1)).await, ids);
+    let found = home.store.search(&insights()).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].text.as_str(), found[0].updated), ("b", at(0)));
+    assert_eq!(home.texts(insights().query("a")).await, [""; 0]);
+}
+
+async fn an_entry_ends_unless_a_person_approves_it(home: &Home) {
+    let kept = |text: &str| NewEntry {
+        approval: Approval::Pending,
+        keep: Some(Duration::from_hours(48)),
+        ..new(text)
+    };
+    let ids = home.put("1", vec![kept("goes"), kept("stays")], at(0)).await;
+    let pending = Listing { pending: true, ..Listing::all(at(0)) };
+    assert_eq!(home.store.list(&pending).await.unwrap().len(), 2);
+    home.store.approve(&ids[1], "ana", at(1)).await.unwrap();
+    assert_eq!(home.store.list(&pending).await.unwrap().len(), 1);
+    let texts = |now| home.texts(Search::of("insights", now));
+    assert_eq!(texts(at(47)).await, ["stays", "goes"]);
+    assert_eq!(texts(at(48)).await, ["stays"]);
+    let query = Search::of("insights", at(48)).query("goes");
+    assert_eq!(home.texts(query).await, [""; 0]);
+    // The next write removes expired entries, and a text may come back as a new entry.
+    home.put("2", vec![new("other")], at(49)).await;
+    assert!(home.store.find(ids[0].as_str()).await.unwrap().is_empty());
+    home.put("3", vec![kept("goes")], at(50)).await;
+    let found = home.store.find(ids[0].as_str()).await.unwrap();
+    assert_eq!((found[0].created, found[0].expires), (at(50), Some(at(98))));
+    let found = home.store.find(ids[1].as_str()).await.unwrap();
+    assert_eq!(found[0].approved_by.as_deref(), Some("ana"));
+}
+
+async fn an_approved_entry_is_not_changed_by_runs(home: &Home) {
+    let person = Source::Person { name: "ana".into() };
+    let rule = |count: i32| json!({"rule": "use tabs", "count": count});
+    let own = NewEntry {
+        approval: Approval::Approved,
+        ..NewEntry::of("insights", rule(1), person.clone())
+    };
+    let ids = home.put("1", vec![own.clone()], at(0)).await;
+    home.put("2", vec![NewEntry::of("insights", rule(2), run())], at(1)).await;
+    let found = home.store.find(ids[0].as_str()).await.unwrap();
+    assert_eq!((found[0].value(), &found[0].source), (rule(1), &person));
+    let changed = NewEntry { value: Some(rule(3)), ..own };
+    home.put("3", vec![changed], at(2)).await;
+    assert_eq!(home.store.find(ids[0].as_str()).await.unwrap()[0].value(), rule(3));
+}
+
+async fn a_search_sees_its_tier_its_module_and_its_filter(home: &Home) {
+    let of = |tier: &str, module: &str, text: &str| NewEntry {
+        tier: tier.into(),
+        module: Some(module.into()),
+        ..new(text)
+    };
+    let entries = vec![
+        of("insights", "api", "cache one"),
+        of("insights", "web", "cache two"),
+        of("core", "api", "cache three"),
+    ];
+    home.put("1", entries, at(0)).await;
+    let sorted = |mut texts: Vec<String>| {
+        texts.sort();
+        texts
+    };
+    for query in [None, Some("cache".to_owned())] {
+        let search = Search { query, ..insights() };
+        assert_eq!(sorted(home.texts(search.clone()).await), ["cache one", "cache two"]);
+        let of_module = Search { module: Some("web".into()), ..search.clone() };
+        assert_eq!(home.texts(of_module).await, ["cache two"]);
+        let filter = Filter::new(|it: &Entry| Ok(it.text.ends_with("one")));
+        let filtered = Search { filter, limit: 1, ..search.clone() };
+        assert_eq!(home.texts(filtered).await, ["cache one"]);
+        let filter = Filter::new(|_| Err("no value".into()));
+        let error = home.store.search(&Search { filter, ..search }).await.unwrap_err();
+        assert_eq!(error.to_string(), "the condition on entries fails: no value");
+    }
+}
+
+async fn any_text_is_a_query(home: &Home) {
+    home.put("1", vec![new("naïve café \"quoted\" AND near(x)")], at(0)).await;
+    for query in ["\"", "AND OR NOT", "quoted\" OR *", "a:b ^c {d}", "NEAR(x y)", "é", "\0", "café"]
+    {
+        home.store.search(&insights().query(query)).await.unwrap();
+    }
+    assert_eq!(home.texts(insights().query("CAFÉ")).await.len(), 1);
+    assert_eq!(home.texts(insights().query("…!?")).await.len(), 1, "a query without a word");
+}
+
+async fn a_list_has_pages_and_no_expired_entries(home: &Home) {
+    for number in 0..7 {
+        let keep = (number == 3).then_some(Duration::from_hours(1));
+        let entry = NewEntry { keep, ..new(&format!("text {number}")) };
+        home.put(&number.to_string(), vec![entry], at(number / 2)).await;
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let listing = Listing { after, limit: 2, ..Listing::all(at(9)) };
+        let page = home.store.list(&listing).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some((last.updated, last.id.clone()));
+        seen.extend(page.into_iter().map(|it| it.text));
+    }
+    assert_eq!(seen.len(), 6);
+    assert_eq!(seen[0], "text 6");
+    assert!(!seen.contains(&"text 3".to_owned()));
+    let tier = Listing { tier: Some("core".into()), ..Listing::all(at(9)) };
+    assert!(home.store.list(&tier).await.unwrap().is_empty());
+}
+
+async fn an_id_is_found_by_its_beginning(home: &Home) {
+    let ids = home.put("1", (0..40).map(|it| new(&it.to_string())).collect(), at(0)).await;
+    let found = home.store.find(&ids[7].as_str()[..10]).await.unwrap();
+    assert_eq!(found.iter().map(|it| &it.id).collect::<Vec<_>>(), [&ids[7]]);
+    assert_eq!(home.store.find("").await.unwrap().len(), 2);
+    assert!(home.store.find("zz%").await.unwrap().is_empty());
+}
+
+async fn entries_are_imported_as_they_were(home: &Home) {
+    let value = json!({"lesson": "use a lock", "files": ["a.py"]});
+    let module = Some("api".to_owned());
+    let entry = NewEntry { module, ..NewEntry::of("insights", value, run()) };
+    home.put("1", vec![entry, new("b")], at(0)).await;
+    let all = home.store.list(&Listing::all(at(0))).await.unwrap();
+    let copy = Home::sqlite();
+    for _ in 0..2 {
+        copy.store.import(&all).await.unwrap();
+        assert_eq!(copy.store.list(&Listing::all(at(0))).await.unwrap(), all);
+    }
+    assert_eq!(copy.texts(insights().query("lock")).await.len(), 1);
+    let line = serde_json::to_string(&all[0]).unwrap();
+    assert_eq!(serde_json::from_str::<Entry>(&line).unwrap(), all[0]);
+}
+
+async fn entries_that_are_too_large_are_refused(home: &Home) {
+    let put = async |entries| {
+        let batch = Batch { key: "1".into(), entries, now: at(0) };
+        home.store.put(&batch).await.unwrap_err().to_string()
+    };
+    let says = "the text of an entry has 65537 bytes, more than 65536";
+    assert_eq!(put(vec![new("small"), new(&"x".repeat((64 << 10) + 1))]).await, says);
+    let value = Value::Array(vec![json!(7); 200_000]);
+    let large = NewEntry { value: Some(value), ..new("x") };
+    assert!(put(vec![large]).await.starts_with("the value of an entry has 400001 bytes"));
+    let says = "1001 entries at once are more than 1000";
+    assert_eq!(put((0..1001).map(|it| new(&it.to_string())).collect()).await, says);
+    assert!(home.store.search(&insights()).await.unwrap().is_empty());
+}
+
+async fn a_missing_entry_is_named(home: &Home) {
+    let id = EntryId::of("insights", None, "gone");
+    for error in [
+        home.store.remove(&id).await.unwrap_err(),
+        home.store.approve(&id, "ana", at(0)).await.unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), format!("there is no entry `{id}`"));
+    }
+}
+
+#[tokio::test]
+async fn words_are_found_by_their_stem() {
+    let home = Home::sqlite();
+    home.put("1", vec![new("Retries hide failing tests")], at(0)).await;
+    assert_eq!(home.texts(insights().query("test failed retry")).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_common_word_does_not_hide_a_rare_one() {
+    let home = Home::sqlite();
+    for batch in 0..4 {
+        let entries = (0..1000).map(|it| new(&format!("common word {batch} {it}"))).collect();
+        home.put(&batch.to_string(), entries, at(0)).await;
+    }
+    home.put("last", vec![new("a rare thing")], at(0)).await;
+    let found = home.texts(insights().query("common rare")).await;
+    assert_eq!(found, ["a rare thing"]);
+    // Where all words are common, they still find something.
+    assert_eq!(home.texts(insights().query("word common")).await.len(), 10);
+    assert_eq!(home.texts(insights().query("word missing")).await.len(), 10);
+}
+
+#[tokio::test]
+async fn only_the_owner_reads_a_new_file_and_another_process_finds_it() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("deep/memory.db");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    let batch = Batch { key: "1".into(), entries: vec![new("kept")], now: at(0) };
+    store.put(&batch).await.unwrap();
+    let other = SqliteStore::open_existing(&path).unwrap();
+    assert_eq!(other.search(&insights().query("kept")).await.unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_of_others_is_refused_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("memory.db");
+    let refused = |content: &[u8]| {
+        fs::write(&path, content).unwrap();
+        let error = SqliteStore::open(&path).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), content);
+        assert!(matches!(error, StoreError::Unusable { .. }));
+        error.to_string().replace(&path.display().to_string(), "memory.db")
+    };
+    let says = refused(b"");
+    assert!(says.ends_with("remove it and let a run remember something"), "{says}");
+    assert_eq!(
+        refused(b"notes"),
+        "memory.db cannot be used: it is not a database; give another path"
+    );
+    fs::remove_file(&path).unwrap();
+    drop(graphrun_storage::SqliteStorage::open(&path).unwrap());
+    let runs = fs::read(&path).unwrap();
+    let says = "memory.db cannot be used: it is a database of another program; give another path";
+    assert_eq!(refused(&runs), says);
+    let error = SqliteStore::open_existing(folder.path().join("missing")).unwrap_err();
+    assert!(error.to_string().contains("there is no such file"), "{error}");
+}

@@ -1,0 +1,195 @@
+//! `remember`: writes entries to a tier of the memory across runs.
+//!
+//! The memory and the journal cannot commit together. So a task that is repeated after a crash writes under the same key,
+//! which the store knows.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    event::Report,
+    graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
+    state::{Type, Update},
+};
+use graphrun_workflow::{
+    Expression, ExpressionView,
+    kind::{
+        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services, Yaml, describe,
+        values::{self, TierName},
+    },
+    memory::{Remembered, Tier, Tiers},
+};
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::{
+    memory::{failure, task_memory},
+    recall::{Reported, read_optional},
+};
+
+/// The kind `remember`.
+#[derive(Debug)]
+pub(crate) struct RememberKind;
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RememberKeys {
+    /// Writes a value to the memory across runs, by an expression. Each item of a list becomes an entry.
+    remember: values::Expression,
+    /// One of the tiers of `memory`.
+    #[serde(rename = "as")]
+    tier: TierName,
+    /// The part of a project that the value is about, by an expression.
+    module: Option<values::Expression>,
+    /// How certain it is, by an expression: a number from 0 to 1.
+    confidence: Option<values::Expression>,
+}
+
+/// A node that writes to memory.
+#[derive(Clone, Debug)]
+pub struct RememberNode {
+    /// The value.
+    pub value: Expression,
+    /// The tier.
+    pub tier: String,
+    /// Whether the value is a list with an entry for each item.
+    pub is_list: bool,
+    /// The part of a project that the value is about.
+    pub module: Option<Expression>,
+    /// How certain it is.
+    pub confidence: Option<Expression>,
+    /// The tiers of the workflow.
+    pub tiers: Arc<Tiers>,
+}
+
+/// A node that runs.
+#[derive(Debug)]
+struct Remember {
+    definition: RememberNode,
+    services: Services,
+}
+
+impl Kind for RememberKind {
+    fn key(&self) -> &'static str {
+        "remember"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::of::<RememberKeys>()
+    }
+
+    fn reads_only_named_values(&self) -> bool {
+        true
+    }
+
+    fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
+        let help = "name one of the tiers of `memory`, as in `as: discovered`";
+        let tier = reader.require("as", help).and_then(|it| reader.tier(it, true));
+        let yaml = reader.value();
+        let declared = tier.as_ref().map_or(Type::Any, |(_, it)| it.ty.clone());
+        // An absent value is remembered as nothing.
+        let value = reader.expression_for(yaml, &Type::Optional(Box::new(declared)));
+        if let (Some(value), Some((name, tier))) = (&value, &tier) {
+            expect_value(reader, yaml, value.ty(), (name, tier));
+        }
+        let module = read_optional(reader, "module", "a module");
+        let confidence = match reader.get("confidence") {
+            None => Ok(None),
+            Some(yaml) => read_confidence(reader, yaml).map(Some).ok_or(Reported),
+        };
+        let (value, (tier, declared)) = (value?, tier?);
+        let ty = value.ty().required();
+        let is_list = !ty.fits(&declared.ty) && matches!(ty, Type::List(_));
+        let (module, confidence, tiers) = (module.ok()?, confidence.ok()?, reader.tiers());
+        Some(Arc::new(RememberNode { value, tier, is_list, module, confidence, tiers }))
+    }
+
+    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+        Some(CacheRefusal::of_kind(self, "omit it: a cached result would write nothing"))
+    }
+}
+
+fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expression> {
+    let confidence = reader.expression(yaml)?;
+    reader.expect_type(yaml, confidence.ty(), &Type::Float, "`confidence`");
+    Some(confidence)
+}
+
+/// Reports a value that is neither a value of the tier nor a list of these.
+fn expect_value(reader: &mut NodeReader<'_>, yaml: &Yaml, ty: &Type, (name, tier): (&str, &Tier)) {
+    let ty = ty.required();
+    let fits = ty.fits(&tier.ty) || matches!(ty, Type::List(item) if item.fits(&tier.ty));
+    if fits {
+        return;
+    }
+    let message =
+        format!("the values of the tier `{name}` are `{}`, and this is {}", tier.ty, describe(ty));
+    let place = reader.report().place(&yaml.range);
+    let finding = Diagnostic::error("GR022", message).at(place, "another type");
+    let help = format!("remember a `{0}` or a list of `{0}`, or give the tier a `type`", tier.ty);
+    reader.report().push(finding.help(help));
+}
+
+impl NodeSettings for RememberNode {
+    fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
+        let services = ctx.services.clone();
+        Ok(Arc::new(Remember { definition: self.clone(), services }))
+    }
+
+    fn needs_memory(&self) -> bool {
+        true
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(self.tier.clone())
+    }
+}
+
+impl Remember {
+    fn remembered(&self, ctx: &NodeContext) -> Result<Remembered, NodeError> {
+        let RememberNode { value, tier, is_list, module, confidence, .. } = &self.definition;
+        let view = ExpressionView::of(ctx);
+        let values = match value.evaluate_owned(&view)? {
+            Value::Null => Vec::new(),
+            Value::Array(items) if *is_list => items,
+            value => vec![value],
+        };
+        let evaluate = |it: &Option<Expression>| -> Result<Option<Arc<Value>>, NodeError> {
+            Ok(it.as_ref().map(|it| it.evaluate(&view)).transpose()?)
+        };
+        Ok(Remembered {
+            tier: tier.clone(),
+            values,
+            module: evaluate(module)?.and_then(|it| it.as_str().map(str::to_owned)),
+            confidence: evaluate(confidence)?.and_then(|it| it.as_f64()),
+            key: ctx.idempotency_key(),
+        })
+    }
+}
+
+#[async_trait]
+impl Node for Remember {
+    async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
+        let RememberNode { tier, tiers, .. } = &self.definition;
+        let memory = task_memory(&ctx, &self.services, tiers).ok_or_else(|| {
+            let message = format!("the workflow has no tier `{tier}`");
+            Failure::new(ErrorKind::Other, message)
+        })?;
+        let remembered = memory.remember(self.remembered(&ctx)?).await;
+        let ids = remembered.map_err(|it| failure(&it))?;
+        let entries = if ids.len() == 1 { "entry" } else { "entries" };
+        let message = format!("remembered {} {entries} in `{tier}`", ids.len());
+        ctx.report(Report::Note { message }).await;
+        Ok(Update::default().into())
+    }
+
+    fn describe(&self) -> NodeDescription {
+        NodeDescription {
+            kind: "remember",
+            contract: Contract { reads: None, writes: Some(Vec::new()) },
+            calls_max: Some(0),
+            ..NodeDescription::default()
+        }
+    }
+}

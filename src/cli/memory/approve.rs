@@ -1,0 +1,47 @@
+//! `graphrun memory approve ID…`.
+
+use jiff::Timestamp;
+
+use super::{
+    super::{
+        error::CliError,
+        exit::Exit,
+        globals::{Globals, Output},
+        runtime::block_on,
+        terminal::print_message,
+        who::who,
+    },
+    find, open_to_change,
+};
+
+/// Approve entries: they stay, and runs do not change them
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The ids of the entries, or their first digits
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+impl Args {
+    /// Approves entries. All of them are looked up before the first is approved.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("memory approve", &[Output::Text])?;
+            let store = open_to_change(globals)?;
+            let mut found = Vec::new();
+            for id in &self.ids {
+                found.push(find(store.as_ref(), id).await?);
+            }
+            let now = Timestamp::now();
+            if let Some(entry) = found.iter().find(|it| it.is_expired(now)) {
+                return Err(CliError::usage(format!("the entry `{}` has expired", entry.id))
+                    .with_help("add it again with `graphrun memory add`"));
+            }
+            for entry in found {
+                store.approve(&entry.id, &who(), now).await?;
+                print_message(&format!("approved {}", entry.id));
+            }
+            Ok(Exit::Done)
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! `graphrun memory rm ID…`.
+
+use super::{
+    super::{
+        error::CliError,
+        exit::Exit,
+        globals::{Globals, Output},
+        runtime::block_on,
+        terminal::print_message,
+    },
+    find, open_to_change,
+};
+
+/// Remove entries
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The ids of the entries, or their first digits
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+impl Args {
+    /// Removes entries. All of them are looked up before the first is removed.
+    pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
+        block_on(async {
+            globals.expect_output("memory rm", &[Output::Text])?;
+            let store = open_to_change(globals)?;
+            let mut found = Vec::new();
+            for id in &self.ids {
+                let id = find(store.as_ref(), id).await?.id;
+                if !found.contains(&id) {
+                    found.push(id);
+                }
+            }
+            for id in found {
+                store.remove(&id).await?;
+                print_message(&format!("removed {id}"));
+            }
+            Ok(Exit::Done)
+        })
+    }
+}
