@@ -62,7 +62,7 @@ async fn main() {
             store.search(&search).await.unwrap();
             times.push(begun.elapsed());
         }
-        let processor = (processor_time() - before) / u32::try_from(ROUNDS).unwrap();
+        let processor = processor_time().saturating_sub(before) / u32::try_from(ROUNDS).unwrap();
         shown(name, &mut times, processor);
         slowest = slowest.max(processor);
     }

@@ -131,7 +131,8 @@ async fn a_run_recalls_what_another_one_remembered() {
 
     // What no person approved ends.
     let first = home.entries().await.into_iter().find(|it| it.text.contains("lock")).unwrap();
-    home.store.approve(&first.id, "ana", *home.now.lock().unwrap()).await.unwrap();
+    let now = *home.now.lock().unwrap();
+    home.store.approve(&first.id, "ana", now).await.unwrap();
     home.wait(48);
     let ended = home.run(USE, task).await;
     assert_eq!(ended.state("known"), &json!([found[0]]));

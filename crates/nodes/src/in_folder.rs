@@ -112,7 +112,8 @@ pub(super) fn check_writing_tools(reader: &mut NodeReader<'_>, tools: &[String])
     if reader.get("folder").is_some() {
         return;
     }
-    let writes = |it: &&String| reader.built_in_tool(it).is_some_and(|it| it.needs == Needs::Folder);
+    let writes =
+        |it: &&String| reader.built_in_tool(it).is_some_and(|it| it.needs == Needs::Folder);
     if let Some(tool) = tools.iter().find(writes) {
         let message = format!("`{tool}` changes files, and `{}` names no folder", reader.name());
         let range = reader.value().range.clone();

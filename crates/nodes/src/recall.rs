@@ -15,7 +15,7 @@ use graphrun_core::{
 };
 use graphrun_memory::{ENTRIES_MAX, Entry, Filter, Search};
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services, Yaml, describe,
         values::{self, FieldName, Positive, TierName},
@@ -130,7 +130,7 @@ impl Kind for RecallKind {
         }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: the memory may have changed since"))
     }
 }

@@ -13,7 +13,7 @@ use graphrun_core::{
     state::{Type, Update},
 };
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Registry,
     kind::{
         CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services, Yaml, describe,
         values::{self, TierName},
@@ -105,7 +105,7 @@ impl Kind for RememberKind {
         Some(Arc::new(RememberNode { value, tier, is_list, module, confidence, tiers }))
     }
 
-    fn refuses_cache(&self, _: &Yaml) -> Option<CacheRefusal> {
+    fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
         Some(CacheRefusal::of_kind(self, "omit it: a cached result would write nothing"))
     }
 }

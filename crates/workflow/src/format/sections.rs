@@ -12,8 +12,8 @@ use super::{
         Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory, MethodName, ModelDeclared,
         ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath, OneOrMany,
         Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text, TierAccess, TierDeclared,
-        ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
+        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text, TierAccess,
+        TierDeclared, ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 

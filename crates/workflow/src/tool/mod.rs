@@ -16,6 +16,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::memory::can_use;
 pub use self::{
     access::{WebAccess, WebPermission, WebRefusal},
     declared::{
@@ -24,7 +25,6 @@ pub use self::{
     },
     function::{ToolFn, tool_fn},
 };
-pub(crate) use self::memory::can_use;
 use crate::memory::{TaskMemory, Tiers};
 
 /// The built-in tools, in the order of the documentation.
