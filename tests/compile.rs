@@ -109,7 +109,7 @@ fn unknown_names_are_found_with_similar_ones() {
 
 #[test]
 fn a_graph_without_a_start_is_found() {
-    insta::assert_snapshot!(findings(graph().node("a", idle())), @r"
+    insta::assert_snapshot!(findings(graph().node("a", idle()).edge("a", "end")), @r"
     GR006: no node starts the graph
       help: name one with `start`, or `entry` in Rust
     ");
@@ -125,7 +125,8 @@ fn nodes_that_are_never_reached_or_never_end_are_found() {
         .edge(START, "a")
         .edge("a", "spin")
         .edge("spin", "spin")
-        .edge("spun", "spin");
+        .edge("spun", "spin")
+        .edge("lonely", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR030: nothing leads to node `lonely`
       help: lead an edge to it, or remove it
@@ -148,7 +149,8 @@ fn a_loop_without_a_bound_is_found() {
         .node("done", idle())
         .edge(START, "code")
         .edge("code", "test")
-        .route("test", ["code", "done"], |_: &serde_json::Value| "done");
+        .route("test", ["code", "done"], |_: &serde_json::Value| "done")
+        .edge("done", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR032: the loop `code`, `test` has no bound
       help: give one of its nodes `max_visits` and `exhausted`, so that the worst case is known
@@ -228,7 +230,8 @@ fn two_writers_of_one_value_in_one_step_are_found() {
         .edge(START, "start")
         .edge("start", "qc")
         .edge("start", "ta")
-        .edge(["qc", "ta"], "sse");
+        .edge(["qc", "ta"], "sse")
+        .edge("sse", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR036: `qc` and `ta` write `spec` in the same step
       help: give `spec` a reducer (`merge: append`), or let one write another field
@@ -243,7 +246,8 @@ fn an_unwritten_field_cannot_be_read() {
         .node("ta", node(&[], &["spec"]))
         .edge(START, "ba")
         .edge("ba", "sse")
-        .edge("sse", "ta");
+        .edge("sse", "ta")
+        .edge("ta", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR035: `ba` reads `brief`, which nothing writes before it
       help: make `brief` an input, give it a default, or let an earlier node write it
@@ -261,7 +265,8 @@ fn joins_that_are_not_clear_are_found() {
         .edge(START, "a")
         .edge(START, "b")
         .edge(["a", "a"], "c")
-        .edge(["b"], "c");
+        .edge(["b"], "c")
+        .edge("c", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR037: the join at `c` names no node, or one twice
     GR038: node `c` waits for two sets of nodes
@@ -287,6 +292,7 @@ fn only_writers_that_meet_after_a_fork_conflict() {
     let apart = branches("check").edge(["ta", "check"], "sse");
     assert_eq!(findings(apart), "nothing");
     let wait = branches("check").node("wait", node(&[], &["spec"])).edge("ta", "wait");
+    let wait = wait.edge("wait", "end");
     insta::assert_snapshot!(findings(wait), @r"
     GR036: `check` and `wait` write `spec` in the same step
       help: give `spec` a reducer (`merge: append`), or let one write another field
@@ -305,7 +311,8 @@ fn a_field_that_is_not_written_on_every_path_cannot_be_read() {
         .node("sse", node(&["spec", "brief"], &[]))
         .edge(START, "ba")
         .route("ba", ["ta", "sse"], |_: &serde_json::Value| "ta")
-        .edge("ta", "sse");
+        .edge("ta", "sse")
+        .edge("sse", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR130: `sse` reads `spec`, which is not written when `sse` comes after `ba`
       help: make `spec` an input, give it a default, or let an earlier node write it

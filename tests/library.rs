@@ -538,3 +538,126 @@ async fn a_used_up_bound_names_no_error_that_was_mended() {
     let end = Engine::new(graph.compile().unwrap()).run(&Board::default()).await.unwrap();
     assert_eq!(end.reason.as_deref(), Some("`work` used up its 3 visits"));
 }
+
+/// Graphs with one mistake each.
+fn wrong_graphs() -> Vec<(&'static str, GraphBuilder)> {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Draft {
+        draft: String,
+    }
+    async fn drafts() -> Result<Draft, NodeError> {
+        Ok(Draft { draft: String::new() })
+    }
+    async fn reads(_: Draft) -> Result<(), NodeError> {
+        Ok(())
+    }
+    let line = || {
+        let graph = board().node("a", nothing).node("b", nothing);
+        graph.edge(START, "a").edge("a", "b").edge("b", END)
+    };
+    vec![
+        ("an edge to no node", line().edge("a", "c")),
+        ("an edge from no node", line().edge("c", "a")),
+        ("an edge back without a bound", line().edge("b", "a")),
+        ("no first node", board().node("a", nothing).edge("a", END)),
+        ("a dead end", line().node("c", nothing).edge("a", "c")),
+        ("a node that nothing leads to", line().node("c", nothing).edge("c", END)),
+        ("two nodes of one name", line().node("a", nothing)),
+        ("a name that is none", line().node("not a name", nothing)),
+        ("a built-in name", line().node("end", nothing)),
+        ("a route to no node", line().route("a", ["c"], |_: &Board| "c")),
+        ("a failure that leads to no node", line().catch("a", None, "c")),
+        ("a bound of no node", line().bound("c", 2, END)),
+        ("a reset of no node", line().resets("a", ["c"])),
+        ("a clear of no field", line().clears("a", ["none"])),
+        ("an input that is no field", line().input("none")),
+        ("a field without a writer", line().node("c", reads).edge("a", "c").edge("c", END)),
+        (
+            "two writers of a field in one step",
+            line()
+                .node("c", drafts)
+                .node("d", drafts)
+                .edge("a", ["c", "d"])
+                .edge("c", END)
+                .edge("d", END),
+        ),
+        (
+            "a join that may wait forever",
+            board()
+                .node("a", nothing)
+                .node("b", nothing)
+                .node("c", nothing)
+                .edge(START, "a")
+                .route("a", ["b", END], |_: &Board| END)
+                .edge("b", END)
+                .edge(["a", "b"], "c")
+                .edge("c", END),
+        ),
+        (
+            "a join of one that is no node",
+            line().node("c", nothing).edge(["a", "x"], "c").edge("c", END),
+        ),
+        (
+            "a join of more than there are",
+            line().node("c", nothing).edge_of(3, ["a", "b"], "c").edge("c", END),
+        ),
+        (
+            "bounds that lead to each other",
+            line().edge("b", "a").bound("a", 1, "b").bound("b", 1, "a"),
+        ),
+        ("a limit below the worst case", line().limits(Limits { steps: 1, ..Limits::default() })),
+        (
+            "no attempts for a node",
+            line().node("c", nothing.retry(0)).edge("a", "c").edge("c", END),
+        ),
+        (
+            "no time for a node",
+            line().node("c", nothing.timeout(Duration::ZERO)).edge("a", "c").edge("c", END),
+        ),
+        ("a choice without a declaration", line().goto("a", ["c"])),
+    ]
+}
+
+#[test]
+fn wrong_graphs_in_rust_get_the_codes_of_workflows() {
+    let found = wrong_graphs().into_iter().map(|(what, graph)| {
+        let codes = match graph.compile() {
+            Ok(graph) => graph
+                .warnings()
+                .in_order()
+                .iter()
+                .map(|it| format!("{} (warning)", it.code))
+                .collect(),
+            Err(it) => it.in_order().iter().map(|it| it.code.to_owned()).collect::<Vec<_>>(),
+        };
+        format!("{what}: {}", codes.join(" "))
+    });
+    let found: Vec<String> = found.collect();
+    insta::assert_snapshot!(found.join("\n"), @r"
+    an edge to no node: GR010
+    an edge from no node: GR010
+    an edge back without a bound: GR032
+    no first node: GR006
+    a dead end: GR006 (warning)
+    a node that nothing leads to: GR030
+    two nodes of one name: GR002
+    a name that is none: GR009
+    a built-in name: GR016
+    a route to no node: GR010
+    a failure that leads to no node: GR010
+    a bound of no node: GR010
+    a reset of no node: GR010
+    a clear of no field: GR021
+    an input that is no field: GR021
+    a field without a writer: GR035
+    two writers of a field in one step: GR036
+    a join that may wait forever: GR131
+    a join of one that is no node: GR010
+    a join of more than there are: GR037
+    bounds that lead to each other: GR033
+    a limit below the worst case: GR132 (warning)
+    no attempts for a node: GR005
+    no time for a node: GR005
+    a choice without a declaration: GR010
+    ");
+}

@@ -1,6 +1,6 @@
-//! Random graphs, run by the engine and by a naive interpreter, which agree about every task, its step, its visit and
-//! what it reads, and about the end: with dispatches, maps, joins of some nodes, clears, bounds, caught failures, routes
-//! that fail, nested runs and the turns of a thread.
+//! Random graphs, run by the engine and by a naive interpreter. Both agree about every task, with its step, its visit and
+//! the sum that it reads, and about the end. The graphs have dispatches, maps, joins of some nodes, clears, bounds, caught
+//! failures, routes that fail and nested runs; each runs as a thread of several turns.
 //!
 //! Each seed is one graph. `GRAPHRUN_SEED=17` tries one seed, `GRAPHRUN_SEEDS=50000` more than usual.
 

@@ -1,6 +1,6 @@
 //! Builds a graph in Rust.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -392,7 +392,45 @@ impl GraphBuilder {
             policy.apply(spec);
         }
         self.defaults.apply(&mut self.graph);
+        self.check_numbers();
+        self.check_ways_on();
         (self.graph, self.findings)
+    }
+
+    /// Reports numbers and durations of zero, with which nothing could run.
+    fn check_numbers(&mut self) {
+        let Self { graph, findings, .. } = self;
+        let mut report = |whose: &str, what: &str| {
+            let finding = Diagnostic::error("GR005", format!("{whose} has {what}"));
+            findings.push(finding.help("set at least one, or leave it out"));
+        };
+        for (name, NodeSpec { policies, .. }) in &graph.nodes {
+            let zeros = [
+                (policies.retry.attempts_max == Some(0), "no attempts"),
+                (policies.timeout == Some(Duration::ZERO), "a timeout of zero"),
+                (policies.idle_timeout == Some(Duration::ZERO), "an idle timeout of zero"),
+                (policies.width_max == Some(0), "no concurrent tasks"),
+            ];
+            for (_, what) in zeros.into_iter().filter(|it| it.0) {
+                report(&format!("`{name}`"), what);
+            }
+        }
+        if graph.limits.steps == 0 {
+            report("the graph", "a limit of no steps");
+        }
+        if graph.limits.concurrency == 0 {
+            report("the graph", "a limit of no concurrent tasks");
+        }
+    }
+
+    /// Warns of nodes that no edge leaves: an edge may have been forgotten. A workflow file states even the end.
+    fn check_ways_on(&mut self) {
+        let sources: BTreeSet<&NodeName> =
+            self.graph.edges.iter().flat_map(Edge::sources).collect();
+        for name in self.graph.nodes.keys().filter(|it| !sources.contains(it)) {
+            let finding = Diagnostic::warning("GR006", format!("no edge leaves `{name}`"));
+            self.findings.push(finding.help(format!("add `.edge(\"{name}\", END)`")));
+        }
     }
 
     fn targets(&mut self, names: impl Names) -> Vec<Target> {
