@@ -406,7 +406,6 @@ impl GraphBuilder {
         };
         for (name, NodeSpec { policies, .. }) in &graph.nodes {
             let zeros = [
-                (policies.max_visits == Some(0), "a bound of no visits"),
                 (policies.retry.attempts_max == Some(0), "no attempts"),
                 (policies.timeout == Some(Duration::ZERO), "a timeout of zero"),
                 (policies.idle_timeout == Some(Duration::ZERO), "an idle timeout of zero"),
