@@ -28,6 +28,7 @@ mod completions;
 mod doctor;
 mod execute;
 mod explain;
+mod fmt;
 mod fork;
 mod graph;
 mod init;
@@ -91,6 +92,7 @@ mod values;
 mod visible;
 mod who;
 mod words;
+mod workflow_files;
 mod yes_no;
 
 use std::{
@@ -131,6 +133,7 @@ commands! {
     Migrate(migrate::Args),
     Init(init::Args),
     Validate(validate::Args),
+    Fmt(fmt::Args),
     Explain(explain::Args),
     Plan(plan::Args),
     Graph(graph::Args),
@@ -292,6 +295,7 @@ mod tests {
             "graphrun resume",
             "graphrun resume x --answer key",
             "graphrun validate",
+            "graphrun fmt",
             "graphrun plan",
             "graphrun schema",
             "graphrun schema state",

@@ -13,6 +13,7 @@ mod damaged;
 mod descriptors;
 mod events;
 mod failure;
+mod fmt;
 mod folders;
 #[path = "../support/git.rs"]
 mod git;

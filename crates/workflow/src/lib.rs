@@ -49,6 +49,7 @@ mod flow;
 mod folders;
 mod format;
 pub mod kind;
+mod layout;
 mod lower;
 mod nodes;
 mod outline;
@@ -87,6 +88,7 @@ pub use self::{
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},
     format::json_schema,
+    layout::{FileKind, format_text},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,

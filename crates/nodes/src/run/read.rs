@@ -199,7 +199,7 @@ fn read_argv(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Vec<String>> {
             let place = reader.report().place(&word.range);
             let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
             reader.report().push(finding.help("pass it by `env:`, `stdin:` or `files:`"));
-        } else if is_shell_syntax(&word.text) {
+        } else if is_shell_syntax(&word.text) && !is_script(&argv) {
             let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
             let place = reader.report().place(&word.range);
             let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
@@ -325,11 +325,32 @@ fn as_list(yaml: &Yaml) -> String {
 }
 
 /// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
+/// Whether the argument after these is the script of a shell.
+fn is_script(before: &[String]) -> bool {
+    const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+    let (Some(program), Some(last)) = (before.first(), before.last()) else { return false };
+    let program = program.rsplit('/').next().unwrap_or_default();
+    SHELLS.contains(&program) && last.starts_with('-') && last.ends_with('c')
+}
+
 fn is_shell_syntax(argument: &str) -> bool {
-    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
-    let is_name = |it: &str| {
-        !it.is_empty()
-            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+    const OPERATORS: [&str; 14] =
+        ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "<<<", "2>", "&>", "2>&1"];
+    let is_part = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
+    // A variable, alone or at the start of a path: a program may have its own meaning for others.
+    let is_variable = |it: &str| {
+        let name = it.split('/').next().unwrap_or_default();
+        !name.is_empty() && name.chars().all(is_part)
     };
-    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
+    let is_substituted = |open: &str, close: &str| {
+        argument.len() > open.len() + close.len() - 1
+            && argument.starts_with(open)
+            && argument.ends_with(close)
+    };
+    OPERATORS.contains(&argument)
+        || argument.strip_prefix('$').is_some_and(is_variable)
+        || argument == "~"
+        || argument.starts_with("~/")
+        || is_substituted("$(", ")")
+        || is_substituted("`", "`")
 }
