@@ -995,7 +995,8 @@ fn test_cases_are_checked_against_their_workflow() {
 fn a_prompt_file_is_understood_with_its_workflow() {
     let mut editor = Editor::start();
     let (uri, prompt) = (editor.uri("team.yaml"), editor.uri("prompts/write.md"));
-    let template = "{{ brief }} {% for note in review.notes %}{{ note.level }}{% endfor %} {{ review. }}";
+    let template =
+        "{{ brief }} {% for note in review.notes %}{{ note.level }}{% endfor %} {{ review. }}";
     editor.write("prompts/write.md", template);
     editor.open(&uri, TEAM);
     let text = team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
@@ -1003,8 +1004,7 @@ fn a_prompt_file_is_understood_with_its_workflow() {
     editor.open(&prompt, template);
     let mut at = |method: &str, part: &str, extra: Value| {
         let character = template.find(part).unwrap() + part.len();
-        let mut params =
-            json!({"textDocument": {"uri": prompt}, "position": {"line": 0, "character": character}});
+        let mut params = json!({"textDocument": {"uri": prompt}, "position": {"line": 0, "character": character}});
         params.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         editor.ask(&format!("textDocument/{method}"), params)["result"].take()
     };
@@ -1013,7 +1013,10 @@ fn a_prompt_file_is_understood_with_its_workflow() {
     assert_eq!(hover["contents"]["value"], "**note.level**: `minor | major`");
     assert_eq!(within(template, &hover["range"]), "note.level");
     let definition = at("definition", "{{ bri", none.clone());
-    assert_eq!((&definition["uri"], &definition["range"]["start"]["line"]), (&json!(uri), &json!(3)));
+    assert_eq!(
+        (&definition["uri"], &definition["range"]["start"]["line"]),
+        (&json!(uri), &json!(3))
+    );
     let offered = at("completion", "{{ review.", none.clone());
     let labels: Vec<&str> =
         offered.as_array().unwrap().iter().map(|it| it["label"].as_str().unwrap()).collect();

@@ -104,7 +104,8 @@ fn within(
         return match wanted {
             Wanted::Node => Some((range, view.about_node(word)?)),
             Wanted::ValueOf(of) => {
-                let before = format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
+                let before =
+                    format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
                 let ty = type_of(of, &before, view.state?)?;
                 Some((range, format!("a value of `{of}`: `{ty}`")))
             }

@@ -69,8 +69,7 @@ pub(super) fn rename(
     at: usize,
     new: &str,
 ) -> Result<WorkspaceEdit, String> {
-    let (named, _) =
-        named_at(workspace, view, at).ok_or("there is no name of this workflow")?;
+    let (named, _) = named_at(workspace, view, at).ok_or("there is no name of this workflow")?;
     let owner = workspace.owner(view).map(|(it, _)| it);
     let view = owner.as_ref().unwrap_or(view);
     let Named { section, name } = &named;

@@ -58,11 +58,15 @@ impl<'c> Server<'c> {
                 self.is_shut_down = true;
                 Ok(Value::Null)
             }
-            "textDocument/hover" => self.at_place(params, |view, at| hover(&self.workspace, view, at)),
+            "textDocument/hover" => {
+                self.at_place(params, |view, at| hover(&self.workspace, view, at))
+            }
             "textDocument/definition" => {
                 self.at_place(params, |view, at| definition(&self.workspace, view, at))
             }
-            "textDocument/completion" => self.at_place(params, |view, at| Some(complete(&self.workspace, view, at))),
+            "textDocument/completion" => {
+                self.at_place(params, |view, at| Some(complete(&self.workspace, view, at)))
+            }
             "textDocument/references" => read(params).and_then(|it: FindReferences| {
                 let with_declaration = it.context.include_declaration;
                 let at = |view: &DocumentView<'_>| view.lines.offset(it.position);

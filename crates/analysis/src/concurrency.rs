@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::flow_model::{
-    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Starving, starving, together,
+    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Outcome, Starving, starving, together,
 };
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
@@ -167,7 +167,7 @@ impl Checked<'_> {
             // A failure or a used-up bound is an exception, and not what the edges describe.
             let finished =
                 self.model.nodes[from].outcomes.iter().filter(|it| it.ending.has_written());
-            let arrows = finished.flat_map(|it| it.alternatives()).flat_map(|it| &it.arrows);
+            let arrows = finished.flat_map(Outcome::alternatives).flat_map(|it| &it.arrows);
             arrows.copied().any(|it| it == Arrow::Node(to))
         };
         let with_sources = (0..count).filter(is_plain).map(|it| {
@@ -183,14 +183,10 @@ impl Checked<'_> {
         let name = self.names[node];
         let all: Vec<String> = from.iter().map(|it| format!("`{}`", self.names[*it])).collect();
         let message = format!(
-            "`{name}` may run more than once: {} may lead to it in different steps",
-            all.join(" and ")
+            "`{name}` may run more than once: {} reach it in different steps",
+            all.join(", ")
         );
-        let names: Vec<&str> = from.iter().map(|it| self.names[*it].as_str()).collect();
-        let help = format!(
-            "to run it once after all of them, add `join: [{}]`; to run it each time, leave it as it is",
-            names.join(", ")
-        );
+        let help = "to run it once, let these paths meet in a `join` on it; to run it each time, leave it as it is";
         let place = self.specs[node].place.clone();
         Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help)
     }

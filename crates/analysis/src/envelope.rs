@@ -52,8 +52,6 @@ use super::CompiledGraph;
 /// The work limit for a worst case that was not requested: one or two milliseconds for a typical
 /// graph with a thousand nodes.
 const WORK_MAX: usize = 2_000_000;
-/// The most nodes whose total is computed without a request: some milliseconds.
-const TOTAL_NODES_MAX: usize = 200;
 
 /// The worst case of a run of a graph, for any behaviour of its nodes.
 ///
@@ -158,7 +156,7 @@ impl Envelope {
     /// Computes the worst case of a graph that has passed its checks; returns `None` if that takes
     /// too long. Alternatives are added up unless the result is `needed` to be exact.
     pub(super) fn if_quick(graph: &Graph, needed: impl Fn(&Self) -> bool) -> Option<Self> {
-        let is_small = graph.nodes.len() <= TOTAL_NODES_MAX;
+        let is_small = graph.nodes.len() <= total::NODES_MAX;
         Self::find(graph, WORK_MAX, &needed).filter(|it| is_small || !needed(it))
     }
 
@@ -206,9 +204,9 @@ impl Envelope {
         let visits_max = visits.iter().map(|(it, _)| *it).collect();
         let flow = TotalFlow::of(graph, &tokens, visits_max);
         let steps = Steps::of(graph, &tokens, &nodes);
-        let (steps_max, time_max) = (steps.steps_max, steps.time_max);
+        let (steps_max, time_max) = (steps.most, steps.time_max);
         let mut envelope = Self { steps_max, time_max, nodes, flow };
-        if is_exact(&envelope) && (work_max == usize::MAX || graph.nodes.len() <= TOTAL_NODES_MAX) {
+        if is_exact(&envelope) {
             let (steps_max, time_max) = steps.in_one_flow(&envelope.flow);
             (envelope.steps_max, envelope.time_max) = (steps_max, time_max);
         }

@@ -19,7 +19,7 @@ use super::{
 /// The maximum of all steps of a run together.
 #[derive(Debug)]
 pub(super) struct Steps {
-    pub(super) steps_max: u64,
+    pub(super) most: u64,
     pub(super) time_max: Option<Duration>,
     /// The nodes that are always visited in the same steps.
     alike: Vec<Vec<usize>>,
@@ -54,16 +54,16 @@ impl Steps {
         let tasks = alone.iter().map(|it| it.task).collect();
         let (shared, branches) = branches::count(graph, tokens, alone);
         let time_max = together.time.zip(shared.time).map(|(a, b)| a.min(b));
-        let steps_max = together.steps.min(shared.steps);
-        Self { steps_max, time_max, alike, branches, tasks }
+        let most = together.steps.min(shared.steps);
+        Self { most, time_max, alike, branches, tasks }
     }
 
     /// Returns the steps and their duration, of which alternatives that exclude each other are not added up.
     pub(super) fn in_one_flow(&self, flow: &TotalFlow) -> (u64, Option<Duration>) {
-        let Some(program) = flow.program() else { return (self.steps_max, self.time_max) };
+        let Some(program) = flow.program() else { return (self.most, self.time_max) };
         let ones = vec![1.0; self.tasks.len()];
         let steps_max = self
-            .steps_max
+            .most
             .min(self.alike_total(&program, &ones))
             .min(rounded(self.branches_steps(&program)));
         let seconds: Option<Vec<f64>> =

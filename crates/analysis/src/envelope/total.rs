@@ -23,6 +23,8 @@ use super::{
 
 /// Larger numbers are not exact enough to be computed with.
 const NUMBER_MAX: f64 = 1e12;
+/// The programs of larger graphs take seconds. Their totals add up alternatives.
+pub(super) const NODES_MAX: usize = 200;
 
 /// The rules that the visits and the tokens of each run fulfil.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,7 +125,7 @@ impl TotalFlow {
     pub(super) fn program(&self) -> Option<Program> {
         let visits = self.visits_max.iter().map(|it| *it as f64);
         let ways = std::iter::repeat_n(f64::INFINITY, self.ways);
-        if visits.clone().any(|it| it > NUMBER_MAX) {
+        if self.visits_max.len() > NODES_MAX || visits.clone().any(|it| it > NUMBER_MAX) {
             return None;
         }
         let variables = visits.chain(ways).map(|most| Variable { weight: 0.0, most }).collect();

@@ -81,7 +81,7 @@ type Origin = Option<(usize, Vec<(usize, Combination)>)>;
 pub struct Situations {
     /// For each node the nodes that may run in the same step, including itself if it may have several tasks.
     pub beside: Vec<Bits>,
-    situations: Vec<(Situation, Origin)>,
+    all: Vec<(Situation, Origin)>,
     /// The situations that follow each situation.
     next: Vec<BTreeSet<usize>>,
 }
@@ -93,7 +93,7 @@ pub fn together(model: &FlowModel) -> Option<Situations> {
     exploring.run()?;
     let beside = exploring.together();
     let Exploring { situations, next, .. } = exploring;
-    Some(Situations { beside, situations, next })
+    Some(Situations { beside, all: situations, next })
 }
 
 impl Situations {
@@ -104,10 +104,10 @@ impl Situations {
             situation.running.iter().any(|(it, several)| *it == node && (one != other || *several))
         };
         let meets = |(it, _): &(Situation, Origin)| runs(it, one) && runs(it, other);
-        let mut at = self.situations.iter().position(meets)?;
+        let mut at = self.all.iter().position(meets)?;
         let mut steps = Vec::new();
         loop {
-            let (situation, origin) = &self.situations[at];
+            let (situation, origin) = &self.all[at];
             steps.push(situation.running.iter().map(|(it, _)| *it).collect());
             match origin {
                 Some((before, _)) => at = *before,
@@ -121,13 +121,13 @@ impl Situations {
     /// Returns the nodes that may run in a later step again.
     pub(crate) fn run_again(&self, nodes: usize) -> Bits {
         // What runs in the situations that follow each one; the situations of a loop follow each other.
-        let mut later = vec![Bits::none(nodes); self.situations.len()];
-        let runs_in = |at: usize| self.situations[at].0.running.iter().map(|(it, _)| *it);
+        let mut later = vec![Bits::none(nodes); self.all.len()];
+        let runs_in = |at: usize| self.all[at].0.running.iter().map(|(it, _)| *it);
         let mut is_more = true;
         while is_more {
             is_more = false;
             // Most situations follow those that were found before them.
-            for at in (0..self.situations.len()).rev() {
+            for at in (0..self.all.len()).rev() {
                 let mut all = later[at].clone();
                 for &next in &self.next[at] {
                     for node in runs_in(next) {
@@ -141,8 +141,8 @@ impl Situations {
             }
         }
         let mut again = Bits::none(nodes);
-        for at in 0..self.situations.len() {
-            for node in runs_in(at).filter(|it| later[at].contains(*it)) {
+        for (at, later) in later.iter().enumerate() {
+            for node in runs_in(at).filter(|it| later.contains(*it)) {
                 again.insert(node);
             }
         }
