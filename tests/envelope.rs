@@ -1,7 +1,5 @@
 //! The worst case of a graph: no run goes beyond it, and some runs reach it.
 
-#[path = "envelope/brute.rs"]
-mod brute;
 #[path = "envelope/calls.rs"]
 mod calls;
 #[path = "envelope/corners.rs"]
@@ -59,15 +57,6 @@ struct Taken {
 
 /// Drives a run by the real rules; dice decide what every node and every route does.
 fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
-    run_by(graph, |open| dice.below(open), |task| outcome(graph, task, dice))
-}
-
-/// Drives a run by the real rules: which of the open tasks ends next, and how.
-fn run_by(
-    graph: &CompiledGraph,
-    next_of: impl Fn(usize) -> usize,
-    outcome: impl Fn(&Task) -> Event,
-) -> Taken {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
     let (mut machine, _, first) =
@@ -91,9 +80,9 @@ fn run_by(
         if open.is_empty() {
             break;
         }
-        let task = open.swap_remove(next_of(open.len()));
+        let task = open.swap_remove(dice.below(open.len()));
         *taken.attempts.entry(task.node.clone()).or_default() += 1;
-        next = machine.apply(outcome(&task));
+        next = machine.apply(outcome(graph, &task, dice));
     }
     taken
 }

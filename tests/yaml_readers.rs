@@ -1,6 +1,6 @@
-//! What is written in the documentation and in the templates means the same to readers of YAML 1.1 and of YAML 1.2.
+//! The YAML of the documentation and of the templates means the same to readers of YAML 1.1 and of YAML 1.2.
 //!
-//! People read workflows with programs of their own. `off`, `no` and dates are values of other types in YAML 1.1, and
+//! Other programs read workflows, too. `off`, `no` and dates are values of other types in YAML 1.1, and
 //! some of its readers refuse a question mark in braces. These are in quotes wherever people copy from.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]

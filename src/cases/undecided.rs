@@ -26,7 +26,7 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
         set.fields.iter().any(|it| !it.is_presence && chosen.contains(&it.channel))
             || !set.item_paths.is_empty()
     };
-    // What is computed from a chosen value varies with it.
+    // A field that is computed from a chosen value varies with it.
     loop {
         let known = chosen.len();
         for it in computed.iter().filter(|it| reads(&it.from, &chosen)).cloned().collect::<Vec<_>>()

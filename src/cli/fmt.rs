@@ -79,18 +79,15 @@ impl Args {
 
     fn summary(&self, files: usize, changed: &[String], refused: usize) -> String {
         let done = if self.check { "would be laid out differently" } else { "laid out" };
-        let mut text: String = changed.iter().map(|it| format!("{it}: {done}\n")).collect();
         let refused = match refused {
             0 => String::new(),
             some => format!(", {some} refused"),
         };
         let kept = files - changed.len();
-        text += &format!(
-            "{}: {} changed, {kept} as before{refused}\n",
-            count(files as u64, "file"),
-            changed.len()
-        );
-        text
+        let (files, changes) = (count(files as u64, "file"), changed.len());
+        let mut lines: Vec<String> = changed.iter().map(|it| format!("{it}: {done}\n")).collect();
+        lines.push(format!("{files}: {changes} changed, {kept} as before{refused}\n"));
+        lines.concat()
     }
 }
 

@@ -83,7 +83,9 @@ fn drawn(checked: &[Checked], globals: &Globals) -> String {
     }
     if let several @ [_, _, ..] = checked {
         let mut all = Diagnostics::default();
-        several.iter().for_each(|it| all.extend(it.findings.clone()));
+        for it in several {
+            all.extend(it.findings.clone());
+        }
         let files = count(several.len() as u64, "file");
         text.extend([files, ": ".into(), verdict(&all), "\n".into()]);
     }

@@ -26,7 +26,7 @@ pub(super) fn complete(
     view: &DocumentView<'_>,
     at: usize,
 ) -> Vec<CompletionItem> {
-    let written = Written { text: view.text, lines: &view.lines };
+    let written = Document { text: view.text, lines: &view.lines };
     if let Some((owner, path)) = workspace.owner(view) {
         let Some(code) = open_code(&view.text[..at]) else { return Vec::new() };
         let mut offers = Offers { view: &owner, written, start: at, at, items: Vec::new() };
@@ -47,7 +47,7 @@ pub(super) fn complete(
 
 /// The document with the cursor.
 #[derive(Clone, Copy)]
-struct Written<'v> {
+struct Document<'v> {
     text: &'v str,
     lines: &'v LineIndex<'v>,
 }
@@ -56,7 +56,7 @@ struct Offers<'v, 'w> {
     /// The workflow.
     view: &'v DocumentView<'w>,
     /// The workflow, or a prompt of it.
-    written: Written<'v>,
+    written: Document<'v>,
     /// The start of the typed text, and the cursor.
     start: usize,
     at: usize,

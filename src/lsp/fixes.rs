@@ -41,7 +41,7 @@ pub(super) fn fixes(
                 && errors(&after) <= errors(before);
             // A mistake of the file's shape hides all others.
             let was_hidden = before.iter().all(|it| it.code == "GR001" || it.code == "GR010");
-            if !is_better && !(was_hidden && count(&after) < count(before)) {
+            if !(is_better || was_hidden && count(&after) < count(before)) {
                 continue;
             }
             let range = view.lines.range(&edit.range);

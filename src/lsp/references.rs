@@ -217,7 +217,7 @@ fn in_value(role: Role, text: &str, bound: &str) -> Vec<(&'static str, Range<usi
     }
 }
 
-/// Returns the code of a template: what is between its marks.
+/// Returns the code of a template, which is between its marks.
 fn codes(text: &str) -> Vec<Range<usize>> {
     let mut codes = Vec::new();
     let mut at = 0;

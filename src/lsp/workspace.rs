@@ -265,15 +265,13 @@ impl Workspace {
             Err(error) => return draft.without_workflow(&format!("it cannot be read: {error}")),
         };
         let (checked, findings) = self.check_workflow(&workflow, &text, buffers);
-        match checked {
-            Some((workflow, Some(compiled))) => match draft.check(&workflow, compiled.graph()) {
-                Ok((_, warnings)) => warnings,
-                Err(findings) => findings,
-            },
-            _ => {
-                let errors = findings.count(Severity::Error);
-                draft.without_workflow(&format!("it has errors: {errors}"))
-            }
+        let Some((workflow, Some(compiled))) = checked else {
+            let errors = findings.count(Severity::Error);
+            return draft.without_workflow(&format!("it has errors: {errors}"));
+        };
+        match draft.check(&workflow, compiled.graph()) {
+            Ok((_, warnings)) => warnings,
+            Err(findings) => findings,
         }
     }
 

@@ -31,63 +31,24 @@ struct Thrown {
     failing: u64,
     /// Of a hundred choices, how many avoid to end anything.
     stubborn: u64,
-    /// The choices of this run, each with the number of possible ones, if every run is tried.
-    every: Option<Vec<(usize, usize)>>,
-    /// How many of them were made.
-    made: usize,
 }
 
 impl Dice {
     /// Begins another sequence, in another mood.
     pub(crate) fn shake(&self, seed: u64) {
         let mut thrown = self.0.lock().unwrap();
-        (thrown.state, thrown.every) = (seed, None);
+        thrown.state = seed;
         thrown.failing = [0, 0, 5, 30][usize::try_from(seed % 4).unwrap()];
         thrown.stubborn = [0, 60, 95, 100][usize::try_from(seed / 4 % 4).unwrap()];
     }
 
-    /// Begins to try every run, one after the other.
-    pub(crate) fn begin_every(&self) {
-        *self.0.lock().unwrap() = Thrown { every: Some(Vec::new()), ..Thrown::default() };
-    }
-
-    /// Begins the next run; returns whether there is another one.
-    pub(crate) fn next(&self) -> bool {
-        let mut thrown = self.0.lock().unwrap();
-        thrown.made = 0;
-        let every = thrown.every.as_mut().expect("every run is tried");
-        while let Some((choice, many)) = every.pop() {
-            if choice + 1 < many {
-                every.push((choice + 1, many));
-                return true;
-            }
-        }
-        false
-    }
-
     pub(crate) fn below(&self, many: usize) -> usize {
         let mut thrown = self.0.lock().unwrap();
-        let made = thrown.made;
-        if let Some(every) = &mut thrown.every {
-            if made == every.len() {
-                every.push((0, many));
-            }
-            let (choice, of) = every[made];
-            assert_eq!(of, many, "a run with the same choices is another one");
-            thrown.made += 1;
-            return choice;
-        }
         // SplitMix64.
         thrown.state = thrown.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (thrown.state ^ (thrown.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         usize::try_from((mixed ^ (mixed >> 31)) >> 33).unwrap() % many
-    }
-
-    /// Mostly true; when every run is tried, both.
-    fn likely(&self) -> bool {
-        let is_every = self.0.lock().unwrap().every.is_some();
-        self.below(if is_every { 2 } else { 4 }) > 0
     }
 
     pub(crate) fn coin(&self) -> bool {
@@ -103,7 +64,7 @@ impl Dice {
     fn way<'a>(&self, ways: &'a [Target]) -> &'a Target {
         let stubborn = self.0.lock().unwrap().stubborn;
         let on: Vec<&Target> = ways.iter().filter(|it| it.node().is_some()).collect();
-        if stubborn > 0 && !on.is_empty() && (self.below(100) as u64) < stubborn {
+        if !on.is_empty() && (self.below(100) as u64) < stubborn {
             return on[self.below(on.len())];
         }
         &ways[self.below(ways.len())]
@@ -190,7 +151,7 @@ impl Route for Thrower {
         Ok(match self.spread {
             Spread::One => vec![Transition::To(self.dice.way(&ways).clone())],
             Spread::Several => {
-                ways.into_iter().filter(|_| self.dice.likely()).map(Transition::To).collect()
+                ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Transition::To).collect()
             }
             Spread::Items => self.dice.transitions(&ways, 4),
         })
@@ -243,22 +204,6 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let used = prop::option::weighted(0.3, (any::<u8>(), middle));
     (part(8), used)
         .prop_map(using)
-        .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
-}
-
-/// Graphs with few runs: without items, without code that chooses its targets, and without used graphs.
-pub(crate) fn small() -> impl Strategy<Value = Recipe> {
-    let is_plain = |it: &Recipe| {
-        let edges = it.nodes.iter().flat_map(|it| &it.edges);
-        edges.clone().all(|it| match it {
-            EdgeRecipe::Then(_) | EdgeRecipe::Choice(_) => true,
-            EdgeRecipe::Route(_, spread) => *spread != Spread::Items,
-            EdgeRecipe::Map(_) | EdgeRecipe::May(_) => false,
-        })
-    };
-    part(7)
-        .prop_map(|it| Recipe { limit: None, ..it })
-        .prop_filter("it has items or chooses", is_plain)
         .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
 }
 
