@@ -30,7 +30,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// The YAML texts that people copy from, each with its place.
 fn texts() -> Vec<(String, String)> {
     let mut paths = vec!["README.md".into(), "COMPATIBILITY.md".into()];
-    ["docs", "graphs", "examples"].iter().for_each(|it| files(it.as_ref(), &mut paths));
+    for folder in ["docs", "graphs", "examples"] {
+        files(folder.as_ref(), &mut paths);
+    }
     paths.sort();
     let mut texts = Vec::new();
     for path in paths {
@@ -68,7 +70,7 @@ fn blocks(path: &Path, page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What PyYAML understands.
+/// What `PyYAML` understands.
 fn by_pyyaml(texts: &[(String, String)]) -> Vec<Value> {
     let python = Command::new("python3")
         .arg("tests/yaml_readers.py")
@@ -144,7 +146,7 @@ fn documentation_and_templates_read_the_same_in_yaml_1_1() {
         // Some pages show mistakes, such as a key that is given twice. Other tests check all others.
         let is_refused = by_saphyr[0] == "refused";
         if let Some(difference) = difference(&by_pyyaml, &by_saphyr).filter(|_| !is_refused) {
-            wrong.push_str(&format!("{place}: {difference}\n"));
+            wrong.extend([place, ": ", &difference, "\n"]);
         }
     }
     assert!(wrong.is_empty(), "quote these:\n{wrong}");
