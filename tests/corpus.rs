@@ -35,7 +35,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
             collect(&path, files);
-        } else if name.ends_with(".yaml") && !name.ends_with(".test.yaml") {
+        } else if path.extension().is_some_and(|it| it == "yaml") && !name.contains(".test.") {
             files.push(path);
         }
     }
