@@ -262,6 +262,19 @@ fn an_abandoned_search_reports_only_its_results() {
     assert_eq!(explored.unreached, []);
 }
 
+#[test]
+fn values_that_it_did_not_try_prove_no_node_unreachable() {
+    let explored = explored("tests/cases/explore/undecided.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, explored.unreached), (vec!["long", "never", "ticket", "twice"], vec![]));
+    insta::assert_snapshot!(explored.gaps.join("\n"), @r"
+    every value of `double` that `double` can compute: the tried values are few of many
+    every way of the route of `parts`: it does more than compare values with constants
+    every way of the route of `title`: it does more than compare values with constants
+    ");
+}
+
 /// Items that need others run behind them, or fail with them. Nothing in these files gets stuck.
 #[test]
 fn items_that_need_each_other_are_tried_in_their_order() {
@@ -283,7 +296,13 @@ fn a_number_with_a_range_has_a_value_although_no_condition_names_one() {
 #[test]
 fn of_too_many_inputs_the_tried_ones_are_spread_and_prove_nothing_unreachable() {
     let explored = explored("tests/cases/explore/many_inputs.yaml", 10_000);
-    assert_eq!(explored.gaps, ["the input has more than 1024 outcomes; 1024 were tried"]);
+    assert_eq!(
+        explored.gaps,
+        [
+            "the input has more than 1024 outcomes; 1024 were tried",
+            "every value of `count` that `look` can compute: the tried values are few of many"
+        ]
+    );
     let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
     assert_eq!((names, explored.unreached), (vec!["never"], vec![]));
 }

@@ -17,6 +17,7 @@ use super::{
     coverage::used_up,
     outcomes::{Outcome, Outcomes},
     relevant::Relevant,
+    undecided::undecided,
 };
 use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
@@ -98,6 +99,8 @@ struct Open {
 struct Search<'a> {
     graph: &'a CompiledGraph,
     outcomes: Outcomes<'a>,
+    /// The decisions of which it may miss a result.
+    undecided: Vec<String>,
     relevant: Relevant,
     limits: Limits,
     run: RunId,
@@ -135,6 +138,7 @@ pub fn explore(
     let mut search = Search {
         graph,
         outcomes: Outcomes::new(definition, graph),
+        undecided: undecided(definition, graph.graph()),
         relevant: Relevant::of(definition, graph.graph()),
         limits,
         run: RunId::parse(RUN).expect("it is a word"),
@@ -402,13 +406,15 @@ impl Search<'_> {
         explored.states = self.waypoints.len();
         explored.open = self.open.len() + self.begun.len();
         let nodes = self.graph.graph().nodes.keys();
-        let missed = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
-        if explored.is_complete && !self.outcomes.is_sampled {
+        let missed: Vec<NodeName> = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
+        explored.gaps.extend(self.outcomes.gaps);
+        let undecided = if missed.is_empty() { Vec::new() } else { self.undecided };
+        if explored.is_complete && !self.outcomes.is_sampled && undecided.is_empty() {
             explored.unreached = missed;
         } else {
             explored.not_yet_reached = missed;
         }
-        explored.gaps.extend(self.outcomes.gaps);
+        explored.gaps.extend(undecided);
         explored
     }
 }

@@ -12,6 +12,7 @@ mod outcomes;
 mod relevant;
 mod run;
 mod script;
+mod undecided;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub use self::{
 };
 use crate::{
     compile::{CompiledGraph, compile},
-    diagnostic::Diagnostics,
+    diagnostic::{Diagnostics, Severity},
     graph::Graph,
     nodes::{Services, factory},
     workflow::{
@@ -107,7 +108,7 @@ fn made(definition: &Workflow, registry: &Registry, services: Services) -> (Grap
 }
 
 fn with_findings(draft: Draft, mut findings: Diagnostics) -> LoadError {
-    let (errors, _) = findings.counts();
+    let errors = findings.count(Severity::Error);
     let reason =
         if errors == 1 { "it has an error".to_owned() } else { format!("it has {errors} errors") };
     findings.extend(draft.without_workflow(&reason));

@@ -123,6 +123,7 @@ impl Finding {
         Self {
             code: finding.code,
             severity: match finding.severity {
+                Severity::Hint => "hint",
                 Severity::Warning => "warning",
                 Severity::Error => "error",
             },
@@ -175,6 +176,7 @@ impl miette::Diagnostic for Drawn<'_> {
 
     fn severity(&self) -> Option<miette::Severity> {
         Some(match self.finding.severity {
+            Severity::Hint => miette::Severity::Advice,
             Severity::Warning => miette::Severity::Warning,
             Severity::Error => miette::Severity::Error,
         })

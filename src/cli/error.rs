@@ -3,7 +3,7 @@
 use std::{error::Error, io, path::Path};
 
 use super::{diagnostics, exit::Exit, terminal::Paint, words::clean};
-use crate::diagnostic::Diagnostics;
+use crate::diagnostic::{Diagnostics, Severity};
 
 /// The most causes that are shown of one error.
 const CAUSES_MAX: usize = 8;
@@ -59,7 +59,7 @@ impl CliError {
 
     /// Returns the error for an invalid workflow.
     pub(super) fn invalid(path: &Path, findings: Diagnostics) -> Self {
-        let (errors, _) = findings.counts();
+        let errors = findings.count(Severity::Error);
         let what = if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") };
         let message = format!("`{}` has {what}; nothing was started", path.display());
         let hint = diagnostics::hint([&findings]);

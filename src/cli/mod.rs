@@ -28,6 +28,7 @@ mod completions;
 mod doctor;
 mod execute;
 mod explain;
+mod fmt;
 mod fork;
 mod graph;
 mod init;
@@ -96,6 +97,7 @@ mod visible;
 mod web;
 mod who;
 mod words;
+mod workflow_files;
 mod yes_no;
 
 use std::{
@@ -136,6 +138,7 @@ commands! {
     Migrate(migrate::Args),
     Init(init::Args),
     Validate(validate::Args),
+    Fmt(fmt::Args),
     Explain(explain::Args),
     Plan(plan::Args),
     Graph(graph::Args),
@@ -298,6 +301,7 @@ mod tests {
             "graphrun resume",
             "graphrun resume x --answer key",
             "graphrun validate",
+            "graphrun fmt",
             "graphrun plan",
             "graphrun schema",
             "graphrun schema state",

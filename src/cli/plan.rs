@@ -3,7 +3,7 @@
 mod rates;
 mod warnings;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
@@ -50,6 +50,8 @@ struct Plan {
     cost_usd_max: Option<f64>,
     /// The total duration; `null` if an attempt of some node has no time limit.
     time_ms_max: Option<u64>,
+    #[serde(skip)]
+    totals: KnownTotals,
     /// The node with the largest share of each.
     largest: LargestNodes,
     /// Why some values are unknown.
@@ -57,6 +59,13 @@ struct Plan {
     limits: PlannedLimits,
     warnings: Vec<String>,
     nodes: Vec<PlannedNode>,
+}
+
+/// The totals of the nodes whose share is known. Alternatives that exclude each other are not added up.
+#[derive(Debug, Default)]
+struct KnownTotals {
+    tokens: u64,
+    cost_usd: f64,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -120,23 +129,26 @@ impl Plan {
 
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
         let graph = compiled.graph();
-        let Envelope { steps_max, time_max, mut nodes } = Envelope::of(compiled);
+        let envelope = Envelope::of(compiled);
+        let (steps_max, time_max) = (envelope.steps_max, envelope.time_max);
         let order = Drawing::of(graph).nodes;
         let nodes: Vec<PlannedNode> = order
             .into_iter()
             .filter_map(|drawn| {
-                let envelope = nodes.remove(&drawn.name)?;
-                Some(PlannedNode::new(drawn.name, drawn.kind.unwrap_or_default(), &envelope, rates))
+                let node = envelope.nodes.get(&drawn.name)?;
+                Some(PlannedNode::new(drawn.name, drawn.kind.unwrap_or_default(), node, rates))
             })
             .collect();
         let unknown_calls = nodes.iter().filter(|it| it.calls_max.is_none());
+        let totals = KnownTotals::of(&envelope, &nodes);
         let mut plan = Self {
             workflow: graph.name.clone(),
             steps_max,
-            calls_max: sum(nodes.iter().filter_map(|it| it.calls_max)),
+            calls_max: envelope.most(|_, it| it.calls_max),
             calls_unknown: unknown_calls.map(|it| it.node.clone()).collect(),
-            tokens_max: all(&nodes, |it| it.tokens_max).map(|it| sum(it.into_iter())),
-            cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|it| it.into_iter().sum()),
+            tokens_max: all(&nodes, |it| it.tokens_max).map(|_| totals.tokens),
+            cost_usd_max: all(&nodes, |it| it.cost_usd_max).map(|_| totals.cost_usd),
+            totals,
             time_ms_max: time_max.map(ms),
             largest: LargestNodes::of(&nodes),
             unknown: Vec::new(),
@@ -233,6 +245,26 @@ impl Plan {
             calls.extend([" and those of ", &names.join(", ")]);
         }
         calls
+    }
+}
+
+impl KnownTotals {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "a cost is not negative, and a larger one is the largest number"
+    )]
+    fn of(envelope: &Envelope, nodes: &[PlannedNode]) -> Self {
+        const PARTS_OF_A_USD: f64 = 1e9;
+        let nodes: BTreeMap<&NodeName, &PlannedNode> =
+            nodes.iter().map(|it| (&it.node, it)).collect();
+        let cost = |it: &PlannedNode| Some((it.cost_usd_max? * PARTS_OF_A_USD).ceil() as u64);
+        let cost = envelope.most(|name, _| cost(nodes.get(name)?));
+        Self {
+            tokens: envelope.most(|name, _| nodes.get(name)?.tokens_max),
+            cost_usd: cost as f64 / PARTS_OF_A_USD,
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{
     expressions::{OF_PROMPTS, Wanted, open_code, type_of, variables, wanted},
     grammar::{self, Role},
+    positions::LineIndex,
     protocol::{CompletionItem, ItemKind, TextEdit},
-    workspace::DocumentView,
+    workspace::{DocumentView, Workspace},
 };
 use crate::{
     state::Type,
@@ -20,10 +21,21 @@ const FILES_MAX: usize = 500;
 const DEPTH_MAX: usize = 4;
 
 /// Returns all valid items; the editor filters them by the typed text.
-pub(super) fn complete(view: &DocumentView<'_>, at: usize) -> Vec<CompletionItem> {
+pub(super) fn complete(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+) -> Vec<CompletionItem> {
+    let written = Document { text: view.text, lines: &view.lines };
+    if let Some((owner, path)) = workspace.owner(view) {
+        let Some(code) = open_code(&view.text[..at]) else { return Vec::new() };
+        let mut offers = Offers { view: &owner, written, start: at, at, items: Vec::new() };
+        offers.expression(&path, code, Some(0));
+        return offers.items;
+    }
     let slot = Outline::slot(view.text, at);
     let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
-    let mut offers = Offers { view, start: slot.start, at, items: Vec::new() };
+    let mut offers = Offers { view, written, start: slot.start, at, items: Vec::new() };
     if slot.takes_key {
         offers.keys(&slot, schema);
     }
@@ -33,8 +45,18 @@ pub(super) fn complete(view: &DocumentView<'_>, at: usize) -> Vec<CompletionItem
     offers.items
 }
 
+/// The document with the cursor.
+#[derive(Clone, Copy)]
+struct Document<'v> {
+    text: &'v str,
+    lines: &'v LineIndex<'v>,
+}
+
 struct Offers<'v, 'w> {
+    /// The workflow.
     view: &'v DocumentView<'w>,
+    /// The workflow, or a prompt of it.
+    written: Document<'v>,
     /// The start of the typed text, and the cursor.
     start: usize,
     at: usize,
@@ -50,7 +72,7 @@ impl Offers<'_, '_> {
             .filter(|it| it.key.as_ref().is_some_and(|key| key.start != slot.start))
             .filter_map(|it| it.name())
             .collect();
-        let colon = if self.view.text[self.at..].trim_start_matches(' ').starts_with(':') {
+        let colon = if self.written.text[self.at..].trim_start_matches(' ').starts_with(':') {
             ""
         } else {
             ": "
@@ -99,11 +121,11 @@ impl Offers<'_, '_> {
             Some(Role::Folder) => self.declared("folders"),
             Some(Role::Tier) => self.declared("memory"),
             Some(Role::Prompt) => self.prompts(),
-            Some(Role::Expression) => self.expression(&slot.path, self.start, false),
+            Some(Role::Expression) => self.expression(&slot.path, self.start, None),
             Some(Role::Template) => {
-                let code = open_code(&self.view.text[slot.start..self.at]);
+                let code = open_code(&self.written.text[slot.start..self.at]);
                 if let Some(code) = code {
-                    self.expression(&slot.path, slot.start + code, true);
+                    self.expression(&slot.path, slot.start + code, Some(slot.start));
                 }
             }
             Some(Role::State) => {
@@ -124,7 +146,7 @@ impl Offers<'_, '_> {
             Some(Role::Value | Role::SchemaFile | Role::Word) | None => self.words(schema),
         }
         // There is no space yet directly after the colon of a key.
-        if !slot.takes_key && self.view.text[..slot.start].ends_with(':') {
+        if !slot.takes_key && self.written.text[..slot.start].ends_with(':') {
             for item in &mut self.items[from..] {
                 item.text_edit.new_text.insert(0, ' ');
             }
@@ -173,7 +195,7 @@ impl Offers<'_, '_> {
 
     fn prompts(&mut self) {
         let Some(folder) = self.view.folder() else { return };
-        let typed = &self.view.text[self.start..self.at];
+        let typed = &self.written.text[self.start..self.at];
         let (typed_folder, _) = typed.rsplit_once('/').unwrap_or(("prompts", ""));
         let mut found = Vec::new();
         let relative = Path::new(typed_folder);
@@ -189,13 +211,16 @@ impl Offers<'_, '_> {
         }
     }
 
-    /// Adds names, fields and values for an expression that starts at an offset.
-    fn expression(&mut self, path: &[Step], begin: usize, is_template: bool) {
+    /// Adds names, fields and values for an expression that starts at an offset. In a template that starts at another offset, the
+    /// text between them may bind names.
+    fn expression(&mut self, path: &[Step], begin: usize, template: Option<usize>) {
+        let is_template = template.is_some();
+        let context = &self.written.text[template.unwrap_or(begin)..begin];
         // YAML escapes this quote; the expression contains it unescaped.
-        let before = self.view.text[begin..self.at].replace("\\\"", " \"");
+        let before = self.written.text[begin..self.at].replace("\\\"", " \"");
         let (wanted, start) = wanted(&before);
         self.start = begin + start;
-        let bound = format!("{}{before}", self.view.items_of(path));
+        let bound = format!("{}{context}{before}", self.view.items_of(path));
         let ty = |chain| self.view.state.and_then(|it| type_of(chain, &bound, it));
         match wanted {
             Wanted::ValueOf(of) => {
@@ -210,7 +235,7 @@ impl Offers<'_, '_> {
                 }
             }
             Wanted::Name(compared) => {
-                let in_quotes = self.view.text[..begin].ends_with('"');
+                let in_quotes = self.written.text[..begin].ends_with('"');
                 let quote = if in_quotes { '\'' } else { '"' };
                 match compared.and_then(ty) {
                     Some(Type::Bool) => {
@@ -278,7 +303,7 @@ impl Offers<'_, '_> {
 
     fn add(&mut self, label: &str, kind: ItemKind) -> &mut CompletionItem {
         let at = self.items.len();
-        let range = self.view.lines.range(&(self.start..self.at));
+        let range = self.written.lines.range(&(self.start..self.at));
         self.items.push(CompletionItem {
             label: label.to_owned(),
             kind: kind as u8,

@@ -18,6 +18,10 @@ pub(super) fn definition(
     view: &DocumentView<'_>,
     at: usize,
 ) -> Option<Location> {
+    if let Some((owner, _)) = workspace.owner(view) {
+        let code = open_code(&view.text[..at])?;
+        return owner.declared_within(&view.text[code..], at - code);
+    }
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;
     let cursor = at - spot.range.start;

@@ -174,7 +174,7 @@ fn open_quote(text: &str) -> Option<usize> {
     open.map(|(at, _)| at)
 }
 
-fn is_word(char: char) -> bool {
+pub(super) fn is_word(char: char) -> bool {
     char.is_alphanumeric() || char == '_'
 }
 

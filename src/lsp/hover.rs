@@ -9,7 +9,7 @@ use super::{
     grammar::{self, Role},
     nodes::listed,
     protocol::Hover,
-    workspace::{DocumentView, Spot},
+    workspace::{DocumentView, Spot, Workspace},
 };
 use crate::{
     state::{Field, Type},
@@ -17,15 +17,21 @@ use crate::{
 };
 
 /// Returns the description of the name at an offset.
-pub(super) fn hover(view: &DocumentView<'_>, at: usize) -> Option<Hover> {
+pub(super) fn hover(workspace: &Workspace, view: &DocumentView<'_>, at: usize) -> Option<Hover> {
+    if let Some((owner, path)) = workspace.owner(view) {
+        let code = open_code(&view.text[..at])?;
+        let (range, text) = within(&owner, &path, view.text.split_at(code), at - code)?;
+        let range = view.lines.range(&(code + range.start..code + range.end));
+        return Some(Hover { contents: text.into(), range });
+    }
     let spot = view.spot(at)?;
     let word = view.text.get(spot.range.clone())?;
     let (range, text) = match spot.role {
-        Some(Role::Expression) => within(view, &spot.path, word, at - spot.range.start)?,
+        Some(Role::Expression) => within(view, &spot.path, ("", word), at - spot.range.start)?,
         Some(Role::Template) => {
             let cursor = at - spot.range.start;
             let code = open_code(&word[..cursor])?;
-            let (range, text) = within(view, &spot.path, &word[code..], cursor - code)?;
+            let (range, text) = within(view, &spot.path, word.split_at(code), cursor - code)?;
             (range.start + code..range.end + code, text)
         }
         Some(role) => (0..word.len(), about(view, role, word, &spot)?),
@@ -90,11 +96,11 @@ fn about_key(view: &DocumentView<'_>, spot: &Spot) -> Option<String> {
     Some(format!("**{key}**\n\n{}", view.grammar.about_key(&spot.path)?))
 }
 
-/// Returns the range and the description of a name in an expression.
+/// Returns the range and the description of a name in an expression. The text before it may bind names.
 fn within(
     view: &DocumentView<'_>,
     path: &[Step],
-    expression: &str,
+    (context, expression): (&str, &str),
     at: usize,
 ) -> Option<(Range<usize>, String)> {
     // YAML escapes this quote; the expression contains it unescaped.
@@ -104,7 +110,8 @@ fn within(
         return match wanted {
             Wanted::Node => Some((range, view.about_node(word)?)),
             Wanted::ValueOf(of) => {
-                let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
+                let before =
+                    format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
                 let ty = type_of(of, &before, view.state?)?;
                 Some((range, format!("a value of `{of}`: `{ty}`")))
             }
@@ -113,7 +120,7 @@ fn within(
     }
     let range = chain_at(&expression, at)?;
     let chain = &expression[range.clone()];
-    let before = format!("{}{}", view.items_of(path), &expression[..range.start]);
+    let before = format!("{}{context}{}", view.items_of(path), &expression[..range.start]);
     let about_call = || {
         let name = chain.rsplit('.').next()?;
         let function = function(name).filter(|_| expression[range.end..].starts_with('('))?;

@@ -1,5 +1,5 @@
 //! The language server of the workflow format: diagnostics on each keystroke, hover texts,
-//! definitions, completion and symbols.
+//! definitions, references, renames, completion, symbols, quick fixes and formatting.
 //!
 //! Start with `server`, which turns messages into calls. `workspace` holds the open documents and
 //! checks them like `graphrun validate`. Two sources describe the name under a cursor: the outline
@@ -9,11 +9,13 @@
 mod complete;
 mod define;
 mod expressions;
+mod fixes;
 mod grammar;
 mod hover;
 mod nodes;
 mod positions;
 mod protocol;
+mod references;
 mod server;
 mod symbols;
 mod uri;

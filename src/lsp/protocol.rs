@@ -1,16 +1,18 @@
 //! The supported part of the Language Server Protocol 3.17.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A position between two characters, with both numbers counted from zero; characters are UTF-16
 /// units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Position {
     pub(super) line: u32,
     pub(super) character: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Range {
     pub(super) start: Position,
     pub(super) end: Position,
@@ -102,6 +104,24 @@ pub(super) struct TextEdit {
     pub(super) new_text: String,
 }
 
+/// Changes of several documents, by URI.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct WorkspaceEdit {
+    pub(super) changes: BTreeMap<String, Vec<TextEdit>>,
+}
+
+/// An edit that the client offers.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CodeAction {
+    pub(super) title: String,
+    pub(super) kind: &'static str,
+    /// The diagnostics that it fixes.
+    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) is_preferred: bool,
+    pub(super) edit: WorkspaceEdit,
+}
+
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Symbol {
@@ -165,4 +185,36 @@ pub(super) struct DocumentId {
 pub(super) struct AtPosition {
     pub(super) text_document: DocumentId,
     pub(super) position: Position,
+}
+
+/// A request for the places that name something.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FindReferences {
+    pub(super) text_document: DocumentId,
+    pub(super) position: Position,
+    pub(super) context: ReferenceContext,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReferenceContext {
+    pub(super) include_declaration: bool,
+}
+
+/// A request to give something another name.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rename {
+    pub(super) text_document: DocumentId,
+    pub(super) position: Position,
+    pub(super) new_name: String,
+}
+
+/// The range of a request: fixes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AtRange {
+    pub(super) text_document: DocumentId,
+    pub(super) range: Range,
 }

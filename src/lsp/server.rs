@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 use super::{
     complete::complete,
     define::definition,
+    fixes::fixes,
     hover::hover,
-    protocol::{AtPosition, DidChange, DidOpen, OfDocument},
+    protocol::{
+        AtPosition, AtRange, DidChange, DidOpen, FindReferences, OfDocument, Rename, TextEdit,
+    },
+    references::{references, rename, renamed_range},
     symbols::symbols,
     workspace::{DocumentView, Workspace},
 };
-use crate::workflow::Registry;
+use crate::workflow::{FileKind, Registry, format_text};
 
 /// The server of one client.
 pub(super) struct Server<'c> {
@@ -54,11 +58,42 @@ impl<'c> Server<'c> {
                 self.is_shut_down = true;
                 Ok(Value::Null)
             }
-            "textDocument/hover" => self.at_place(params, hover),
+            "textDocument/hover" => {
+                self.at_place(params, |view, at| hover(&self.workspace, view, at))
+            }
             "textDocument/definition" => {
                 self.at_place(params, |view, at| definition(&self.workspace, view, at))
             }
-            "textDocument/completion" => self.at_place(params, |view, at| Some(complete(view, at))),
+            "textDocument/completion" => {
+                self.at_place(params, |view, at| Some(complete(&self.workspace, view, at)))
+            }
+            "textDocument/references" => read(params).and_then(|it: FindReferences| {
+                let with_declaration = it.context.include_declaration;
+                let at = |view: &DocumentView<'_>| view.lines.offset(it.position);
+                let view = self.workspace.view(&it.text_document.uri);
+                to_value(view.and_then(|view| {
+                    references(&self.workspace, &view, at(&view), with_declaration)
+                }))
+            }),
+            "textDocument/prepareRename" => self.at_place(params, |view, at| {
+                renamed_range(&self.workspace, view, at).map(|it| view.lines.range(&it))
+            }),
+            "textDocument/rename" => read(params).and_then(|it: Rename| {
+                let Some(view) = self.workspace.view(&it.text_document.uri) else {
+                    return Ok(Value::Null);
+                };
+                let at = view.lines.offset(it.position);
+                let renamed = rename(&self.workspace, &view, at, &it.new_name);
+                let refused = |reason| Refusal(ErrorCode::RequestFailed, reason);
+                renamed.map_err(refused).and_then(to_value)
+            }),
+            "textDocument/codeAction" => read(params).and_then(|it: AtRange| {
+                let view = self.workspace.view(&it.text_document.uri);
+                to_value(view.map(|view| fixes(&self.workspace, &view, it.range)))
+            }),
+            "textDocument/formatting" => read(params).and_then(|it: OfDocument| {
+                to_value(self.workspace.view(&it.text_document.uri).and_then(|it| formatted(&it)))
+            }),
             "textDocument/documentSymbol" => read(params).and_then(|it: OfDocument| {
                 to_value(self.workspace.view(&it.text_document.uri).map(|it| symbols(&it)))
             }),
@@ -133,10 +168,24 @@ fn capabilities() -> Value {
             "hoverProvider": true,
             "definitionProvider": true,
             "documentSymbolProvider": true,
+            "referencesProvider": true,
+            "renameProvider": {"prepareProvider": true},
+            "codeActionProvider": {"codeActionKinds": ["quickfix"]},
+            "documentFormattingProvider": true,
             "completionProvider": {"triggerCharacters": [" ", ".", "\"", "/", "[", "{"]},
         },
         "serverInfo": {"name": "graphrun", "version": env!("CARGO_PKG_VERSION")},
     })
+}
+
+/// Returns the edit that lays a document out; none if it is laid out, or is not ours, or cannot be read.
+fn formatted(view: &DocumentView<'_>) -> Option<Vec<TextEdit>> {
+    FileKind::of(view.text)?;
+    let new_text = format_text(view.uri, view.text).ok()?;
+    if new_text == view.text {
+        return Some(Vec::new());
+    }
+    Some(vec![TextEdit { range: view.lines.range(&(0..view.text.len())), new_text }])
 }
 
 fn read<T: DeserializeOwned>(params: Value) -> Result<T, Refusal> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,11 +14,14 @@ use super::{
     uri,
 };
 use crate::{
-    compile::compile,
+    compile::{CompiledGraph, compile},
     diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity, SourceFile},
     nodes::{self, Services},
     state::Schema,
-    workflow::{Buffers, Outline, Registry, Step, survey},
+    workflow::{
+        Buffers, FileKind, Outline, Part, Registry, Step, Workflow, case_file::Draft, source_paths,
+        survey,
+    },
 };
 
 /// The open documents.
@@ -101,15 +104,13 @@ impl Workspace {
     ///
     /// It checks all of them, because they share prompts; a check takes milliseconds.
     pub(super) fn check(&mut self) -> Vec<PublishDiagnostics> {
-        let open = self.documents.values();
-        let buffers: Buffers =
-            open.filter_map(|it| Some((it.path.clone()?, Arc::clone(&it.text)))).collect();
+        let buffers: Buffers = self.open_texts().into_iter().collect();
         let mut found: BTreeMap<String, Vec<protocol::Diagnostic>> = BTreeMap::new();
-        let workflows: Vec<String> =
-            self.documents.keys().filter(|it| self.is_workflow(it)).cloned().collect();
-        for uri in workflows {
+        let kind = |uri: &String| Some((uri.clone(), self.kind_of(uri)?));
+        let ours: Vec<(String, FileKind)> = self.documents.keys().filter_map(kind).collect();
+        for (uri, kind) in ours {
             found.entry(uri.clone()).or_default();
-            for finding in self.check_one(&uri, &buffers) {
+            for finding in self.check_one(&uri, kind, &buffers) {
                 let (at, diagnostic) = self.published_form(&uri, &finding);
                 let list = found.entry(at).or_default();
                 // Two workflows may share a prompt that is invalid for both.
@@ -135,40 +136,141 @@ impl Workspace {
         news
     }
 
-    /// Returns whether a YAML file declares itself a workflow, or has the keys that only a workflow
-    /// has; an editor may open other files too.
-    fn is_workflow(&self, uri: &str) -> bool {
-        let Some(document) = self.documents.get(uri) else { return false };
+    /// Returns the kind of a document; `None` if it is a file of another program, which an editor may open, too.
+    fn kind_of(&self, uri: &str) -> Option<FileKind> {
+        let document = self.documents.get(uri)?;
         if let Some(path) = &document.path {
-            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            let is_yaml = path.extension().is_some_and(|it| it == "yaml" || it == "yml");
-            // Test cases of `graphrun test`.
-            if !is_yaml || name.contains(".test.") {
-                return false;
-            }
+            path.extension().filter(|it| *it == "yaml" || *it == "yml")?;
         }
-        let has = |key: &str| document.text.lines().any(|it| it.starts_with(key));
-        has("graphrun:") || has("start:") && has("nodes:")
+        FileKind::of(&document.text)
+    }
+
+    /// Returns the diagnostics that were published last for a document.
+    pub(super) fn published(&self, uri: &str) -> &[protocol::Diagnostic] {
+        self.published.get(uri).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the diagnostics that a document would have with another text.
+    pub(super) fn check_text(
+        &self,
+        view: &DocumentView<'_>,
+        text: &str,
+    ) -> Vec<protocol::Diagnostic> {
+        let path = view.path.unwrap_or(Path::new(view.uri));
+        let mut buffers = self.open_texts();
+        buffers.insert(path.to_owned(), text.into());
+        let buffers = buffers.into_iter().collect();
+        let findings = match self.kind_of(view.uri) {
+            Some(FileKind::Cases) => self.check_cases(path, text, &buffers),
+            _ => self.check_workflow(path, text, &buffers).1,
+        };
+        let all = findings.in_order().into_iter().map(|it| self.published_form(view.uri, it));
+        all.filter(|(uri, _)| uri == view.uri).map(|(_, it)| it).collect()
+    }
+
+    /// Returns the URI and the text of a prompt that a workflow names.
+    pub(super) fn prompt(
+        &self,
+        view: &DocumentView<'_>,
+        relative: &Path,
+    ) -> Option<(String, Arc<str>)> {
+        let paths = source_paths(view.folder()?, relative);
+        paths.iter().find_map(|path| {
+            let uri = self.uri_of(path);
+            let open = self.documents.get(&uri).map(|it| Arc::clone(&it.text));
+            let text = open.or_else(|| Some(fs::read_to_string(path).ok()?.into()))?;
+            Some((uri, text))
+        })
+    }
+
+    /// Returns the open workflow that names a document as a prompt, and the path to that name in it.
+    pub(super) fn owner(&self, prompt: &DocumentView<'_>) -> Option<(DocumentView<'_>, Vec<Step>)> {
+        let path = prompt.path?;
+        let is_workflow = |uri: &&String| self.kind_of(uri) == Some(FileKind::Workflow);
+        self.documents.keys().filter(is_workflow).find_map(|uri| {
+            let view = self.view(uri)?;
+            let names_it = |part: &&Part| {
+                let role = view.grammar.at(&part.path).and_then(role);
+                let word = part.value.clone().and_then(|it| view.text.get(it));
+                let paths = || Some(source_paths(view.folder()?, word?.as_ref()));
+                let paths: Option<Vec<PathBuf>> = paths();
+                role == Some(Role::Prompt) && paths.is_some_and(|it| it.iter().any(|it| it == path))
+            };
+            let at = view.outline.parts().iter().find(names_it)?.path.clone();
+            Some((view, at))
+        })
+    }
+
+    /// Returns the texts of the open files.
+    fn open_texts(&self) -> BTreeMap<PathBuf, Arc<str>> {
+        let open = self.documents.values();
+        open.filter_map(|it| Some((it.path.clone()?, Arc::clone(&it.text)))).collect()
     }
 
     /// Returns all diagnostics, as `graphrun validate` reports them.
-    fn check_one(&mut self, uri: &str, buffers: &Buffers) -> Diagnostics {
-        let Some(document) = self.documents.get_mut(uri) else { return Diagnostics::default() };
-        let path = document.path.as_deref().unwrap_or(Path::new(uri));
-        let text = document.text.to_string();
-        let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+    fn check_one(&mut self, uri: &str, kind: FileKind, buffers: &Buffers) -> Diagnostics {
+        let Some(document) = self.documents.get(uri) else { return Diagnostics::default() };
+        let path = document.path.clone().unwrap_or_else(|| PathBuf::from(uri));
+        let text = Arc::clone(&document.text);
+        match kind {
+            FileKind::Cases => self.check_cases(&path, &text, buffers),
+            FileKind::Workflow => {
+                let (checked, findings) = self.check_workflow(&path, &text, buffers);
+                let state = checked.map(|(workflow, _)| workflow.schema);
+                if let Some(document) = self.documents.get_mut(uri).filter(|_| state.is_some()) {
+                    document.state = state;
+                }
+                findings
+            }
+        }
+    }
+
+    /// Checks a workflow; returns it as far as it is valid, and its graph if it has no errors.
+    fn check_workflow(
+        &self,
+        path: &Path,
+        text: &str,
+        buffers: &Buffers,
+    ) -> (Option<(Workflow, Option<CompiledGraph>)>, Diagnostics) {
+        let file = SourceFile { name: path.display().to_string(), text: text.to_owned() };
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (workflow, findings) = survey(file, folder, &self.registry, buffers);
-        let Some(workflow) = workflow else { return findings };
-        document.state = Some(workflow.schema.clone());
+        let (workflow, findings) = survey(Arc::new(file), folder, &self.registry, buffers);
+        let Some(workflow) = workflow else { return (None, findings) };
         if findings.has_errors() {
-            return findings;
+            return (Some((workflow, None)), findings);
         }
         let factory = nodes::factory(Services::offline(), self.registry.clone());
-        let (graph, mut more) = workflow.into_graph(&factory);
+        let (graph, mut more) = workflow.clone().into_graph(&factory);
         more.extend(findings);
         match compile((graph, more)) {
-            Ok(compiled) => compiled.warnings().clone(),
+            Ok(compiled) => {
+                let warnings = compiled.warnings().clone();
+                (Some((workflow, Some(compiled))), warnings)
+            }
+            Err(findings) => (Some((workflow, None)), findings),
+        }
+    }
+
+    /// Checks a file of test cases; the diagnostics of its workflow are published with that.
+    fn check_cases(&self, path: &Path, text: &str, buffers: &Buffers) -> Diagnostics {
+        let file = SourceFile { name: path.display().to_string(), text: text.to_owned() };
+        let draft = Draft::of(path, Arc::new(file));
+        if let Err(error) = draft.check_workflow() {
+            return draft.without_workflow(&error.to_string());
+        }
+        let workflow = draft.workflow();
+        let read = || fs::read_to_string(&workflow);
+        let text = match buffers.get(&workflow).map_or_else(read, |it| Ok(it.to_owned())) {
+            Ok(text) => text,
+            Err(error) => return draft.without_workflow(&format!("it cannot be read: {error}")),
+        };
+        let (checked, findings) = self.check_workflow(&workflow, &text, buffers);
+        let Some((workflow, Some(compiled))) = checked else {
+            let errors = findings.count(Severity::Error);
+            return draft.without_workflow(&format!("it has errors: {errors}"));
+        };
+        match draft.check(&workflow, compiled.graph()) {
+            Ok((_, warnings)) => warnings,
             Err(findings) => findings,
         }
     }
@@ -198,6 +300,7 @@ impl Workspace {
             severity: match finding.severity {
                 Severity::Error => 1,
                 Severity::Warning => 2,
+                Severity::Hint => 4,
             },
             code: finding.code,
             source: "graphrun",

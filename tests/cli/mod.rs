@@ -15,6 +15,7 @@ mod descriptors;
 mod escalation;
 mod events;
 mod failure;
+mod fmt;
 mod folders;
 mod graph;
 mod greeting;

@@ -43,7 +43,7 @@ fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     revise      11    33        0            after `help` (1), `tl` (10)
     flush       1     3         0            the run ends with it
 
-    super-steps  122          mostly `sse`  limit: 90
+    super-steps  119          mostly `sse`  limit: 90
     model calls  594          mostly `sse`
     tokens       ?                          limit: 200.0k tokens
     cost         ?
@@ -74,7 +74,7 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "nodes",
     ];
     assert_eq!(keys(&plan), expected);
-    assert_eq!((&plan["steps_max"], &plan["calls_max"]), (&json!(122), &json!(594)));
+    assert_eq!((&plan["steps_max"], &plan["calls_max"]), (&json!(119), &json!(594)));
     assert_eq!((&plan["tokens_max"], &plan["cost_usd_max"]), (&Value::Null, &Value::Null));
     let sse = plan["nodes"].as_array().unwrap().iter().find(|it| it["node"] == "sse").unwrap();
     let why = "3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)";

@@ -85,3 +85,56 @@ fn a_code_is_explained() {
     help: did you mean `GR040`?
     ");
 }
+
+#[test]
+fn a_folder_gives_its_workflows_and_test_cases_and_no_other_file() {
+    let place = Place::new();
+    for folder in ["flows/deep", "flows/.hidden", "flows/node_modules"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    let right = fs::read_to_string(workflow("two_steps")).unwrap();
+    let wrong = fs::read_to_string(workflow("wrong")).unwrap();
+    for (name, text) in [
+        ("a.yaml", right.as_str()),
+        ("deep/b.yml", wrong.as_str()),
+        (".hidden/c.yaml", wrong.as_str()),
+        ("node_modules/d.yaml", wrong.as_str()),
+        ("compose.yaml", "services: [\n"),
+        ("notes.txt", "graphrun: 1\n"),
+        ("a.test.yaml", "graphrun_test: 1\ncases:\n  - nmae: it runs\n"),
+        ("deep/b.test.yaml", "graphrun_test: 1\nworkflow: b.yml\ncases: [{ name: x }]\n"),
+    ] {
+        fs::write(place.path(&format!("flows/{name}")), text).unwrap();
+    }
+    let checked = place.run(["validate", "flows"]);
+    assert_eq!(checked.code, 2, "{checked}");
+    let verdicts: Vec<&str> =
+        checked.stdout.lines().filter(|it| it.starts_with("flows/")).collect();
+    assert_eq!(verdicts.len(), 4, "{checked}");
+    assert!(checked.stdout.contains("flows/a.yaml: ok\n"), "{checked}");
+    assert!(checked.stdout.contains("nmae"), "{checked}");
+    // The mistakes of a workflow are listed once, although its cases do not load either.
+    assert_eq!(checked.stdout.matches("there is no node `secnd`").count(), 1, "{checked}");
+    let summary = checked.stdout.lines().last().unwrap();
+    assert!(summary.starts_with("4 files: ") && summary.contains(" errors"), "{checked}");
+    let alone = place.run(["validate", "flows/deep/b.test.yaml"]);
+    assert!(alone.stdout.contains("secnd"), "{alone}");
+    fs::create_dir(place.path("empty")).unwrap();
+    let empty = place.run(["validate", "empty"]);
+    assert_eq!((empty.code, empty.stdout.as_str()), (2, ""));
+    assert!(empty.stderr.contains("there is no workflow below `empty`"), "{empty}");
+}
+
+#[test]
+fn a_hint_fails_nothing() {
+    let place = Place::new();
+    let page = graphrun::diagnostic::Code::find("GR139").unwrap();
+    fs::write(place.path("twice.yaml"), page.wrong()).unwrap();
+    let checked = place.run(["validate", "--strict", "twice.yaml"]);
+    assert_eq!(checked.code, 0, "{checked}");
+    assert!(checked.stdout.ends_with("twice.yaml: 1 hint\n"), "{checked}");
+    let level = |form: &str| place.run(["validate", "twice.yaml", "--output", form]).stdout;
+    assert!(level("github").starts_with("::notice "));
+    assert!(level("sarif").contains("\"level\": \"note\""));
+    assert!(level("json").contains("\"severity\": \"hint\""));
+}

@@ -9,13 +9,14 @@
 use std::collections::BTreeSet;
 
 use crate::flow_model::{
-    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Starving, starving, together,
+    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Outcome, Starving, starving, together,
 };
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
     graph::{Edge, Graph, NodeSpec},
     id::NodeName,
 };
+use petgraph::{Incoming, algo::tarjan_scc, graphmap::DiGraphMap};
 
 pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
@@ -23,13 +24,19 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let checked = Checked { graph, model, names, specs };
     let found = |beside: &[Bits]| (checked.conflicts(beside), checked.repeated(beside));
     let (mut conflicts, mut repeated) = found(&Concurrency::between(model).all(model));
-    if !(conflicts.is_empty() && repeated.is_empty())
-        && let Some(together) = together(model)
-    {
-        (conflicts, repeated) = found(&together);
+    let late = checked.reached_twice();
+    let is_clear = conflicts.is_empty() && repeated.is_empty() && late.is_empty();
+    let situations = if is_clear { None } else { together(model) };
+    if let Some(situations) = &situations {
+        (conflicts, repeated) = found(&situations.beside);
+        let again = situations.run_again(model.nodes.len());
+        for (node, from) in late.into_iter().filter(|(node, _)| again.contains(*node)) {
+            findings.push(checked.twice(node, &from));
+        }
     }
     for (one, other, field) in conflicts {
-        findings.push(checked.conflict(one, other, field));
+        let way = situations.as_ref().and_then(|it| it.way_to(one, other));
+        findings.push(checked.conflict(one, other, field, way.as_deref()));
     }
     for (user, inner) in repeated {
         findings.push(checked.repetition(user, inner));
@@ -113,7 +120,84 @@ impl Checked<'_> {
         finding.help(help)
     }
 
-    fn conflict(&self, one: usize, other: usize, field: usize) -> Diagnostic {
+    /// Returns the nodes that several edges lead to, outside of loops, each with the nodes before it: it runs twice if
+    /// these do not run in the same step.
+    fn reached_twice(&self) -> Vec<(usize, Vec<usize>)> {
+        let count = self.model.nodes.len();
+        let mut ways: DiGraphMap<usize, ()> = DiGraphMap::new();
+        for node in 0..count {
+            ways.add_node(node);
+        }
+        let mut awaited = Bits::none(count);
+        for (from, node) in self.model.nodes.iter().enumerate() {
+            let spent = node.bound.map(|it| it.exhausted);
+            for arrow in node.arrows().chain(spent) {
+                match arrow {
+                    Arrow::Node(to) | Arrow::Tasks(to) => drop(ways.add_edge(from, to, ())),
+                    Arrow::Join(join) => {
+                        let to = self.model.joins[join].node;
+                        awaited.insert(to);
+                        ways.add_edge(from, to, ());
+                    }
+                    Arrow::End | Arrow::Fail => (),
+                }
+            }
+        }
+        let mut looped = Bits::none(count);
+        // Nodes before others are found after them.
+        for nodes in tarjan_scc(&ways).iter().rev() {
+            let before =
+                |it: &usize| ways.neighbors_directed(*it, Incoming).any(|it| looped.contains(it));
+            let is_loop = nodes.len() > 1 || ways.contains_edge(nodes[0], nodes[0]);
+            if is_loop || nodes.iter().any(before) {
+                for node in nodes {
+                    looped.insert(*node);
+                }
+            }
+        }
+        let is_plain = |it: &usize| {
+            // A bound, a `defer` and a join say how often it is meant to run; after a failure nothing runs.
+            let policies = &self.specs[*it].policies;
+            let is_bounded = policies.max_visits.is_some() || policies.defer.is_some();
+            let fails = self.model.nodes[*it].arrows().all(|it| it == Arrow::Fail);
+            !(looped.contains(*it) || awaited.contains(*it) || is_bounded || fails)
+                && self.model.after_limit != Some(*it)
+        };
+        let leads_to = |from: usize, to: usize| {
+            // A failure or a used-up bound is an exception, and not what the edges describe.
+            let finished =
+                self.model.nodes[from].outcomes.iter().filter(|it| it.ending.has_written());
+            let arrows = finished.flat_map(Outcome::alternatives).flat_map(|it| &it.arrows);
+            arrows.copied().any(|it| it == Arrow::Node(to))
+        };
+        let with_sources = (0..count).filter(is_plain).map(|it| {
+            let from = ways.neighbors_directed(it, Incoming).filter(|from| leads_to(*from, it));
+            let mut from: Vec<usize> = from.collect();
+            from.sort_unstable();
+            (it, from)
+        });
+        with_sources.filter(|(_, from)| from.len() > 1).collect()
+    }
+
+    fn twice(&self, node: usize, from: &[usize]) -> Diagnostic {
+        let name = self.names[node];
+        let all: Vec<String> = from.iter().map(|it| format!("`{}`", self.names[*it])).collect();
+        let message = format!(
+            "`{name}` may run more than once: {} reach it in different steps",
+            all.join(", ")
+        );
+        let help = "to run it once, let these paths meet in a `join` on it; to run it each time, leave it as it is";
+        let place = self.specs[node].place.clone();
+        Diagnostic::hint("GR139", message).at(place, "runs once for each").help(help)
+    }
+
+    fn conflict(
+        &self,
+        one: usize,
+        other: usize,
+        field: usize,
+        way: Option<&[Vec<usize>]>,
+    ) -> Diagnostic {
         let channel = self.graph.schema.channels()[field].name();
         let place = |it: usize| self.specs[it].place.clone();
         let (first, second) = (self.names[one], self.names[other]);
@@ -126,7 +210,30 @@ impl Checked<'_> {
         }
         let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
         let finding = Diagnostic::error("GR036", message).at(place(one), "one writer");
-        finding.at(place(other), "the other writer").help(help)
+        let label = match way {
+            Some(way) => format!("the other writer, after {}", self.described(way)),
+            None => "the other writer".to_owned(),
+        };
+        finding.at(place(other), label).help(help)
+    }
+
+    /// Returns the steps before the last one of a way.
+    fn described(&self, way: &[Vec<usize>]) -> String {
+        const STEPS_MAX: usize = 6;
+        let Some((_, before)) = way.split_last().filter(|(_, it)| !it.is_empty()) else {
+            return "the start".to_owned();
+        };
+        let step = |nodes: &Vec<usize>| {
+            let names: Vec<String> =
+                nodes.iter().map(|it| format!("`{}`", self.names[*it])).collect();
+            names.join(" + ")
+        };
+        let shown = &before[before.len().saturating_sub(STEPS_MAX)..];
+        let mut steps: Vec<String> = shown.iter().map(step).collect();
+        if shown.len() < before.len() {
+            steps.insert(0, "…".to_owned());
+        }
+        steps.join(", then ")
     }
 
     /// Returns `None` if another diagnostic reports the cause.

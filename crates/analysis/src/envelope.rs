@@ -11,7 +11,8 @@
 //! **Rules.** Nodes with `max_visits` are counted by rounds: a count starts anew when a node that `resets` it finishes. Other nodes are
 //! counted by the maximum flow of tokens to them ([`flow`]); branches that exclude each other or join again share one
 //! token ([`shares`], [`branches`]). A join that does not wait for all of its nodes may run after each arrival, unless all belong to one
-//! round. The longest chain of visits gives the steps ([`steps`]).
+//! round. The longest chain of visits gives the steps ([`steps`]). Totals of several nodes are counted in one flow, because no run
+//! takes all of several alternatives ([`total`]).
 //!
 //! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
 //! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
@@ -27,6 +28,7 @@ mod scopes;
 mod shares;
 mod steps;
 mod tokens;
+mod total;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,6 +46,7 @@ use self::{
     flow::Flows,
     steps::Steps,
     tokens::{Arrival, Tokens},
+    total::TotalFlow,
 };
 use super::CompiledGraph;
 /// The work limit for a worst case that was not requested: one or two milliseconds for a typical
@@ -90,6 +93,7 @@ pub struct Envelope {
     pub time_max: Option<Duration>,
     /// The worst case of each node.
     pub nodes: BTreeMap<NodeName, NodeEnvelope>,
+    flow: TotalFlow,
 }
 
 /// The worst case of one node in a run.
@@ -145,26 +149,42 @@ pub enum Cause {
 impl Envelope {
     /// Computes the worst case of a graph.
     pub fn of(graph: &CompiledGraph) -> Self {
-        let found = Self::find(graph.graph(), usize::MAX);
+        let found = Self::find(graph.graph(), usize::MAX, |_| true);
         found.expect("the search is not given up as long as work is left")
     }
 
     /// Computes the worst case of a graph that has passed its checks; returns `None` if that takes
-    /// too long.
-    pub(super) fn if_quick(graph: &Graph) -> Option<Self> {
-        Self::find(graph, WORK_MAX)
+    /// too long. Alternatives are added up unless the result is `needed` to be exact.
+    pub(super) fn if_quick(graph: &Graph, needed: impl Fn(&Self) -> bool) -> Option<Self> {
+        let is_small = graph.nodes.len() <= total::NODES_MAX;
+        Self::find(graph, WORK_MAX, &needed).filter(|it| is_small || !needed(it))
     }
 
     /// Returns the model calls of all nodes together; `None` if some node does not declare them, or calls models once for
     /// each item.
     pub fn calls_max(&self) -> Option<u64> {
-        self.nodes.values().try_fold(0_u64, |sum, node| {
-            let calls = node.calls_max.filter(|it| *it == 0 || !node.is_dispatched)?;
-            Some(sum.saturating_add(calls))
-        })
+        let is_known =
+            |it: &NodeEnvelope| it.calls_max.is_some_and(|calls| calls == 0 || !it.is_dispatched);
+        let are_known = self.nodes.values().all(is_known);
+        are_known.then(|| self.most(|_, it| it.calls_max))
     }
 
-    fn find(graph: &Graph, work_max: usize) -> Option<Self> {
+    /// Returns the most that all visits of a run take together of something, such as calls or milliseconds, if these
+    /// numbers are the most that all visits of each node take.
+    ///
+    /// A run takes one of several alternatives, so the result may be less than the sum. Nodes without a number count as zero.
+    pub fn most(&self, of: impl Fn(&NodeName, &NodeEnvelope) -> Option<u64>) -> u64 {
+        let numbers = self.nodes.iter().map(|(name, it)| of(name, it).unwrap_or(0));
+        let sum = numbers.clone().fold(0, u64::saturating_add);
+        let Some(mut program) = self.flow.program() else { return sum };
+        for (node, (number, visits)) in numbers.zip(&self.flow.visits_max).enumerate() {
+            // Each visit takes the same.
+            program.weigh(node, total::divided(number, *visits));
+        }
+        sum.min(total::rounded(program.most()))
+    }
+
+    fn find(graph: &Graph, work_max: usize, is_exact: impl Fn(&Self) -> bool) -> Option<Self> {
         let tokens = Tokens::of(graph);
         let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
@@ -181,8 +201,16 @@ impl Envelope {
         };
         let nodes: BTreeMap<NodeName, NodeEnvelope> =
             graph.nodes.iter().enumerate().map(node).collect();
-        let Steps { steps_max, time_max } = Steps::of(graph, &tokens, &nodes);
-        Some(Self { steps_max, time_max, nodes })
+        let visits_max = visits.iter().map(|(it, _)| *it).collect();
+        let flow = TotalFlow::of(graph, &tokens, visits_max);
+        let steps = Steps::of(graph, &tokens, &nodes);
+        let (steps_max, time_max) = (steps.most, steps.time_max);
+        let mut envelope = Self { steps_max, time_max, nodes, flow };
+        if is_exact(&envelope) {
+            let (steps_max, time_max) = steps.in_one_flow(&envelope.flow);
+            (envelope.steps_max, envelope.time_max) = (steps_max, time_max);
+        }
+        Some(envelope)
     }
 }
 
@@ -198,6 +226,8 @@ struct VisitSearch<'a> {
     ends_the_run: Vec<bool>,
     /// For each join of some of several nodes that never begins a new round, the nodes and their number.
     one_round: Vec<Option<(Vec<usize>, usize)>>,
+    /// For each join of some of several nodes that nothing else leads to, the nodes and their number.
+    partial: Vec<Option<(Vec<usize>, usize)>>,
 }
 
 impl<'a> VisitSearch<'a> {
@@ -211,6 +241,7 @@ impl<'a> VisitSearch<'a> {
             why: vec![Why::Last; nodes],
             ends_the_run: ends_the_run(graph),
             one_round: one_round(graph, tokens),
+            partial: partial_joins(graph, tokens),
         }
     }
 
@@ -252,6 +283,7 @@ impl<'a> VisitSearch<'a> {
         let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
         let arrivals = [(arrivals, Why::After(causes))];
         let rules = last.into_iter().chain(rounds).chain(self.joined(node)).chain(arrivals);
+        let rules = rules.chain(self.shared_arrivals(node));
         rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
     }
 
@@ -264,6 +296,15 @@ impl<'a> VisitSearch<'a> {
         let last = *awaited.get(count.checked_sub(1)?)?;
         let visits = self.visits[last];
         Some((visits, Why::After(vec![(Cause::Visit(self.tokens.names[last].clone()), visits)])))
+    }
+
+    /// Returns the visits of a join of some of several nodes: each uses up so many arrivals, each of another visit.
+    fn shared_arrivals(&self, node: usize) -> Option<(u64, Why)> {
+        let (awaited, count) = self.partial[node].as_ref()?;
+        let arrivals = awaited.iter().fold(0_u64, |sum, it| sum.saturating_add(self.visits[*it]));
+        let count = u64::try_from(*count).ok().filter(|it| *it > 1 && arrivals < u64::MAX)?;
+        let cause = |it: &usize| (Cause::Visit(self.tokens.names[*it].clone()), self.visits[*it]);
+        Some((arrivals / count, Why::After(awaited.iter().map(cause).collect())))
     }
 
     /// Returns the visits that the bound of a node allows, if it has one.
@@ -290,21 +331,9 @@ impl<'a> VisitSearch<'a> {
 /// An arrival of a node that had not arrived is then absorbed, so each visit takes an arrival of each of the same nodes.
 /// Tasks that follow the join, that wait for it, or that a limit begins would start another round.
 fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usize)>> {
-    let mut joins = vec![None; tokens.names.len()];
-    for edge in &graph.edges {
-        let Edge::Join { from, to, count, .. } = edge else { continue };
-        if *count == from.len() || to.scope().is_some() {
-            continue;
-        }
-        let number = |it: &NodeName| tokens.names.binary_search(&it).ok();
-        let (Some(to), awaited) = (number(to), from.iter().filter_map(number).collect()) else {
-            continue;
-        };
-        let passage = &tokens.passages[to];
-        let is_join = |it: &Arrival| matches!(it, Arrival::PartialJoin(_));
-        if !passage.is_first && !passage.is_after_limit && passage.from.iter().all(is_join) {
-            joins[to] = Some((awaited, *count));
-        }
+    let mut joins = partial_joins(graph, tokens);
+    for (join, name) in joins.iter_mut().zip(&tokens.names) {
+        join.take_if(|_| name.scope().is_some());
     }
     if joins.iter().all(Option::is_none) {
         return joins;
@@ -321,6 +350,25 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
             |from: usize| ways.neighbors(from).any(|it| has_path_connecting(&ways, it, node, None));
         if join.is_some() && others.iter().copied().chain([node]).any(leads_back) {
             *join = None;
+        }
+    }
+    joins
+}
+
+/// Returns for each join of some of several nodes these nodes and their number, if nothing else leads to it.
+fn partial_joins(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usize)>> {
+    let mut joins = vec![None; tokens.names.len()];
+    for edge in &graph.edges {
+        let Edge::Join { from, to, count, .. } = edge else { continue };
+        let number = |it: &NodeName| tokens.names.binary_search(&it).ok();
+        let (Some(to), awaited) = (number(to), from.iter().filter_map(number).collect()) else {
+            continue;
+        };
+        let passage = &tokens.passages[to];
+        let is_join = |it: &Arrival| matches!(it, Arrival::PartialJoin(_));
+        let is_alone = !passage.is_first && !passage.is_after_limit;
+        if *count < from.len() && is_alone && passage.from.iter().all(is_join) {
+            joins[to] = Some((awaited, *count));
         }
     }
     joins

@@ -140,7 +140,7 @@ impl CompiledGraph {
 
     /// Returns the most model calls of a run; `None` if a node does not declare them, or it takes too long to find out.
     pub fn calls_max(&self) -> Option<u64> {
-        Envelope::if_quick(self.graph())?.calls_max()
+        Envelope::if_quick(self.graph(), |_| false)?.calls_max()
     }
 
     /// Returns what the checks warn about.

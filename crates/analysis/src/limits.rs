@@ -17,7 +17,8 @@ pub(super) fn run(graph: &Graph, findings: &mut Diagnostics) {
     if graph.limits.exhausted.is_some() {
         return;
     }
-    let Some(envelope) = Envelope::if_quick(graph) else { return };
+    let is_beyond = |it: &Envelope| !beyond(it, &graph.limits).is_empty();
+    let Some(envelope) = Envelope::if_quick(graph, is_beyond) else { return };
     for message in beyond(&envelope, &graph.limits) {
         let first = graph.entry.first().and_then(|it| graph.nodes[it].place.clone());
         let place = graph.limits.place.clone().or(first);

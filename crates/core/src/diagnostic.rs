@@ -59,6 +59,8 @@ impl fmt::Debug for Place {
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// Right as it is, unless something else was meant; never fails a check.
+    Hint,
     /// Worth a look; the workflow runs.
     Warning,
     /// The workflow does not load.
@@ -101,6 +103,11 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, message) }
     }
 
+    /// A finding about something that is right, unless something else was meant.
+    pub fn hint(code: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Hint, ..Self::error(code, message) }
+    }
+
     /// Adds a place.
     #[must_use]
     pub fn at(mut self, place: Option<Place>, text: impl Into<String>) -> Self {
@@ -136,10 +143,9 @@ impl Diagnostics {
         self.0.iter().any(|it| it.severity == Severity::Error)
     }
 
-    /// How many findings are errors, and how many are warnings.
-    pub fn counts(&self) -> (usize, usize) {
-        let errors = self.0.iter().filter(|it| it.severity == Severity::Error).count();
-        (errors, self.0.len() - errors)
+    /// How many findings have a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.0.iter().filter(|it| it.severity == severity).count()
     }
 
     /// Whether nothing was found.
@@ -241,7 +247,7 @@ mod tests {
           at w.yaml:2:4: here
           help: mend it
         ");
-        assert_eq!(findings.counts(), (1, 1));
+        assert_eq!([Severity::Error, Severity::Warning].map(|it| findings.count(it)), [1, 1]);
     }
 
     #[test]

@@ -34,14 +34,19 @@ pub fn read_arguments<'y>(report: &mut Report, yaml: &'y Yaml, what: &str) -> Op
     Some(items)
 }
 
-/// Checks a constant argument.
-pub fn check_argument(report: &mut Report, word: &SpannedText, advice: ArgumentAdvice) {
+/// Checks a constant argument. `before` are those before it.
+pub fn check_argument(
+    report: &mut Report,
+    before: &[String],
+    word: &SpannedText,
+    advice: ArgumentAdvice,
+) {
     let place = report.place(&word.range);
     if word.text.contains("{{") || word.text.contains("${") {
         let message = "a text of the state must not become part of a command";
         let finding = Diagnostic::error("GR046", message).at(place, "not filled in");
         report.push(finding.help(advice.values));
-    } else if is_shell_syntax(&word.text) {
+    } else if is_shell_syntax(&word.text) && !is_script(before) {
         let message = format!("no shell reads `{}`: the program gets it as it is", word.text);
         let finding = Diagnostic::warning("GR051", message).at(place, "not interpreted");
         report.push(finding.help(advice.shell));
@@ -60,12 +65,33 @@ fn as_list(yaml: &Yaml) -> String {
     format!("write `run: [{}]`", words.join(", "))
 }
 
+/// Returns whether the argument after these is the script of a shell.
+fn is_script(before: &[String]) -> bool {
+    const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+    let (Some(program), Some(last)) = (before.first(), before.last()) else { return false };
+    let program = program.rsplit('/').next().unwrap_or_default();
+    SHELLS.contains(&program) && last.starts_with('-') && last.ends_with('c')
+}
+
 /// Returns whether an argument is an operator or a variable of a shell, which means nothing to another program.
 fn is_shell_syntax(argument: &str) -> bool {
-    const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"];
-    let is_name = |it: &str| {
-        !it.is_empty()
-            && it.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
+    const OPERATORS: [&str; 14] =
+        ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "<<<", "2>", "&>", "2>&1"];
+    let is_part = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
+    // A variable, alone or at the start of a path: a program may have its own meaning for others.
+    let is_variable = |it: &str| {
+        let name = it.split('/').next().unwrap_or_default();
+        !name.is_empty() && name.chars().all(is_part)
     };
-    OPERATORS.contains(&argument) || argument.strip_prefix('$').is_some_and(is_name)
+    let is_substituted = |open: &str, close: &str| {
+        argument.len() > open.len() + close.len() - 1
+            && argument.starts_with(open)
+            && argument.ends_with(close)
+    };
+    OPERATORS.contains(&argument)
+        || argument.strip_prefix('$').is_some_and(is_variable)
+        || argument == "~"
+        || argument.starts_with("~/")
+        || is_substituted("$(", ")")
+        || is_substituted("`", "`")
 }

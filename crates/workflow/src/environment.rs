@@ -24,6 +24,9 @@ use super::{
     written::AssignedFields,
 };
 
+/// The section under which the fields of the state are noted that an expression or a prompt reads.
+pub(crate) const FIELDS: &str = "state";
+
 /// All that nodes refer to. Nothing changes it while they are read.
 #[derive(Debug)]
 pub(crate) struct Environment {
@@ -185,6 +188,9 @@ impl<'e> NodeScope<'e> {
             Ok(expression) => {
                 let problems = expression.constant_parts();
                 report.needs(expression.facts());
+                for field in expression.reads() {
+                    report.uses(FIELDS, field.as_str());
+                }
                 for name in expression.named_types() {
                     report.uses("types", name);
                 }
@@ -219,6 +225,9 @@ impl<'e> NodeScope<'e> {
         let again = if needs_again { flow.before_again(node) } else { flow.before(node) };
         let written = if is_repeated { &again } else { &flow.before(node) };
         let (written_again, item) = (&again, self.item());
+        for name in loaded.prompt.variables() {
+            report.uses(FIELDS, name);
+        }
         let names = names_of_item(item, schema);
         if names.iter().any(|(name, _)| loaded.prompt.variables().contains(name)) {
             report.uses(ITEMS, node.as_str());

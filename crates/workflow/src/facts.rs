@@ -139,7 +139,7 @@ fn via_type() -> Type {
     record("via", fields)
 }
 
-fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
+pub(crate) fn record(name: &str, fields: impl IntoIterator<Item = (&'static str, Type)>) -> Type {
     let fields = fields.into_iter().map(|(name, ty)| Field { name: name.to_owned(), ty });
     let (name, fields) = (Some(name.to_owned()), fields.collect());
     Type::Record(Record { name, fields, is_closed: true }.into())

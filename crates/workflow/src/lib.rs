@@ -52,6 +52,7 @@ mod folders;
 mod format;
 mod hosts;
 pub mod kind;
+mod layout;
 mod lower;
 pub mod memory;
 mod nodes;
@@ -96,6 +97,7 @@ pub use self::{
         Approval, CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
         parse_shape,
     },
+    layout::{FileKind, format_text},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,

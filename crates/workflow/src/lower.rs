@@ -17,14 +17,14 @@ use super::{
     bounds::check_bounds,
     declarations::Declarations,
     draft::WorkflowDraft,
-    environment::Environment,
+    environment::{Environment, FIELDS},
     flow::{Flow, Sources},
     folders::{check_used, read_folders},
     memory::MEMORY,
     nodes::read_nodes,
     policies::PolicyScope,
     prompt::PromptFiles,
-    reader::{Data, Yaml},
+    reader::{Data, Entry, Yaml},
     report::Report,
     sections::{Sections, read_limits},
     shape::Section,
@@ -148,6 +148,7 @@ fn read_workflow(
     check_outputs(report, top, &env, (&input, &inbox));
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
+    warn_of_unread_inputs(report, root, &env, &draft);
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
         about: about.map(|it| it.text),
@@ -272,6 +273,61 @@ fn read_start(
         }
     }
     entry
+}
+
+/// Warns about inputs that nothing reads, unless errors may be the reason, or code that may read anything.
+fn warn_of_unread_inputs(
+    report: &mut Report,
+    root: &Yaml,
+    env: &Environment,
+    draft: &WorkflowDraft<'_>,
+) {
+    if report.has_errors() {
+        return;
+    }
+    let mut kinds = draft.nodes.values().filter_map(|it| it.kind);
+    if kinds.any(|it| !it.kind.reads_only_named_values() && !it.kind.runs_others()) {
+        return;
+    }
+    // Some keys name a field, such as `show`, `output` or a bound.
+    let mut named = BTreeSet::new();
+    for Entry { key, value } in root.entries() {
+        match key.text.as_str() {
+            "input" => (),
+            "nodes" => value.entries().iter().flat_map(|it| it.value.entries()).for_each(|it| {
+                if !matches!(it.key.text.as_str(), "writes" | "clears") {
+                    collect_words(&it.value, &mut named);
+                }
+            }),
+            _ => collect_words(value, &mut named),
+        }
+    }
+    let Some(inputs) = root.get("input") else { return };
+    for word in inputs.items().iter().chain([inputs]).filter_map(Yaml::word) {
+        if report.is_used(FIELDS, &word.text) || named.contains(word.text.as_str()) {
+            continue;
+        }
+        if env.schema.channel(&word.text).is_some() {
+            let message = format!("nothing reads the input `{}`", word.text);
+            let place = report.place(&word.range);
+            let finding = Diagnostic::warning("GR018", message).at(place, "not read");
+            report.push(finding.help("read it in a prompt or an expression, or remove it here"));
+        }
+    }
+}
+
+/// Collects the words in the scalars of a value.
+fn collect_words<'y>(value: &'y Yaml, words: &mut BTreeSet<&'y str>) {
+    let is_part = |it: char| it.is_alphanumeric() || matches!(it, '_' | '-');
+    match &value.data {
+        // A longer text is prose, an expression or a prompt, and these are read by what checks them.
+        Data::Scalar { text, plain } if *plain || !text.contains(' ') => {
+            words.extend(text.split(|it| !is_part(it)));
+        }
+        Data::Scalar { .. } | Data::Null => (),
+        Data::List(items) => items.iter().for_each(|it| collect_words(it, words)),
+        Data::Map(entries) => entries.iter().for_each(|it| collect_words(&it.value, words)),
+    }
 }
 
 /// Reports unused declarations, unless there are errors that may be the reason.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
-    graph::Edge,
+    graph::{Edge, ErrorKind},
     id::NodeName,
 };
 
@@ -14,7 +14,7 @@ use super::{
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
     kind::{NodeReader, NodeSettings},
-    reader::Yaml,
+    reader::{Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
     then::{check_condition, fail_reason},
@@ -96,23 +96,52 @@ fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn Node
         report.push(finding.help("remove it; `on` names kinds of failure"));
     }
     let is_pure = settings.computes().is_some() && settings.choices().is_none();
-    let is_use = section.get("use").is_some() && is_pure;
-    let (keys, reason): (&[&str], &str) = if is_use {
-        (&["limits"], "the node only begins the used workflow")
+    let key = |it: &&str| section.key(it).cloned();
+    let keys = |keys: &[&str]| keys.iter().filter_map(key).collect::<Vec<SpannedText>>();
+    let (of_no_effect, reason, help) = if section.get("use").is_some() && is_pure {
+        let help = "write `use: { nested: true, … }`, so that it applies to each call";
+        (keys(&["limits"]), "the node only begins the used workflow", help)
+    } else if section.get("map").is_some() && is_pure {
+        // The other keys are refused.
+        let help = "put it on the node that it runs";
+        (keys(&["limits"]), "the node only begins its items", help)
     } else if is_pure {
-        (&["retry", "timeout", "limits"], "the node computes its fields at once")
+        let keys = keys(&["retry", "timeout", "limits"]);
+        (keys, "the node computes its fields at once", "remove it")
+    } else if settings.models().is_none() && settings.needs_sandbox() {
+        let limits = section.get("limits").map(Yaml::entries).unwrap_or_default();
+        let of_models = limits.iter().map(|it| &it.key);
+        let of_models = of_models.filter(|it| matches!(it.text.as_str(), "tokens" | "usd"));
+        (of_models.cloned().collect(), "the node asks no model", "remove it")
     } else {
         return;
     };
-    for key in keys.iter().filter_map(|it| section.key(it)) {
+    for key in of_no_effect {
         let message = format!("`{}` has no effect here: {reason}", key.text);
         let place = report.place(&key.range);
         let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        let help = if is_use {
-            "write `use: { nested: true, … }`, so that it applies to each call"
-        } else {
-            "remove it"
-        };
         report.push(finding.help(help));
+    }
+    check_caught_kinds(report, section, is_pure);
+}
+
+/// Warns about failures that a node which only computes never has.
+fn check_caught_kinds(report: &mut Report, section: &Section<'_>, is_pure: bool) {
+    // A `map` catches the failures of its items, and a used workflow those of its nodes.
+    if !is_pure || section.get("map").is_some() || section.get("use").is_some() {
+        return;
+    }
+    for Entry { key, .. } in section.get("catch").map(Yaml::entries).unwrap_or_default() {
+        let kind = key.text.as_str();
+        // A value may reach a limit, and a registered function may panic.
+        if matches!(kind, "any" | "other" | "panic")
+            || ErrorKind::ALL.iter().all(|it| it.as_str() != kind)
+        {
+            continue;
+        }
+        let message = format!("the node computes its fields at once, and never fails as `{kind}`");
+        let place = report.place(&key.range);
+        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+        report.push(finding.help("remove it"));
     }
 }

@@ -172,7 +172,7 @@ fn read_command(
     let mut argv = Vec::new();
     for item in read_arguments(report, yaml, "`run`").unwrap_or_default() {
         let word = report.word(item, "each argument of `run`")?;
-        check_argument(report, &word, ADVICE);
+        check_argument(report, &argv, &word, ADVICE);
         argv.push(word.text);
     }
     let scripts = section.get("scripts");

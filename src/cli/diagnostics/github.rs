@@ -22,6 +22,7 @@ pub(in crate::cli) fn commands(checked: &[Checked], folder: &Path) -> String {
 
 fn command(finding: &Diagnostic, workflow: &Path, folder: &Path) -> String {
     let kind = match finding.severity {
+        Severity::Hint => "notice",
         Severity::Warning => "warning",
         Severity::Error => "error",
     };

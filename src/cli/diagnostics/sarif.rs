@@ -59,6 +59,7 @@ fn result(finding: &Diagnostic, workflow: &Path, folder: &Path) -> Value {
         "ruleId": finding.code,
         "ruleIndex": CODES.iter().position(|it| it.as_str() == finding.code),
         "level": match finding.severity {
+            Severity::Hint => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
         },

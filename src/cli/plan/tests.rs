@@ -25,6 +25,7 @@ fn unknown_values_are_never_shown_as_zero() {
         calls_unknown: vec![NodeName::parse("own").unwrap()],
         tokens_max: None,
         cost_usd_max: None,
+        totals: KnownTotals::default(),
         time_ms_max: None,
         largest: LargestNodes::of(&nodes),
         unknown: Vec::new(),

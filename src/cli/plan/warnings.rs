@@ -22,12 +22,10 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
     if plan.steps_max > *steps {
         warn("steps", count(*steps, "super-step"));
     }
-    let known = super::sum(nodes.iter().filter_map(|it| it.tokens_max));
-    if let Some(limit) = tokens_max.filter(|it| known > *it) {
+    if let Some(limit) = tokens_max.filter(|it| plan.totals.tokens > *it) {
         warn("tokens", tokens(limit));
     }
-    let known: f64 = nodes.iter().filter_map(|it| it.cost_usd_max).sum();
-    if let Some(limit) = usd.filter(|it| known > *it) {
+    if let Some(limit) = usd.filter(|it| plan.totals.cost_usd > *it) {
         warn("usd", cost(Some(limit)));
     }
     // Tasks of one step run at the same time, so their durations cannot be added.

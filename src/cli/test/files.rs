@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{cli::error::CliError, workflow::case_file::SUFFIX};
-
-/// Folders with generated or third-party files.
-const SKIPPED: &[&str] = &["target", "node_modules"];
-/// The maximum depth of folders.
-const DEPTH_MAX: usize = 32;
+use crate::{
+    cli::{
+        error::CliError,
+        workflow_files::{below, is_cases},
+    },
+    workflow::case_file::SUFFIX,
+};
 
 /// A workflow, a file of test cases, or both.
 #[derive(Debug)]
@@ -48,10 +49,7 @@ pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
     if !workflows.is_empty() {
         return workflows.iter().map(|it| found(it)).collect();
     }
-    let mut paths = Vec::new();
-    collect(Path::new("."), 0, &mut paths)
-        .map_err(|error| CliError::usage("cannot search the current folder").because(error))?;
-    paths.sort();
+    let paths = below(Path::new("."), &is_cases)?;
     if paths.is_empty() {
         return Err(CliError::usage(format!("there is no `*{SUFFIX}` below the current folder"))
             .with_help(format!("the test cases of `flow.yaml` are in `flow{SUFFIX}`")));
@@ -60,8 +58,7 @@ pub(super) fn find(workflows: &[PathBuf]) -> Result<Vec<TestFiles>, CliError> {
 }
 
 fn found(named: &Path) -> Result<TestFiles, CliError> {
-    let name = named.file_name().unwrap_or_default().to_string_lossy();
-    if name.ends_with(SUFFIX) {
+    if is_cases(named) {
         return Ok(TestFiles { workflow: None, cases: Some(named.to_owned()) });
     }
     let metadata = fs::metadata(named).map_err(|error| CliError::read(named, error))?;
@@ -76,24 +73,4 @@ fn found(named: &Path) -> Result<TestFiles, CliError> {
 fn beside(workflow: &Path) -> PathBuf {
     let stem = workflow.file_stem().unwrap_or_default().to_string_lossy();
     workflow.with_file_name(format!("{stem}{SUFFIX}"))
-}
-
-fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = entry.path();
-        let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
-        let is_folder = entry.file_type()?.is_dir();
-        if is_folder && depth < DEPTH_MAX && !name.starts_with('.') && !SKIPPED.contains(&&*name) {
-            // A folder that cannot be read contains no test cases of ours.
-            match collect(&path, depth + 1, found) {
-                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
-                _ => (),
-            }
-        } else if !is_folder && name.ends_with(SUFFIX) {
-            found.push(path);
-        }
-    }
-    Ok(())
 }

@@ -32,14 +32,35 @@ pub(super) struct Shared {
     pub(super) task: Option<Duration>,
 }
 
+/// The parts whose steps are counted together: the nodes have the first numbers, then come parts of several.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The parts of several, those within others first.
+    pub(super) parts: Vec<Part>,
+    /// The parts that are within no other.
+    pub(super) left: Vec<usize>,
+}
+
+/// The branches of a split.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The numbers of the parts in it.
+    pub(super) of: Vec<usize>,
+    /// The node that splits; `None` for the start, which happens once.
+    pub(super) split: Option<usize>,
+    /// The steps of the longest branch.
+    pub(super) longest: u64,
+}
+
 /// A node that splits, and its branches.
 struct Split {
+    node: Option<usize>,
     visits: u64,
     branches: Vec<Vec<usize>>,
 }
 
 /// Counts the steps of a graph from the steps of each single node.
-pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> Shared {
+pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> (Shared, Parts) {
     let visits: Vec<u64> = alone.iter().map(|it| it.steps).collect();
     let mut splits = splits(graph, tokens, &visits);
     // A nested split has smaller branches, so it comes first.
@@ -47,13 +68,16 @@ pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> S
     let ways = tokens.ways();
     let mut part_of: Vec<usize> = (0..alone.len()).collect();
     let mut parts = alone;
-    for Split { visits, branches } in splits {
+    let mut merged = Vec::new();
+    for Split { node, visits, branches } in splits {
+        let mut of = BTreeSet::new();
         let mut shared =
             Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
         let mut longest = 0;
         for branch in &branches {
             let own: BTreeSet<usize> = branch.iter().map(|it| part_of[*it]).collect();
-            let all = sum(own.into_iter().map(|it| parts[it]));
+            let all = sum(own.iter().map(|it| parts[*it]));
+            of.extend(own);
             let once = once_through(tokens, &ways, branch).unwrap_or(u64::MAX);
             longest = longest.max(all.steps.min(once));
             shared = shared.and(all);
@@ -63,12 +87,14 @@ pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> S
         shared.time = shared.time.zip(by_steps).map(|(a, b)| a.min(b));
         let part = parts.len();
         parts.push(shared);
+        merged.push(Part { of: of.into_iter().collect(), split: node, longest });
         for node in branches.iter().flatten() {
             part_of[*node] = part;
         }
     }
-    let parts_left: BTreeSet<usize> = part_of.into_iter().collect();
-    sum(parts_left.into_iter().map(|it| parts[it]))
+    let left: BTreeSet<usize> = part_of.into_iter().collect();
+    let left: Vec<usize> = left.into_iter().collect();
+    (sum(left.iter().map(|it| parts[*it])), Parts { parts: merged, left })
 }
 
 impl Shared {
@@ -133,8 +159,9 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
         }
         let waits = |it: &usize, owners: &Owners| waits_elsewhere(graph, tokens, *it, owners);
         let branches = branches(tokens, &ways, (split, &within), waits);
-        let visits = visits.get(split).copied().unwrap_or(1);
-        (branches.len() > 1).then_some(Split { visits, branches })
+        let node = (split < root).then_some(split);
+        let visits = node.map_or(1, |it| visits[it]);
+        (branches.len() > 1).then_some(Split { node, visits, branches })
     });
     branches.collect()
 }

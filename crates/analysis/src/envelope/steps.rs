@@ -12,14 +12,20 @@ use graphrun_core::{
 
 use super::{
     NodeEnvelope,
-    branches::{self, Shared},
+    branches::{self, Part, Parts, Shared},
     tokens::Tokens,
+    total::{Program, TotalFlow, rounded},
 };
 /// The maximum of all steps of a run together.
 #[derive(Debug)]
 pub(super) struct Steps {
-    pub(super) steps_max: u64,
+    pub(super) most: u64,
     pub(super) time_max: Option<Duration>,
+    /// The nodes that are always visited in the same steps.
+    alike: Vec<Vec<usize>>,
+    branches: Parts,
+    /// The duration of a task of each node.
+    tasks: Vec<Option<Duration>>,
 }
 
 /// The ways to a node that only unconditional edges lead to: whether the run starts with it, and
@@ -43,29 +49,135 @@ impl Steps {
             Shared { steps: it.visits_max, time, task }
         };
         let alone: Vec<Shared> = nodes.iter().map(alone).collect();
-        let together = together(graph, nodes, &alone);
-        let branches = branches::count(graph, tokens, alone);
-        let time_max = together.time.zip(branches.time).map(|(a, b)| a.min(b));
-        Self { steps_max: together.steps.min(branches.steps), time_max }
+        let alike = alike(graph, nodes);
+        let together = branches::sum(alike.iter().map(|it| together(it, &alone)));
+        let tasks = alone.iter().map(|it| it.task).collect();
+        let (shared, branches) = branches::count(graph, tokens, alone);
+        let time_max = together.time.zip(shared.time).map(|(a, b)| a.min(b));
+        let most = together.steps.min(shared.steps);
+        Self { most, time_max, alike, branches, tasks }
+    }
+
+    /// Returns the steps and their duration, of which alternatives that exclude each other are not added up.
+    pub(super) fn in_one_flow(&self, flow: &TotalFlow) -> (u64, Option<Duration>) {
+        let Some(program) = flow.program() else { return (self.most, self.time_max) };
+        let ones = vec![1.0; self.tasks.len()];
+        let steps_max = self
+            .most
+            .min(self.alike_total(&program, &ones))
+            .min(rounded(self.branches_steps(&program)));
+        let seconds: Option<Vec<f64>> =
+            self.tasks.iter().map(|it| it.map(|it| it.as_secs_f64())).collect();
+        let time_max = self.time_max.zip(seconds).map(|(most, seconds)| {
+            let ms: Vec<f64> = seconds.iter().map(|it| (it * 1000.0).ceil()).collect();
+            let least =
+                self.alike_total(&program, &ms).min(rounded(self.branches_time(&program, &ms)));
+            most.min(Duration::from_millis(least))
+        });
+        (steps_max, time_max)
+    }
+
+    /// Returns the total of these weights of the nodes; those that are visited in the same steps count once.
+    fn alike_total(&self, program: &Program, weights: &[f64]) -> u64 {
+        let mut program = program.clone();
+        for nodes in &self.alike {
+            let weight = nodes.iter().map(|it| weights[*it]).fold(0.0, f64::max);
+            match nodes.as_slice() {
+                [node] => program.weigh(*node, weight),
+                nodes => {
+                    let steps = program.add(weight);
+                    for node in nodes {
+                        program.limit(steps, [(*node, 1.0)]);
+                    }
+                }
+            }
+        }
+        rounded(program.most())
+    }
+
+    /// Returns the steps of all parts.
+    fn branches_steps(&self, program: &Program) -> Option<f64> {
+        let mut program = program.clone();
+        for part in self.steps_of_parts(&mut program) {
+            program.weigh(part, 1.0);
+        }
+        program.most()
+    }
+
+    /// Returns the total duration of all parts: that of their tasks one after the other, or of the longest task in each step.
+    fn branches_time(&self, program: &Program, ms: &[f64]) -> Option<f64> {
+        let mut program = program.clone();
+        let nodes = ms.len();
+        let mut steps: Vec<usize> = (0..nodes).collect();
+        let mut longest = ms.to_vec();
+        let mut times: Vec<usize> = Vec::new();
+        for (node, ms) in ms.iter().enumerate() {
+            let time = program.add(0.0);
+            program.limit(time, [(node, *ms)]);
+            times.push(time);
+        }
+        for part in &self.branches.parts {
+            steps.push(add_part(&mut program, part, &steps));
+            longest.push(part.of.iter().map(|it| longest[*it]).fold(0.0, f64::max));
+            let time = program.add(0.0);
+            program.limit(time, part.of.iter().map(|it| (times[*it], 1.0)));
+            program.limit(time, [(steps[steps.len() - 1], longest[longest.len() - 1])]);
+            times.push(time);
+        }
+        for part in &self.branches.left {
+            program.weigh(times[*part], 1.0);
+        }
+        program.most()
+    }
+
+    /// Adds the steps of each part; returns those of the parts that are not within others.
+    fn steps_of_parts(&self, program: &mut Program) -> Vec<usize> {
+        let mut steps: Vec<usize> = (0..self.tasks.len()).collect();
+        for part in &self.branches.parts {
+            steps.push(add_part(program, part, &steps));
+        }
+        self.branches.left.iter().map(|it| steps[*it]).collect()
     }
 }
 
-/// Counts one step for each visit; nodes that are always visited in the same steps count once.
-fn together(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>, alone: &[Shared]) -> Shared {
-    let mut all: Vec<Shared> = Vec::new();
-    let mut alike: BTreeMap<Ways<'_>, Shared> = BTreeMap::new();
+/// Adds the steps of a part: those of its parts one after the other, or of its longest branch after each split.
+#[expect(clippy::cast_precision_loss, reason = "a branch has few nodes")]
+fn add_part(program: &mut Program, part: &Part, steps: &[usize]) -> usize {
+    let own = program.add(0.0);
+    program.limit(own, part.of.iter().map(|it| (steps[*it], 1.0)));
+    match part.split {
+        _ if part.longest == u64::MAX => (),
+        Some(split) => program.limit(own, [(split, part.longest as f64)]),
+        None => program.bound(own, part.longest as f64),
+    }
+    own
+}
+
+/// Returns all nodes; those that are always visited in the same steps are together.
+fn alike(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    let mut alike: BTreeMap<Ways<'_>, Vec<usize>> = BTreeMap::new();
     let ways = plain_ways(graph);
-    for (name, shared) in nodes.keys().zip(alone) {
-        let Some(ways) = ways.get(name) else {
-            all.push(*shared);
-            continue;
-        };
-        let most = alike.entry(ways.clone()).or_insert(*shared);
+    for (node, name) in nodes.keys().enumerate() {
+        match ways.get(name) {
+            Some(ways) => alike.entry(ways.clone()).or_default().push(node),
+            None => all.push(vec![node]),
+        }
+    }
+    all.extend(alike.into_values());
+    all
+}
+
+/// Counts nodes that are always visited in the same steps once.
+fn together(nodes: &[usize], alone: &[Shared]) -> Shared {
+    let mut all = nodes.iter().map(|it| alone[*it]);
+    let mut most = all.next().expect("there is a node in each list");
+    for shared in all {
         most.steps = most.steps.min(shared.steps);
         most.task = most.task.zip(shared.task).map(|(a, b)| a.max(b));
         most.time = most.task.map(|task| times(task, most.steps));
     }
-    branches::sum(all.into_iter().chain(alike.into_values()))
+    most
 }
 
 /// Returns the maximum duration of one task of a node, all attempts together, if it is known.

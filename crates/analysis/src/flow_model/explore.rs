@@ -76,13 +76,78 @@ pub struct Astray {
 /// The origin of a situation: the situation before, and the choice of each of its nodes.
 type Origin = Option<(usize, Vec<(usize, Combination)>)>;
 
-/// Returns for each node the nodes that may run in the same step, including itself if it may have
-/// several tasks. Returns `None` if there are too many situations.
-pub fn together(model: &FlowModel) -> Option<Vec<Bits>> {
+/// The situations of all runs of a graph.
+#[derive(Debug)]
+pub struct Situations {
+    /// For each node the nodes that may run in the same step, including itself if it may have several tasks.
+    pub beside: Vec<Bits>,
+    all: Vec<(Situation, Origin)>,
+    /// The situations that follow each situation.
+    next: Vec<BTreeSet<usize>>,
+}
+
+/// Returns the situations of all runs, or `None` if there are too many.
+pub fn together(model: &FlowModel) -> Option<Situations> {
     let reach = Reach::of(model);
     let mut exploring = Exploring::new(model, &reach, |it| combinations_of(model, it))?;
     exploring.run()?;
-    Some(exploring.together())
+    let beside = exploring.together();
+    let Exploring { situations, next, .. } = exploring;
+    Some(Situations { beside, all: situations, next })
+}
+
+impl Situations {
+    /// Returns the nodes of each step of a shortest way to a step in which both nodes run; with one node twice, in which it
+    /// has several tasks.
+    pub(crate) fn way_to(&self, one: usize, other: usize) -> Option<Vec<Vec<usize>>> {
+        let runs = |situation: &Situation, node: usize| {
+            situation.running.iter().any(|(it, several)| *it == node && (one != other || *several))
+        };
+        let meets = |(it, _): &(Situation, Origin)| runs(it, one) && runs(it, other);
+        let mut at = self.all.iter().position(meets)?;
+        let mut steps = Vec::new();
+        loop {
+            let (situation, origin) = &self.all[at];
+            steps.push(situation.running.iter().map(|(it, _)| *it).collect());
+            match origin {
+                Some((before, _)) => at = *before,
+                None => break,
+            }
+        }
+        steps.reverse();
+        Some(steps)
+    }
+
+    /// Returns the nodes that may run in a later step again.
+    pub(crate) fn run_again(&self, nodes: usize) -> Bits {
+        // What runs in the situations that follow each one; the situations of a loop follow each other.
+        let mut later = vec![Bits::none(nodes); self.all.len()];
+        let runs_in = |at: usize| self.all[at].0.running.iter().map(|(it, _)| *it);
+        let mut is_more = true;
+        while is_more {
+            is_more = false;
+            // Most situations follow those that were found before them.
+            for at in (0..self.all.len()).rev() {
+                let mut all = later[at].clone();
+                for &next in &self.next[at] {
+                    for node in runs_in(next) {
+                        all.insert(node);
+                    }
+                    all.add(&later[next]);
+                }
+                if all != later[at] {
+                    (later[at], is_more) = (all, true);
+                }
+            }
+        }
+        let mut again = Bits::none(nodes);
+        for (at, later) in later.iter().enumerate() {
+            for node in runs_in(at).filter(|it| later.contains(*it)) {
+                again.insert(node);
+            }
+        }
+        again
+    }
 }
 
 /// Returns the joins that may wait forever, or `None` if there are too many situations.
@@ -143,6 +208,7 @@ struct Exploring<'a> {
     ways: Vec<Vec<Combination>>,
     known: HashMap<Situation, usize>,
     situations: Vec<(Situation, Origin)>,
+    next: Vec<BTreeSet<usize>>,
     open: VecDeque<usize>,
     steps: usize,
     stuck: Vec<usize>,
@@ -161,6 +227,7 @@ impl<'a> Exploring<'a> {
             ways: ways?,
             known: HashMap::new(),
             situations: Vec::new(),
+            next: Vec::new(),
             open: VecDeque::new(),
             steps: 0,
             stuck: Vec::new(),
@@ -194,7 +261,11 @@ impl<'a> Exploring<'a> {
 
     fn note(&mut self, mut situation: Situation, origin: Origin) -> Option<()> {
         self.release(&mut situation);
-        if self.known.contains_key(&situation) {
+        let before = origin.as_ref().map(|(before, _)| *before);
+        if let Some(&known) = self.known.get(&situation) {
+            if let Some(before) = before {
+                self.next[before].insert(known);
+            }
             return Some(());
         }
         let at = self.situations.len();
@@ -208,6 +279,10 @@ impl<'a> Exploring<'a> {
         }
         self.known.insert(situation.clone(), at);
         self.situations.push((situation, origin));
+        self.next.push(BTreeSet::new());
+        if let Some(before) = before {
+            self.next[before].insert(at);
+        }
         Some(())
     }
 
@@ -419,7 +494,7 @@ impl<'a> Exploring<'a> {
         !waits && scopes.all(|it| it.nodes.contains(node))
     }
 
-    fn together(self) -> Vec<Bits> {
+    fn together(&self) -> Vec<Bits> {
         let count = self.model.nodes.len();
         let mut beside = vec![Bits::none(count); count];
         for (situation, _) in &self.situations {

@@ -28,7 +28,7 @@ pub use self::{
     bits::Bits,
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
-    explore::{Astray, Starving, starving, together},
+    explore::{Astray, Situations, Starving, starving, together},
     pairs::Concurrency,
 };
 

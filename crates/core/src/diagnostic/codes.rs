@@ -51,7 +51,7 @@ pub const CODES: &[Code] = pages! {
     // Names, continued.
     "GR110" "GR111" "GR112" "GR113" "GR114"
     // The graph, where the range above is full.
-    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR138"
+    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR138" "GR139"
 };
 
 impl Code {

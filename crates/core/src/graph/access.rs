@@ -16,6 +16,8 @@ pub struct AccessSet {
     pub item_numbers: Vec<i64>,
     /// The strings that it may be compared with.
     pub item_texts: Vec<String>,
+    /// Whether the decision may depend on more than the presence of values and on comparisons with these constants.
+    pub is_opaque: bool,
 }
 
 /// A part of the state that a route or a condition reads.
@@ -43,6 +45,7 @@ impl AccessSet {
         self.item_paths.extend(other.item_paths);
         self.item_numbers.extend(other.item_numbers);
         self.item_texts.extend(other.item_texts);
+        self.is_opaque |= other.is_opaque;
     }
 }
 

@@ -295,7 +295,7 @@ fn read_argv(
             continue;
         }
         let word = reader.report().word(item, "each argument of `run`")?;
-        check_argument(reader.report(), &word, advice);
+        check_argument(reader.report(), &argv, &word, advice);
         if rest.is_empty() {
             argv.push(word.text);
         } else {

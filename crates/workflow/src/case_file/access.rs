@@ -40,6 +40,7 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     let all: Vec<ChannelName> = channels.collect();
     let wholly = |reads: Option<&[ChannelName]>| AccessSet {
         fields: reads.unwrap_or(&all).iter().cloned().map(Access::whole).collect(),
+        is_opaque: true,
         ..AccessSet::default()
     };
     let routes = graph.edges.iter().filter_map(|it| match it {

@@ -160,10 +160,14 @@ impl Draft {
     pub fn read(path: &Path) -> Result<Self, LoadError> {
         let text = read_named(path, DataLimit::FileBytes)
             .map_err(|error| LoadError::Read { path: path.to_owned(), source: error.into() })?;
-        let file = Arc::new(SourceFile { name: path.display().to_string(), text });
+        Ok(Self::of(path, Arc::new(SourceFile { name: path.display().to_string(), text })))
+    }
+
+    /// Reads the text of a file, which may be unsaved.
+    pub fn of(path: &Path, file: Arc<SourceFile>) -> Self {
         let mut report = Report::new(file);
         let root = reader::read(&mut report);
-        Ok(Self { path: path.to_owned(), report, root })
+        Self { path: path.to_owned(), report, root }
     }
 
     /// The workflow under test: as the file says, or the one of the same name.

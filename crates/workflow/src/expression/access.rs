@@ -24,7 +24,61 @@ pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>)
     }
     let mut seen = BTreeSet::new();
     set.fields.retain(|it| seen.insert(it.clone()));
+    set.is_opaque = !is_transparent(root);
     set
+}
+
+/// Returns whether values beside the constants of an expression, and each constant, show everything that it can be.
+fn is_transparent(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Literal(_) | Kind::NodeName(_) | Kind::Variable(_) => true,
+        Kind::Name(_) | Kind::Field(..) => node.path().is_some(),
+        Kind::Not(of) => is_transparent(of),
+        Kind::If(parts) => parts.iter().all(is_transparent),
+        Kind::Binary(Operator::And | Operator::Or, one, other) => {
+            is_transparent(one) && is_transparent(other)
+        }
+        Kind::Binary(Operator::In, item, list) => {
+            let Kind::List(items) = &list.kind else { return false };
+            let is_constant = |it: &Node| matches!(it.kind, Kind::Literal(_));
+            item.path().is_some() && items.iter().all(is_constant)
+        }
+        Kind::Binary(operator, one, other) => {
+            is_compared(*operator, one, other) || is_compared(*operator, other, one)
+        }
+        Kind::Call(function, arguments) => {
+            let is_of_node = |it: &Node| matches!(it.kind, Kind::NodeName(_));
+            function.is_presence() || !arguments.is_empty() && arguments.iter().all(is_of_node)
+        }
+        Kind::List(_) | Kind::Record(..) | Kind::Index(..) | Kind::Negate(_) | Kind::Pattern(_) => {
+            false
+        }
+    }
+}
+
+/// Returns whether a part of the state is compared with a constant in a way that the values beside it show.
+fn is_compared(operator: Operator, value: &Node, constant: &Node) -> bool {
+    let is_equality = matches!(operator, Operator::Equal | Operator::Unequal);
+    let is_order = matches!(
+        operator,
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
+    );
+    let constant = match &constant.kind {
+        Kind::Negate(of) => of,
+        _ => constant,
+    };
+    let Kind::Literal(constant) = &constant.kind else { return false };
+    match &value.kind {
+        // Texts and lists without and with one item are tried, and not every length.
+        Kind::Call(function, of) if function.name == "size" => {
+            constant.as_i64() == Some(0)
+                && of[0].path().is_some()
+                && (is_equality || operator == Operator::Greater)
+        }
+        Kind::Call(..) => is_transparent(value),
+        _ if value.path().is_none() => false,
+        _ => is_equality && !constant.is_f64() || is_order && constant.is_i64(),
+    }
 }
 
 struct Looker<'a> {

@@ -15,7 +15,12 @@ use minijinja::machinery::{
     parse,
 };
 
-use super::{TEMPLATE, expressions::is_single, metered::is_end, tried::Tried};
+use super::{
+    TEMPLATE,
+    expressions::{LOOP, is_single, loop_type},
+    metered::is_end,
+    tried::Tried,
+};
 use crate::{report::Problem, structure::names_of_item, typing::describe, written::AssignedFields};
 
 /// The most items of a list whose presence is known from a condition on its length.
@@ -203,7 +208,7 @@ impl Checker<'_> {
         }
         let outside = self.variables.len();
         self.name_target(&it.target, item);
-        self.variables.push(("loop".to_owned(), Type::Any));
+        self.variables.push((LOOP.to_owned(), loop_type()));
         match &it.filter_expr {
             Some(filter) => {
                 self.ty(filter);

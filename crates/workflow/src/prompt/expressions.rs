@@ -15,7 +15,7 @@ use super::{
     tried::{OPERANDS, Operand},
 };
 use crate::{
-    facts::{Fact, usage_type},
+    facts::{Fact, record, usage_type},
     report::suggestion,
     structure::{INDEX, ITEM},
     typing::{describe, values_of},
@@ -28,6 +28,21 @@ fn operand(expression: &Expr<'_>, ty: &Type) -> Operand {
         Expr::Const(it) => Operand::literal(&it.value),
         _ => Operand::Of(ty.clone()),
     }
+}
+
+/// The variable of a loop over its items.
+pub(super) const LOOP: &str = "loop";
+/// What of [`LOOP`] is called.
+const LOOP_METHODS: [&str; 2] = ["cycle", "changed"];
+
+/// The type of [`LOOP`].
+pub(super) fn loop_type() -> Type {
+    const NUMBERS: [&str; 7] =
+        ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"];
+    let numbers = NUMBERS.map(|it| (it, Type::Int));
+    let others = [("first", Type::Bool), ("last", Type::Bool)];
+    let items = ["previtem", "nextitem"].map(|it| (it, Type::Any));
+    record(LOOP, numbers.into_iter().chain(others).chain(items))
 }
 
 /// The type of a part whose name only a run knows.
@@ -552,12 +567,12 @@ impl Checker<'_> {
             }
             Expr::GetAttr(it) => {
                 let of = self.ty(&it.expr);
-                let is_loop = matches!(&it.expr, Expr::Var(of) if of.id == "loop");
+                let is_loop = of == loop_type();
                 if is_loop && it.name == "cycle" && call.args.is_empty() {
                     let message = "`loop.cycle` takes the values to choose from".to_owned();
                     self.problem("GR041", it.span(), message, "without a value");
                 }
-                if of != Type::Any {
+                if of != Type::Any && !(is_loop && LOOP_METHODS.contains(&it.name)) {
                     let message = format!("{} has no method `{}`", describe(&of), it.name);
                     self.problem("GR041", it.span(), message, "no method").help =
                         Some("use a filter: `… | trim`".to_owned());

@@ -70,7 +70,7 @@ proptest! {
     #[test]
     fn every_meeting_of_every_run_is_found(model in model()) {
         let found = Concurrency::between(&model).all(&model);
-        for (node, others) in together(&model).into_iter().flatten().enumerate() {
+        for (node, others) in together(&model).into_iter().flat_map(|it| it.beside).enumerate() {
             let mut missed = others;
             missed.remove(&found[node]);
             prop_assert!(missed.is_empty(), "{} meets {:?}", node, missed);

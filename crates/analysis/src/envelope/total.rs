@@ -1,0 +1,204 @@
+//! The most of all visits together: alternatives that exclude each other are not added up.
+//!
+//! The bound of each single node counts the run in which that node is visited most often. No run visits all nodes that
+//! often: a router takes one of its targets. So a total is the maximum of a sum over *one* flow of tokens, which is a
+//! linear program. Its variables are the visits of each node and the tokens on each way.
+//!
+//! **Example.** `sort` leads to `bug`, `idea` or `other`, and each of them to `answer`. Every node is visited at most once, and
+//! the sum of these bounds is 5. The token that `sort` passes on takes one way, so `bug + idea + other` is at most 1, and
+//! the total is 3.
+//!
+//! **Soundness.** The visits and tokens of each run fulfil every rule of the program, so its maximum is an upper bound. The
+//! maximum may be reached by fractions of a token only; the total is then larger than that of any run.
+
+use std::collections::BTreeMap;
+
+use graphrun_core::graph::Graph;
+use microlp::{ComparisonOp, OptimizationDirection, Problem};
+
+use super::{
+    partial_joins,
+    tokens::{Port, Tokens},
+};
+
+/// Larger numbers are not exact enough to be computed with.
+const NUMBER_MAX: f64 = 1e12;
+/// The programs of larger graphs take seconds. Their totals add up alternatives.
+pub(super) const NODES_MAX: usize = 200;
+
+/// The rules that the visits and the tokens of each run fulfil.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TotalFlow {
+    /// The most visits of each node.
+    pub(super) visits_max: Vec<u64>,
+    /// The number of ways between nodes.
+    ways: usize,
+    rules: Vec<Rule>,
+}
+
+/// The sum of some variables, each with its factor, is at most a number. The variables are the visits of the nodes, then the
+/// tokens on the ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    sum: Vec<(usize, i64)>,
+    most: u64,
+}
+
+/// A linear program: the variables from zero on, and the rules for them.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    variables: Vec<Variable>,
+    rules: Vec<(Vec<(usize, f64)>, f64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Variable {
+    weight: f64,
+    most: f64,
+}
+
+impl TotalFlow {
+    pub(super) fn of(graph: &Graph, tokens: &Tokens<'_>, visits_max: Vec<u64>) -> Self {
+        let mut flow = Self { visits_max, ..Self::default() };
+        let nodes = tokens.names.len();
+        // The tokens that leave each port, and the used-up ones that are led elsewhere from the entry of a node.
+        let mut leaving: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
+        let mut arriving: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+        for (node, passage) in tokens.passages.iter().enumerate() {
+            for feed in &passage.feeds {
+                let way = nodes + flow.ways;
+                flow.ways += 1;
+                leaving.entry(feed.from).or_default().push(way);
+                arriving[node].push(way);
+                for awaited in &feed.joined {
+                    flow.rule(vec![(way, 1), (*awaited, -1)], 0);
+                }
+            }
+        }
+        for (node, passage) in tokens.passages.iter().enumerate() {
+            let elsewhere = leaving.remove(&Port::Reached(node)).unwrap_or_default();
+            let used = elsewhere.into_iter().chain([node]).map(|it| (it, 1));
+            let given = arriving[node].iter().map(|it| (*it, -1));
+            let made = u64::from(passage.is_first) + u64::from(passage.is_after_limit);
+            flow.rule(used.chain(given).collect(), made);
+        }
+        for (port, ways) in leaving {
+            if let Port::Left(node, _) = port {
+                let sum = ways.into_iter().map(|it| (it, 1)).chain([(node, -1)]);
+                flow.rule(sum.collect(), 0);
+            }
+        }
+        flow.limit_rounds(graph, tokens);
+        flow.limit_joins(graph, tokens);
+        flow
+    }
+
+    fn rule(&mut self, sum: Vec<(usize, i64)>, most: u64) {
+        self.rules.push(Rule { sum, most });
+    }
+
+    /// A node with a bound is visited so often in each round, and each visit of some nodes begins a round.
+    fn limit_rounds(&mut self, graph: &Graph, tokens: &Tokens<'_>) {
+        for (node, name) in tokens.names.iter().enumerate() {
+            let Some(max_visits) = graph.nodes[*name].policies.max_visits else { continue };
+            let passage = &tokens.passages[node];
+            let a_round = max_visits.max(u32::from(passage.is_first));
+            let bought = tokens.resetters[node].iter().map(|it| (*it, -i64::from(a_round)));
+            let free = if passage.is_begun_anew { 0 } else { u64::from(a_round) };
+            let most = free + u64::from(passage.is_after_limit);
+            self.rule([(node, 1)].into_iter().chain(bought).collect(), most);
+        }
+    }
+
+    /// Each visit of a join of some of several nodes uses up as many arrivals, each of another visit.
+    fn limit_joins(&mut self, graph: &Graph, tokens: &Tokens<'_>) {
+        for (node, join) in partial_joins(graph, tokens).into_iter().enumerate() {
+            let Some((awaited, count)) = join else { continue };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            let arrivals = awaited.into_iter().map(|it| (it, -1));
+            self.rule([(node, count)].into_iter().chain(arrivals).collect(), 0);
+        }
+    }
+
+    /// Returns the program with these rules and nothing to sum up, unless a number is too large.
+    #[expect(clippy::cast_precision_loss, reason = "larger numbers are refused")]
+    pub(super) fn program(&self) -> Option<Program> {
+        let visits = self.visits_max.iter().map(|it| *it as f64);
+        let ways = std::iter::repeat_n(f64::INFINITY, self.ways);
+        if self.visits_max.len() > NODES_MAX || visits.clone().any(|it| it > NUMBER_MAX) {
+            return None;
+        }
+        let variables = visits.chain(ways).map(|most| Variable { weight: 0.0, most }).collect();
+        let factors = |it: &Rule| it.sum.iter().map(|(it, by)| (*it, *by as f64)).collect();
+        let rules = self.rules.iter().map(|it| (factors(it), it.most as f64)).collect();
+        Some(Program { variables, rules })
+    }
+}
+
+impl Program {
+    /// Adds a variable that counts with this weight.
+    pub(super) fn add(&mut self, weight: f64) -> usize {
+        self.variables.push(Variable { weight, most: f64::INFINITY });
+        self.variables.len() - 1
+    }
+
+    /// Counts a variable with this weight.
+    pub(super) fn weigh(&mut self, variable: usize, weight: f64) {
+        self.variables[variable].weight = weight;
+    }
+
+    /// Adds the rule that a variable is at most this number.
+    pub(super) fn bound(&mut self, variable: usize, most: f64) {
+        self.variables[variable].most = most;
+    }
+
+    /// Adds the rule that a variable is at most this sum.
+    pub(super) fn limit(&mut self, variable: usize, sum: impl IntoIterator<Item = (usize, f64)>) {
+        let sum = sum.into_iter().map(|(it, by)| (it, -by));
+        self.rules.push((std::iter::once((variable, 1.0)).chain(sum).collect(), 0.0));
+    }
+
+    /// Returns the largest sum of the weighted variables, rounded up by more than the solver may be wrong; `None` if it is not
+    /// found.
+    pub(super) fn most(&self) -> Option<f64> {
+        let largest = self.variables.iter().map(|it| it.weight).fold(0.0, f64::max);
+        if largest <= 0.0 {
+            return Some(0.0);
+        }
+        if largest > NUMBER_MAX {
+            return None;
+        }
+        let mut problem = Problem::new(OptimizationDirection::Maximize);
+        let add = |it: &Variable| problem.add_var(it.weight / largest, (0.0, it.most));
+        let variables: Vec<microlp::Variable> = self.variables.iter().map(add).collect();
+        for (sum, most) in &self.rules {
+            // A variable may stand on both sides.
+            let mut factors: BTreeMap<usize, f64> = BTreeMap::new();
+            for (variable, by) in sum {
+                *factors.entry(*variable).or_default() += by;
+            }
+            let sum: Vec<(microlp::Variable, f64)> =
+                factors.into_iter().map(|(it, by)| (variables[it], by)).collect();
+            problem.add_constraint(sum.as_slice(), ComparisonOp::Le, *most);
+        }
+        let found = problem.solve().ok().filter(microlp::SolveOutcome::is_optimal)?;
+        let most = found.into_solution().ok()?.objective();
+        (most <= NUMBER_MAX).then_some((most + (most * 1e-9).max(1e-6)) * largest)
+    }
+}
+
+/// Returns the share of each of several visits.
+#[expect(clippy::cast_precision_loss, reason = "larger numbers are refused")]
+pub(super) fn divided(number: u64, visits: u64) -> f64 {
+    if visits == 0 { 0.0 } else { number as f64 / visits as f64 }
+}
+
+/// Returns the whole part of a total; an unknown one is beyond counting.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "totals are not negative, and larger ones are the largest number"
+)]
+pub(super) fn rounded(total: Option<f64>) -> u64 {
+    total.map_or(u64::MAX, |it| (it + 1e-3).floor() as u64)
+}

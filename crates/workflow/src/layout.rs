@@ -1,0 +1,160 @@
+//! The layout of a file: one form for each value, with the comments of the author.
+//!
+//! Only spaces, line breaks, and the quotes around texts change. A result that reads differently from the file, or that is
+//! laid out differently once more, is refused: a layout never changes what a workflow does.
+
+use std::sync::Arc;
+
+use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
+use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBreak};
+
+use super::{
+    reader::{self, Data, Yaml},
+    report::Report,
+};
+/// The width of a line. A list or a mapping in brackets that fits stays on its line.
+const WIDTH: usize = 120;
+/// A comment with this text keeps the layout of the value below it.
+const KEEP: &str = "fmt-keep";
+/// The codes of mistakes because of which the values of a file are unknown.
+const UNREADABLE: [&str; 3] = ["GR001", "GR002", "GR055"];
+
+/// The kind of a YAML file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A workflow.
+    Workflow,
+    /// The test cases of a workflow.
+    Cases,
+}
+
+impl FileKind {
+    /// Returns the kind that a text declares by its first keys; `None` if it is a file of another program.
+    pub fn of(text: &str) -> Option<Self> {
+        let declares = |key: &str| {
+            let is_key = |line: &str| {
+                let rest = line.trim_start_matches(['"', '\'']).strip_prefix(key);
+                let rest = rest.map(|it| it.trim_start_matches(['"', '\'']).trim_start());
+                rest.is_some_and(|it| it.starts_with(':'))
+            };
+            text.trim_start_matches('\u{feff}').lines().any(is_key)
+        };
+        if declares("graphrun_test") {
+            Some(Self::Cases)
+        } else {
+            declares("graphrun").then_some(Self::Workflow)
+        }
+    }
+}
+
+/// Returns a text in the layout of this format.
+///
+/// ```
+/// use graphrun_workflow::format_text;
+///
+/// let text = "nodes:\n    a:   {set: {x: 'y'},then: end}   # why\n";
+/// let laid_out = "nodes:\n  a: { set: { x: \"y\" }, then: end } # why\n";
+/// assert_eq!(format_text("a.yaml", text).unwrap(), laid_out);
+/// ```
+///
+/// # Errors
+///
+/// Fails with the mistakes because of which the values of the text are unknown, or if they would change.
+pub fn format_text(name: &str, text: &str) -> Result<String, Diagnostics> {
+    let before = read(name, text)?;
+    let refused = |reason: &str| {
+        let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
+        let place = Report::new(file).place(&(0..0));
+        let message = format!("the file cannot be laid out: {reason}");
+        let finding = Diagnostic::error("GR001", message).at(place, "left as it is");
+        Diagnostics::from(finding.help("lay it out by hand, and report the file"))
+    };
+    let laid_out = lay_out(text).map_err(|it| refused(&it))?;
+    let after = read(name, &laid_out).map_err(|_| refused("the result could not be read"))?;
+    if !is_same(&before, &after) {
+        return Err(refused("its values would change"));
+    }
+    match lay_out(&laid_out) {
+        Ok(again) if again == laid_out => Ok(laid_out),
+        _ => Err(refused("the result is not stable")),
+    }
+}
+
+fn lay_out(text: &str) -> Result<String, String> {
+    let line_break = if text.contains("\r\n") { LineBreak::Crlf } else { LineBreak::Lf };
+    let layout = LayoutOptions { print_width: WIDTH, line_break, ..LayoutOptions::default() };
+    let language = LanguageOptions {
+        trailing_comma: false,
+        ignore_comment_directive: KEEP.to_owned(),
+        ..LanguageOptions::default()
+    };
+    pretty_yaml::format_text(text, &FormatOptions { layout, language })
+        .map_err(|error| format!("the layout stops at byte {}", error.offset()))
+}
+
+/// Reads the values of a text.
+fn read(name: &str, text: &str) -> Result<Yaml, Diagnostics> {
+    let file = Arc::new(SourceFile { name: name.to_owned(), text: text.to_owned() });
+    let mut report = Report::new(file);
+    let root = reader::read(&mut report);
+    let findings = report.into_findings();
+    let is_unreadable =
+        |it: &&Diagnostic| it.severity == Severity::Error && UNREADABLE.contains(&it.code);
+    match root {
+        Some(root) if !findings.in_order().iter().any(is_unreadable) => Ok(root),
+        _ => Err(findings),
+    }
+}
+
+/// Whether two values read the same: whether a text is in quotes may decide what it means.
+fn is_same(one: &Yaml, other: &Yaml) -> bool {
+    match (&one.data, &other.data) {
+        (Data::Null, Data::Null) => true,
+        (Data::Scalar { text: a, plain: b }, Data::Scalar { text: x, plain: y }) => {
+            a == x && b == y
+        }
+        (Data::List(one), Data::List(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| is_same(a, b))
+        }
+        (Data::Map(one), Data::Map(other)) => {
+            let mut both = one.iter().zip(other);
+            one.len() == other.len()
+                && both.all(|(a, b)| a.key.text == b.key.text && is_same(&a.value, &b.value))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_declares_its_kind_by_its_first_key() {
+        assert_eq!(FileKind::of("# x\ngraphrun: 1\n"), Some(FileKind::Workflow));
+        assert_eq!(FileKind::of("\u{feff}\"graphrun\" : 1\n"), Some(FileKind::Workflow));
+        assert_eq!(FileKind::of("graphrun_test: 1\ncases: []\n"), Some(FileKind::Cases));
+        assert_eq!(FileKind::of("jobs:\n  graphrun: 1\n"), None);
+        assert_eq!(FileKind::of("graphrunner: 1\nstart: a\nnodes: {}\n"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_its_mistakes() {
+        let findings = format_text("a.yaml", "a: [1\nb: 2\n").unwrap_err();
+        assert!(findings.has_errors(), "{findings}");
+        let twice = format_text("a.yaml", "a: 1\na: 2\n").unwrap_err();
+        assert_eq!(twice.in_order()[0].code, "GR002");
+    }
+
+    #[test]
+    fn a_comment_keeps_the_layout_of_a_value() {
+        let text = "# fmt-keep\na:   {b:  1}\nc: {d: 1}\n";
+        let laid_out = "# fmt-keep\na:   {b:  1}\nc: { d: 1 }\n";
+        assert_eq!(format_text("a.yaml", text).unwrap(), laid_out);
+    }
+
+    #[test]
+    fn line_ends_stay_as_they_are() {
+        assert_eq!(format_text("a.yaml", "a:   1\r\nb: 2\r\n").unwrap(), "a: 1\r\nb: 2\r\n");
+    }
+}

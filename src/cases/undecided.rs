@@ -1,0 +1,90 @@
+//! The decisions that the tried values may not show both results of.
+//!
+//! The exploration tries constants of conditions and values beside them. That is enough for `score >= 8` and `verdict == "good"`,
+//! but not for `title.matches("^A")` or `a + b == 7`. A decision of the second kind counts if a value that the exploration chooses can
+//! reach it, directly or through computations. The search then claims of no node that nothing leads to it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    graph::{AccessSet, Edge, Graph},
+    id::ChannelName,
+    state::Type,
+    workflow::{
+        Workflow,
+        case_file::{Computed, accesses, computed},
+    },
+};
+
+/// Returns a description of each decision that the tried values may not show both results of.
+pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
+    let computed = computed(definition, graph);
+    let mut chosen = chosen(graph, &computed);
+    let accesses = accesses(definition, graph);
+    let mut found = BTreeSet::new();
+    let reads = |set: &AccessSet, chosen: &BTreeSet<ChannelName>| {
+        set.fields.iter().any(|it| !it.is_presence && chosen.contains(&it.channel))
+            || !set.item_paths.is_empty()
+    };
+    // A field that is computed from a chosen value varies with it.
+    loop {
+        let known = chosen.len();
+        for it in computed.iter().filter(|it| reads(&it.from, &chosen)).cloned().collect::<Vec<_>>()
+        {
+            if it.from.is_opaque && !it.is_copy && accesses.iter().any(|read| read.channel == it.to)
+            {
+                found.insert(format!(
+                    "every value of `{}` that `{}` can compute: the tried values are few of many",
+                    it.to, it.node
+                ));
+            }
+            chosen.insert(it.to);
+        }
+        if chosen.len() == known {
+            break;
+        }
+    }
+    for edge in &graph.edges {
+        let Edge::Route { from, route, .. } = edge else { continue };
+        let set = route.access_set();
+        if set.is_none_or(|it| it.is_opaque && reads(&it, &chosen)) {
+            found.insert(format!(
+                "every way of the route of `{from}`: it does more than compare values with constants"
+            ));
+        }
+    }
+    for (name, spec) in &graph.nodes {
+        let Some(condition) = &spec.when else { continue };
+        let set = condition.access_set();
+        if set.is_none_or(|it| it.is_opaque && reads(&it, &chosen)) {
+            found.insert(format!(
+                "both results of `when` of `{name}`: it does more than compare values with constants"
+            ));
+        }
+    }
+    for access in accesses.iter().filter(|it| it.numbers.len() > 1) {
+        let channel = graph.schema.channel(access.channel.as_str());
+        let ty = channel.map(|it| it.ty().clone());
+        let ty = access.path.iter().fold(ty, |ty, name| ty?.field(name).cloned());
+        if ty.is_some_and(|it| *it.required() == Type::Float) && chosen.contains(&access.channel) {
+            found.insert(format!(
+                "fractions between the numbers that `{}` is compared with",
+                access.channel
+            ));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Returns the fields whose values the exploration chooses: inputs, messages, and what a node writes that does not only compute.
+fn chosen(graph: &Graph, computed: &[Computed]) -> BTreeSet<ChannelName> {
+    let mut chosen: BTreeSet<ChannelName> =
+        graph.input.iter().chain(&graph.inbox).cloned().collect();
+    for (name, spec) in &graph.nodes {
+        let writes = spec.node.describe().contract.writes.into_iter().flatten();
+        let computes =
+            |it: &ChannelName| computed.iter().any(|of| of.node == *name && of.to == *it);
+        chosen.extend(writes.filter(|it| !computes(it)));
+    }
+    chosen
+}

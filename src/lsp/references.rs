@@ -1,0 +1,308 @@
+//! Finds every place that names something, in its workflow and in the prompts of that workflow, to show or to rename it.
+
+use std::{ops::Range, path::PathBuf, sync::Arc};
+
+use super::{
+    expressions::{Wanted, chain_at, is_word, quoted_at, variables},
+    grammar::Role,
+    positions::LineIndex,
+    protocol::{Location, TextEdit, WorkspaceEdit},
+    workspace::{DocumentView, Workspace},
+};
+use crate::{
+    id::{ChannelName, NodeName},
+    workflow::Step,
+};
+
+/// A thing that a workflow declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    /// The section that declares it.
+    section: &'static str,
+    name: String,
+}
+
+/// A place that names something.
+struct Reference {
+    uri: String,
+    text: Arc<str>,
+    range: Range<usize>,
+    is_declaration: bool,
+}
+
+/// Returns the places that name the same as the place at an offset.
+pub(super) fn references(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+    with_declaration: bool,
+) -> Option<Vec<Location>> {
+    let (named, _) = named_at(workspace, view, at)?;
+    let owner = workspace.owner(view).map(|(it, _)| it);
+    let all = all(workspace, owner.as_ref().unwrap_or(view), &named).into_iter();
+    let wanted = all.filter(|it| with_declaration || !it.is_declaration);
+    let location =
+        |it: Reference| Location { range: LineIndex::new(&it.text).range(&it.range), uri: it.uri };
+    Some(wanted.map(location).collect())
+}
+
+/// Returns the range of the name at an offset, if it can be renamed.
+pub(super) fn renamed_range(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+) -> Option<Range<usize>> {
+    let (named, range) = named_at(workspace, view, at)?;
+    let owner = workspace.owner(view).map(|(it, _)| it);
+    owner.as_ref().unwrap_or(view).outline.under(&[named.section, &named.name])?;
+    Some(range)
+}
+
+/// Returns the edits that give the thing at an offset another name.
+///
+/// # Errors
+///
+/// Fails with the reason if nothing there can be renamed, or the name is not allowed.
+pub(super) fn rename(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+    new: &str,
+) -> Result<WorkspaceEdit, String> {
+    let (named, _) = named_at(workspace, view, at).ok_or("there is no name of this workflow")?;
+    let owner = workspace.owner(view).map(|(it, _)| it);
+    let view = owner.as_ref().unwrap_or(view);
+    let Named { section, name } = &named;
+    if view.outline.under(&[section, name]).is_none() {
+        return Err(format!("`{name}` is not declared in this file"));
+    }
+    let parsed = match *section {
+        "state" => ChannelName::parse(new).map(drop),
+        _ => NodeName::parse(new).map(drop),
+    };
+    parsed.map_err(|error| error.to_string())?;
+    if ["end", "fail"].contains(&new) {
+        return Err(format!("`{new}` has another meaning"));
+    }
+    if new != name && view.outline.under(&[section, new]).is_some() {
+        return Err(format!("there is `{new}` already"));
+    }
+    let mut edit = WorkspaceEdit::default();
+    for Reference { uri, text, range, .. } in all(workspace, view, &named) {
+        let range = LineIndex::new(&text).range(&range);
+        edit.changes.entry(uri).or_default().push(TextEdit { range, new_text: new.to_owned() });
+    }
+    Ok(edit)
+}
+
+/// Returns what the place at an offset names, and the range of the name.
+fn named_at(
+    workspace: &Workspace,
+    view: &DocumentView<'_>,
+    at: usize,
+) -> Option<(Named, Range<usize>)> {
+    if let Some((owner, path)) = workspace.owner(view) {
+        let found = in_value(Role::Template, view.text, &owner.items_of(&path));
+        let (section, range) = found.into_iter().find(|(_, it)| it.start <= at && at <= it.end)?;
+        return Some((Named { section, name: view.text.get(range.clone())?.to_owned() }, range));
+    }
+    let spot = view.spot(at)?;
+    if spot.path.len() == 2
+        && let [Step::Key(section), Step::Key(name)] = spot.path.as_slice()
+        && let Some(section) = SECTIONS.iter().find(|it| *it == section)
+        && view.outline.part(&spot.path)?.key.as_ref() == Some(&spot.range)
+    {
+        return Some((Named { section, name: name.clone() }, spot.range));
+    }
+    let word = view.text.get(spot.range.clone())?;
+    let found = in_value(spot.role?, word, &view.items_of(&spot.path));
+    let cursor = at - spot.range.start;
+    let here = found.into_iter().find(|(_, it)| it.start <= cursor && cursor <= it.end);
+    let (section, range) = here?;
+    let name = word.get(range.clone())?.to_owned();
+    let start = spot.range.start;
+    Some((Named { section, name }, start + range.start..start + range.end))
+}
+
+/// The sections whose entries are names.
+const SECTIONS: [&str; 7] = ["nodes", "state", "agents", "models", "sandboxes", "folders", "types"];
+
+/// Returns all places that name something: in the workflow, and in its prompts.
+fn all(workspace: &Workspace, view: &DocumentView<'_>, named: &Named) -> Vec<Reference> {
+    let mut found = Vec::new();
+    let own: Arc<str> = view.text.into();
+    let mut add = |uri: &str, text: &Arc<str>, range: Range<usize>, is_declaration: bool| {
+        let (uri, text) = (uri.to_owned(), Arc::clone(text));
+        found.push(Reference { uri, text, range, is_declaration });
+    };
+    let mut prompts: Vec<(PathBuf, String)> = Vec::new();
+    for part in view.outline.parts() {
+        if let Some(key) = &part.key {
+            let is_declaration = part.path.len() == 2
+                && part.path[0] == Step::Key(named.section.to_owned())
+                && part.name() == Some(&named.name);
+            let role = view.grammar.key_role(&part.path).and_then(section_of);
+            let is_named = role == Some(named.section) && part.name() == Some(&named.name);
+            if is_declaration || is_named {
+                add(view.uri, &own, key.clone(), is_declaration);
+            }
+        }
+        let Some(value) = &part.value else { continue };
+        let Some(word) = view.text.get(value.clone()) else { continue };
+        let Some(role) = view.grammar.at(&part.path).and_then(super::grammar::role) else {
+            continue;
+        };
+        let bound = view.items_of(&part.path);
+        for (section, range) in in_value(role, word, &bound) {
+            if section == named.section && word.get(range.clone()) == Some(&named.name) {
+                add(view.uri, &own, value.start + range.start..value.start + range.end, false);
+            }
+        }
+        if role == Role::Prompt && !prompts.iter().any(|(it, _)| it.as_os_str() == word) {
+            prompts.push((word.into(), bound));
+        }
+    }
+    for (path, bound) in prompts {
+        let Some((uri, text)) = workspace.prompt(view, &path) else { continue };
+        for (section, range) in in_value(Role::Template, &text, &bound) {
+            if section == named.section && text.get(range.clone()) == Some(&named.name) {
+                add(&uri, &text, range, false);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the section that declares the names of a role.
+fn section_of(role: Role) -> Option<&'static str> {
+    Some(match role {
+        Role::Node | Role::Target => "nodes",
+        Role::Field => "state",
+        Role::Agent => "agents",
+        Role::Model => "models",
+        Role::Sandbox => "sandboxes",
+        Role::Folder => "folders",
+        Role::Type => "types",
+        Role::Prompt
+        | Role::Expression
+        | Role::Template
+        | Role::Value
+        | Role::State
+        | Role::SchemaFile
+        | Role::Word => return None,
+    })
+}
+
+/// Returns the names in a value, each with the section that declares it. `bound` binds the item of a map.
+fn in_value(role: Role, text: &str, bound: &str) -> Vec<(&'static str, Range<usize>)> {
+    match role {
+        Role::Expression => in_expression(text, bound),
+        Role::Template => {
+            let mut found = Vec::new();
+            let mut bound = bound.to_owned();
+            for code in codes(text) {
+                let inner = in_expression(&text[code.clone()], &bound);
+                let placed = |(section, it): (&'static str, Range<usize>)| {
+                    (section, code.start + it.start..code.start + it.end)
+                };
+                found.extend(inner.into_iter().map(placed));
+                // A loop binds its variable for the code after it.
+                bound.push_str(&text[code]);
+                bound.push(' ');
+            }
+            found
+        }
+        Role::Type => words(text).map(|it| ("types", it)).collect(),
+        role => section_of(role).map(|it| (it, 0..text.len())).into_iter().collect(),
+    }
+}
+
+/// Returns the code of a template, which is between its marks.
+fn codes(text: &str) -> Vec<Range<usize>> {
+    let mut codes = Vec::new();
+    let mut at = 0;
+    while let Some((open, close)) = next_mark(&text[at..]) {
+        let start = at + open + 2;
+        let Some(length) = text[start..].find(close) else { break };
+        if close != "#}" {
+            codes.push(start..start + length);
+        }
+        at = start + length + 2;
+    }
+    codes
+}
+
+fn next_mark(text: &str) -> Option<(usize, &'static str)> {
+    let marks = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
+    let found = marks.iter().filter_map(|(open, close)| Some((text.find(open)?, *close)));
+    found.min_by_key(|(at, _)| *at)
+}
+
+/// Returns the fields and nodes that an expression names.
+fn in_expression(text: &str, bound: &str) -> Vec<(&'static str, Range<usize>)> {
+    // YAML escapes this quote; the expression contains it unescaped.
+    let expression = text.replace("\\\"", " \"");
+    let mut found = Vec::new();
+    for word in words(&expression) {
+        if let Some((range, wanted)) = quoted_at(&expression, word.start) {
+            if wanted == Wanted::Node && range == word {
+                found.push(("nodes", word));
+            }
+            continue;
+        }
+        let chain = chain_at(&expression, word.end).unwrap_or(word.clone());
+        let before = format!("{bound}{}", &expression[..word.start]);
+        let name = &expression[word.clone()];
+        let is_key = expression[word.end..].trim_start().starts_with(':')
+            && expression[..word.start].trim_end().ends_with(['{', ',']);
+        let is_called = expression[word.end..].starts_with('(');
+        if chain.start == word.start && !is_key && !is_called && !variables(&before).contains(&name)
+        {
+            found.push(("state", word));
+        }
+    }
+    found
+}
+
+/// Returns the words of a text that could be names.
+fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + text[at..].find(is_word)?;
+        let end = start + text[start..].find(|it| !is_word(it)).unwrap_or(text.len() - start);
+        at = end;
+        Some(start..end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names<'t>(role: Role, text: &'t str, bound: &str) -> Vec<(&'static str, &'t str)> {
+        let found = in_value(role, text, bound);
+        found.into_iter().map(|(section, it)| (section, &text[it])).collect()
+    }
+
+    #[test]
+    fn an_expression_names_fields_and_nodes_but_not_its_variables() {
+        let text = "a.b == \"a\" && xs.exists(x, x.a == c) && visits(\"n\") > 1";
+        let expected = [("state", "a"), ("state", "xs"), ("state", "c"), ("nodes", "n")];
+        assert_eq!(names(Role::Expression, text, ""), expected);
+        assert_eq!(
+            names(Role::Expression, "T{ a: b, c: d }", ""),
+            [("state", "T"), ("state", "b"), ("state", "d")]
+        );
+        assert_eq!(names(Role::Expression, "item.x", "for item in y "), []);
+    }
+
+    #[test]
+    fn only_the_code_of_a_template_names_fields() {
+        let text = "a {{ a }} {# a #} {% for b in a.c %}{{ b }}{{ d | join(e) }}{% endfor %}";
+        let found = names(Role::Template, text, "");
+        let fields: Vec<&str> = found.iter().map(|(_, it)| *it).collect();
+        assert_eq!(fields.iter().filter(|it| **it == "a").count(), 2, "{fields:?}");
+        assert!(fields.contains(&"d") && fields.contains(&"e"), "{fields:?}");
+        assert_eq!(fields.iter().filter(|it| **it == "b").count(), 0, "{fields:?}");
+    }
+}

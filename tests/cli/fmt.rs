@@ -1,0 +1,48 @@
+//! `graphrun fmt`: files are laid out, or left as they are.
+
+use std::fs;
+
+use crate::cli::program::Place;
+
+const CROOKED: &str = "graphrun: 1   # first\nname:   x\n";
+const LAID_OUT: &str = "graphrun: 1 # first\nname: x\n";
+
+#[test]
+fn files_are_laid_out_once() {
+    let place = Place::new();
+    fs::create_dir(place.path("flows")).unwrap();
+    fs::write(place.path("flows/a.yaml"), CROOKED).unwrap();
+    fs::write(place.path("flows/b.yaml"), LAID_OUT).unwrap();
+    fs::write(place.path("flows/c.yaml"), "services:   {}\n").unwrap();
+    let check = place.run(["fmt", "--check", "flows"]);
+    insta::assert_snapshot!(check, @r"
+    exit 1
+    stdout:
+    flows/a.yaml: would be laid out differently
+    2 files: 1 changed, 1 as before
+    stderr:
+    ");
+    assert_eq!(fs::read_to_string(place.path("flows/a.yaml")).unwrap(), CROOKED);
+    let first = place.run(["fmt", "flows"]);
+    assert!(first.code == 0 && first.stdout.contains("flows/a.yaml: laid out\n"), "{first}");
+    assert_eq!(fs::read_to_string(place.path("flows/a.yaml")).unwrap(), LAID_OUT);
+    assert_eq!(fs::read_to_string(place.path("flows/c.yaml")).unwrap(), "services:   {}\n");
+    let second = place.run(["fmt", "flows", "--output", "json"]).json();
+    assert_eq!(second, serde_json::json!({"files": 2, "changed": [], "refused": 0}));
+    assert_eq!(place.run(["fmt", "--check", "flows"]).code, 0);
+    assert_eq!(fs::read_dir(place.path("flows")).unwrap().count(), 3, "no other file is left");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_left_and_the_others_are_laid_out() {
+    let place = Place::new();
+    let broken = "graphrun: 1\nname: [x\n";
+    fs::write(place.path("a.yaml"), broken).unwrap();
+    fs::write(place.path("b.yaml"), CROOKED).unwrap();
+    let ended = place.run(["fmt", "a.yaml", "b.yaml", "nowhere.yaml"]);
+    assert_eq!(ended.code, 2, "{ended}");
+    assert!(ended.stderr.contains("GR001") && ended.stderr.contains("nowhere.yaml"), "{ended}");
+    assert!(ended.stdout.ends_with("3 files: 1 changed, 2 as before, 2 refused\n"), "{ended}");
+    assert_eq!(fs::read_to_string(place.path("a.yaml")).unwrap(), broken);
+    assert_eq!(fs::read_to_string(place.path("b.yaml")).unwrap(), LAID_OUT);
+}
