@@ -182,6 +182,8 @@ fn section_of(role: Role) -> Option<&'static str> {
         Role::Model => "models",
         Role::Sandbox => "sandboxes",
         Role::Folder => "folders",
+        Role::Tier => "memory",
+        Role::Tool => "tools",
         Role::Type => "types",
         Role::Prompt
         | Role::Expression

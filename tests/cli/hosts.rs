@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place, workflow};
-use crate::cli::support::git::git;
+use crate::support::git::git;
 
 /// Runs a workflow with this configuration of the user.
 fn run_configured(place: &Place, text: &str) -> Ended {
