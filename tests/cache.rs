@@ -38,7 +38,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::support::cache_dir;
+use crate::support::{cache_dir, ran::other_codes};
 
 /// A model that numbers its answers, and cannot give the first `failures` of them.
 #[derive(Clone, Debug, Default)]
@@ -490,7 +490,7 @@ fn codes(workflow: &str) -> Vec<&'static str> {
     let findings = match parse(file, Path::new("tests/workflow"), &registry()) {
         Ok((_, findings)) | Err(findings) => findings,
     };
-    findings.in_order().iter().map(|it| it.code).collect()
+    other_codes(&findings)
 }
 
 #[test]

@@ -528,7 +528,10 @@ nodes:
         std::fs::write(&path, text).unwrap();
         let (workflow, warnings) = load(&path, &registry()).unwrap();
         let graph = workflow.into_graph(&factory(Services::offline(), registry()));
-        format!("{warnings}{}", compile(graph).unwrap().warnings())
+        let graph = compile(graph).unwrap();
+        let all = warnings.in_order().into_iter().chain(graph.warnings().in_order());
+        // Not every part reads every input.
+        all.filter(|it| it.code != "GR018").map(|it| it.message.clone()).collect::<String>()
     };
     assert_eq!(findings(8 * steps_of_one), "");
     let told = findings(8 * steps_of_one - 1);

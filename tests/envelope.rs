@@ -269,7 +269,7 @@ fn alternative_routes_arrive_once_at_a_common_node() {
     b: 1, after `a` (1)
     c: 1, after `a` (1)
     d: 1, after `a` (1)
-    4 steps
+    3 steps
     ");
 }
 

@@ -608,6 +608,7 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
             "extra_body",
             "tools",
             "max_tool_rounds",
+            "cache",
             "about"
         ]
     );
@@ -830,7 +831,7 @@ fn references_are_found_in_the_workflow_and_in_its_prompts() {
         of("start: write", "start: w§rite"),
         ["10: write", "12: write", "23: write", "25: write"]
     );
-    assert_eq!(of("agent: writer", "agent: wri§ter"), ["9: writer", "15: writer"]);
+    assert_eq!(of("agent: writer", "agent: wri§ter"), ["9: writer", "14: writer"]);
     assert_eq!(of("model: fast", "model: §fast"), ["7: fast", "9: fast"]);
     assert_eq!(of("tries < 3", "tri§es < 3"), ["5: tries", "21: tries", "23: tries", "25: tries"]);
     // `note` belongs to the expression alone.

@@ -124,6 +124,14 @@ pub(super) fn variables(before: &str) -> Vec<&str> {
     bindings(before).into_iter().map(|it| it.variable).collect()
 }
 
+/// Returns whether the word after a text is a variable that it binds there.
+pub(super) fn binds_next(before: &str) -> bool {
+    let before = before.trim_end();
+    let opens = |method: &str| before.strip_suffix(method).is_some_and(|it| it.ends_with('.'));
+    let is_loop = before.strip_suffix("for").is_some_and(|it| !it.ends_with(is_word));
+    is_loop || Function::all().iter().filter(|it| it.binds_item()).any(|it| opens(&it.opening()))
+}
+
 struct Binding<'t> {
     variable: &'t str,
     list: &'t str,

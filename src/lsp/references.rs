@@ -3,7 +3,7 @@
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use super::{
-    expressions::{Wanted, chain_at, is_word, quoted_at, variables},
+    expressions::{Wanted, binds_next, chain_at, is_word, quoted_at, variables},
     grammar::Role,
     positions::LineIndex,
     protocol::{Location, TextEdit, WorkspaceEdit},
@@ -258,8 +258,9 @@ fn in_expression(text: &str, bound: &str) -> Vec<(&'static str, Range<usize>)> {
         let is_key = expression[word.end..].trim_start().starts_with(':')
             && expression[..word.start].trim_end().ends_with(['{', ',']);
         let is_called = expression[word.end..].starts_with('(');
-        if chain.start == word.start && !is_key && !is_called && !variables(&before).contains(&name)
-        {
+        let is_number = name.starts_with(|it: char| it.is_ascii_digit());
+        let is_other = is_key || is_called || is_number || binds_next(&before);
+        if chain.start == word.start && !is_other && !variables(&before).contains(&name) {
             found.push(("state", word));
         }
     }

@@ -59,3 +59,21 @@ fn a_part_whose_retries_are_used_up_fails_the_run() {
     let text = fs::read_to_string(place.path("out/report.md")).unwrap();
     assert!(text.contains("- T2 Describe the module in a README: not begun"), "{text}");
 }
+
+#[test]
+fn rules_and_lessons_of_the_memory_reach_the_architect() {
+    let place = Place::new();
+    repository(&place);
+    let add = ["memory", "add", "core", "Every function has a docstring; tests stay as they are."];
+    assert_eq!(place.run(add).code, 0);
+    let graph = format!("{}/graphs/escalation.yaml", env!("CARGO_MANIFEST_DIR"));
+    // The run stops behind the recalls, before it asks a model.
+    let args = ["execute", &graph, "-i", "repo_path=repo", "-i", "task=Add tests for a function"];
+    let ended = place.run(
+        [&args[..], &["--run-id", "one", "--pause-before", "split", "--model", "ollama/none"]]
+            .concat(),
+    );
+    assert_eq!(ended.code, 3, "{ended}");
+    let state = place.run(["runs", "state", "one", "--output", "json"]);
+    assert!(state.stdout.contains("Every function has a docstring"), "{state}");
+}

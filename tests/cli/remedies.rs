@@ -51,7 +51,10 @@ fn a_file_that_cannot_be_read_is_refused_with_a_remedy() {
     let place = place();
     fs::write(place.path("latin.yaml"), b"name: caf\xe9\n").unwrap();
     for command in ["execute", "validate", "plan", "graph"] {
-        expect(&place.run([command, "."]), 2, &["cannot read `.`", "help: name a file in it"]);
+        // `validate` takes folders.
+        if command != "validate" {
+            expect(&place.run([command, "."]), 2, &["cannot read `.`", "help: name a file in it"]);
+        }
         let latin = place.run([command, "latin.yaml"]);
         expect(&latin, 2, &["cannot read `latin.yaml`", "help: name a text file; texts are saved"]);
     }

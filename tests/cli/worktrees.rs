@@ -1,4 +1,4 @@
-//! Nested runs that work side by side in worktrees of their own, and the merge of their commits.
+//! Nested runs that work side by side in separate worktrees, and the merge of their commits.
 
 use std::fs;
 

@@ -80,7 +80,7 @@ async fn ignored_files_are_left_out() {
         "uv.lock",
     ];
     assert_eq!(found["paths"], json!(all));
-    // Without words, what describes the repository is first, then what is nearest to the root.
+    // Without words, descriptions of the repository are first, then the files nearest to the root.
     assert_eq!(
         paths(&found),
         [

@@ -1,6 +1,6 @@
 //! Worktrees of single tasks.
 //!
-//! Tasks that run side by side would overwrite the files of each other. A task with a worktree of its own works on a
+//! Tasks that run side by side would overwrite the files of each other. A task with a separate worktree works on a
 //! branch that starts at the last commit of the run's branch, and the run later [merges](OpenFolder::merge_commits) the
 //! commits of its tasks in an order that does not depend on their speed. The names of everything that belongs to the task
 //! begin like those of the folder, so they are found again without the run, and removed with it.

@@ -138,7 +138,7 @@ async fn a_known_key_changes_nothing_even_after_a_removal(home: &Home) {
 async fn an_entry_ends_unless_a_person_approves_it(home: &Home) {
     let kept = |text: &str| NewEntry {
         approval: Approval::Pending,
-        keep: Some(Duration::from_hours(48)),
+        keep: Some(Duration::from_secs(48 * 3_600)),
         ..new(text)
     };
     let ids = home.put("1", vec![kept("goes"), kept("stays")], at(0)).await;
@@ -219,7 +219,7 @@ async fn any_text_is_a_query(home: &Home) {
 
 async fn a_list_has_pages_and_no_expired_entries(home: &Home) {
     for number in 0..7 {
-        let keep = (number == 3).then_some(Duration::from_hours(1));
+        let keep = (number == 3).then_some(Duration::from_secs(3_600));
         let entry = NewEntry { keep, ..new(&format!("text {number}")) };
         home.put(&number.to_string(), vec![entry], at(number / 2)).await;
     }

@@ -106,7 +106,7 @@ fn read(name: &str, text: &str) -> Result<Yaml, Diagnostics> {
     }
 }
 
-/// Whether two values read the same: whether a text is in quotes may decide what it means.
+/// Whether two values read the same: quotes may decide the type of a value.
 fn is_same(one: &Yaml, other: &Yaml) -> bool {
     match (&one.data, &other.data) {
         (Data::Null, Data::Null) => true,
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_comment_keeps_the_layout_of_a_value() {
-        let text = "# fmt-keep\na:   {b:  1}\nc: {d: 1}\n";
-        let laid_out = "# fmt-keep\na:   {b:  1}\nc: { d: 1 }\n";
+        let text = "a: {b:  1}\n# fmt-keep\nc:   {d:  1}\ne: {f: 1}\n";
+        let laid_out = "a: { b: 1 }\n# fmt-keep\nc:   {d:  1}\ne: { f: 1 }\n";
         assert_eq!(format_text("a.yaml", text).unwrap(), laid_out);
     }
 
