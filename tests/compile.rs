@@ -336,7 +336,7 @@ fn joins_that_may_wait_forever_are_found_with_a_path() {
     insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r"
     GR036: `a` and `e` write `count` in the same step
       line 11: one writer
-      line 23: the other writer
+      line 23: the other writer, after the start
     GR131: `joined` may wait for `b` forever
       line 12: may lead to `end` only
       line 10: waits for `b`
@@ -345,7 +345,7 @@ fn joins_that_may_wait_forever_are_found_with_a_path() {
       line 16: waits for `c`
     GR036: `f` and `look` write `out` in the same step
       line 24: one writer
-      line 12: the other writer
+      line 12: the other writer, after the start
     GR131: `round` may wait for `e` forever
       line 25: leads to `e` and `f`, which may be used up
       line 22: waits for `e`
@@ -565,7 +565,7 @@ fn maps_in_a_row_take_two_steps_each() {
 
 #[test]
 fn one_parallel_or_the_other_takes_the_steps_of_one() {
-    assert_takes(4, |at, next| {
+    assert_takes(3, |at, next| {
         format!(
             "
   s{at}: {{ set: {{ sum: 1 }}, then: [{{ when: is_due, to: one{at} }}, {{ to: two{at} }}] }}

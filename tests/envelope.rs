@@ -349,7 +349,7 @@ fn a_limit_leads_to_its_target_once() {
     flush: 2, 1 visit, and 1 after a limit
     stop: 2, after the start (1), a limit (1)
     work: 3, 3 visits
-    7 steps
+    5 steps
     ");
 }
 
