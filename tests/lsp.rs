@@ -833,7 +833,7 @@ fn references_are_found_in_the_workflow_and_in_its_prompts() {
     );
     assert_eq!(of("agent: writer", "agent: wri§ter"), ["9: writer", "14: writer"]);
     assert_eq!(of("model: fast", "model: §fast"), ["7: fast", "9: fast"]);
-    assert_eq!(of("tries < 3", "tri§es < 3"), ["5: tries", "21: tries", "23: tries", "25: tries"]);
+    assert_eq!(of("tries < 3", "tri§es < 3"), ["5: tries", "20: tries", "23: tries", "25: tries"]);
     // `note` belongs to the expression alone.
     assert_eq!(of("note.level", "no§te.level"), [""; 0]);
     let marked = with_file(&team("input: brief", "input: br§ief"));
