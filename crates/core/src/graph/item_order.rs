@@ -1,4 +1,8 @@
 //! The order of the items of a map that depend on each other.
+//!
+//! They are tasks of one step that begin late: the rules keep a task back until those that it needs are settled. Its record
+//! is like any other, so a crash, a migration and the worst case need nothing new. A step for each level would make items
+//! wait for others of their level.
 
 use std::fmt;
 
