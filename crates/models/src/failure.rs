@@ -139,6 +139,7 @@ pub(super) fn has_error(body: &Value) -> bool {
 ///
 /// A server may put the key of a request anywhere into its reply, also escaped. So keys are removed
 /// here, after decoding and before anything is read, truncated or saved.
+#[cfg(feature = "openai")]
 pub(super) fn read_json(text: &str) -> Result<Value, ModelError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
