@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+mod changes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -13,6 +15,8 @@ use std::{
 use graphrun::diagnostic::CODES;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use self::changes::{edited, fixed};
 
 /// An editor with one server.
 struct Editor {
@@ -769,204 +773,6 @@ fn random_edits_never_break_the_server() {
 /// In a folder without its prompts, every prompt that a workflow names is a finding.
 fn missing_prompts(text: &str) -> usize {
     text.matches("prompts/").count()
-}
-
-/// The texts of the places that name the same as the marked place, each with its line.
-fn references(editor: &mut Editor, marked: &str, with_declaration: bool) -> Vec<String> {
-    let uri = editor.uri("marked.yaml");
-    let (text, position) = unmarked(marked);
-    editor.open(&uri, &text);
-    let context = json!({"includeDeclaration": with_declaration});
-    let params = json!({"textDocument": {"uri": uri}, "position": position, "context": context});
-    let answer = editor.ask("textDocument/references", params)["result"].take();
-    let place = |it: &Value| {
-        let line = number(&it["range"]["start"]["line"]);
-        if it["uri"] == json!(uri) {
-            format!("{line}: {}", within(&text, &it["range"]))
-        } else {
-            format!("{} {line}", it["uri"].as_str().unwrap().rsplit('/').next().unwrap())
-        }
-    };
-    answer.as_array().into_iter().flatten().map(place).collect()
-}
-
-/// The text after the edits of an answer to one document.
-fn edited(text: &str, edits: &Value) -> String {
-    let offset = |position: &Value| {
-        let line = number(&position["line"]);
-        let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-        let rest: Vec<u16> = text[start..].encode_utf16().collect();
-        start + String::from_utf16_lossy(&rest[..number(&position["character"])]).len()
-    };
-    let mut edits: Vec<(usize, usize, &str)> = edits
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| {
-            let range = &it["range"];
-            (offset(&range["start"]), offset(&range["end"]), it["newText"].as_str().unwrap())
-        })
-        .collect();
-    edits.sort_unstable();
-    let mut changed = text.to_owned();
-    for (start, end, new) in edits.into_iter().rev() {
-        changed.replace_range(start..end, new);
-    }
-    changed
-}
-
-#[test]
-fn references_are_found_in_the_workflow_and_in_its_prompts() {
-    let mut editor = Editor::start();
-    editor.write(
-        "prompts/write.md",
-        "First\n{{ brief }} {% for brief in review.notes %}{{ brief }}{% endfor %}",
-    );
-    let prompt = "prompt: { text: \"{{ brief }} {{ visit }}\" }";
-    let with_file = |marked: &str| marked.replace(prompt, "prompt: prompts/write.md");
-    let mut of = |part: &str, marked: &str| references(&mut editor, &team(part, marked), true);
-    assert_eq!(of("to: judge", "to: ju§dge"), ["22: judge", "24: judge"]);
-    assert_eq!(of("  judge:\n", "  §judge:\n"), ["22: judge", "24: judge"]);
-    assert_eq!(
-        of("start: write", "start: w§rite"),
-        ["10: write", "12: write", "23: write", "25: write"]
-    );
-    assert_eq!(of("agent: writer", "agent: wri§ter"), ["9: writer", "14: writer"]);
-    assert_eq!(of("model: fast", "model: §fast"), ["7: fast", "9: fast"]);
-    assert_eq!(of("tries < 3", "tri§es < 3"), ["5: tries", "20: tries", "23: tries", "25: tries"]);
-    // `note` belongs to the expression alone.
-    assert_eq!(of("note.level", "no§te.level"), [""; 0]);
-    let marked = with_file(&team("input: brief", "input: br§ief"));
-    assert_eq!(references(&mut editor, &marked, true), ["3: brief", "6: brief", "write.md 1"]);
-    assert_eq!(references(&mut editor, &marked, false), ["6: brief", "write.md 1"]);
-}
-
-#[test]
-fn a_rename_changes_every_place_and_nothing_else() {
-    let mut editor = Editor::start();
-    let (uri, prompt) = (editor.uri("marked.yaml"), editor.uri("prompts/write.md"));
-    let template = "{{ tries }}: {{ brief }} tries {{ visits('write') }}";
-    editor.write("prompts/write.md", template);
-    let text = team("prompt: { text: \"{{ brief }} {{ visit }}\" }", "prompt: prompts/write.md");
-    editor.open(&uri, &text);
-    assert_eq!(editor.findings(&uri), [Value::Null; 0]);
-    let mut rename = |part: &str, new: &str| {
-        let line = text.lines().position(|it| it.contains(part)).unwrap();
-        let character = text.lines().nth(line).unwrap().find(part).unwrap() + part.len();
-        let position = json!({"line": line, "character": character});
-        let place = json!({"textDocument": {"uri": uri}, "position": position});
-        let can = editor.ask("textDocument/prepareRename", place.clone())["result"].take();
-        let mut params = place;
-        params["newName"] = json!(new);
-        (can, editor.ask("textDocument/rename", params))
-    };
-    let (can, answer) = rename("  tries", "attempts");
-    assert_eq!(within(&text, &can), "tries");
-    let changes = &answer["result"]["changes"];
-    let expected = text.replace("tries", "attempts");
-    assert_eq!(edited(&text, &changes[&uri]), expected);
-    assert_eq!(
-        edited(template, &changes[&prompt]),
-        "{{ attempts }}: {{ brief }} tries {{ visits('write') }}"
-    );
-    let (_, answer) = rename("start: write", "draft");
-    let changes = &answer["result"]["changes"];
-    let new = edited(&text, &changes[&uri]);
-    for part in
-        ["start: draft", "\n  draft:\n", "then: draft }", "visits(\"draft\")", "agent: writer"]
-    {
-        assert!(new.contains(part), "{part} is missing in {new}");
-    }
-    assert!(edited(template, &changes[&prompt]).contains("visits('draft')"));
-    for (part, new, reason) in [
-        ("start: write", "judge", "there is `judge` already"),
-        ("start: write", "end", "another meaning"),
-        ("start: write", "a b", "a b"),
-        ("exhausted: fail", "x", "not declared"),
-        ("graphrun", "x", "no name"),
-    ] {
-        let (_, answer) = rename(part, new);
-        let message = answer["error"]["message"].as_str().unwrap_or_default().to_owned();
-        assert!(message.contains(reason), "{part}: {answer}");
-    }
-    let (can, _) = rename("graphrun", "x");
-    assert_eq!(can, Value::Null);
-}
-
-/// The titles of the fixes for a text, and the text after the first one.
-fn fixed(editor: &mut Editor, name: &str, text: &str) -> (Vec<String>, String) {
-    let uri = editor.uri(name);
-    editor.open(&uri, text);
-    let findings = editor.findings(&uri);
-    let (mut titles, mut changed) = (Vec::new(), text.to_owned());
-    for finding in &findings {
-        let params = json!({
-            "textDocument": {"uri": uri}, "range": finding["range"], "context": {"diagnostics": []}
-        });
-        let actions = editor.ask("textDocument/codeAction", params)["result"].take();
-        for action in actions.as_array().unwrap() {
-            if titles.is_empty() {
-                assert_eq!(action["kind"], "quickfix");
-                assert_eq!(action["diagnostics"][0]["code"], finding["code"]);
-                changed = edited(text, &action["edit"]["changes"][&uri]);
-            }
-            titles.push(action["title"].as_str().unwrap().to_owned());
-        }
-    }
-    editor.close(&uri);
-    (titles, changed)
-}
-
-#[test]
-fn a_fix_is_offered_if_it_mends_the_file() {
-    let mut editor = Editor::start();
-    for (part, wrong, title, mended) in [
-        ("then: write }", "then: wirte }", "Replace by `write`", "then: write }"),
-        ("agent: writer", "agent: wrter", "Replace by `writer`", "agent: writer"),
-        ("writes: review", "writes: reveiw", "Replace by `review`", "writes: review"),
-        ("max_visits: 3", "max_visit: 3", "Replace by `max_visits`", "max_visits: 3"),
-        ("tries < 3", "tris < 3", "Replace by `tries`", "tries < 3"),
-        ("== \"major\"", "== \"majr\"", "Replace by `major`", "== \"major\""),
-        ("merge: sum", "merge: smu", "Replace by `sum`", "merge: sum"),
-        (
-            "{{ brief }} {{ visit }}",
-            "{{ breif }} {{ visit }}",
-            "Replace by `brief`",
-            "{{ brief }} {{ visit }}",
-        ),
-        ("then: write }", "retry: 3, then: write }", "Remove `retry`", "then: write }"),
-        ("then: write }", "then: write, retry: 3 }", "Remove `retry`", "then: write }"),
-        (
-            "{{ brief }} {{ visit }}",
-            "{brief} {{ brief }} {{ visit }}",
-            "Replace by `{{ brief }}`",
-            "{{ brief }} {{ brief }} {{ visit }}",
-        ),
-    ] {
-        let text = team(part, wrong);
-        let (titles, changed) = fixed(&mut editor, "team.yaml", &text);
-        assert_eq!(titles.first().map(String::as_str), Some(title), "{wrong}");
-        assert_eq!(changed, text.replacen(wrong, mended, 1), "{wrong}");
-    }
-    // The advice does not always mend the file.
-    let (titles, _) = fixed(&mut editor, "team.yaml", &team("start: write\n", ""));
-    assert_eq!(titles, [""; 0]);
-}
-
-#[test]
-fn a_document_is_laid_out_as_by_the_command() {
-    let mut editor = Editor::start();
-    let uri = editor.uri("team.yaml");
-    let mut format = |text: &str| {
-        editor.open(&uri, text);
-        let params = json!({"textDocument": {"uri": uri}, "options": {"tabSize": 8}});
-        editor.ask("textDocument/formatting", params)["result"].take()
-    };
-    assert_eq!(format(TEAM), json!([]));
-    let crooked = TEAM.replace("{ tries: 1 }", "{tries:   1}").replace("about: W", "about:   W");
-    assert_eq!(edited(&crooked, &format(&crooked)), TEAM);
-    assert_eq!(format("graphrun: 1\na: [1\n"), Value::Null, "it cannot be read");
-    assert_eq!(format("services: {a:   1}\n"), Value::Null, "it is not ours");
 }
 
 #[test]

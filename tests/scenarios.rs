@@ -24,7 +24,7 @@ struct Log {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Word {
+struct Suffix {
     word: Option<String>,
 }
 
@@ -73,8 +73,8 @@ async fn a_replaced_list_keeps_the_other_writes_of_the_step() {
 
 #[tokio::test]
 async fn a_field_that_is_none_is_not_written() {
-    async fn nothing() -> Result<Word, NodeError> {
-        Ok(Word { word: None })
+    async fn nothing() -> Result<Suffix, NodeError> {
+        Ok(Suffix { word: None })
     }
     async fn cleared() -> Result<impl graphrun::graph::IntoCommand<Writes = ()>, NodeError> {
         Ok(clear("word"))

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
     engine::{Engine, OpenQuestion, RunEnd, RunError},
     event::{Event, EventSink, RunEvent, Status},
-    graph::Graph,
+    graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},
     llm::{ChatModel, ModelError, Replay},
     nodes::{ModelSource, Services},
@@ -80,7 +80,7 @@ impl Suite {
                 CaseRun { problems, status, reason, route, elapsed: started.elapsed(), trail }
             }
             Err(error) => {
-                let reason = verdict::broken(&error);
+                let reason = with_causes(&error);
                 let problems = vec![Problem::new(&case.place, reason.clone())];
                 let (status, route) = (Status::Failed, Vec::new());
                 let (reason, trail) = (Some(reason), Trail::default());
@@ -157,7 +157,7 @@ impl Suite {
         let problems = match (script.gap(), refused) {
             // All other differences follow from this one.
             (Some(gap), _) => vec![missing(case, &gap, &traces)],
-            (None, Some(error)) => vec![Problem::new(&case.place, verdict::broken(&error))],
+            (None, Some(error)) => vec![Problem::new(&case.place, with_causes(&error))],
             (None, None) => {
                 let mut problems = verdict::compare(&case.expect, &traces);
                 for (node, text) in script.unused() {

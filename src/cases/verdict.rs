@@ -1,7 +1,5 @@
 //! Compares a run with the expectation of its test case.
 
-use std::error::Error;
-
 use serde_json::Value;
 
 use super::run::Traces;
@@ -89,17 +87,6 @@ pub(super) fn compare(expect: &Expectation, traces: &Traces) -> Vec<Problem> {
     problems.extend(compare_events(&expect.events, &traces.events));
     problems.extend(expect.prompts.iter().flat_map(|it| compare_prompts(it, traces)));
     problems
-}
-
-/// Returns the text for a run that the engine could not execute.
-pub(super) fn broken(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.extend([": ", &error.to_string()]);
-        cause = error.source();
-    }
-    text
 }
 
 /// Returns a route in one line, in the syntax of a test case.

@@ -85,6 +85,19 @@ impl Database {
         Ok(Self { location, flag, memory_flag: None, is_of_folder: false })
     }
 
+    /// Parses the URL of the memory across runs, which no server holds.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`parse`](Self::parse) does, and when the URL is that of a server.
+    pub(super) fn parse_memory(url: &str, layer: &str) -> Result<Self, CliError> {
+        if matches!(url.split_once(':'), Some(("postgres" | "postgresql", _))) {
+            redact::learn_url(url);
+            return Err(no_memory_server(&Url(url.to_owned())));
+        }
+        Self::parse(url, layer)
+    }
+
     /// Returns the default database in the working directory. A symbolic link of this name may have
     /// come with the folder, so only the user may choose its target.
     ///
@@ -388,7 +401,6 @@ impl fmt::Debug for Url {
     }
 }
 
-#[cfg(feature = "postgres")]
 fn no_memory_server(url: &Url) -> CliError {
     CliError::usage(format!("{url:?} cannot hold the memory across runs"))
         .with_help("name a file with `--memory sqlite:PATH`")

@@ -208,10 +208,10 @@ impl Globals {
     /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn memory_to_read(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.memory {
-            return Database::parse(url, "--memory");
+            return Database::parse_memory(url, "--memory");
         }
         Ok(match self.config_for(|it| it.name == "memory")?.get("memory") {
-            Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
+            Some(it) => Database::parse_memory(&it.text, &it.layer)?.implied(it.is_untrusted),
             None => Database::memory_of_the_folder()?,
         })
     }

@@ -1,6 +1,6 @@
 //! Formats numbers, durations and external text for people.
 
-use std::{borrow::Cow, error::Error};
+use std::borrow::Cow;
 
 use super::visible::is_hidden;
 use crate::event::Usage;
@@ -107,17 +107,6 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
         }
         text += line.trim_end();
         text.push('\n');
-    }
-    text
-}
-
-/// Returns an error and its causes in one line.
-pub(super) fn in_one_line(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
     }
     text
 }

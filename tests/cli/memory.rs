@@ -244,3 +244,13 @@ fn a_removed_entry_does_not_return_and_a_recall_stays_as_it_was() {
     let forked = place.run(["fork", "mine@2", "--output", "json"]);
     assert_eq!(forked.json()["state"]["known"], json!(["the parser is old"]), "{forked}");
 }
+
+#[test]
+fn a_server_holds_no_memory() {
+    let place = Place::new();
+    let refused = place.run(["memory", "list", "--memory", "postgres://user:secret@localhost/x"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused}");
+    assert!(refused.stderr.contains("cannot hold the memory across runs"), "{refused}");
+    assert!(refused.stderr.contains("help: name a file with `--memory sqlite:PATH`"), "{refused}");
+    assert!(!refused.stderr.contains("secret"), "{refused}");
+}

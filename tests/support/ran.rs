@@ -28,7 +28,7 @@ impl TestRun {
     }
 }
 
-/// Returns the codes of what was found, without hints and without inputs that a short workflow has no use for.
+/// Returns the codes of the findings, without hints and without unread inputs, which short workflows often have.
 pub(crate) fn other_codes(findings: &Diagnostics) -> Vec<&'static str> {
     let others = findings.in_order();
     let others = others.iter().filter(|it| it.severity != Severity::Hint && it.code != "GR018");

@@ -9,18 +9,15 @@
 
 mod flight;
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
     event::Report,
-    graph::{Command, Goto, Node, NodeContext, NodeDescription, NodeError},
+    graph::{Command, Goto, Node, NodeContext, NodeDescription, NodeError, with_causes},
     id::ChannelName,
 };
-use graphrun_engine::{
-    checkpoint::CheckpointError,
-    results::{CachedResult, ResultKey, ResultStore},
-};
+use graphrun_engine::results::{CachedResult, ResultKey, ResultStore};
 use graphrun_guard::redact::redact_value;
 use graphrun_workflow::{Expression, ExpressionView};
 use jiff::Timestamp;
@@ -262,14 +259,4 @@ async fn used(ctx: &NodeContext, CachedResult { update, at }: CachedResult) -> C
 /// Reports a problem that does not fail the node.
 async fn warn(ctx: &NodeContext, what: &str, why: &str) {
     ctx.report(Report::Warning { message: format!("{what}: {why}") }).await;
-}
-
-fn with_causes(error: &CheckpointError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -10,11 +10,12 @@ use super::super::{
     runtime::block_on,
     terminal::{Paint, print_message, print_result},
     values::parse_count,
-    words::{clean, count, in_one_line, table},
+    words::{clean, count, table},
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunSummary},
     event::Status,
+    graph::with_causes,
     id::RunId,
 };
 
@@ -125,7 +126,7 @@ fn damaged(error: &CheckpointError) -> RunLine {
         CheckpointError::Damaged { run, .. } => run.clone(),
         _ => String::new(),
     };
-    let reason = Some(in_one_line(error));
+    let reason = Some(with_causes(error));
     RunLine {
         run,
         name: None,

@@ -9,10 +9,11 @@ use super::super::{
     json::to_json,
     runtime::block_on,
     terminal::{Paint, print_result},
-    words::{clean, count, in_one_line, table},
+    words::{clean, count, table},
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, EntryHash},
+    graph::with_causes,
     storage::{Proof, prove},
 };
 
@@ -112,7 +113,7 @@ async fn judge(
             steps: None,
             hash: None,
             expected_at: None,
-            problem: Some(in_one_line(&error)),
+            problem: Some(with_causes(&error)),
         }),
         Err(error) => Err(error.into()),
     }

@@ -198,13 +198,13 @@ impl Failure {
 
     /// Makes a failure from an error and all of its causes.
     pub fn of(kind: ErrorKind, error: &dyn Error) -> Self {
-        Self::new(kind, chain(error))
+        Self::new(kind, with_causes(error))
     }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
     fn from(error: E) -> Self {
-        Self::permanent(chain(&error))
+        Self::permanent(with_causes(&error))
     }
 }
 
@@ -235,8 +235,8 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Joins the texts of an error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
+/// Returns the texts of an error and its causes in one line.
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

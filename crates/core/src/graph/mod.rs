@@ -30,7 +30,7 @@ pub use self::{
     context::{Cancel, Input, NodeContext, OriginalTask, Reporter, Trigger, with_cause},
     definition::{Edge, Graph, NodeSpec},
     facts::{FactNeeds, Remaining, RunFacts},
-    failure::{ErrorKind, Failure, FailureClass, NodeError},
+    failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes},
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},

@@ -5,11 +5,12 @@
 //! would choose another server.
 
 use std::{
-    error::Error,
+    error::Error as _,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
 };
 
+use graphrun_core::graph::with_causes;
 use reqwest::{
     Client, Method, Response, Url,
     header::{HeaderName, HeaderValue},
@@ -65,7 +66,7 @@ async fn exchange(
         .resolve_to_addrs(host, &addresses)
         .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| invalid(chain(&error)))?;
+        .map_err(|error| invalid(with_causes(&error)))?;
     let method = Method::from_bytes(request.method.as_bytes());
     let method = method.map_err(|error| invalid(error.to_string()))?;
     let mut sent = client.request(method, url);
@@ -84,7 +85,7 @@ async fn exchange(
     let unreachable = |error: &reqwest::Error| FetchError::Unreachable {
         host: host.to_owned(),
         // The address has the arguments of the call.
-        reason: error.source().map_or_else(|| "no connection".to_owned(), chain),
+        reason: error.source().map_or_else(|| "no connection".to_owned(), with_causes),
     };
     let answer = sent.send().await.map_err(|error| unreachable(&error))?;
     let status = answer.status().as_u16();
@@ -182,16 +183,6 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         _ => false,
     };
     is_global && !is_special
-}
-
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
