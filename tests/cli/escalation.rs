@@ -3,21 +3,16 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::{
-    greeting::{execute, repository},
+    greeting::{execute, performed, repository},
     program::Place,
 };
 use crate::support::git::git;
 
-/// Returns the nodes of a run that decide or work.
-fn performed(report: &Value) -> String {
-    let tasks = report["trace"].as_array().unwrap().iter();
-    let nodes = tasks.map(|it| it["node"].as_str().unwrap());
-    let work = ["architect", "developer", "qa", "publish", "deliver", "flush", "leave"];
-    nodes.filter(|it| work.contains(it)).collect::<Vec<_>>().join(" ")
-}
+/// The nodes that decide or work.
+const WORK: [&str; 7] = ["architect", "developer", "qa", "publish", "deliver", "flush", "leave"];
 
 #[test]
 fn parts_are_published_after_a_retry_and_an_escalation() {
@@ -28,7 +23,7 @@ fn parts_are_published_after_a_retry_and_an_escalation() {
     assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
     let first = "architect developer qa developer qa architect developer qa publish";
     let second = "architect developer qa publish deliver";
-    assert_eq!(performed(&report), format!("{first} {second}"));
+    assert_eq!(performed(&report, &WORK), format!("{first} {second}"));
     assert!(ended.stderr.contains("escalated"), "{ended}");
 
     let repo = place.path("repo");
@@ -50,7 +45,7 @@ fn a_part_whose_retries_are_used_up_fails_the_run() {
     let ended = execute(&place, "escalation", "two", &["-i", "max_retries=1", "--out", "out"]);
     let report = ended.json();
     assert_eq!((ended.code, &report["status"]), (1, &json!("failed")), "{ended}");
-    assert_eq!(performed(&report), "architect developer qa developer qa flush leave");
+    assert_eq!(performed(&report, &WORK), "architect developer qa developer qa flush leave");
     let reason = report["reason"].as_str().unwrap();
     assert!(
         reason.contains("the retries of `Add farewell` are used up: `farewell` cannot"),

@@ -30,7 +30,7 @@ fn in_repository(place: &Place, arguments: &[&str]) -> String {
 }
 
 /// The result of a run that must be done.
-fn done(ended: &Ended) -> Value {
+pub(crate) fn done(ended: &Ended) -> Value {
     let report = ended.json();
     assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
     report["state"].clone()

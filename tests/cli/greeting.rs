@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use serde_json::Value;
+
 use crate::cli::program::{Ended, Place};
 use crate::support::git::git;
 
@@ -28,4 +30,11 @@ pub(crate) fn execute(place: &Place, name: &str, run: &str, more: &[&str]) -> En
     let task = "task=Add farewell to greet.py, so that all tests pass.";
     let args = ["execute", &graph, "-i", "repo_path=repo", "-i", task, "--replay", &replay];
     place.run([&args[..], &["--run-id", run, "--output", "json"], more].concat())
+}
+
+/// Returns the nodes of a run that are named, in their order.
+pub(crate) fn performed(report: &Value, named: &[&str]) -> String {
+    let tasks = report["trace"].as_array().unwrap().iter();
+    let nodes = tasks.map(|it| it["node"].as_str().unwrap());
+    nodes.filter(|it| named.contains(it)).collect::<Vec<_>>().join(" ")
 }

@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::cli::program::{Ended, Place, workflow};
+use crate::cli::{
+    folders::done,
+    program::{Place, workflow},
+};
 use crate::support::git::git;
 
 fn repository(place: &Place) {
@@ -27,12 +30,6 @@ fn execute(workflow: &str, paths: &[&str]) -> Vec<String> {
     let words = ["execute", workflow, "--output", "json", "--run-id", "one"];
     let input = ["-i", "repo_path=repo", "-i", &changes];
     words.into_iter().chain(input).map(str::to_owned).collect()
-}
-
-fn done(ended: &Ended) -> Value {
-    let report = ended.json();
-    assert_eq!((ended.code, &report["status"]), (0, &json!("done")), "{ended}");
-    report["state"].clone()
 }
 
 /// The tree of the branch, and the messages of its commits without the lines about the run.

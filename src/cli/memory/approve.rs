@@ -11,7 +11,7 @@ use super::{
         terminal::print_message,
         who::who,
     },
-    find, open_to_change,
+    find_all, open_to_change,
 };
 
 /// Approve entries: they stay, and runs do not change them
@@ -28,10 +28,7 @@ impl Args {
         block_on(async {
             globals.expect_output("memory approve", &[Output::Text])?;
             let store = open_to_change(globals)?;
-            let mut found = Vec::new();
-            for id in &self.ids {
-                found.push(find(store.as_ref(), id).await?);
-            }
+            let found = find_all(store.as_ref(), &self.ids).await?;
             let now = Timestamp::now();
             if let Some(entry) = found.iter().find(|it| it.is_expired(now)) {
                 return Err(CliError::usage(format!("the entry `{}` has expired", entry.id))

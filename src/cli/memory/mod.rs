@@ -70,6 +70,18 @@ async fn find(store: &dyn Store, id: &str) -> Result<Entry, CliError> {
     }
 }
 
+/// Returns the entries whose ids begin with these texts, each once, or an error for the first text without exactly one entry.
+async fn find_all(store: &dyn Store, ids: &[String]) -> Result<Vec<Entry>, CliError> {
+    let mut found: Vec<Entry> = Vec::new();
+    for id in ids {
+        let entry = find(store, id).await?;
+        if found.iter().all(|it| it.id != entry.id) {
+            found.push(entry);
+        }
+    }
+    Ok(found)
+}
+
 /// Returns entries as a table.
 fn draw(entries: &[Entry], paint: Paint) -> String {
     let header = ["id", "tier", "module", "status", "updated", "text"];

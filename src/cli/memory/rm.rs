@@ -8,7 +8,7 @@ use super::{
         runtime::block_on,
         terminal::print_message,
     },
-    find, open_to_change,
+    find_all, open_to_change,
 };
 
 /// Remove entries
@@ -25,16 +25,9 @@ impl Args {
         block_on(async {
             globals.expect_output("memory rm", &[Output::Text])?;
             let store = open_to_change(globals)?;
-            let mut found = Vec::new();
-            for id in &self.ids {
-                let id = find(store.as_ref(), id).await?.id;
-                if !found.contains(&id) {
-                    found.push(id);
-                }
-            }
-            for id in found {
-                store.remove(&id).await?;
-                print_message(&format!("removed {id}"));
+            for entry in find_all(store.as_ref(), &self.ids).await? {
+                store.remove(&entry.id).await?;
+                print_message(&format!("removed {}", entry.id));
             }
             Ok(Exit::Done)
         })
