@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench memory`. The texts have about twelve words of a vocabulary of 30,000, in which
 //! some words are common and most are rare, as in a natural language. The bench fails if a
-//! recall takes 20 ms of processor time or more, or if a write takes more than twice its time with an empty memory.
+//! median recall takes 20 ms or more, or if a write takes more than twice its time with an empty memory.
 //! `GRAPHRUN_BENCH_ENTRIES` sets the number of entries.
 
 use std::{
@@ -31,7 +31,8 @@ const ENTRIES: usize = 100_000;
 const BATCH: usize = 1_000;
 const WORDS: f64 = 30_000.0;
 const MODULES: usize = 50;
-/// The longest processor time of a recall.
+/// The longest duration of a recall: the median of each kind of search. On a busy machine the processor time tells why one is
+/// longer.
 const RECALL_MAX: Duration = Duration::from_millis(20);
 /// The recalls and the writes of each measurement.
 const ROUNDS: usize = 200;
@@ -63,8 +64,7 @@ async fn main() {
             times.push(begun.elapsed());
         }
         let processor = processor_time().saturating_sub(before) / u32::try_from(ROUNDS).unwrap();
-        shown(name, &mut times, processor);
-        slowest = slowest.max(processor);
+        slowest = slowest.max(shown(name, &mut times, processor));
     }
     let (last, _) = writes(&store, &mut random, "last").await;
     println!("{:<44} {:>7} µs", "write of an entry, empty memory", first.as_micros());
@@ -74,7 +74,7 @@ async fn main() {
     let remembering = steps(folder.path(), &store, remembers).await;
     println!("{:<44} {:>7} µs", "a task that sets a field", plain.as_micros());
     println!("{:<44} {:>7} µs", "a task that remembers", remembering.as_micros());
-    assert!(slowest < RECALL_MAX, "a recall takes {slowest:?} of processor time");
+    assert!(slowest < RECALL_MAX, "a recall takes {slowest:?}");
     let limit = 2 * first + Duration::from_millis(1);
     assert!(last < limit, "a write takes {last:?} instead of {first:?}");
     let limit = 2 * (plain + last);
@@ -149,13 +149,14 @@ fn processor_time() -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// Prints a line of the table.
-fn shown(name: &str, times: &mut [Duration], processor: Duration) {
+/// Prints a line of the table, and returns the median.
+fn shown(name: &str, times: &mut [Duration], processor: Duration) -> Duration {
     times.sort();
     let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
     let ms = |it: Duration| it.as_secs_f64() * 1e3;
-    let (median, worst, processor) = (ms(median), ms(worst), ms(processor));
-    println!("{name:<44} {median:>7.2} ms {worst:>7.2} ms {processor:>7.2} ms");
+    let (worst, processor) = (ms(worst), ms(processor));
+    println!("{name:<44} {:>7.2} ms {worst:>7.2} ms {processor:>7.2} ms", ms(median));
+    median
 }
 
 /// The duration of a step of a saved run that has one task.

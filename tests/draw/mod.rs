@@ -71,7 +71,8 @@ fn builder(name: &str) -> GraphBuilder {
 /// Hands the graph over with labelled routes, which only a workflow can otherwise have.
 fn drawing<const N: usize>(builder: GraphBuilder, routes: [(&str, &[(&str, &str)]); N]) -> Drawing {
     let (mut graph, findings) = builder.build();
-    // A node that no edge leaves is a warning.
+    // Many of these graphs have nodes that no edge leaves, which is a warning.
+    assert!(findings.in_order().iter().all(|it| it.code == "GR006"), "{findings:?}");
     assert!(!findings.has_errors(), "{findings:?}");
     for (from, ways) in routes {
         let way = |(label, to): &(&str, &str)| {
