@@ -16,8 +16,8 @@ use graphrun::{
     engine::{Engine, RunEnd},
     event::Status,
     graph::{
-        Dispatch, GraphBuilder, Input, IntoNode, Limits, NodeContext, NodeError, Policies, START,
-        Target, node_fn,
+        Bounds, Dispatch, GraphBuilder, Input, IntoNode, Limits, NodeContext, NodeError, Policies,
+        START, Target, node_fn,
     },
     id::{ChannelName, NodeName},
     state::{Channel, Reducer, Schema},
@@ -109,11 +109,11 @@ async fn increment(reads: Counter, _: NodeContext) -> Result<Counter, NodeError>
 
 /// A node that leads to itself.
 fn chain(graph: GraphBuilder, steps: u64) -> CompiledGraph {
-    let bound = Policies {
+    let bound = Policies::from(Bounds {
         max_visits: Some(u32::try_from(steps).unwrap()),
         exhausted: Some(Target::End),
-        ..Policies::default()
-    };
+        ..Bounds::default()
+    });
     let graph = graph
         .node("increment", node_fn(increment).with_policies(bound))
         .edge(START, "increment")

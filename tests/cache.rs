@@ -25,8 +25,8 @@ use graphrun::{
     engine::{Engine, RunEnd, Stop},
     event::{Event, EventSink, Report, Status},
     graph::{
-        Command, GraphBuilder, IntoNode, Item, Node, NodeContext, NodeError, Policies, Question,
-        START, Target, dispatch, node_fn,
+        Attempts, Bounds, Command, GraphBuilder, IntoNode, Item, Node, NodeContext, NodeError,
+        Policies, Question, START, Target, dispatch, node_fn,
     },
     llm::{ChatModel, ChatReply, ChatRequest, ModelError, TokenUsage},
     nodes::{Cache, Cached, ModelSource, Services, factory},

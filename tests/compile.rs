@@ -7,8 +7,8 @@ use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
     graph::{
-        Catch, Command, Contract, GraphBuilder, IntoNode, Node, NodeContext, NodeDescription,
-        NodeError, Policies, Read, START, Target,
+        Bounds, Catch, Command, Contract, GraphBuilder, IntoNode, Node, NodeContext,
+        NodeDescription, NodeError, OnFinish, Policies, Read, START, Target,
     },
     id::{ChannelName, NodeName},
     nodes::{Services, factory},
@@ -59,7 +59,7 @@ fn target(name: &str) -> Target {
 }
 
 fn bounded(exhausted: Target) -> Policies {
-    Policies { max_visits: Some(3), exhausted: Some(exhausted), ..Policies::default() }
+    Policies::from(Bounds { max_visits: Some(3), exhausted: Some(exhausted), ..Bounds::default() })
 }
 
 fn findings(builder: GraphBuilder) -> String {
@@ -174,10 +174,18 @@ fn a_bound_that_leads_back_into_its_loop_is_found() {
 #[test]
 fn resets_that_bound_nothing_are_found() {
     let resets = |whose: &str| Policies {
-        resets: vec![NodeName::parse(whose).unwrap()],
+        on_finish: OnFinish {
+            resets: vec![NodeName::parse(whose).unwrap()],
+            ..OnFinish::default()
+        },
         ..bounded(Target::Fail)
     };
-    let free = || Policies { resets: vec![NodeName::parse("c").unwrap()], ..Policies::default() };
+    let free = || {
+        Policies::from(OnFinish {
+            resets: vec![NodeName::parse("c").unwrap()],
+            ..OnFinish::default()
+        })
+    };
     let wrong = graph()
         .node("a", idle().with_policies(resets("b")))
         .node("b", idle().with_policies(resets("a")))
@@ -205,8 +213,18 @@ fn resets_that_bound_nothing_are_found() {
         .route("c", ["c", "plan"], |_: &serde_json::Value| "plan");
     assert_eq!(findings(right), "nothing");
     // Each of two loops is bounded by what the other one resets, so neither is.
-    let one = || Policies { resets: vec![NodeName::parse("y").unwrap()], ..Policies::default() };
-    let other = || Policies { resets: vec![NodeName::parse("x").unwrap()], ..Policies::default() };
+    let one = || {
+        Policies::from(OnFinish {
+            resets: vec![NodeName::parse("y").unwrap()],
+            ..OnFinish::default()
+        })
+    };
+    let other = || {
+        Policies::from(OnFinish {
+            resets: vec![NodeName::parse("x").unwrap()],
+            ..OnFinish::default()
+        })
+    };
     let wrong = graph()
         .node("x", idle().with_policies(bounded(Target::End)))
         .node("y", idle().with_policies(bounded(Target::End)))
@@ -417,7 +435,7 @@ nodes:
     let (workflow, _) = load(&folder.path().join("outer.yaml"), &registry()).unwrap();
     let policies = &workflow.nodes[&NodeName::parse_path("ask.write").unwrap()].policies;
     assert_eq!(
-        policies.exhausted,
+        policies.bounds.exhausted,
         Some(Target::Node(NodeName::parse_path("ask.give_up").unwrap()))
     );
     let graph = compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap();

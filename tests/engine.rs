@@ -21,8 +21,9 @@ use graphrun::{
     engine::{Engine, RunEnd, RunError, Stop},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
-        Backoff, Catch, Command, Dispatch, ErrorKind, GraphBuilder, IntoNode, Limits, Node,
-        NodeContext, NodeDescription, NodeError, Policies, Question, START, Target, node_fn,
+        Attempts, Backoff, Bounds, Catch, Command, Dispatch, ErrorKind, GraphBuilder, IntoNode,
+        Limits, Node, NodeContext, NodeDescription, NodeError, Policies, Question, START, Schedule,
+        Target, node_fn,
     },
     llm::TokenUsage,
     state::{State, Update},
@@ -188,11 +189,11 @@ async fn parallel_nodes_with_any_latency_share_a_step() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_wakes_no_other_thread() {
     const STEPS: u64 = 2_000;
-    let again = Policies {
+    let again = Policies::from(Bounds {
         max_visits: Some(u32::MAX),
         exhausted: Some(Target::End),
-        ..Policies::default()
-    };
+        ..Bounds::default()
+    });
     let at_once = node_fn(|_: Nothing, _| async { Ok::<_, NodeError>(json!({})) });
     let graph = GraphBuilder::new::<Team>("loop")
         .node("again", at_once.with_policies(again))
@@ -265,8 +266,11 @@ async fn g12_a_node_that_is_never_ready_times_out_and_is_caught() {
         async { std::future::pending::<Result<Noted, NodeError>>().await }
     });
     let policies = Policies {
-        timeout: Some(Duration::from_secs(600)),
-        retry: Backoff { attempts_max: Some(2), ..Backoff::default() },
+        attempts: Attempts {
+            timeout: Some(Duration::from_secs(600)),
+            retry: Backoff { attempts_max: Some(2), ..Backoff::default() },
+            ..Attempts::default()
+        },
         catch: vec![Catch { kind: Some(ErrorKind::Timeout), to: Target::Node(name("late")) }],
         ..Policies::default()
     };
@@ -334,7 +338,7 @@ async fn no_more_tasks_run_at_once_than_the_cap_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_tasks_of_a_node_run_at_once_than_its_width_allows() {
-    let narrow = Policies { width_max: Some(3), ..Policies::default() };
+    let narrow = Policies::from(Schedule { width_max: Some(3), ..Schedule::default() });
     assert_eq!(busy_at_once(narrow, Limits::default()).await, 3);
 }
 
@@ -461,8 +465,11 @@ async fn tokens_of_failed_attempts_count_for_the_limit() {
         if ctx.attempt == 1 { Err(NodeError::transient("529")) } else { noted("said") }
     });
     let policies = Policies {
-        retry: Backoff { attempts_max: Some(2), initial: Duration::ZERO, ..Backoff::default() },
-        max_visits: Some(9),
+        attempts: Attempts {
+            retry: Backoff { attempts_max: Some(2), initial: Duration::ZERO, ..Backoff::default() },
+            ..Attempts::default()
+        },
+        bounds: Bounds { max_visits: Some(9), ..Bounds::default() },
         ..Policies::default()
     };
     let graph = GraphBuilder::new::<Team>("talk")
@@ -583,8 +590,11 @@ fn workshop(ledger: &Ledger) -> CompiledGraph {
             }
         })
     };
-    let bound =
-        Policies { max_visits: Some(2), exhausted: Some(Target::End), ..Policies::default() };
+    let bound = Policies::from(Bounds {
+        max_visits: Some(2),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    });
     compiled(
         GraphBuilder::new::<Team>("workshop")
             .node("plan", work(ledger).with_policies(bound))

@@ -13,8 +13,9 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::Usage,
     graph::{
-        Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits, Node,
-        NodeContext, NodeDescription, NodeError, Policies, START, Target, Transition,
+        Bounds, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits,
+        Node, NodeContext, NodeDescription, NodeError, OnFinish, Policies, START, Target,
+        Transition,
     },
     id::{NodeName, RunId},
     state::{Schema, Update},
@@ -239,9 +240,15 @@ fn nodes<const N: usize>(names: [&str; N]) -> GraphBuilder {
 
 fn bounded(max_visits: u32, exhausted: &str, resets: &[&str]) -> Policies {
     Policies {
-        max_visits: Some(max_visits),
-        exhausted: Some(Target::Node(name(exhausted))),
-        resets: resets.iter().map(|it| name(it)).collect(),
+        bounds: Bounds {
+            max_visits: Some(max_visits),
+            exhausted: Some(Target::Node(name(exhausted))),
+            ..Bounds::default()
+        },
+        on_finish: OnFinish {
+            resets: resets.iter().map(|it| name(it)).collect(),
+            ..OnFinish::default()
+        },
         ..Policies::default()
     }
 }

@@ -17,7 +17,8 @@ use graphrun::{
     engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
     event::{Event, EventSink, Status},
     graph::{
-        GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START, Target, node_fn,
+        Bounds, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START, Target,
+        node_fn,
     },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
@@ -89,11 +90,11 @@ impl Bench {
         let graph = GraphBuilder::new::<Board>("board")
             .node(
                 "plan",
-                node_fn(note).with_policies(Policies {
+                node_fn(note).with_policies(Policies::from(Bounds {
                     max_visits: Some(2),
                     exhausted: Some(Target::End),
-                    ..Policies::default()
-                }),
+                    ..Bounds::default()
+                })),
             )
             .node(
                 "qc",

@@ -19,7 +19,7 @@ use graphrun::{
     engine::{Answers, Engine, RunEnd, RunError},
     event::Status,
     graph::{
-        Catch, ErrorKind, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies,
+        Bounds, Catch, ErrorKind, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies,
         Question, START, Target, node_fn,
     },
     storage::MemoryStorage,
@@ -28,7 +28,11 @@ use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
 
 fn bounded(visits: u32) -> Policies {
-    Policies { max_visits: Some(visits), exhausted: Some(Target::End), ..Policies::default() }
+    Policies::from(Bounds {
+        max_visits: Some(visits),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    })
 }
 
 async fn resume(engine: &Engine, end: &RunEnd, answers: Answers) -> Result<RunEnd, RunError> {

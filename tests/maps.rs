@@ -7,7 +7,7 @@ use std::sync::{
 
 use graphrun::{
     engine::superstep::ReviseError,
-    graph::{Catch, ItemPolicy, Policies, Target},
+    graph::{Catch, ItemPolicy, Policies, Schedule, Target},
     prelude::*,
     state::Update,
 };
@@ -46,7 +46,7 @@ fn engine(fourth: Option<ErrorKind>) -> (Engine, Arc<AtomicBool>) {
     };
     let catch = fourth.map(|kind| Catch { kind: Some(kind), to: Target::End });
     let policies = Policies {
-        items: Some(ItemPolicy::default()),
+        schedule: Schedule { items: Some(ItemPolicy::default()), ..Schedule::default() },
         catch: catch.into_iter().collect(),
         ..Policies::default()
     };

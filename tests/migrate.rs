@@ -18,8 +18,8 @@ use graphrun::{
     engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
     event::{Event, EventSink, Status},
     graph::{
-        Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START,
-        Target, node_fn,
+        Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,
+        START, Target, node_fn,
     },
     id::{ChannelName, NodeName, RunId, Step},
     state::Update,
@@ -234,8 +234,11 @@ fn rounds([draft, check]: [&str; 2], list: &'static str) -> GraphBuilder {
         let _: bool = ctx.ask(question)?;
         Ok::<_, NodeError>(())
     });
-    let bound =
-        Policies { max_visits: Some(3), exhausted: Some(Target::End), ..Policies::default() };
+    let bound = Policies::from(Bounds {
+        max_visits: Some(3),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    });
     let said = |ctx: &NodeContext| vec![format!("{} {}", ctx.node, ctx.visit())];
     let graph = if list == "log" {
         let notes = node_fn(move |_: Nothing, ctx: NodeContext| async move {

@@ -17,7 +17,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun::{
     engine::NestedGraph,
-    graph::{Contract, ItemPolicy, NodeDescription, Policies},
+    graph::{Contract, ItemPolicy, NodeDescription, Policies, Schedule},
     id::ChannelName,
     prelude::*,
 };
@@ -148,7 +148,7 @@ fn compiled(plan: &Plan, asked: &Asked) -> Option<CompiledGraph> {
 fn policies(node: &NodePlan) -> Policies {
     let failed = node.is_collecting.then(|| ChannelName::parse("lost").unwrap());
     let items = node.is_map.then(|| ItemPolicy { failed, order: None });
-    Policies { items, ..Policies::default() }
+    Policies::from(Schedule { items, ..Schedule::default() })
 }
 
 fn with_ways(graph: GraphBuilder, at: usize, node: &NodePlan, asked: &Asked) -> GraphBuilder {

@@ -18,9 +18,10 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Status, Usage},
     graph::{
-        Backoff, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, Input,
-        IntoNode, Limits, Node, NodeContext, NodeError, Policies, Question, Route, RouteError,
-        RouteTarget, RouteView, START, Spread, Target, Transition, Trigger, Visits,
+        Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
+        GraphBuilder, Input, IntoNode, Limits, Node, NodeContext, NodeError, OnFinish, Policies,
+        Question, Route, RouteError, RouteTarget, RouteView, START, Spread, Target, Transition,
+        Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId},
     state::{State, Update},
@@ -63,7 +64,11 @@ fn bounded(max_visits: u32, exhausted: &str) -> Policies {
         "fail" => Target::Fail,
         node => Target::Node(name(node)),
     };
-    Policies { max_visits: Some(max_visits), exhausted: Some(exhausted), ..Policies::default() }
+    Policies::from(Bounds {
+        max_visits: Some(max_visits),
+        exhausted: Some(exhausted),
+        ..Bounds::default()
+    })
 }
 
 fn compiled(builder: GraphBuilder) -> CompiledGraph {
@@ -232,7 +237,10 @@ fn dispatches_run_in_order_after_nodes_reached_by_edges() {
 
 #[test]
 fn a_used_up_bound_is_routed_and_a_reset_allows_new_visits() {
-    let lead = Policies { resets: vec![name("code")], ..bounded(2, "fail") };
+    let lead = Policies {
+        on_finish: OnFinish { resets: vec![name("code")], ..OnFinish::default() },
+        ..bounded(2, "fail")
+    };
     let graph = compiled(
         GraphBuilder::new::<Team>("retry")
             .node("code", Decided.with_policies(bounded(3, "lead")))
@@ -269,7 +277,14 @@ fn flaky() -> CompiledGraph {
     ];
     compiled(
         GraphBuilder::new::<Team>("flaky")
-            .node("call", Decided.with_policies(Policies { retry, catch, ..Policies::default() }))
+            .node(
+                "call",
+                Decided.with_policies(Policies {
+                    attempts: Attempts { retry, ..Attempts::default() },
+                    catch,
+                    ..Policies::default()
+                }),
+            )
             .node("late", Decided)
             .node("help", Decided)
             .edge(START, "call")
@@ -308,7 +323,7 @@ fn only_the_named_kinds_and_outages_are_retried() {
     let retry = retry.on([ErrorKind::Timeout, ErrorKind::Sandbox]);
     let graph = compiled(
         GraphBuilder::new::<Team>("named")
-            .node("call", Decided.with_policies(Policies { retry, ..Policies::default() }))
+            .node("call", Decided.backoff(retry))
             .edge(START, "call")
             .edge("call", "end"),
     );
@@ -615,8 +630,10 @@ fn several_dispatches_of_a_node_arrive_at_a_join_once() {
         GraphBuilder::new::<Team>("rounds")
             .node(
                 "plan",
-                Decided
-                    .with_policies(Policies { exhausted: Some(Target::End), ..bounded(2, "fail") }),
+                Decided.with_policies(Bounds {
+                    exhausted: Some(Target::End),
+                    ..bounded(2, "fail").bounds
+                }),
             )
             .node("lint", Decided)
             .node("write", Decided)
@@ -793,7 +810,7 @@ proptest! {
         let graph = compiled(
             GraphBuilder::new::<Team>("mesh")
                 .node("start", Decided.with_policies(bounded(3, "done")))
-                .node("a", Decided.with_policies(Policies { retry, ..Policies::default() }))
+                .node("a", Decided.backoff(retry))
                 .node("b", Decided)
                 .node("c", Decided)
                 .node("done", Decided)

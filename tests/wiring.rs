@@ -15,9 +15,9 @@ use graphrun::{
     engine::superstep::{Action, Attempt, Event, Machine, Task},
     event::{Status, Usage},
     graph::{
-        Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node, NodeContext,
-        NodeDescription, NodeError, NodeSpec, Policies, Read, Route, RouteChoice, RouteError,
-        RouteTarget, RouteView, Spread, Target, Transition,
+        Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node,
+        NodeContext, NodeDescription, NodeError, NodeSpec, OnFinish, Policies, Read, Route,
+        RouteChoice, RouteError, RouteTarget, RouteView, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName, RunId},
     state::{Channel, Reducer, Schema, Update},
@@ -172,15 +172,21 @@ impl Recipe {
             let resets = resets.map(|it| usize::from(it) % self.nodes.len());
             let resets = resets.filter(|it| *it > at && self.nodes[*it].bound.is_some());
             let policies = Policies {
-                max_visits: node.bound.map(|it| it.0),
-                exhausted: node.bound.map(|it| later(it.1)),
+                bounds: Bounds {
+                    max_visits: node.bound.map(|it| it.0),
+                    exhausted: node.bound.map(|it| later(it.1)),
+                    ..Bounds::default()
+                },
+                on_finish: OnFinish {
+                    clears: fields(node.clears),
+                    resets: resets.map(name).into_iter().collect(),
+                    ..OnFinish::default()
+                },
                 catch: node
                     .catch
                     .map(|it| Catch { kind: None, to: later(it) })
                     .into_iter()
                     .collect(),
-                clears: fields(node.clears),
-                resets: resets.map(name).into_iter().collect(),
                 ..Policies::default()
             };
             let spec =

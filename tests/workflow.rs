@@ -277,13 +277,16 @@ fn the_nodes_of_the_team_match_the_file() {
     assert_eq!(tests.sandbox.requirements, ["pytest", "pydantic"]);
     assert_eq!(tests.writes[2], (channel("sse_status"), TestOutput::Status));
     let policies = &node(&workflow, "sse").policies;
-    assert_eq!((policies.max_visits, policies.retry.attempts_max), (Some(3), Some(3)));
-    assert_eq!(policies.timeout, Some(Duration::from_secs(600)));
-    assert_eq!(policies.exhausted.as_ref().unwrap().to_string(), "tl");
+    assert_eq!(
+        (policies.bounds.max_visits, policies.attempts.retry.attempts_max),
+        (Some(3), Some(3))
+    );
+    assert_eq!(policies.attempts.timeout, Some(Duration::from_secs(600)));
+    assert_eq!(policies.bounds.exhausted.as_ref().unwrap().to_string(), "tl");
     let caught: Vec<String> = policies.catch.iter().map(|it| it.to.to_string()).collect();
     assert_eq!(caught, ["sse", "flush"], "its own first, then the default");
     assert!(node(&workflow, "flush").policies.catch.is_empty(), "flush is not caught by itself");
-    assert_eq!(node(&workflow, "help").policies.timeout, None, "a person is not hurried");
+    assert_eq!(node(&workflow, "help").policies.attempts.timeout, None, "a person is not hurried");
     assert_eq!(workflow.limits.tokens, Some(200_000));
     assert_eq!(workflow.limits.exhausted.as_ref().unwrap().to_string(), "flush");
 }

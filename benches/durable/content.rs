@@ -7,7 +7,8 @@ use graphrun::{
     compile::CompiledGraph,
     engine::superstep::Machine,
     graph::{
-        GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target, node_fn,
+        Bounds, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target,
+        node_fn,
     },
     id::RunId,
     storage::SqliteStorage,
@@ -72,8 +73,11 @@ pub(crate) fn chain<Marker>(
         Until::Done(steps) => (steps, steps + 1),
         Until::Limit(steps) => (steps + 1, steps),
     };
-    let bound =
-        Policies { max_visits: Some(visits), exhausted: Some(Target::End), ..Policies::default() };
+    let bound = Policies::from(Bounds {
+        max_visits: Some(visits),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    });
     let limits = Limits { steps: steps.into(), ..Limits::default() };
     let graph = graph.node("work", node.with_policies(bound)).limits(limits);
     graph.edge(START, "work").edge("work", "work").compile().unwrap()

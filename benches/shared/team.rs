@@ -9,7 +9,7 @@ use graphrun::{
     compile::CompiledGraph,
     engine::{Engine, RunEnd},
     event::Status,
-    graph::{GraphBuilder, IntoNode, NodeError, Policies, START, Target, node_fn},
+    graph::{Bounds, GraphBuilder, IntoNode, NodeError, Policies, START, Target, node_fn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,10 +53,12 @@ struct Reviews {
 }
 
 pub(crate) fn team() -> CompiledGraph {
-    let bound = |max_visits| Policies {
-        max_visits: Some(max_visits),
-        exhausted: Some(Target::Fail),
-        ..Policies::default()
+    let bound = |max_visits| {
+        Policies::from(Bounds {
+            max_visits: Some(max_visits),
+            exhausted: Some(Target::Fail),
+            ..Bounds::default()
+        })
     };
     let graph = GraphBuilder::new::<Team>("team")
         .node("ba", node_fn(|(): (), _| async { Ok::<_, NodeError>(Story { story: story() }) }))

@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::{RunInfo, RunMaintenance as _},
     engine::{Engine, Stop},
     event::EventSink,
-    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
+    graph::{Attempts, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     state::Update,
     storage::SqliteStorage,
 };
@@ -56,7 +56,10 @@ async fn one(soak: &Soak, nth: usize) {
     let hangs = node_fn(|_: Nothing, _: NodeContext| async {
         std::future::pending::<Result<Channels, NodeError>>().await
     });
-    let late = Policies { timeout: Some(Duration::from_millis(30)), ..Policies::default() };
+    let late = Policies::from(Attempts {
+        timeout: Some(Duration::from_millis(30)),
+        ..Attempts::default()
+    });
     let graph = GraphBuilder::new::<Channels>("inside")
         .node("notes", notes)
         .node("hangs", hangs.with_policies(late))

@@ -103,8 +103,8 @@ impl Coverage {
                 let label = Some(format!("not {}", when.text()));
                 coverage.add(PartKey::Skip(name.clone()), part(PartKind::Skip, None, label));
             }
-            if spec.policies.max_visits.is_some() {
-                let to = spec.policies.exhausted.as_ref().unwrap_or(&Target::Fail);
+            if spec.policies.bounds.max_visits.is_some() {
+                let to = spec.policies.bounds.exhausted.as_ref().unwrap_or(&Target::Fail);
                 let exhausted = part(PartKind::Exhausted, Some(to), None);
                 coverage.add(PartKey::Exhausted(name.clone()), exhausted);
             }
@@ -299,7 +299,7 @@ pub(super) fn used_up<'v>(
     for record in records.iter().filter(|it| is_followed(it)) {
         let Some(spec) = graph.nodes.get(&record.node) else { continue };
         if let Outcome::Finished { .. } = record.outcome {
-            for reset in &spec.policies.resets {
+            for reset in &spec.policies.on_finish.resets {
                 visits.remove(reset);
             }
         }
@@ -334,11 +334,11 @@ pub(super) fn used_up<'v>(
         // `compile` refuses graphs with a circle of `exhausted` targets.
         while let Some(spec) = graph.nodes.get(&name) {
             let made = visits.get(&name).copied().unwrap_or(0);
-            if spec.policies.max_visits_of(&value).is_none_or(|it| made < it) {
+            if spec.policies.bounds.max_visits_of(&value).is_none_or(|it| made < it) {
                 break;
             }
-            found.push((name.clone(), spec.policies.exhausted.clone()));
-            match &spec.policies.exhausted {
+            found.push((name.clone(), spec.policies.bounds.exhausted.clone()));
+            match &spec.policies.bounds.exhausted {
                 Some(Target::Node(next)) => name = next.clone(),
                 _ => break,
             }

@@ -23,7 +23,7 @@ enum Needs {
 
 impl KeyedItems {
     pub(super) fn of(graph: &Graph) -> Self {
-        let items = graph.nodes.values().filter_map(|it| it.policies.items.as_ref());
+        let items = graph.nodes.values().filter_map(|it| it.policies.schedule.items.as_ref());
         let orders = items.filter_map(|it| Some(it.order.as_ref()?.reads()));
         Self(orders.filter(|it| it.item != Type::Any).collect())
     }

@@ -113,7 +113,7 @@ impl<'a> Outcomes<'a> {
     fn failures(&self, node: &NodeName) -> Vec<Outcome> {
         let spec = self.graph.node(node).expect("the rules run only nodes of the graph");
         let caught = spec.policies.catch.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other));
-        let collects = spec.policies.items.as_ref().is_some_and(|it| it.failed.is_some());
+        let collects = spec.policies.schedule.items.as_ref().is_some_and(|it| it.failed.is_some());
         let kinds = caught.chain(collects.then_some(ErrorKind::Other));
         kinds.map(|it| failure(node, it)).collect()
     }
@@ -191,8 +191,8 @@ impl<'a> Outcomes<'a> {
             original: None,
             attempt: task.attempt,
             visits: task.visits.clone(),
-            max_visits: spec.policies.max_visits_in(&task.state),
-            timeout: spec.policies.timeout,
+            max_visits: spec.policies.bounds.max_visits_in(&task.state),
+            timeout: spec.policies.attempts.timeout,
             state: task.state.clone(),
             input: task.input.clone(),
             trigger: task.trigger.clone(),

@@ -54,8 +54,9 @@ impl Relevant {
                 read.map_or_else(all, |it| it.into_iter().map(|it| it.channel).collect());
             channels.extend(read);
         }
-        channels.extend(graph.nodes.values().filter_map(|it| it.policies.visits_field.clone()));
-        let bounded = |name: &NodeName| graph.nodes[name].policies.max_visits.is_some();
+        channels
+            .extend(graph.nodes.values().filter_map(|it| it.policies.bounds.visits_field.clone()));
+        let bounded = |name: &NodeName| graph.nodes[name].policies.bounds.max_visits.is_some();
         let visits =
             graph.nodes.keys().filter(|it| bounded(it) || counted.contains(*it)).cloned().collect();
         Self { channels, visits }

@@ -173,9 +173,10 @@ impl Suite {
 /// Removes delays and timeouts: a test case never waits.
 fn stop_the_clock(graph: &mut Graph) {
     for spec in graph.nodes.values_mut() {
-        spec.policies.retry = std::mem::take(&mut spec.policies.retry).without_waits();
-        spec.policies.timeout = None;
-        spec.policies.idle_timeout = None;
+        spec.policies.attempts.retry =
+            std::mem::take(&mut spec.policies.attempts.retry).without_waits();
+        spec.policies.attempts.timeout = None;
+        spec.policies.attempts.idle_timeout = None;
     }
     graph.limits.time = None;
 }

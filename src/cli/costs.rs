@@ -30,7 +30,7 @@ pub(super) fn check(
         models.extend(all);
     }
     for (name, definition) in &workflow.nodes {
-        let usd = definition.policies.limits.as_ref().and_then(|it| it.usd);
+        let usd = definition.policies.bounds.limits.as_ref().and_then(|it| it.usd);
         let all: BTreeSet<String> = unpriced(definition).into_iter().collect();
         if let (Some(usd), false) = (usd, all.is_empty()) {
             problems.push(format!("`{name}`: {usd:.2} USD, with {}", listed(&all)));

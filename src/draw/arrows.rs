@@ -146,8 +146,8 @@ pub(super) fn arrows(graph: &Graph) -> Vec<Arrow> {
         }
     }
     for (name, NodeSpec { policies, .. }) in &graph.nodes {
-        if policies.max_visits.is_some() {
-            let to = policies.exhausted.clone().unwrap_or(Target::Fail);
+        if policies.bounds.max_visits.is_some() {
+            let to = policies.bounds.exhausted.clone().unwrap_or(Target::Fail);
             arrows.push(Arrow::new(Some(name), to, Reason::Exhausted));
         }
         for catch in &policies.catch {

@@ -13,7 +13,7 @@ use super::{Arrow, Drawing, Reason, arrows, bounds};
 use crate::{
     checkpoint::{Outcome, SavedRun, TaskRecord},
     event::Status,
-    graph::{Policies, Target},
+    graph::{Bounds, Policies, Target},
     id::{NodeName, RunId, Step, TaskId},
 };
 
@@ -85,12 +85,12 @@ impl Drawing {
         let mut visits = visits(saved, records);
         for node in &mut self.nodes {
             node.visits = visits.remove(&node.name);
-            let policies = Policies {
+            let policies = Policies::from(Bounds {
                 max_visits: node.max_visits,
                 visits_field: node.visits_field.clone(),
-                ..Policies::default()
-            };
-            node.max_visits = policies.max_visits_of(|it| saved.values.get(it));
+                ..Bounds::default()
+            });
+            node.max_visits = policies.bounds.max_visits_of(|it| saved.values.get(it));
         }
         arrows::bound_loops(&mut self.arrows, &bounds(&self.nodes));
         notes.extend(visits.keys().map(|it| {

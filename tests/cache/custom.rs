@@ -50,8 +50,11 @@ async fn a_custom_node_is_cached_by_its_reads() {
 async fn a_custom_node_is_reused_in_a_loop() {
     let runs = Arc::new(AtomicUsize::new(0));
     let node = Cached::new(Arc::new(adding(&runs)), Cache::new(Arc::new(MemoryResults::default())));
-    let again =
-        Policies { max_visits: Some(4), exhausted: Some(Target::End), ..Policies::default() };
+    let again = Policies::from(Bounds {
+        max_visits: Some(4),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    });
     let builder =
         GraphBuilder::new::<Counts>("w").node("add", node.with_policies(again)).edge(START, "add");
     let graph = builder.edge("add", "add").compile().unwrap();

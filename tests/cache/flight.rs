@@ -33,7 +33,10 @@ async fn tasks_that_want_the_same_result_compute_it_once() {
     let (runs, cache) =
         (Arc::new(AtomicUsize::new(0)), Cache::new(Arc::new(MemoryResults::default())));
     let counted = Arc::clone(&runs);
-    let quiet = Policies { idle_timeout: Some(Duration::from_secs(5)), ..Policies::default() };
+    let quiet = Policies::from(Attempts {
+        idle_timeout: Some(Duration::from_secs(5)),
+        ..Attempts::default()
+    });
     let graph = cached_items(&cache, Policies::default(), &[1, 1, 2, 1], move |number| {
         counted.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {

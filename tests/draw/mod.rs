@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use graphrun::{
     draw::{Arrow, Charset, Drawing},
     graph::{
-        Catch, Command, Edge, ErrorKind, GraphBuilder, IntoNode, Limits, Node, NodeContext,
+        Bounds, Catch, Command, Edge, ErrorKind, GraphBuilder, IntoNode, Limits, Node, NodeContext,
         NodeDescription, NodeError, Policies, Route, RouteError, RouteTarget, RouteView, START,
         Target,
     },
@@ -61,7 +61,7 @@ fn target(name: &str) -> Target {
 
 fn bounded(max_visits: u32, exhausted: &str) -> Policies {
     let exhausted = Some(target(exhausted));
-    Policies { max_visits: Some(max_visits), exhausted, ..Policies::default() }
+    Policies::from(Bounds { max_visits: Some(max_visits), exhausted, ..Bounds::default() })
 }
 
 fn builder(name: &str) -> GraphBuilder {
@@ -127,7 +127,8 @@ fn loop_with_bound() -> Drawing {
         .node("give_up", Kind("set"))
         .node(
             "poll",
-            Kind("tool").with_policies(Policies { max_visits: Some(9), ..Policies::default() }),
+            Kind("tool")
+                .with_policies(Policies::from(Bounds { max_visits: Some(9), ..Bounds::default() })),
         )
         .edge(START, "write")
         .edge("write", "review")

@@ -13,7 +13,7 @@ use graphrun::{
     engine::{Engine, Stop},
     graph::{
         Backoff, Command, Dispatch, Goto, GraphBuilder, IntoNode, Limits, Node, NodeContext,
-        NodeError, Policies, START, Transition, Trigger,
+        NodeError, OnFinish, Policies, START, Transition, Trigger,
     },
     id::NodeName,
     state::Update,
@@ -118,7 +118,10 @@ async fn used_up_bounds_are_drawn_as_taken_in_each_round() {
             .node(
                 "boss",
                 node(goes_on).with_policies(Policies {
-                    resets: vec![NodeName::parse("write").unwrap()],
+                    on_finish: OnFinish {
+                        resets: vec![NodeName::parse("write").unwrap()],
+                        ..OnFinish::default()
+                    },
                     ..bounded(2, "give_up")
                 }),
             )
@@ -202,7 +205,7 @@ async fn attempts_dispatches_and_failures_are_counted() {
         };
         let catch = vec![graphrun::graph::Catch { kind: None, to: target("mend") }];
         graph
-            .node("flaky", node(flaky).with_policies(Policies { retry, ..Policies::default() }))
+            .node("flaky", node(flaky).backoff(retry))
             .node("item", node(fails).with_policies(Policies { catch, ..Policies::default() }))
             .node("mend", node(goes_on))
             .edge(START, "flaky")

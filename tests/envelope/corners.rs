@@ -3,7 +3,8 @@
 use graphrun::{
     compile::{Envelope, compile},
     graph::{
-        Catch, Defer, Edge, GraphBuilder, IntoNode, Policies, RouteChoice, START, Spread, Target,
+        Bounds, Catch, Defer, Edge, GraphBuilder, IntoNode, Policies, RouteChoice, START, Schedule,
+        Spread, Target,
     },
 };
 
@@ -82,10 +83,12 @@ fn a_node_also_reached_by_a_failure_has_separate_steps() {
 
 #[test]
 fn a_node_that_is_used_up_leaves_its_steps_to_the_others() {
-    let bounded = |max_visits| Policies {
-        max_visits: Some(max_visits),
-        exhausted: Some(Target::End),
-        ..Policies::default()
+    let bounded = |max_visits| {
+        Policies::from(Bounds {
+            max_visits: Some(max_visits),
+            exhausted: Some(Target::End),
+            ..Bounds::default()
+        })
     };
     let spent = nodes(["work"])
         .node("plan", Decided.with_policies(bounded(3)))
@@ -130,7 +133,10 @@ fn a_map_goes_through_its_items_or_past_them() {
 fn items_do_not_wait_where_their_node_does() {
     let defer = Some(Defer::Siblings);
     let map = nodes(["plan", "work"])
-        .node("last", Decided.with_policies(Policies { defer, ..Policies::default() }))
+        .node(
+            "last",
+            Decided.with_policies(Policies::from(Schedule { defer, ..Schedule::default() })),
+        )
         .edge(START, "plan")
         .edge("plan", "work");
     assert_eq!(most(map, &[("plan", &["last"], Spread::Items)], "last").0, 2);

@@ -9,8 +9,9 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
     graph::{
-        Backoff, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder, NodeSpec, Policies,
-        Route, RouteChoice, RouteError, RouteTarget, RouteView, Spread, Target, Transition,
+        Attempts, Backoff, Bounds, Catch, Defer, Dispatch, Edge, ErrorKind, Graph, GraphBuilder,
+        NodeSpec, OnFinish, Policies, Route, RouteChoice, RouteError, RouteTarget, RouteView,
+        Schedule, Spread, Target, Transition,
     },
     id::{ChannelName, NodeName},
     state::Schema,
@@ -291,12 +292,21 @@ impl Recipe {
                 .then(|| name(reset))
         });
         let policies = Policies {
-            retry: Backoff { attempts_max: Some(node.attempts), ..Backoff::default() },
-            max_visits: node.bound,
-            exhausted: node.bound.map(|_| self.onwards(at, node.exhausted)),
+            attempts: Attempts {
+                retry: Backoff { attempts_max: Some(node.attempts), ..Backoff::default() },
+                ..Attempts::default()
+            },
+            bounds: Bounds {
+                max_visits: node.bound,
+                exhausted: node.bound.map(|_| self.onwards(at, node.exhausted)),
+                ..Bounds::default()
+            },
+            on_finish: OnFinish { resets: resets.collect(), ..OnFinish::default() },
+            schedule: Schedule {
+                defer: node.defers.then_some(Defer::Siblings),
+                ..Schedule::default()
+            },
             catch: catch.map(|(to, kind)| Catch { kind, to: self.target(at, *to) }).collect(),
-            resets: resets.collect(),
-            defer: node.defers.then_some(Defer::Siblings),
             ..Policies::default()
         };
         NodeSpec { node: Arc::new(Decided), policies, when: None, place: None }
@@ -355,8 +365,8 @@ impl Recipe {
             graph.edges.push(Edge::Join { from, to: name(at), count, place: None });
         } else if let (0..=2, Some(spec)) = (how % 8, graph.nodes.get_mut(&from)) {
             let to = Target::Node(name(at));
-            if spec.policies.max_visits.is_some() {
-                spec.policies.exhausted = Some(to);
+            if spec.policies.bounds.max_visits.is_some() {
+                spec.policies.bounds.exhausted = Some(to);
             } else {
                 spec.policies.catch = vec![Catch { kind: None, to }];
             }

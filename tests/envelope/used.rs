@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun::{
-    graph::{Defer, Edge, Graph, NodeSpec, Policies, Scope, Target},
+    graph::{Defer, Edge, Graph, NodeSpec, Policies, Schedule, Scope, Target},
     id::NodeName,
     state::Schema,
 };
@@ -17,12 +17,16 @@ pub(crate) fn absorb(graph: &mut Graph, user: &NodeName, used: Graph) {
     let fail = outside.iter().find(|it| it.kind.is_none());
     let fail = fail.map_or(Target::Fail, |it| it.to.clone());
     let scope = Scope::new(user.clone(), Schema::default(), fail);
-    spec.policies.resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
+    spec.policies.on_finish.resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
     for edge in &mut graph.edges {
         scope.follow(edge);
     }
     let defer = Some(Defer::Scope(user.clone()));
-    let policies = Policies { defer, catch: outside.clone(), ..Policies::default() };
+    let policies = Policies {
+        schedule: Schedule { defer, ..Schedule::default() },
+        catch: outside.clone(),
+        ..Policies::default()
+    };
     let end = NodeSpec { node: Arc::new(Decided), policies, when: None, place: None };
     graph.nodes.insert(scope.end(), end);
     let begin = |first: &NodeName| Edge::Then {

@@ -9,7 +9,9 @@ use graphrun::{
     checkpoint::RunHistory as _,
     compile::CompiledGraph,
     event::{Report, Status, Usage},
-    graph::{Backoff, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
+    graph::{
+        Attempts, Backoff, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn,
+    },
     llm::TokenUsage,
 };
 
@@ -59,7 +61,7 @@ fn graph(done: &Done, between: Between) -> CompiledGraph {
         }
     });
     let retry = Backoff { attempts_max: Some(2), ..Backoff::default() };
-    let policies = Policies { retry, ..Policies::default() };
+    let policies = Policies::from(Attempts { retry, ..Attempts::default() });
     compiled(
         GraphBuilder::new::<Team>("parts")
             .node("parts", node.with_policies(policies))

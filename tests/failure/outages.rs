@@ -11,8 +11,8 @@ use graphrun::{
     engine::{Clock, Engine},
     event::Status,
     graph::{
-        Backoff, Catch, ErrorKind, Failure, GraphBuilder, IntoNode, NodeContext, NodeError,
-        Policies, START, Target, node_fn,
+        Attempts, Backoff, Catch, ErrorKind, Failure, GraphBuilder, IntoNode, NodeContext,
+        NodeError, Policies, START, Target, node_fn,
     },
 };
 use jiff::{SignedDuration, Timestamp};
@@ -78,7 +78,7 @@ impl Provider {
 
 fn retry(attempts_max: u32) -> Policies {
     let retry = Backoff { attempts_max: Some(attempts_max), ..Backoff::default() };
-    Policies { retry, ..caught_by("flush") }
+    Policies { attempts: Attempts { retry, ..Attempts::default() }, ..caught_by("flush") }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use graphrun::{
     event::Status,
-    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
+    graph::{Attempts, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     id::ChannelName,
     state::{Channel, Fold, Reducer, Schema},
 };
@@ -115,7 +115,10 @@ async fn g14_a_panic_during_abort_is_reported_with_the_timeout() {
         let _mine = Mine;
         std::future::pending::<Result<Noted, NodeError>>().await
     });
-    let policies = Policies { timeout: Some(Duration::from_secs(9)), ..caught_by("help") };
+    let policies = Policies {
+        attempts: Attempts { timeout: Some(Duration::from_secs(9)), ..Attempts::default() },
+        ..caught_by("help")
+    };
     let graph = GraphBuilder::new::<Team>("drop")
         .node("hangs", hangs.with_policies(policies))
         .edge(START, "hangs");

@@ -12,8 +12,8 @@ use graphrun::{
     engine::{Engine, RunError, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{
-        Backoff, GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies, START,
-        Target, node_fn,
+        Backoff, Bounds, GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies,
+        START, Target, node_fn,
     },
     llm::TokenUsage,
     state::Update,
@@ -127,10 +127,7 @@ async fn g13_aborted_attempts_and_waits_are_not_counted() {
         ..Backoff::default()
     };
     let graph = GraphBuilder::new::<Team>("late")
-        .node(
-            "late",
-            takes(9, &[1], &begun).with_policies(Policies { retry, ..Policies::default() }),
-        )
+        .node("late", takes(9, &[1], &begun).backoff(retry))
         .edge(START, "late")
         .edge("late", "end");
     let graph = compiled(graph);
@@ -157,7 +154,7 @@ async fn g13_a_failure_takes_precedence_over_the_time_limit() {
 /// A loop of two nodes that take a second and a hundred tokens each.
 fn around(begun: &Begun, limits: Limits) -> CompiledGraph {
     let exhausted = Some(Target::End);
-    let bound = Policies { max_visits: Some(7), exhausted, ..Policies::default() };
+    let bound = Policies::from(Bounds { max_visits: Some(7), exhausted, ..Bounds::default() });
     let graph = GraphBuilder::new::<Team>("around")
         .node("there", takes(1, &[], begun).with_policies(bound))
         .node("back", takes(1, &[], begun))

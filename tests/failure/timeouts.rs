@@ -12,7 +12,7 @@ use std::{
 
 use graphrun::{
     event::{Report, Status},
-    graph::{GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
+    graph::{Attempts, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
 };
 use tokio::time::{Instant, sleep};
 
@@ -35,7 +35,10 @@ async fn caught_of(
 }
 
 fn idle(seconds: u64) -> Policies {
-    Policies { idle_timeout: Some(Duration::from_secs(seconds)), ..Policies::default() }
+    Policies::from(Attempts {
+        idle_timeout: Some(Duration::from_secs(seconds)),
+        ..Attempts::default()
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +55,7 @@ async fn g12_the_idle_timeout_aborts_a_silent_node() {
     let told = "late after: no sign of progress for 10s";
     assert_eq!(caught_of(silent(), idle(10)).await, (told.to_owned(), 34));
     // Of two timeouts, the first to expire counts.
-    let both = Policies { timeout: Some(Duration::from_secs(20)), ..idle(10) };
+    let both = Attempts { timeout: Some(Duration::from_secs(20)), ..idle(10).attempts }.into();
     let told = "late after: not finished within 20s";
     assert_eq!(caught_of(silent(), both).await, (told.to_owned(), 20));
 }
@@ -78,7 +81,10 @@ async fn beside(blocks: impl Fn(&NodeContext) + Clone + Send + Sync + 'static) -
             noted("never")
         }
     });
-    let policies = Policies { timeout: Some(Duration::from_millis(200)), ..caught_by("late") };
+    let policies = Policies {
+        attempts: Attempts { timeout: Some(Duration::from_millis(200)), ..Attempts::default() },
+        ..caught_by("late")
+    };
     let works = node_fn(|_: Nothing, _| async {
         for _ in 0..20 {
             sleep(Duration::from_millis(5)).await;

@@ -10,8 +10,8 @@ use graphrun::{
     engine::{Clock, Engine, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{
-        Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext, Policies, START,
-        node_fn,
+        Attempts, Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext,
+        Policies, START, node_fn,
     },
     llm::TokenUsage,
     state::Update,
@@ -71,7 +71,7 @@ impl Attempts {
         let initial = Duration::ZERO;
         let retry = Backoff { attempts_max: Some(5), initial, ..Backoff::default() };
         GraphBuilder::new::<super::Team>("patience")
-            .node("calls", calls.with_policies(Policies { retry, ..Policies::default() }))
+            .node("calls", calls.backoff(retry))
             .edge(START, "calls")
             .limits(limits)
     }

@@ -6,7 +6,7 @@ use graphrun::{
     checkpoint::{Checkpoint, Position},
     engine::superstep::{Attempt, Event, Machine},
     event::{Status, Usage},
-    graph::{GraphBuilder, IntoNode, Limits, NodeLimits, Policies, START, Target, Trigger},
+    graph::{Bounds, GraphBuilder, IntoNode, Limits, NodeLimits, Policies, START, Target, Trigger},
     llm::TokenUsage,
 };
 use serde_json::Value;
@@ -15,12 +15,12 @@ use super::{Decided, Hand, Team, attempt, compiled, name, run_id};
 
 fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
     let mends = exhausted.node().is_some();
-    let policies = Policies {
+    let policies = Policies::from(Bounds {
         max_visits: Some(10),
         limits: Some(limits),
         exhausted: Some(exhausted),
-        ..Policies::default()
-    };
+        ..Bounds::default()
+    });
     let graph = GraphBuilder::new::<Team>("w")
         .node("work", Decided.with_policies(policies))
         .node("check", Decided)
@@ -109,10 +109,12 @@ fn usage_per_node_survives_a_restart() {
 fn flushing() -> Hand {
     let exhausted = Some(Target::Node(name("flush")));
     let limits = Limits { steps: 3, tokens: Some(1_000), exhausted, ..Limits::default() };
-    let bound = |max| Policies {
-        max_visits: Some(max),
-        exhausted: Some(Target::End),
-        ..Policies::default()
+    let bound = |max| {
+        Policies::from(Bounds {
+            max_visits: Some(max),
+            exhausted: Some(Target::End),
+            ..Bounds::default()
+        })
     };
     let graph = GraphBuilder::new::<Team>("flushing")
         .node("work", Decided.with_policies(bound(9)))

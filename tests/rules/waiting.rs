@@ -3,17 +3,17 @@
 
 use graphrun::{
     checkpoint::Outcome,
-    graph::{Condition, Defer, condition_fn},
+    graph::{Condition, Defer, Schedule, condition_fn},
 };
 
 use super::*;
 
 fn deferred() -> Policies {
-    Policies { defer: Some(Defer::Siblings), ..Policies::default() }
+    Policies::from(Schedule { defer: Some(Defer::Siblings), ..Schedule::default() })
 }
 
 fn end_of(scope: &str) -> Policies {
-    Policies { defer: Some(Defer::Scope(name(scope))), ..Policies::default() }
+    Policies::from(Schedule { defer: Some(Defer::Scope(name(scope))), ..Schedule::default() })
 }
 
 fn path(path: &str) -> NodeName {
@@ -231,8 +231,11 @@ fn deferred_nodes_are_saved_and_count_as_one_visit() {
 fn dispatches_leave_one_visit_for_a_deferred_node() {
     for max_visits in [1, 2] {
         let late = Policies {
-            max_visits: Some(max_visits),
-            exhausted: Some(Target::Node(name("late"))),
+            bounds: Bounds {
+                max_visits: Some(max_visits),
+                exhausted: Some(Target::Node(name("late"))),
+                ..Bounds::default()
+            },
             ..deferred()
         };
         let graph = compiled(

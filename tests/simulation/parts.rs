@@ -5,7 +5,8 @@ use std::time::Duration;
 use graphrun::{
     compile::CompiledGraph,
     graph::{
-        Backoff, Catch, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Policies, START, Target,
+        Attempts, Backoff, Bounds, Catch, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Policies,
+        START, Schedule, Target,
     },
     id::ChannelName,
 };
@@ -50,11 +51,21 @@ impl Items {
             Self::Sound => Policies::default(),
             Self::Collected => {
                 let failed = Some(ChannelName::parse("lost").unwrap());
-                Policies { items: Some(ItemPolicy { failed, order: None }), ..Policies::default() }
+                Policies::from(Schedule {
+                    items: Some(ItemPolicy { failed, order: None }),
+                    ..Schedule::default()
+                })
             }
             Self::Caught => {
                 let catch = vec![Catch { kind: None, to: Target::Node(name(next)) }];
-                Policies { items: Some(ItemPolicy::default()), catch, ..Policies::default() }
+                Policies {
+                    schedule: Schedule {
+                        items: Some(ItemPolicy::default()),
+                        ..Schedule::default()
+                    },
+                    catch,
+                    ..Policies::default()
+                }
             }
         }
     }
@@ -108,10 +119,12 @@ impl Temper {
             | Self::Slow(_)
             | Self::Breaks(_)
             | Self::Strays(_) => Policies::default(),
-            Self::Fails(_) => Policies { retry, ..Policies::default() },
-            Self::Hangs => {
-                Policies { retry, timeout: Some(Duration::from_secs(2)), ..Policies::default() }
-            }
+            Self::Fails(_) => Policies::from(Attempts { retry, ..Attempts::default() }),
+            Self::Hangs => Policies::from(Attempts {
+                retry,
+                timeout: Some(Duration::from_secs(2)),
+                ..Attempts::default()
+            }),
             Self::Panics => {
                 let catch = vec![Catch { kind: None, to: Target::Node(name(next)) }];
                 Policies { catch, ..Policies::default() }
@@ -198,7 +211,8 @@ pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
                 graph.edge_of(count, ends, &last).edge(&last, &next)
             }
             Part::Map(count, width, items) => {
-                let narrow = Policies { width_max: Some(width), ..items.policies(&next) };
+                let mut narrow = items.policies(&next);
+                narrow.schedule.width_max = Some(width);
                 let to = name(&inner);
                 graph
                     .node(&first, steady())
@@ -213,7 +227,11 @@ pub(crate) fn graph(parts: &[Part], world: &World) -> CompiledGraph {
             }
             Part::Loop(rounds) => {
                 let exhausted = Some(Target::Node(name(&next)));
-                let bound = Policies { max_visits: Some(rounds), exhausted, ..Policies::default() };
+                let bound = Policies::from(Bounds {
+                    max_visits: Some(rounds),
+                    exhausted,
+                    ..Bounds::default()
+                });
                 graph
                     .node(&first, steady().with_policies(bound))
                     .node(&inner, steady())

@@ -6,7 +6,8 @@ use graphrun::{
     engine::Engine,
     event::Status,
     graph::{
-        GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target, node_fn,
+        Bounds, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target,
+        node_fn,
     },
     storage::SqliteStorage,
 };
@@ -47,8 +48,11 @@ fn noise(seed: u32, length: usize) -> String {
 }
 
 fn bounded(turns: u32) -> (Policies, Limits) {
-    let bound =
-        Policies { max_visits: Some(turns), exhausted: Some(Target::End), ..Policies::default() };
+    let bound = Policies::from(Bounds {
+        max_visits: Some(turns),
+        exhausted: Some(Target::End),
+        ..Bounds::default()
+    });
     (bound, Limits { steps: u64::from(turns) + 1, ..Limits::default() })
 }
 

@@ -60,8 +60,9 @@ fn check_ends(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
 
 /// Checks that every loop has a bound, and that the target of a used-up bound is outside the loop.
 fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
-    let is_bounded =
-        |it: NodeIndex| network.is_agent(it) && network.agent(it).1.policies.max_visits.is_some();
+    let is_bounded = |it: NodeIndex| {
+        network.is_agent(it) && network.agent(it).1.policies.bounds.max_visits.is_some()
+    };
     let unbounded = network.with_edges(|from, _| !is_bounded(from));
     for cycle in cycles(network, &unbounded) {
         let shown = shown(&cycle);
@@ -74,7 +75,7 @@ fn check_loops(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     let spent = network.with_edges(|from, kind| !is_bounded(from) || kind == EdgeKind::Exhausted);
     for cycle in cycles(network, &spent) {
         // The check above has reported loops of unbounded nodes.
-        let bounded = |it: &&&NodeName| graph.nodes[**it].policies.max_visits.is_some();
+        let bounded = |it: &&&NodeName| graph.nodes[**it].policies.bounds.max_visits.is_some();
         if let Some(name) = cycle.iter().find(bounded) {
             let message = format!(
                 "when the visits of `{name}` are used up, `exhausted` leads back to it by {}",
@@ -92,15 +93,15 @@ fn check_resets(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
     let finite = finite_visits(network);
     for (name, spec) in &graph.nodes {
         let policies = &spec.policies;
-        for reset in &policies.resets {
+        for reset in &policies.on_finish.resets {
             // A used workflow starts with all counts of its nodes reset.
             let is_within = reset.strip_scope(name.as_str()).is_some();
-            if graph.nodes[reset].policies.max_visits.is_none() && !is_within {
+            if graph.nodes[reset].policies.bounds.max_visits.is_none() && !is_within {
                 let message = format!("`{name}` resets `{reset}`, which has no `max_visits`");
                 findings.push(Diagnostic::error("GR034", message).at(spec.place.clone(), "here"));
             }
         }
-        if policies.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
+        if policies.on_finish.resets.is_empty() || finite.contains(name) || mutual.contains(name) {
             continue;
         }
         let message = format!("`{name}` resets a bound, but its own visits have none");
@@ -122,7 +123,7 @@ fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
     let by_arrival = |it| it == EdgeKind::Exhausted;
     let policies = |it: NodeIndex| &network.agent(it).1.policies;
     let index = |it: &NodeName| network.index(it).expect("the policies name only nodes");
-    let resets = |it: NodeIndex| policies(it).resets.iter().map(index);
+    let resets = |it: NodeIndex| policies(it).on_finish.resets.iter().map(index);
     let mut resetters = vec![Vec::new(); network.agents()];
     for from in network.agent_indices() {
         resets(from).for_each(|it| resetters[it.index()].push(from));
@@ -135,7 +136,7 @@ fn finite_visits(network: &Network) -> BTreeSet<&NodeName> {
         let mut sources = network.neighbours(index, Incoming, by_visit);
         let arrived = sources.all(|it| is_start(&it) || runs.contains(&it))
             && network.neighbours(index, Incoming, by_arrival).all(|it| arrives.contains(&it));
-        let bounded = policies(index).max_visits.is_some();
+        let bounded = policies(index).bounds.max_visits.is_some();
         let runs_on =
             arrived || (bounded && resetters[index.index()].iter().all(|it| runs.contains(it)));
         let news = (arrived && arrives.insert(index), runs_on && runs.insert(index));
@@ -162,7 +163,7 @@ fn check_mutual_resets<'a>(
         resets.add_node(());
     }
     for from in network.agent_indices() {
-        for reset in &network.agent(from).1.policies.resets {
+        for reset in &network.agent(from).1.policies.on_finish.resets {
             resets.add_edge(from, network.index(reset).expect("it names a node"), ());
         }
     }

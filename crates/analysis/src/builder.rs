@@ -406,10 +406,10 @@ impl GraphBuilder {
         };
         for (name, NodeSpec { policies, .. }) in &graph.nodes {
             let zeros = [
-                (policies.retry.attempts_max == Some(0), "no attempts"),
-                (policies.timeout == Some(Duration::ZERO), "a timeout of zero"),
-                (policies.idle_timeout == Some(Duration::ZERO), "an idle timeout of zero"),
-                (policies.width_max == Some(0), "no concurrent tasks"),
+                (policies.attempts.retry.attempts_max == Some(0), "no attempts"),
+                (policies.attempts.timeout == Some(Duration::ZERO), "a timeout of zero"),
+                (policies.attempts.idle_timeout == Some(Duration::ZERO), "an idle timeout of zero"),
+                (policies.schedule.width_max == Some(0), "no concurrent tasks"),
             ];
             for (_, what) in zeros.into_iter().filter(|it| it.0) {
                 report(&format!("`{name}`"), what);
@@ -462,8 +462,9 @@ impl GraphBuilder {
 impl Defaults {
     fn apply(&self, graph: &mut Graph) {
         for (name, NodeSpec { policies, .. }) in &mut graph.nodes {
-            policies.retry.attempts_max = policies.retry.attempts_max.or(self.attempts_max);
-            policies.timeout = policies.timeout.or(self.timeout);
+            policies.attempts.retry.attempts_max =
+                policies.attempts.retry.attempts_max.or(self.attempts_max);
+            policies.attempts.timeout = policies.attempts.timeout.or(self.timeout);
             let handles = |it: &Catch| matches!(&it.to, Target::Node(to) if to == name);
             if self.catch.iter().any(handles) {
                 continue;
@@ -483,12 +484,12 @@ impl NodePolicy {
         match self {
             Self::When(condition) => spec.when = Some(condition.into()),
             Self::Bound(visits_max, then) => {
-                policies.max_visits = Some(visits_max);
-                policies.exhausted = Some(then);
+                policies.bounds.max_visits = Some(visits_max);
+                policies.bounds.exhausted = Some(then);
             }
             Self::Catch(catch) => policies.catch.push(catch),
-            Self::Resets(nodes) => policies.resets.extend(nodes),
-            Self::Clears(channels) => policies.clears.extend(channels),
+            Self::Resets(nodes) => policies.on_finish.resets.extend(nodes),
+            Self::Clears(channels) => policies.on_finish.clears.extend(channels),
         }
     }
 }

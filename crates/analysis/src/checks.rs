@@ -45,12 +45,12 @@ fn check_targets(graph: &Graph, findings: &mut Diagnostics) {
     for (from, spec) in &graph.nodes {
         let policies = &spec.policies;
         let caught = policies.catch.iter().map(|it| &it.to);
-        for target in policies.exhausted.iter().chain(caught) {
+        for target in policies.bounds.exhausted.iter().chain(caught) {
             if let Target::Node(name) = target {
                 check_node(graph, name, &format!("node `{from}`"), spec.place.as_ref(), findings);
             }
         }
-        for name in &policies.resets {
+        for name in &policies.on_finish.resets {
             let whose = format!("`resets` of `{from}`");
             check_node(graph, name, &whose, spec.place.as_ref(), findings);
         }
@@ -85,8 +85,8 @@ fn check_channels(graph: &Graph, findings: &mut Diagnostics) {
         let contract = spec.node.describe().contract;
         let reads = contract.reads.into_iter().flatten().map(|it| it.channel);
         let named = reads.chain(contract.writes.into_iter().flatten());
-        let collects = spec.policies.items.iter().filter_map(|it| it.failed.as_ref());
-        let of_policies = spec.policies.clears.iter().chain(collects).cloned();
+        let collects = spec.policies.schedule.items.iter().filter_map(|it| it.failed.as_ref());
+        let of_policies = spec.policies.on_finish.clears.iter().chain(collects).cloned();
         let named: BTreeSet<ChannelName> = named.chain(of_policies).collect();
         for name in named {
             check_channel(graph, &name, &format!("node `{node}`"), spec.place.as_ref(), findings);

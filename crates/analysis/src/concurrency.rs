@@ -158,7 +158,8 @@ impl Checked<'_> {
         let is_plain = |it: &usize| {
             // A bound, a `defer` and a join say how often it is meant to run; after a failure nothing runs.
             let policies = &self.specs[*it].policies;
-            let is_bounded = policies.max_visits.is_some() || policies.defer.is_some();
+            let is_bounded =
+                policies.bounds.max_visits.is_some() || policies.schedule.defer.is_some();
             let fails = self.model.nodes[*it].arrows().all(|it| it == Arrow::Fail);
             !(looped.contains(*it) || awaited.contains(*it) || is_bounded || fails)
                 && self.model.after_limit != Some(*it)

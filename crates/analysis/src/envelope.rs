@@ -310,7 +310,7 @@ impl<'a> VisitSearch<'a> {
     /// Returns the visits that the bound of a node allows, if it has one.
     fn rounds(&self, node: usize) -> Option<(u64, Why)> {
         let policies = &self.graph.nodes[self.tokens.names[node]].policies;
-        let max_visits = policies.max_visits?;
+        let max_visits = policies.bounds.max_visits?;
         let resetters = self.tokens.resetters[node].iter();
         let bought: Vec<(NodeName, u64)> =
             resetters.map(|it| (self.tokens.names[*it].clone(), self.visits[*it])).collect();
@@ -340,7 +340,7 @@ fn one_round(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, usiz
     }
     let ways = tokens.ways();
     let begins_another = |(node, spec): (usize, &NodeSpec)| {
-        let waits = matches!(spec.policies.defer, Some(Defer::Siblings));
+        let waits = matches!(spec.policies.schedule.defer, Some(Defer::Siblings));
         let is_outermost = tokens.names[node].scope().is_none();
         (waits && is_outermost || tokens.passages[node].is_after_limit).then_some(node)
     };

@@ -124,7 +124,7 @@ impl Network {
             }
         }
         for (name, spec) in &graph.nodes {
-            if let Some(target) = &spec.policies.exhausted {
+            if let Some(target) = &spec.policies.bounds.exhausted {
                 net.add_edge(indices[name], index(target), plain(EdgeKind::Exhausted));
             }
             for catch in &spec.policies.catch {

@@ -115,7 +115,7 @@ pub(super) fn reached_by_node(
     policies: &Policies,
     node_usage: Option<&NodeUsage>,
 ) -> Option<String> {
-    let (limits, NodeUsage { usage, elapsed_ms }) = (policies.limits.as_ref()?, node_usage?);
+    let (limits, NodeUsage { usage, elapsed_ms }) = (policies.bounds.limits.as_ref()?, node_usage?);
     if let Some(tokens) = limits.tokens.filter(|&it| usage.total_tokens() >= it) {
         return Some(format!("`{name}` has used {} of its {tokens} tokens", usage.total_tokens()));
     }

@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
                 node: task.node.clone(),
                 attempt: task.attempt,
                 visit: task.visits.at(task.node_index.index()).unwrap_or(1),
-                max_visits: graph.at(task.node_index).1.policies.max_visits_in(&task.state),
+                max_visits: graph.at(task.node_index).1.policies.bounds.max_visits_in(&task.state),
             };
             self.journal.publish_early(started).await;
             let (id, mut task) = (task.id, Some(task));

@@ -106,7 +106,7 @@ impl Machine {
         }
         let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
         for (index, active) in self.position.frontier.iter().enumerate() {
-            let items = self.policies(index).items.as_ref();
+            let items = self.policies(index).schedule.items.as_ref();
             if active.is_dispatched() && items.is_some_and(|it| it.order.is_some()) {
                 maps.entry(active.node).or_default().push(index);
             }
@@ -120,7 +120,8 @@ impl Machine {
     /// Returns the needs of the items of a map, whose tasks have these indexes.
     fn item_needs(&self, items: &[usize]) -> Result<ItemNeeds, Failure> {
         let first = items.first().copied().unwrap_or_default();
-        let Some(order) = self.policies(first).items.as_ref().and_then(|it| it.order.as_ref())
+        let Some(order) =
+            self.policies(first).schedule.items.as_ref().and_then(|it| it.order.as_ref())
         else {
             return Ok(ItemNeeds::default());
         };

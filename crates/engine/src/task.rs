@@ -89,9 +89,9 @@ impl NewAttempt {
         let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
         let started = reporter.started().unwrap_or_else(Instant::now);
         let spec = context.graph.at(node).1;
-        let timeout = task.timeout.or(spec.policies.timeout);
+        let timeout = task.timeout.or(spec.policies.attempts.timeout);
         let parts = ContextParts {
-            max_visits: spec.policies.max_visits_in(&task.state),
+            max_visits: spec.policies.bounds.max_visits_in(&task.state),
             task,
             run: context.run.clone(),
             timeout,
@@ -109,7 +109,7 @@ impl NewAttempt {
     /// A timeout must be able to abandon a node that blocks its thread.
     pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
         let policies = &graph.at(self.node).1.policies;
-        let has_timeout = self.timeout.is_some() || policies.idle_timeout.is_some();
+        let has_timeout = self.timeout.is_some() || policies.attempts.idle_timeout.is_some();
         !has_timeout && graph.pace(self.node).is_quick()
     }
 
@@ -156,7 +156,7 @@ impl NewAttempt {
             task,
             number,
             total: timeout,
-            idle: policies.idle_timeout,
+            idle: policies.attempts.idle_timeout,
             started,
             reporter,
             abort,

@@ -5,7 +5,6 @@
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::Policies,
     id::{ChannelName, NodeName},
     state::{NumberRange, Type},
 };
@@ -15,7 +14,7 @@ use super::{draft::NodeDraft, flow::Sources, reader::Yaml, report::Report};
 /// Reports each bound that is no fixed input with a range.
 pub(super) fn check_bounds(report: &mut Report, sources: Sources<'_>) {
     for node in sources.draft.nodes.values() {
-        let Policies { visits_field: Some(field), .. } = &node.policies else { continue };
+        let Some(field) = &node.policies.bounds.visits_field else { continue };
         let Some(yaml) = node.section.get("max_visits") else { continue };
         if sources.vague.contains(field) {
             continue;
@@ -113,7 +112,7 @@ fn changes(
     node: &NodeDraft<'_>,
     field: &ChannelName,
 ) -> Option<&'static str> {
-    if node.policies.clears.contains(field) {
+    if node.policies.on_finish.clears.contains(field) {
         return Some("clears");
     }
     if let Some((maybe, _)) = sources.written(name, node) {

@@ -119,7 +119,7 @@ fn lead_items(
     let failed = failed.and_then(|it| schema.channel(it)).map(|it| it.name().clone());
     let Some(of_node) = drafts.get_mut(node) else { return };
     of_node.policies.catch = catch;
-    of_node.policies.items = Some(ItemPolicy { failed, order: None });
+    of_node.policies.schedule.items = Some(ItemPolicy { failed, order: None });
 }
 
 fn read_parallel<'y>(report: &mut Report, entry: &'y Entry) -> Option<Section<'y>> {

@@ -140,10 +140,10 @@ impl<'a> Sources<'a> {
             return DraftNode { policies, has_condition: false, maybe: None, surely: None };
         };
         let mut policies = Cow::Borrowed(&node.policies);
-        if policies.max_visits.is_none() && node.section.get("max_visits").is_some() {
+        if policies.bounds.max_visits.is_none() && node.section.get("max_visits").is_some() {
             policies.to_mut().max_visits = Some(1);
         }
-        if !self.declarations.vague.is_empty() && !policies.clears.is_empty() {
+        if !self.declarations.vague.is_empty() && !policies.on_finish.clears.is_empty() {
             // The order of assignments and clears is unknown.
             policies.to_mut().clears.clear();
         }

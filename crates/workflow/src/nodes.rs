@@ -52,8 +52,8 @@ fn read_node(
 ) -> Option<NodeDefinition> {
     let NodeDraft { key, section, kind, policies, about } = draft;
     let mut policies = policies.clone();
-    policies.width_max = scope.item.and_then(|it| it.width_max);
-    if let Some(items) = &mut policies.items {
+    policies.schedule.width_max = scope.item.and_then(|it| it.width_max);
+    if let Some(items) = &mut policies.schedule.items {
         items.order = scope.item.and_then(|it| it.order.clone());
     }
     let when = section.get("when").and_then(|yaml| {
@@ -64,15 +64,15 @@ fn read_node(
     if let Some(field) = section.get("then").and_then(fail_reason) {
         // As an expression, it is checked for being assigned.
         let written = scope.env.flow.after(scope.name);
-        if policies.fail_reason.is_some() {
+        if policies.on_finish.fail_reason.is_some() {
             scope.expression(report, field, &written);
         }
     }
     scope.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.
-        let timeout = policies.timeout.take_if(|_| kind.kind.asks());
-        let retry = &policies.retry;
+        let timeout = policies.attempts.timeout.take_if(|_| kind.kind.asks());
+        let retry = &policies.attempts.retry;
         let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout, retry };
         kind.kind.read(&mut reader)
     });

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, did_you_mean},
-    graph::{Backoff, Catch, Defer, ErrorKind, NodeLimits, Policies},
+    graph::{
+        Attempts, Backoff, Bounds, Catch, Defer, ErrorKind, NodeLimits, OnFinish, Policies,
+        Schedule,
+    },
     id::{ChannelName, NodeName},
     state::{NumberRange, Schema, Type},
 };
@@ -132,22 +135,21 @@ pub(super) fn read_policies(
         catch = with_defaults(catch, &defaults.catch, name);
     }
     Policies {
-        retry: retry.unwrap_or_else(|| defaults.retry.clone()),
-        // The default timeout of nodes does not apply to people.
-        timeout: timeout.total.or(defaults.timeout.filter(|_| !asks)),
-        idle_timeout: timeout.idle.or(defaults.idle_timeout).filter(|_| !asks),
-        max_visits,
-        visits_field: visits_field.flatten(),
-        limits,
-        exhausted,
-        fail_reason: section.get("then").and_then(|it| read_fail_reason(report, it, schema)),
-        resets: resets.unwrap_or_default(),
-        clears: clears.unwrap_or_default(),
+        attempts: Attempts {
+            retry: retry.unwrap_or_else(|| defaults.retry.clone()),
+            // The default timeout of nodes does not apply to people.
+            timeout: timeout.total.or(defaults.timeout.filter(|_| !asks)),
+            idle_timeout: timeout.idle.or(defaults.idle_timeout).filter(|_| !asks),
+        },
+        bounds: Bounds { max_visits, visits_field: visits_field.flatten(), limits, exhausted },
         catch,
+        on_finish: OnFinish {
+            resets: resets.unwrap_or_default(),
+            clears: clears.unwrap_or_default(),
+            fail_reason: section.get("then").and_then(|it| read_fail_reason(report, it, schema)),
+        },
+        schedule: Schedule { defer: defer.then_some(Defer::Siblings), ..Schedule::default() },
         emits,
-        defer: defer.then_some(Defer::Siblings),
-        width_max: None,
-        items: None,
     }
 }
 

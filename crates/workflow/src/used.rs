@@ -17,7 +17,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::{Diagnostic, SourceFile},
-    graph::{Defer, Edge, Policies, Scope, Target},
+    graph::{Defer, Edge, OnFinish, Policies, Schedule, Scope, Target},
     id::{NodeName, SCOPE_DEPTH_MAX},
     state::{Channel, Schema},
 };
@@ -192,9 +192,9 @@ impl Workflow {
         // The results of an earlier use are gone; the fields of the outer workflow are written at
         // the end.
         let clears = inner.iter().map(|it| it.name().clone()).collect();
-        let clears = std::mem::replace(&mut user.policies.clears, clears);
+        let clears = std::mem::replace(&mut user.policies.on_finish.clears, clears);
         let resets = used.nodes.keys().map(|it| scope.node_name(it)).collect();
-        let resets = std::mem::replace(&mut user.policies.resets, resets);
+        let resets = std::mem::replace(&mut user.policies.on_finish.resets, resets);
         let end = NodeDefinition {
             settings: Arc::new(LeaveNode {
                 takes: takes
@@ -203,10 +203,12 @@ impl Workflow {
                     .collect(),
             }),
             policies: Policies {
-                defer: Some(Defer::Scope(name.clone())),
+                schedule: Schedule {
+                    defer: Some(Defer::Scope(name.clone())),
+                    ..Schedule::default()
+                },
+                on_finish: OnFinish { clears, resets, fail_reason: None },
                 catch: outside.clone(),
-                clears,
-                resets,
                 ..Policies::default()
             },
             when: None,

@@ -41,8 +41,8 @@ pub(super) fn of(plan: &Plan, graph: &Graph) -> Vec<String> {
 fn of_node(planned: &PlannedNode, graph: &Graph) -> Vec<String> {
     let name = &planned.node;
     let policies = &graph.nodes[name].policies;
-    let Some(limits) = &policies.limits else { return Vec::new() };
-    let then = match &policies.exhausted {
+    let Some(limits) = &policies.bounds.limits else { return Vec::new() };
+    let then = match &policies.bounds.exhausted {
         Some(target) => leads_to(target),
         None => "fails".to_owned(),
     };

@@ -151,8 +151,9 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     let splitting = (0..root).filter(|it| tokens.splits(*it)).chain(is_split.then_some(root));
     let branches = splitting.filter_map(|split| {
         let within = descendants(&below, split);
-        let waits =
-            |it: &usize| graph.nodes[tokens.names[*it]].policies.defer == Some(Defer::Siblings);
+        let waits = |it: &usize| {
+            graph.nodes[tokens.names[*it]].policies.schedule.defer == Some(Defer::Siblings)
+        };
         // A node that waits for all others may wait for nodes outside of the branches.
         if within.iter().any(waits) {
             return None;
@@ -231,7 +232,7 @@ fn branches(
 /// for all of them.
 fn waits_elsewhere(graph: &Graph, tokens: &Tokens<'_>, node: usize, owners: &Owners) -> bool {
     let owner = owners.get(&node);
-    match &graph.nodes[tokens.names[node]].policies.defer {
+    match &graph.nodes[tokens.names[node]].policies.schedule.defer {
         Some(Defer::Scope(scope)) if owner != Some(&Owner::Several) => {
             tokens.within(scope.as_str()).any(|it| owners.get(&it) != owner)
         }

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use graphrun_core::graph::{Defer, Graph, Policies, Target};
+use graphrun_core::graph::{Bounds, Defer, Graph, Policies, Target};
 
 use super::{
     shares::Departures,
@@ -114,14 +114,14 @@ impl Scopes {
 impl ScopeSearch<'_> {
     fn scope(&self, name: &str, inside: BTreeSet<usize>) -> Option<UsedScope> {
         let is_last = |it: &&usize| {
-            let defer = &self.policies(**it).defer;
+            let defer = &self.policies(**it).schedule.defer;
             matches!(defer, Some(Defer::Scope(scope)) if scope.as_str() == name)
         };
         let mut last = inside.iter().filter(is_last);
         let (Some(&end), None) = (last.next(), last.next()) else { return None };
         let user = self.user(&inside)?;
         let passages = &self.tokens.passages;
-        let is_last = !passages[end].is_wide && self.policies(end).exhausted.is_none();
+        let is_last = !passages[end].is_wide && self.policies(end).bounds.exhausted.is_none();
         let mut begins = self.departures[user].edges.iter().flatten().flatten();
         let is_begun = !passages[user].is_wide && begins.all(|it| inside.contains(&it.to));
         let begun_anew = self.begun_anew(user, &inside);
@@ -188,7 +188,7 @@ impl ScopeSearch<'_> {
         inside: &BTreeSet<usize>,
     ) -> bool {
         let used_up = |it: usize| {
-            let exhausted = self.policies(it).exhausted.as_ref();
+            let exhausted = self.policies(it).bounds.exhausted.as_ref();
             let next = exhausted.and_then(Target::node)?;
             self.tokens.names.binary_search(&next).ok()
         };
@@ -196,7 +196,7 @@ impl ScopeSearch<'_> {
         if next.take(self.tokens.names.len()).all(|it| inside.contains(&it)) {
             return true;
         }
-        let Policies { limits, max_visits, .. } = self.policies(node);
+        let Bounds { limits, max_visits, .. } = &self.policies(node).bounds;
         let is_free = is_begun_anew && limits.is_none() && *max_visits != Some(0);
         let passage = &self.tokens.passages[node];
         let turns_away = |it: &Arrival| match it {

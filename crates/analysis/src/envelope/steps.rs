@@ -187,7 +187,7 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
     if spec.node.describe().side_effects == SideEffects::Nothing {
         return Some(Duration::ZERO);
     }
-    Some(times(spec.policies.timeout?, attempts_max(spec).into()))
+    Some(times(spec.policies.attempts.timeout?, attempts_max(spec).into()))
 }
 
 /// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages.
@@ -196,7 +196,7 @@ pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
     let attempts = ErrorKind::ALL.map(|kind| {
         let mut failure = Failure { transient: true, ..Failure::new(kind, "") };
         failure.transient = asks_models || !failure.is_outage();
-        spec.policies.retry.for_failure(&failure).attempts_after(&failure)
+        spec.policies.attempts.retry.for_failure(&failure).attempts_after(&failure)
     });
     attempts.into_iter().fold(1, u32::max)
 }
@@ -230,8 +230,8 @@ fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
         }
     }
     let is_plain = |(name, spec): &(&NodeName, &NodeSpec)| {
-        spec.policies.max_visits.is_none()
-            && spec.policies.defer.is_none()
+        spec.policies.bounds.max_visits.is_none()
+            && spec.policies.schedule.defer.is_none()
             && !others.contains(*name)
     };
     let first: BTreeSet<&NodeName> = graph.entry.iter().collect();

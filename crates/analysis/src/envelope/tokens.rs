@@ -108,7 +108,7 @@ impl<'a> Tokens<'a> {
             tokens.passages[leads.number(name)].is_after_limit = true;
         }
         for (number, spec) in graph.nodes.values().enumerate() {
-            for reset in &spec.policies.resets {
+            for reset in &spec.policies.on_finish.resets {
                 let resetters = &mut tokens.resetters[leads.number(reset)];
                 if resetters.last() != Some(&number) {
                     resetters.push(number);
@@ -126,7 +126,7 @@ impl<'a> Tokens<'a> {
         for (number, (name, spec)) in graph.nodes.iter().enumerate() {
             let caught = spec.policies.catch.iter().filter_map(|it| leads.to(name, &it.to));
             departures.push(Departures { caught: caught.collect(), edges: Vec::new() });
-            if let Some(next) = spec.policies.exhausted.as_ref().and_then(Target::node) {
+            if let Some(next) = spec.policies.bounds.exhausted.as_ref().and_then(Target::node) {
                 self.arrive(leads.number(next), Arrival::Overflow(number));
             }
         }

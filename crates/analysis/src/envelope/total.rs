@@ -100,7 +100,7 @@ impl TotalFlow {
     /// A node with a bound is visited so often in each round, and each visit of some nodes begins a round.
     fn limit_rounds(&mut self, graph: &Graph, tokens: &Tokens<'_>) {
         for (node, name) in tokens.names.iter().enumerate() {
-            let Some(max_visits) = graph.nodes[*name].policies.max_visits else { continue };
+            let Some(max_visits) = graph.nodes[*name].policies.bounds.max_visits else { continue };
             let passage = &tokens.passages[node];
             let a_round = max_visits.max(u32::from(passage.is_first));
             let bought = tokens.resetters[node].iter().map(|it| (*it, -i64::from(a_round)));

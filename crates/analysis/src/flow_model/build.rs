@@ -169,29 +169,29 @@ impl<'a> Builder<'_, 'a> {
         outcomes.push(Outcome::finished(decisions));
         let caught = policies.catch.iter().filter_map(|it| self.arrow(&it.to));
         outcomes.extend(caught.map(Outcome::caught));
-        let exhausted = policies.exhausted.as_ref().and_then(|it| self.arrow(it));
+        let exhausted = policies.bounds.exhausted.as_ref().and_then(|it| self.arrow(it));
         // Nothing is known about a node without declared writes; it counts as writing all fields.
         let fields = |it: &Option<Vec<ChannelName>>| match it {
             Some(fields) => self.fields(fields),
             None => Bits::all(self.model.fields),
         };
         let mut maybe = fields(maybe);
-        let collects = policies.items.as_ref().and_then(|it| it.failed.as_ref());
+        let collects = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
         if let Some(failed) = collects.and_then(|it| self.fields.get(it)) {
             maybe.insert(*failed);
         }
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
-            bound: (policies.max_visits.is_some() || policies.limits.is_some()).then(|| Bound {
+            bound: policies.bounds.is_bounded().then(|| Bound {
                 exhausted: exhausted.unwrap_or(Arrow::Fail),
-                has_limits: policies.limits.is_some(),
+                has_limits: policies.bounds.limits.is_some(),
             }),
-            resets: policies.resets.iter().filter_map(|it| self.number(it)).collect(),
+            resets: policies.on_finish.resets.iter().filter_map(|it| self.number(it)).collect(),
             maybe,
             surely: fields(surely),
-            clears: self.cleared(&policies.clears),
-            defers: policies.defer.as_ref().map(|it| self.deferral(name, it)),
+            clears: self.cleared(&policies.on_finish.clears),
+            defers: policies.schedule.defer.as_ref().map(|it| self.deferral(name, it)),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Builder<'_, 'a> {
         let scope = |scope: &str| {
             let is_last = |(name, node): &(&&NodeName, &DraftNode<'_>)| {
                 name.scope() == Some(scope)
-                    && matches!(&node.policies.defer, Some(Defer::Scope(it)) if it.as_str() == scope)
+                    && matches!(&node.policies.schedule.defer, Some(Defer::Scope(it)) if it.as_str() == scope)
             };
             let last = self.draft.nodes.iter().filter(is_last);
             Scope {

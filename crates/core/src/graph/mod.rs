@@ -36,7 +36,10 @@ pub use self::{
     item_order::{ItemNeeds, ItemOrder, ItemReads},
     memo::NESTED_MEMO,
     node::{Contract, Node, NodeDescription, Read, SideEffects},
-    policy::{Backoff, Catch, Defer, ItemPolicy, Limits, NodeLimits, Policies, RetriedKinds},
+    policy::{
+        Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,
+        Policies, RetriedKinds, Schedule,
+    },
     provided::Provided,
     question::{NestedAsker, Question},
     route::{

@@ -11,15 +11,48 @@ use crate::{
     state::State,
 };
 
-/// The policies of one node.
+/// The policies of one node, in one group for each part of the engine that follows them.
+///
+/// A group alone makes policies, with the defaults for the rest:
+///
+/// ```
+/// use graphrun_core::graph::{Bounds, Policies, Target};
+///
+/// let exhausted = Some(Target::End);
+/// let twice = Policies::from(Bounds { max_visits: Some(2), exhausted, ..Bounds::default() });
+/// assert!(twice.catch.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
+    /// The attempts at each of its tasks.
+    pub attempts: Attempts,
+    /// How often the node may run.
+    pub bounds: Bounds,
+    /// The routes for failures; the first matching one is used.
+    pub catch: Vec<Catch>,
+    /// What happens when the node finishes.
+    pub on_finish: OnFinish,
+    /// When its tasks run.
+    pub schedule: Schedule,
+    /// The name of the event that is published when the run reaches this node: a verb in the past tense, such
+    /// as `escalated` in "qa escalated to architect".
+    pub emits: Option<String>,
+}
+
+/// The policies of the attempts at a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attempts {
     /// The retries after failures that are transient, or of a kind that it names.
     pub retry: Backoff,
     /// The maximum duration of one attempt.
     pub timeout: Option<Duration>,
     /// The maximum time of one attempt without a report or a beat.
     pub idle_timeout: Option<Duration>,
+}
+
+/// The bounds of a node, and the target once one is used up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bounds {
     /// How often the node may run before its count is reset. A visit is a step in which it runs, also if several
     /// tasks were dispatched to it.
     pub max_visits: Option<u32>,
@@ -30,18 +63,22 @@ pub struct Policies {
     pub limits: Option<NodeLimits>,
     /// The target when one of these is used up; without a target the run fails.
     pub exhausted: Option<Target>,
+}
+
+/// What happens when a node finishes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OnFinish {
+    /// The nodes whose counts are reset.
+    pub resets: Vec<NodeName>,
+    /// The channels that are cleared, or reset to their defaults, before its writes.
+    pub clears: Vec<ChannelName>,
     /// The channel with the reason of the run's failure, if the node leads to `fail`.
     pub fail_reason: Option<ChannelName>,
-    /// The nodes whose counts are reset when this one finishes.
-    pub resets: Vec<NodeName>,
-    /// The channels that are cleared, or reset to their defaults, when this node finishes, before
-    /// its writes.
-    pub clears: Vec<ChannelName>,
-    /// The routes for failures; the first matching one is used.
-    pub catch: Vec<Catch>,
-    /// The name of the event that is published when the run reaches this node: a verb in the past tense, such
-    /// as `escalated` in "qa escalated to architect".
-    pub emits: Option<String>,
+}
+
+/// When the tasks of a node run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
     /// The nodes that run before it, once the run has reached it.
     pub defer: Option<Defer>,
     /// The maximum number of concurrent tasks among those dispatched to it.
@@ -118,7 +155,36 @@ pub struct Catch {
     pub to: Target,
 }
 
-impl Policies {
+impl From<Attempts> for Policies {
+    fn from(attempts: Attempts) -> Self {
+        Self { attempts, ..Self::default() }
+    }
+}
+
+impl From<Bounds> for Policies {
+    fn from(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+}
+
+impl From<OnFinish> for Policies {
+    fn from(on_finish: OnFinish) -> Self {
+        Self { on_finish, ..Self::default() }
+    }
+}
+
+impl From<Schedule> for Policies {
+    fn from(schedule: Schedule) -> Self {
+        Self { schedule, ..Self::default() }
+    }
+}
+
+impl Bounds {
+    /// Returns whether anything bounds the node.
+    pub fn is_bounded(&self) -> bool {
+        self.max_visits.is_some() || self.limits.is_some()
+    }
+
     /// Returns how often the node may run in a run with this state before its count is reset.
     ///
     /// It is never more than [`max_visits`](Self::max_visits), with which the worst case is computed, and at least one.

@@ -21,7 +21,7 @@ use super::{
 /// }
 ///
 /// let node = judge.retry(3).timeout(Duration::from_secs(60));
-/// assert_eq!(node.policies.retry.attempts_max, Some(3));
+/// assert_eq!(node.policies.attempts.retry.attempts_max, Some(3));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a node",
@@ -33,52 +33,52 @@ pub trait IntoNode<Marker>: Sized {
     fn into_node(self) -> NodeSpec;
 
     /// Sets all policies at once.
-    fn with_policies(self, policies: Policies) -> NodeSpec {
-        NodeSpec { policies, ..self.into_node() }
+    fn with_policies(self, policies: impl Into<Policies>) -> NodeSpec {
+        NodeSpec { policies: policies.into(), ..self.into_node() }
     }
 
     /// Tries the node up to this many times in all when a failure is transient.
     fn retry(self, attempts_max: u32) -> NodeSpec {
-        self.set(|it| it.retry.attempts_max = Some(attempts_max))
+        self.set(|it| it.attempts.retry.attempts_max = Some(attempts_max))
     }
 
     /// Tries the node up to this many times in all when a failure is of one of these kinds, transient or not. The
     /// default policy applies to all other failures.
     fn retry_on(self, attempts_max: u32, kinds: impl IntoIterator<Item = ErrorKind>) -> NodeSpec {
         self.set(|it| {
-            let waits = std::mem::take(&mut it.retry);
-            it.retry = Backoff { attempts_max: Some(attempts_max), ..waits }.on(kinds);
+            let waits = std::mem::take(&mut it.attempts.retry);
+            it.attempts.retry = Backoff { attempts_max: Some(attempts_max), ..waits }.on(kinds);
         })
     }
 
     /// Sets the number of attempts and the waits between them.
     fn backoff(self, backoff: Backoff) -> NodeSpec {
-        self.set(|it| it.retry = backoff)
+        self.set(|it| it.attempts.retry = backoff)
     }
 
     /// Limits the duration of one attempt.
     fn timeout(self, duration: Duration) -> NodeSpec {
-        self.set(|it| it.timeout = Some(duration))
+        self.set(|it| it.attempts.timeout = Some(duration))
     }
 
     /// Limits the time of one attempt without a report or a beat.
     fn idle_timeout(self, duration: Duration) -> NodeSpec {
-        self.set(|it| it.idle_timeout = Some(duration))
+        self.set(|it| it.attempts.idle_timeout = Some(duration))
     }
 
     /// Limits what all visits of the node in a run may use together.
     fn limits(self, limits: NodeLimits) -> NodeSpec {
-        self.set(|it| it.limits = Some(limits))
+        self.set(|it| it.bounds.limits = Some(limits))
     }
 
     /// Runs the node once, when no other task is left.
     fn defer(self) -> NodeSpec {
-        self.set(|it| it.defer = Some(Defer::Siblings))
+        self.set(|it| it.schedule.defer = Some(Defer::Siblings))
     }
 
     /// Limits how many tasks that were dispatched to the node run at the same time.
     fn concurrency(self, tasks_max: usize) -> NodeSpec {
-        self.set(|it| it.width_max = Some(tasks_max))
+        self.set(|it| it.schedule.width_max = Some(tasks_max))
     }
 
     /// Publishes an event of this name when the run reaches the node.

@@ -105,7 +105,7 @@ impl NodeOutline {
             kind: kind.to_owned(),
             behaviour: digest(&behaviour),
             policies: digest(&policies),
-            max_visits: spec.policies.max_visits,
+            max_visits: spec.policies.bounds.max_visits,
             targets,
             awaits,
         }

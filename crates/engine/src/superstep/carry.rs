@@ -35,7 +35,8 @@ pub(crate) fn carry(
     messages: &[InboxMessage],
 ) -> Carried {
     let SavedRun { position, records, values, .. } = saved;
-    let reads_bounds = graph.graph().nodes.values().any(|it| it.policies.visits_field.is_some());
+    let reads_bounds =
+        graph.graph().nodes.values().any(|it| it.policies.bounds.visits_field.is_some());
     // A state that does not fit the graph is an error of the caller; no run continues with it.
     let state = || {
         let values = carry_values(graph, mapping, values.clone());

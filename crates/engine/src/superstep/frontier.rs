@@ -46,14 +46,14 @@ pub(super) fn next_frontier(
         position.used.usage.add(&record.usage);
         let policies = &graph.at(active.node).1.policies;
         let is_read = || graph.graph().facts.usage_of.contains(&record.node);
-        if policies.limits.is_some() || is_read() {
+        if policies.bounds.limits.is_some() || is_read() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
             node_usage.usage.add(&record.usage);
             node_usage.elapsed_ms += record.ms;
         }
         if let Outcome::Finished { .. } = record.outcome {
             position.caught.remove(&active.node);
-            for reset in policies.resets.iter().filter_map(|it| graph.index(it)) {
+            for reset in policies.on_finish.resets.iter().filter_map(|it| graph.index(it)) {
                 position.visits_mut().set(reset.index(), None);
             }
         }
@@ -159,7 +159,7 @@ impl Next<'_> {
     /// Returns the maps of which items stay: a map ends once, with its last item.
     fn open_maps(&self) -> BTreeSet<NodeIndex> {
         let items = self.kept.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
-        items.filter(|&it| self.policies(it).items.is_some()).collect()
+        items.filter(|&it| self.policies(it).schedule.items.is_some()).collect()
     }
 
     fn follow(&mut self, record: &TaskRecord, active: Active) {
@@ -218,7 +218,7 @@ impl Next<'_> {
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
     fn note_left_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
         let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
-        let done = match &spec.policies.defer {
+        let done = match &spec.policies.schedule.defer {
             Some(Defer::Scope(done)) => Some(done),
             _ => None,
         };
@@ -246,7 +246,7 @@ impl Next<'_> {
     /// Holds back the deferred nodes, and releases those that no longer need to wait.
     fn defer(&mut self) {
         let graph = self.graph;
-        let defer = |it: NodeIndex| graph.at(it).1.policies.defer.as_ref();
+        let defer = |it: NodeIndex| graph.at(it).1.policies.schedule.defer.as_ref();
         self.sort_reached();
         for (node, trigger) in self.reached.extract_if(.., |it| defer(it.0).is_some()) {
             self.position.deferred.entry(node).or_insert(trigger);
@@ -391,11 +391,14 @@ impl Next<'_> {
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
-            let node_usage =
-                policies.limits.as_ref().and_then(|_| self.position.used.node_usage.get(name));
+            let node_usage = policies
+                .bounds
+                .limits
+                .as_ref()
+                .and_then(|_| self.position.used.node_usage.get(name));
             let max_visits = match self.state {
-                Some(state) => policies.max_visits_in(state),
-                None => policies.max_visits,
+                Some(state) => policies.bounds.max_visits_in(state),
+                None => policies.bounds.max_visits,
             };
             if let Some(max_visits) = max_visits.filter(|&max| visits >= max) {
                 let cause = self.cause(node, &trigger).map(str::to_owned);
@@ -405,7 +408,7 @@ impl Next<'_> {
             } else {
                 return Some((node, trigger));
             }
-            match &policies.exhausted {
+            match &policies.bounds.exhausted {
                 Some(Target::Node(next)) => node = self.index(next),
                 Some(Target::End) => return None,
                 Some(Target::Fail) | None => {
@@ -419,7 +422,7 @@ impl Next<'_> {
     /// Notes the failure of a node with a bound: the node that handles it may lead back, until the bound is used up.
     fn note_caught(&mut self, node: NodeIndex, failure: &Failure) {
         let policies = self.policies(node);
-        if policies.max_visits.is_some() || policies.limits.is_some() {
+        if policies.bounds.is_bounded() {
             let error = failure.message.chars().take(REASON_CHARACTERS_MAX).collect();
             self.position.caught.insert(node, error);
         }
@@ -434,7 +437,7 @@ impl Next<'_> {
     /// there are any.
     fn fail(&mut self, node: &NodeName, active: &Active, trigger: &Trigger) {
         let cause = trigger.error().or(active.trigger.error());
-        let field = self.policies(active.node).fail_reason.as_ref();
+        let field = self.policies(active.node).on_finish.fail_reason.as_ref();
         let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
             Some(text) => text.to_owned(),
             None => it.to_string(),

@@ -192,7 +192,7 @@ fn record_of(
 ) -> Result<TaskRecord, ReviseError> {
     let spec = machine.graph.at(active.node).1;
     let mut update = update.clone();
-    update.clears.extend(spec.policies.clears.iter().cloned());
+    update.clears.extend(spec.policies.on_finish.clears.iter().cloned());
     decided(machine, index, active, (&[&update], &Goto::Edges))
 }
 

@@ -120,5 +120,5 @@ impl Rounds {
 fn belongs(graph: &CompiledGraph, join: NodeIndex, node: NodeIndex) -> bool {
     let (join, (name, spec)) = (graph.at(join).0, graph.at(node));
     let is_inside = join.scope().is_none_or(|it| name.strip_scope(it).is_some());
-    is_inside && !spec.policies.defer.as_ref().is_some_and(|it| waits_for(name, it, join))
+    is_inside && !spec.policies.schedule.defer.as_ref().is_some_and(|it| waits_for(name, it, join))
 }

@@ -16,7 +16,7 @@ impl Machine {
     /// record.
     pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
         let Command { mut update, goto } = command;
-        update.clears.extend(self.policies(index).clears.iter().cloned());
+        update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let checked = routing
             .check_update(&update)
@@ -61,7 +61,7 @@ impl Machine {
     ) -> Vec<Action> {
         let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
         let (attempt, lasted) = (state.failed_attempts(), state.retried_for());
-        let retry = self.policies(index).retry.for_failure(&failure);
+        let retry = self.policies(index).attempts.retry.for_failure(&failure);
         let wait_ms = if failure.is_nested_wait {
             failure.retry_after_ms.unwrap_or(0)
         } else {
@@ -81,7 +81,7 @@ impl Machine {
     /// task has failed.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
         let (policies, active) = (self.policies(index), &self.position.frontier[index]);
-        let items = policies.items.as_ref().filter(|_| active.is_dispatched());
+        let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
         if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
             let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
             let for_all_items = items.is_some();

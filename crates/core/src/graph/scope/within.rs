@@ -1,7 +1,7 @@
 //! Edges and policies of an inner graph, converted for the outer graph.
 
 use super::Scope;
-use crate::graph::{Catch, Defer, Edge, ItemPolicy, Policies, Target};
+use crate::graph::{Bounds, Catch, Defer, Edge, ItemPolicy, OnFinish, Policies, Schedule, Target};
 
 impl Scope {
     /// Redirects an outer edge that leaves the node which uses the graph: it leaves the end of the
@@ -44,42 +44,46 @@ impl Scope {
     /// Converts the policies of an inner node. The outer `catch` takes the failures that the node
     /// does not catch itself.
     pub fn policies(&self, policies: Policies, outside: &[Catch]) -> Policies {
-        let Policies {
-            exhausted,
-            fail_reason,
-            visits_field,
-            resets,
-            clears,
-            mut catch,
-            defer,
-            items,
-            ..
-        } = policies;
+        let Policies { attempts, bounds, mut catch, on_finish, schedule, emits } = policies;
         for it in &mut catch {
             it.to = self.target(&it.to);
         }
-        let collects = items.as_ref().is_some_and(|it| it.failed.is_some());
+        let collects = schedule.items.as_ref().is_some_and(|it| it.failed.is_some());
         for it in outside.iter().filter(|_| !collects) {
             if !catch.iter().any(|inner| inner.kind == it.kind || inner.kind.is_none()) {
                 catch.push(it.clone());
             }
         }
         catch.sort_by_key(|it| it.kind.is_none());
-        let bounded = policies.max_visits.is_some() || policies.limits.is_some();
+        let is_bounded = bounds.is_bounded();
+        let exhausted = is_bounded.then(|| bounds.exhausted.unwrap_or(Target::Fail));
+        let failed = |it: ItemPolicy| ItemPolicy {
+            failed: it.failed.map(|it| self.channel_name(&it)),
+            ..it
+        };
+        let defer = |it: Defer| match it {
+            Defer::Siblings => Defer::Siblings,
+            Defer::Scope(inner) => Defer::Scope(self.node_name(&inner)),
+        };
         Policies {
-            exhausted: bounded.then(|| self.target(&exhausted.unwrap_or(Target::Fail))),
-            resets: resets.iter().map(|it| self.node_name(it)).collect(),
-            fail_reason: fail_reason.map(|it| self.channel_name(&it)),
-            visits_field: visits_field.map(|it| self.channel_name(&it)),
-            clears: clears.iter().map(|it| self.channel_name(it)).collect(),
+            attempts,
+            bounds: Bounds {
+                exhausted: exhausted.map(|it| self.target(&it)),
+                visits_field: bounds.visits_field.map(|it| self.channel_name(&it)),
+                ..bounds
+            },
             catch,
-            items: items
-                .map(|it| ItemPolicy { failed: it.failed.map(|it| self.channel_name(&it)), ..it }),
-            defer: defer.map(|it| match it {
-                Defer::Siblings => Defer::Siblings,
-                Defer::Scope(inner) => Defer::Scope(self.node_name(&inner)),
-            }),
-            ..policies
+            on_finish: OnFinish {
+                resets: on_finish.resets.iter().map(|it| self.node_name(it)).collect(),
+                clears: on_finish.clears.iter().map(|it| self.channel_name(it)).collect(),
+                fail_reason: on_finish.fail_reason.map(|it| self.channel_name(&it)),
+            },
+            schedule: Schedule {
+                defer: schedule.defer.map(defer),
+                items: schedule.items.map(failed),
+                ..schedule
+            },
+            emits,
         }
     }
 }
