@@ -10,8 +10,7 @@ use graphrun::{
     engine::{Clock, Engine, Stop},
     event::{EventSink, Report, Status, Usage},
     graph::{
-        Attempts, Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext,
-        Policies, START, node_fn,
+        Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext, START, node_fn,
     },
     llm::TokenUsage,
     state::Update,

@@ -37,7 +37,7 @@ impl CompiledGraph {
             let policies = self.node(&name).map(|it| &it.policies);
             let caught =
                 policies.into_iter().flat_map(|it| it.catch.iter().map(|it| it.to.clone()));
-            let exhausted = policies.and_then(|it| it.exhausted.clone());
+            let exhausted = policies.and_then(|it| it.bounds.exhausted.clone());
             let all = by_edges.chain(caught).chain(exhausted);
             open.extend(all.filter_map(|it| match it {
                 Target::Node(name) => Some(name),

@@ -141,11 +141,11 @@ impl<'a> Sources<'a> {
         };
         let mut policies = Cow::Borrowed(&node.policies);
         if policies.bounds.max_visits.is_none() && node.section.get("max_visits").is_some() {
-            policies.to_mut().max_visits = Some(1);
+            policies.to_mut().bounds.max_visits = Some(1);
         }
         if !self.declarations.vague.is_empty() && !policies.on_finish.clears.is_empty() {
             // The order of assignments and clears is unknown.
-            policies.to_mut().clears.clear();
+            policies.to_mut().on_finish.clears.clear();
         }
         let (maybe, surely) = self.written(name, node).unzip();
         let has_condition = node.section.get("when").is_some();

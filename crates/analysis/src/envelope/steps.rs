@@ -215,7 +215,7 @@ pub(super) fn times(time: Duration, many: u64) -> Duration {
 fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
     let policies = graph.nodes.values().map(|it| &it.policies);
     let caught = policies.clone().flat_map(|it| it.catch.iter().map(|it| &it.to));
-    let exhausted = policies.filter_map(|it| it.exhausted.as_ref());
+    let exhausted = policies.filter_map(|it| it.bounds.exhausted.as_ref());
     let other_ways = caught.chain(exhausted).chain(&graph.limits.exhausted);
     let mut others: BTreeSet<&NodeName> = other_ways.filter_map(|it| it.node()).collect();
     let mut before: BTreeMap<&NodeName, BTreeSet<&NodeName>> = BTreeMap::new();
