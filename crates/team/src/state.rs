@@ -83,7 +83,7 @@ impl TeamState {
 
 /// Makes the state known to workflows, as `state: TeamState`. Any crate can do the same with its own.
 pub fn register(registry: Registry) -> Registry {
-    registry.state("TeamState", TeamState::schema())
+    registry.state("TeamState", TeamState::schema)
 }
 
 /// The decision of a person when the team was stuck.

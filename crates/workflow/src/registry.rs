@@ -1,6 +1,10 @@
 //! The Rust parts that a workflow may use: kinds of nodes, the parts that it names, and the providers of models.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use graphrun_core::{
     graph::Node,
@@ -19,10 +23,13 @@ use crate::{
 #[derive(Clone)]
 pub struct Registry(Arc<Parts>);
 
+/// The schema of a state, made when a workflow first names it: a program that needs none starts faster.
+type State = Arc<LazyLock<Schema, Box<dyn FnOnce() -> Schema + Send>>>;
+
 #[derive(Clone)]
 struct Parts {
     kinds: Vec<RegisteredKind>,
-    states: BTreeMap<String, Schema>,
+    states: BTreeMap<String, State>,
     nodes: BTreeMap<String, Arc<dyn Node>>,
     reducers: Vec<Arc<dyn Fold>>,
     tools: BTreeMap<String, Arc<dyn Tool>>,
@@ -65,10 +72,11 @@ impl Registry {
         self
     }
 
-    /// Adds a state, for `state: NAME`.
+    /// Adds a state, for `state: NAME`. Its schema is made when it is first needed.
     #[must_use]
-    pub fn state(mut self, name: &str, schema: Schema) -> Self {
-        self.parts().states.insert(name.to_owned(), schema);
+    pub fn state(mut self, name: &str, schema: impl FnOnce() -> Schema + Send + 'static) -> Self {
+        let state: State = Arc::new(LazyLock::new(Box::new(schema)));
+        self.parts().states.insert(name.to_owned(), state);
         self
     }
 
@@ -140,7 +148,7 @@ impl Registry {
 
     /// The state registered under a name.
     pub fn schema(&self, name: &str) -> Option<&Schema> {
-        self.0.states.get(name)
+        self.0.states.get(name).map(|it| &***it)
     }
 
     /// The names of the registered states.
