@@ -1,5 +1,6 @@
 //! The worst case of a graph: no run goes beyond it, and some runs reach it.
 
+mod brute;
 mod calls;
 mod corners;
 mod random;

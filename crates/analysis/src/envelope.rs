@@ -12,7 +12,8 @@
 //! counted by the maximum flow of tokens to them ([`flow`]); branches that exclude each other or join again share one
 //! token ([`shares`], [`branches`]). A join that does not wait for all of its nodes may run after each arrival, unless all belong to one
 //! round. The longest chain of visits gives the steps ([`steps`]). Totals of several nodes are counted in one flow, because no run
-//! takes all of several alternatives ([`total`]).
+//! takes all of several alternatives ([`total`]). The work of nodes whose conditions exclude each other is not added up
+//! ([`alternatives`]).
 //!
 //! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
 //! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
@@ -21,6 +22,7 @@
 //! **Limits.** Routes may choose any of their targets, so a bound that only the state enforces (`round < 3`) is not seen. A search that
 //! exceeds [`WORK_MAX`] stops with the bounds found so far, unless `plan` asked for the whole.
 
+mod alternatives;
 mod branches;
 mod flow;
 mod leads;
@@ -172,14 +174,15 @@ impl Envelope {
     /// Returns the most that all visits of a run take together of something, such as calls or milliseconds, if these
     /// numbers are the most that all visits of each node take.
     ///
-    /// A run takes one of several alternatives, so the result may be less than the sum. Nodes without a number count as zero.
+    /// A run takes one of several alternatives, so the result may be less than the sum. A visit in which the node is skipped
+    /// takes nothing. Nodes without a number count as zero.
     pub fn most(&self, of: impl Fn(&NodeName, &NodeEnvelope) -> Option<u64>) -> u64 {
         let numbers = self.nodes.iter().map(|(name, it)| of(name, it).unwrap_or(0));
         let sum = numbers.clone().fold(0, u64::saturating_add);
-        let Some(mut program) = self.flow.program() else { return sum };
-        for (node, (number, visits)) in numbers.zip(&self.flow.visits_max).enumerate() {
+        let Some((mut program, work)) = self.flow.program_of_work() else { return sum };
+        for (work, (number, visits)) in work.into_iter().zip(numbers.zip(&self.flow.visits_max)) {
             // Each visit takes the same.
-            program.weigh(node, total::divided(number, *visits));
+            program.weigh(work, total::divided(number, *visits));
         }
         sum.min(total::rounded(program.most()))
     }
