@@ -111,7 +111,7 @@ impl<'a> Replay<'a> {
         let items = records.iter().copied().filter(|it| dispatched.contains(&it.task));
         let is_followed = is_followed(items);
         let mut by_edge = BTreeSet::new();
-        // A task that a limit cut off stays where it is.
+        // A task that a limit has aborted stays in the frontier.
         let aborted = records.iter().filter(|it| matches!(it.outcome, Outcome::Aborted));
         by_edge
             .extend(aborted.filter(|it| !dispatched.contains(&it.task)).map(|it| it.node.clone()));
