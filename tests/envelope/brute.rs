@@ -22,7 +22,7 @@ use super::random::{Dice, Recipe, Script, small_recipe};
 const POSITIONS_MAX: usize = 3_000;
 const BEHAVIOURS_MAX: usize = 2_000;
 
-/// The most that runs from a position on take, each number in a run of its own.
+/// The most that runs from a position on take. Each number is the most of all runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Worst {
     steps: u64,
@@ -111,7 +111,7 @@ impl Search<'_> {
     }
 }
 
-/// What decides how a run goes on.
+/// The part of a position that decides how a run continues.
 fn key_of(graph: &CompiledGraph, position: &Position) -> String {
     let Position { step, frontier, joins, rounds, deferred, visits, failure, used, .. } = position;
     let frontier: Vec<(&NodeName, bool)> =

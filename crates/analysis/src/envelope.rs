@@ -60,6 +60,9 @@ use super::CompiledGraph;
 /// graph with a thousand nodes.
 const WORK_MAX: usize = 2_000_000;
 
+/// The most passes that look for bounds which no run uses up. After that, every bound counts as used up.
+const PASSES_MAX: usize = 6;
+
 /// The worst case of a run of a graph, for any behaviour of its nodes.
 ///
 /// It does not include work that is repeated when a run is resumed after a failure or a crash, or
@@ -203,11 +206,16 @@ impl Envelope {
 
     fn find(graph: &Graph, work_max: usize, is_exact: impl Fn(&Self) -> bool) -> Option<Self> {
         let mut overflows = overflows_at_first(graph);
+        let mut passes = 0;
         let (tokens, visits) = loop {
             let tokens = Tokens::of(graph, &overflows);
             let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
             if !add_overflows(graph, &visits, &mut overflows) {
                 break (tokens, visits);
+            }
+            passes += 1;
+            if passes == PASSES_MAX {
+                overflows.fill(true);
             }
         };
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
@@ -259,7 +267,7 @@ struct VisitSearch<'a> {
     certain_ends: CertainEnds,
     /// The nodes to which some way leads.
     is_reached: Vec<bool>,
-    /// The most tokens that can reach each node, whatever its bound allows.
+    /// The most tokens that can reach each node, also beyond its bound.
     arrivals: Vec<u64>,
 }
 
@@ -441,7 +449,7 @@ fn partial_joins(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, 
     joins
 }
 
-/// Returns the nodes whose bounds may be used up from the start: those with limits of their own.
+/// Returns the nodes that may lead to `exhausted` without many visits: those with limits.
 fn overflows_at_first(graph: &Graph) -> Vec<bool> {
     graph.nodes.values().map(|it| it.policies.limits.is_some()).collect()
 }

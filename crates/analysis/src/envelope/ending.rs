@@ -1,4 +1,4 @@
-//! Runs that fail for certain: a visit of some nodes leads to failure, whatever other nodes do meanwhile.
+//! Runs that fail for certain: a visit of some nodes leads to failure, and no other node can prevent that.
 //!
 //! **Example.** `start` leads to `work` and to `give_up`, and `give_up` leads to failure. The run fails after its second step, so
 //! `work` runs once, even if it is part of a loop with a bound of ten visits.
