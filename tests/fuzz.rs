@@ -189,7 +189,8 @@ fn case_files() -> impl Strategy<Value = String> {
     let entries = prop::collection::btree_map(key, value, 0..6);
     (entries.clone(), prop::collection::vec(entries, 0..3)).prop_map(|(top, cases)| {
         let lines = |it: std::collections::BTreeMap<&str, String>, indent: &str| -> String {
-            it.iter().map(|(key, value)| format!("{indent}{key}: {value}\n")).collect()
+            let line = |(key, value): (&str, String)| format!("{indent}{key}: {value}\n");
+            it.into_iter().map(line).collect::<Vec<_>>().concat()
         };
         let case = |it| format!("  - about: case\n{}", lines(it, "    "));
         let cases: String = cases.into_iter().map(case).collect();

@@ -131,8 +131,8 @@ pub(super) fn data_type(view: &DocumentView<'_>, path: &[Step]) -> Option<Type> 
 
 /// Returns the type at the end of a path such as `review.verdict`. Fields of used workflows have dots in their names.
 fn field<'t>(text: &'t str, schema: &Schema) -> Option<(&'t str, Type)> {
-    let ends = text.match_indices('.').map(|(at, _)| at).chain([text.len()]);
-    let end = ends.filter(|it| schema.channel(&text[..*it]).is_some()).last()?;
+    let mut ends = text.match_indices('.').map(|(at, _)| at).chain([text.len()]);
+    let end = ends.rfind(|it| schema.channel(&text[..*it]).is_some())?;
     let ty = schema.channel(&text[..end])?.ty().clone();
     let parts = text[end..].split('.').skip(1);
     let ty = parts.into_iter().try_fold(ty, |ty, part| ty.field(part).cloned())?;

@@ -86,7 +86,7 @@ impl Offers<'_, '_> {
                 Some(Role::Node) => self.nodes_of_run(file, colon, &present),
                 Some(Role::Path) => self.fields(colon, &present),
                 Some(Role::Field) => {
-                    let allowed = self.allowed_fields(file, &slot.path);
+                    let allowed = allowed_fields(file, &slot.path);
                     let before = self.items.len();
                     self.fields(colon, &present);
                     let fits = |it: &CompletionItem| {
@@ -156,16 +156,6 @@ impl Offers<'_, '_> {
             item.detail = view.headline(node);
             item.documentation = view.about_node(node).map(Into::into);
         }
-    }
-
-    /// Returns the fields that fit as keys at the end of a path: those that a node writes, or the input; `None` if all do.
-    fn allowed_fields(&self, file: &DocumentView<'_>, path: &[Step]) -> Option<Vec<String>> {
-        let tested = file.tested?;
-        if let Some(node) = cases::answering(file, path) {
-            return tested.nodes.get(node)?.clone();
-        }
-        let is_input = path.last() == Some(&Step::Key("input".to_owned()));
-        is_input.then(|| tested.input.clone())
     }
 
     /// Adds the space that is missing directly after the colon of a key.
@@ -432,6 +422,16 @@ impl Offers<'_, '_> {
         });
         &mut self.items[at]
     }
+}
+
+/// Returns the fields that fit as keys at the end of a path: those that a node writes, or the input; `None` if all do.
+fn allowed_fields(file: &DocumentView<'_>, path: &[Step]) -> Option<Vec<String>> {
+    let tested = file.tested?;
+    if let Some(node) = cases::answering(file, path) {
+        return tested.nodes.get(node)?.clone();
+    }
+    let is_input = path.last() == Some(&Step::Key("input".to_owned()));
+    is_input.then(|| tested.input.clone())
 }
 
 /// Returns the type of the items, because one item of a list may be written without the list.

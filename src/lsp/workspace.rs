@@ -96,7 +96,7 @@ impl Workspace {
     pub(super) fn new(registry: Registry) -> Self {
         let (documents, on_disk, published) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (grammar, cases_grammar) = (Grammar::new(&registry), Grammar::of_cases());
-        Self { grammar, cases_grammar, registry, documents, on_disk, published }
+        Self { registry, grammar, cases_grammar, documents, on_disk, published }
     }
 
     /// Sets the text of an opened or changed document.

@@ -66,12 +66,12 @@ impl Search<'_> {
         let (graph, limits) = (self.graph.clone(), self.graph.graph().limits.clone());
         let id = RunId::parse("r").unwrap();
         let (machine, _, actions) = Machine::start(graph, limits, id, Update::default()).unwrap();
-        let tasks = actions.into_iter().filter_map(task).collect();
-        self.from(&machine, tasks)
+        let tasks: Vec<Task> = actions.into_iter().filter_map(task).collect();
+        self.from(&machine, &tasks)
     }
 
     /// Returns the worst of the runs from the start of a step on.
-    fn from(&mut self, machine: &Machine, tasks: Vec<Task>) -> Option<Worst> {
+    fn from(&mut self, machine: &Machine, tasks: &[Task]) -> Option<Worst> {
         let position = machine.position();
         if tasks.is_empty() {
             return Some(Worst::default());
@@ -91,7 +91,7 @@ impl Search<'_> {
             self.dice.follow(current);
             let mut after = machine.clone();
             let mut open = Vec::new();
-            for task in &tasks {
+            for task in tasks {
                 let actions = after.apply(outcome(self.graph, task, self.dice));
                 open.extend(actions.into_iter().filter_map(self::task));
             }
@@ -103,7 +103,7 @@ impl Search<'_> {
             return None;
         }
         for (machine, tasks) in next.into_values() {
-            worst.or(&self.from(&machine, tasks)?);
+            worst.or(&self.from(&machine, &tasks)?);
         }
         let worst = worst.after(&position);
         self.known.insert(key, worst.clone());

@@ -3,7 +3,7 @@
 //! **Example.** `start` leads to `work` and to `give_up`, and `give_up` leads to failure. The run fails after its second step, so
 //! `work` runs once, even if it is part of a loop with a bound of ten visits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
 
 use graphrun_core::{
     graph::{Edge, Graph, Target},
@@ -43,8 +43,8 @@ impl CertainEnds {
             while let Some(node) = open.pop_front() {
                 let distance = distances[&node] + 1;
                 for next in ways.neighbors(node) {
-                    if !distances.contains_key(&next) {
-                        distances.insert(next, distance);
+                    if let Entry::Vacant(unknown) = distances.entry(next) {
+                        unknown.insert(distance);
                         open.push_back(next);
                     }
                 }

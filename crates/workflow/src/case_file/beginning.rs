@@ -136,7 +136,9 @@ impl Reading<'_> {
             }
         }
         let mut sum = Usage::default();
-        of_nodes.values().for_each(|it| sum.add(it));
+        for it in of_nodes.values() {
+            sum.add(it);
+        }
         let is_given = NODE_USAGE_KEYS.iter().any(|it| section.get(it).is_some());
         let usage = if is_given { self.usage_of(&section).unwrap_or_default() } else { sum };
         (usage, of_nodes)
