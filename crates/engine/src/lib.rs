@@ -337,8 +337,11 @@ impl Engine {
     /// # use graphrun_core::{graph::{END, NodeError, START, Trigger}, id::{ChannelName, NodeName}};
     /// # use graphrun_engine::{Engine, checkpoint::{Activation, Checkpoint, Position}};
     /// # use serde_json::json;
-    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-    /// struct Count { count: u32 }
+    /// #[derive(Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Count {
+    ///     #[serde(default)]
+    ///     count: u32,
+    /// }
     ///
     /// async fn first(it: Count) -> Result<Count, NodeError> { Ok(Count { count: it.count + 1 }) }
     /// async fn second(it: Count) -> Result<Count, NodeError> { Ok(Count { count: it.count * 10 }) }
