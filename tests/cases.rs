@@ -74,6 +74,11 @@ async fn nodes_of_used_workflows_are_scripted_like_others() {
     assert_passed("tests/cases/used/outer.test.yaml").await;
 }
 
+#[tokio::test]
+async fn cases_start_and_stop_midway_with_given_facts() {
+    assert_passed("tests/cases/midway.test.yaml").await;
+}
+
 /// Two nodes that write one field are never led to together, which only the choices of a route say.
 #[tokio::test]
 async fn writers_separated_by_a_route_load() {
@@ -82,15 +87,17 @@ async fn writers_separated_by_a_route_load() {
 
 #[tokio::test]
 async fn a_failed_case_shows_its_place_and_the_difference() {
-    let mut text = String::new();
-    for (name, ran) in run(&load("tests/cases/failing.test.yaml")).await {
-        let problems: Vec<String> = ran.problems.iter().map(lines).collect();
-        assert!(!problems.is_empty(), "`{name}` passed");
-        text.extend([&name, "\n", &problems.join("\n"), "\n"]);
+    for file in ["failing", "midway_failing"] {
+        let mut text = String::new();
+        for (name, ran) in run(&load(&format!("tests/cases/{file}.test.yaml"))).await {
+            let problems: Vec<String> = ran.problems.iter().map(lines).collect();
+            assert!(!problems.is_empty(), "`{name}` passed");
+            text.extend([&name, "\n", &problems.join("\n"), "\n"]);
+        }
+        insta::with_settings!({snapshot_path => "cases"}, {
+            insta::assert_snapshot!(file, text);
+        });
     }
-    insta::with_settings!({snapshot_path => "cases"}, {
-        insta::assert_snapshot!("failing", text);
-    });
 }
 
 #[test]

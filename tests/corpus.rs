@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     fs,
     path::{Path, PathBuf},
@@ -16,8 +17,9 @@ use graphrun::{
     compile::{Envelope, compile},
     nodes::{Services, factory},
     registry,
-    workflow::{LoadError, load},
+    workflow::{LoadError, json_schema, load},
 };
+use serde_json::Value;
 
 fn corpus() -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -64,7 +66,7 @@ fn nodes_of(path: &Path) -> Result<usize, String> {
 #[test]
 fn no_right_workflow_gets_a_finding() {
     let files = corpus();
-    assert!(files.len() >= 70, "only {} files", files.len());
+    assert!(files.len() >= 100, "only {} files", files.len());
     let mut wrong = String::new();
     let mut sizes = Vec::new();
     for path in &files {
@@ -76,4 +78,47 @@ fn no_right_workflow_gets_a_finding() {
     assert!(wrong.is_empty(), "these are right, and were refused:\n\n{wrong}");
     let (small, large) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
     assert!(*small <= 5 && *large >= 45, "the corpus has {small} to {large} nodes");
+}
+
+/// The keys of a part of a JSON Schema, at any depth.
+fn keys_of(schema: &Value, keys: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords {
+                if let ("properties", Value::Object(properties)) = (keyword.as_str(), value) {
+                    keys.extend(properties.keys().cloned());
+                }
+                keys_of(value, keys);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|it| keys_of(it, keys)),
+        _ => (),
+    }
+}
+
+/// Each key of the format is in a workflow here, or in one on a page, which `tests/docs/workflows.rs` loads.
+#[test]
+fn every_key_of_the_format_is_in_a_right_workflow() {
+    let mut keys = BTreeSet::new();
+    keys_of(&json_schema(&registry()), &mut keys);
+    assert!(keys.len() >= 150, "only {} keys", keys.len());
+    let mut texts: Vec<String> =
+        corpus().iter().map(|it| fs::read_to_string(it).unwrap()).collect();
+    let pages = fs::read_dir("docs").unwrap().map(|it| it.unwrap().path());
+    for page in pages.filter(|it| it.extension().is_some_and(|it| it == "md")) {
+        let text = fs::read_to_string(page).unwrap();
+        let blocks = text.split("```yaml\n").skip(1).filter_map(|it| it.split("```").next());
+        texts.extend(blocks.map(str::to_owned));
+    }
+    let is_used = |key: &String| {
+        let key = format!("{key}:");
+        let is_key = |text: &String| {
+            let before = |at: usize| text[..at].chars().next_back();
+            let is_start = |at| before(at).is_none_or(|it| !it.is_alphanumeric() && it != '_');
+            text.match_indices(&key).any(|(at, _)| is_start(at))
+        };
+        texts.iter().any(is_key)
+    };
+    let missing: Vec<&String> = keys.iter().filter(|it| !is_used(it)).collect();
+    assert!(missing.is_empty(), "no right workflow has these keys: {missing:?}");
 }

@@ -1,9 +1,11 @@
 //! The worst case of a graph: no run goes beyond it, and some runs reach it.
 
+mod brute;
 mod calls;
 mod corners;
 mod random;
 mod used;
+mod when;
 
 use std::collections::BTreeMap;
 
@@ -202,6 +204,8 @@ fn runs_reach_every_kind_of_bound() {
                 Why::Rounds { .. } => "bought rounds",
                 Why::After(causes) if causes.len() == 1 => "after one",
                 Why::After(_) => "after several",
+                Why::Deferred(_) => "deferred",
+                Why::Fails { .. } => "fails",
             };
             count(kind, *visits_max, most(&|it| Taken::of(&it.visits, node)));
             if *visits_max < *attempts_max && !is_dispatched {
@@ -215,6 +219,8 @@ fn runs_reach_every_kind_of_bound() {
         ("after several", 5),
         ("attempts", 15),
         ("bought rounds", 5),
+        ("deferred", 10),
+        ("fails", 10),
         ("last", 50),
         ("one round", 50),
         ("super-steps", 10),

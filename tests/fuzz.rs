@@ -53,6 +53,8 @@ fn inputs_of_earlier_findings_pass() {
         ("yaml", targets::yaml as fn(&str)),
         ("expression", targets::expression),
         ("prompt", targets::prompt),
+        ("cases", targets::cases),
+        ("layout", targets::layout),
     ] {
         for entry in fs::read_dir(Path::new("fuzz/seeds").join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -143,6 +145,59 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(words, 0..40).prop_map(|it| it.join(" "))
 }
 
+/// Files of test cases for the workflow of the target: known keys, with values that may fit.
+fn case_files() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec![
+        "input", "start", "state", "visits", "usage", "now", "until", "nodes", "replay", "expect",
+        "name", "about",
+    ]);
+    let word = prop::sample::select(vec![
+        "plan",
+        "search",
+        "each",
+        "topic",
+        "fail",
+        "message",
+        "calls",
+        "answer",
+        "route",
+        "status",
+        "prompts",
+        "never",
+        "tokens",
+        "nodes",
+        "tool",
+        "result",
+        "timeout",
+        "done",
+        "...",
+        "1",
+        "-3",
+        "true",
+        "2025-01-01T00:00:00Z",
+        "é",
+        "",
+    ]);
+    let leaf = word.clone().prop_map(str::to_owned);
+    let value = leaf.prop_recursive(3, 12, 3, move |inner| {
+        let entry = (word.clone(), inner.clone()).prop_map(|(key, it)| format!("\"{key}\": {it}"));
+        prop_oneof![
+            prop::collection::vec(inner, 0..3).prop_map(|it| format!("[{}]", it.join(", "))),
+            prop::collection::vec(entry, 0..3).prop_map(|it| format!("{{ {} }}", it.join(", "))),
+        ]
+    });
+    let entries = prop::collection::btree_map(key, value, 0..6);
+    (entries.clone(), prop::collection::vec(entries, 0..3)).prop_map(|(top, cases)| {
+        let lines = |it: std::collections::BTreeMap<&str, String>, indent: &str| -> String {
+            let line = |(key, value): (&str, String)| format!("{indent}{key}: {value}\n");
+            it.into_iter().map(line).collect::<Vec<_>>().concat()
+        };
+        let case = |it| format!("  - about: case\n{}", lines(it, "    "));
+        let cases: String = cases.into_iter().map(case).collect();
+        format!("graphrun_test: 1\n{}cases:\n{cases}", lines(top, ""))
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
@@ -159,6 +214,16 @@ proptest! {
     #[test]
     fn no_prompt_makes_the_checker_panic(text in pieces()) {
         targets::prompt(&text);
+    }
+
+    #[test]
+    fn no_test_case_makes_the_checker_panic(text in case_files()) {
+        targets::cases(&text);
+    }
+
+    #[test]
+    fn a_layout_is_laid_out_already(text in prop_oneof![pieces(), case_files()]) {
+        targets::layout(&text);
     }
 
     #[test]

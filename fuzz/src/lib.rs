@@ -11,10 +11,10 @@ use std::{
 use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
-    graph::{Edge, Input, RouteView, RunFacts, Trigger, Visits},
+    graph::{Edge, Graph, Input, RouteView, RunFacts, Trigger, Visits},
     nodes::{Services, factory},
     registry,
-    workflow::{NodeFactory, Registry, Workflow, parse},
+    workflow::{FileKind, NodeFactory, Registry, Workflow, case_file::Draft, format_text, parse},
 };
 
 /// Loads a text as a workflow file.
@@ -43,6 +43,32 @@ pub fn prompt(source: &str) {
          input: [brief, level, plan, tasks]\nmodels: {{ m: a/b }}\nagents: {{ x: {{ model: m }} }}\nstart: a\nnodes:\n  \
          a: {{ agent: x, prompt: {{ text: {source} }}, writes: later, max_visits: 3, exhausted: end, then: a }}\n"
     ));
+}
+
+/// Loads a text as a file of test cases for a workflow.
+pub fn cases(text: &str) {
+    static TESTED: OnceLock<(Workflow, Graph)> = OnceLock::new();
+    let (workflow, graph) = TESTED.get_or_init(|| {
+        let file = SourceFile { name: "fuzz.yaml".into(), text: WORKFLOWS[1].to_owned() };
+        let (registry, factory) = built_in();
+        let (workflow, _) = parse(Arc::new(file), Path::new("no/such/folder"), registry)
+            .unwrap_or_else(|it| panic!("{it}"));
+        let (graph, _) = workflow.clone().into_graph(factory.as_ref());
+        (workflow, graph)
+    });
+    let file = Arc::new(SourceFile { name: "fuzz.test.yaml".into(), text: text.to_owned() });
+    let checked =
+        Draft::of(Path::new("no/such/folder/fuzz.test.yaml"), file).check(workflow, graph);
+    let findings = checked.map_or_else(|it| it, |(_, warnings)| warnings);
+    drop(findings.to_string());
+}
+
+/// Lays a text out. The result is laid out already, and is the same kind of file.
+pub fn layout(text: &str) {
+    let Ok(laid_out) = format_text("fuzz.yaml", text) else { return };
+    let again = format_text("fuzz.yaml", &laid_out);
+    assert_eq!(again.as_deref().ok(), Some(laid_out.as_str()), "{text:?}");
+    assert_eq!(FileKind::of(text), FileKind::of(&laid_out), "{text:?}");
 }
 
 /// Takes a right workflow apart and puts it together in another way: every two bytes are a step.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    checkpoint::{Outcome, Position, TaskRecord, is_followed},
+    checkpoint::{Activation, Outcome, Position, TaskRecord, is_followed},
     diagnostic::Place,
     graph::{Catch, Edge, Graph, Target, Transition},
     id::{ChannelName, NodeName, Step, TaskId},
@@ -187,8 +187,9 @@ impl Coverage {
         for record in tasks.values() {
             steps.entry(record.task.step).or_default().push(record);
         }
-        for records in steps.values() {
-            let is_followed = is_followed(records.iter().copied());
+        for (step, records) in &steps {
+            let before = trail.positions.iter().find(|it| it.step.next() == *step);
+            let is_followed = followed_tasks(before, records);
             for record in records.iter().filter(|it| is_followed(it)) {
                 self.follow_task(graph, record, &mut finished);
             }
@@ -284,6 +285,24 @@ impl Coverage {
     }
 }
 
+/// Returns whether the transitions of a task are followed, in the step after a position. A task that an edge started
+/// beside the items of its node leads where it does without them.
+fn followed_tasks<'r>(
+    before: Option<&Position>,
+    records: &[&'r TaskRecord],
+) -> impl Fn(&TaskRecord) -> bool + use<'r> {
+    let frontier = before.map_or(&[][..], |it| it.frontier.as_slice());
+    let is_dispatched = |task: TaskId| {
+        let index = usize::try_from(task.index).unwrap_or(usize::MAX);
+        frontier.get(index).is_some_and(Activation::is_dispatched)
+    };
+    let items: Vec<&'r TaskRecord> =
+        records.iter().copied().filter(|it| is_dispatched(it.task)).collect();
+    let dispatched: BTreeSet<TaskId> = items.iter().map(|it| it.task).collect();
+    let is_followed = is_followed(items);
+    move |it| !dispatched.contains(&it.task) || is_followed(it)
+}
+
 /// Returns the nodes that a step would have reached if their bounds were not used up, each with its
 /// target for that case.
 pub(super) fn used_up<'v>(
@@ -295,7 +314,7 @@ pub(super) fn used_up<'v>(
     let mut visits = before.visits.clone();
     let mut reached: Vec<NodeName> = Vec::new();
     let mut joins = before.joins.clone();
-    let is_followed = is_followed(records.iter().copied());
+    let is_followed = followed_tasks(Some(before), records);
     for record in records.iter().filter(|it| is_followed(it)) {
         let Some(spec) = graph.nodes.get(&record.node) else { continue };
         if let Outcome::Finished { .. } = record.outcome {

@@ -4,6 +4,8 @@
 //! `script`. `verdict` reports the differences from the expectation, and `coverage` the parts of
 //! the graph that runs have taken. `explore` needs no test cases: it tries all outcomes.
 
+mod agents;
+mod beginning;
 mod combinations;
 mod coverage;
 mod explore;

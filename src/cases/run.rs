@@ -1,7 +1,7 @@
 //! Runs one test case: the real engine with in-memory storage, without network or waiting.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::{
     Suite,
+    agents::{ScriptedModels, ScriptedTools},
+    beginning::checkpoint,
     coverage::{Coverage, Trail},
     script::{Gap, Script},
     verdict::{self, Problem},
 };
 use crate::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
-    engine::{Engine, OpenQuestion, RunEnd, RunError},
+    engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, superstep::Pauses},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},
@@ -99,13 +101,28 @@ impl Suite {
         let script = Script::new(case.answers.clone(), models.is_some());
         let script = Arc::new(script.with_prompts_of(prompted));
         let offline = Services::offline();
-        let services = Services { models: models.unwrap_or(offline.models), ..offline };
+        let conversations = Arc::clone(&script.conversations);
+        let tools = Arc::new(ScriptedTools(Arc::clone(&conversations)));
+        let others = models.unwrap_or(offline.models);
+        let models = Arc::new(ScriptedModels { conversations, others });
+        let services = Services { models, tools: Some(tools), ..offline };
         let graph = self.compiled_with(services, |graph| {
             script.direct(graph);
             stop_the_clock(graph);
         });
         let storage = Arc::new(MemoryStorage::default());
-        let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
+        let start = if case.beginning.is_usual() {
+            None
+        } else {
+            let start = checkpoint(&graph, &case.input, &case.beginning);
+            Some(start.map_err(RunError::Input)?)
+        };
+        let now = case.now;
+        let before = case.until.iter().map(|it| it.value.clone()).collect();
+        let engine = Engine::new(graph)
+            .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>)
+            .with_clock(Clock::new(move || now))
+            .with_pauses(Pauses { before, ..Pauses::default() });
         let run = RunId::parse(RUN).expect("it is a word");
         let info = RunInfo {
             id: run.clone(),
@@ -114,12 +131,12 @@ impl Suite {
             ..RunInfo::new(self.definition.name.clone())
         };
         let events = EventSink::default();
-        let mut end = engine
-            .run(case.input.clone())
-            .with_info(info)
-            .with_events(events.clone())
-            .with_stop(&script.stop)
-            .await?;
+        let launch = match start {
+            Some(start) => engine.run_at(start),
+            None => engine.run(case.input.clone()),
+        };
+        let mut end =
+            launch.with_info(info).with_events(events.clone()).with_stop(&script.stop).await?;
         let mut refused = None;
         while let Some(answers) = said(&script, &end) {
             match engine
@@ -137,6 +154,7 @@ impl Suite {
                 Err(error) => return Err(error),
             }
         }
+        let missed = missed_stop(case, &end);
         let records = storage.records(&run).await?;
         // A case may expect the value of a private field, which the end of a run leaves out.
         let values = storage.load(&run).await?.values;
@@ -158,16 +176,36 @@ impl Suite {
             // All other differences follow from this one.
             (Some(gap), _) => vec![missing(case, &gap, &traces)],
             (None, Some(error)) => vec![Problem::new(&case.place, with_causes(&error))],
-            (None, None) => {
-                let mut problems = verdict::compare(&case.expect, &traces);
-                for (node, text) in script.unused() {
-                    problems.push(Problem::new(&case.answers[&node].place, text));
-                }
-                problems
-            }
+            (None, None) => match missed {
+                Some(stop) => vec![stop.differs_from_route(&traces.route)],
+                None => compared(case, &script, &traces),
+            },
         };
         Ok((traces, problems))
     }
+}
+
+/// Returns all differences of a run from its case.
+fn compared(case: &Case, script: &Script, traces: &Traces) -> Vec<Problem> {
+    let mut problems = verdict::compare(&case.expect, traces);
+    for (node, text) in script.unused() {
+        problems.push(Problem::new(&case.answers[&node].place, text));
+    }
+    let of_calls = script.conversations.problems().into_iter();
+    problems.extend(of_calls.map(|(place, text)| Problem::new(&place, text)));
+    problems
+}
+
+/// Returns the problem that a run did not stop before any of the nodes where it should.
+fn missed_stop(case: &Case, end: &RunEnd) -> Option<Problem> {
+    let first = case.until.first()?;
+    let next: BTreeSet<&NodeName> = end.position.frontier.iter().map(|it| &it.node).collect();
+    let is_there = case.until.iter().any(|it| next.contains(&it.value));
+    let is_stop = end.status == Status::Paused && end.questions.is_empty() && is_there;
+    let why = end.reason.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+    let what =
+        format!("the run did not reach `{}`, and is {}{why}", first.value, end.status.as_str());
+    (!is_stop).then(|| Problem::new(&first.place, what))
 }
 
 /// Removes delays and timeouts: a test case never waits.

@@ -8,6 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
+use super::agents::Conversations;
 use crate::{
     engine::Stop,
     graph::{
@@ -28,6 +29,8 @@ pub(super) struct Script {
     prompted: BTreeSet<NodeName>,
     /// Stops the run when it needs an answer that the test case does not have.
     pub(super) stop: Stop,
+    /// The conversations of agents with a scripted model.
+    pub(super) conversations: Arc<Conversations>,
     told: Mutex<Requests>,
 }
 
@@ -62,7 +65,8 @@ enum Turn<'a> {
 impl Script {
     pub(super) fn new(answers: BTreeMap<NodeName, Answers>, has_models: bool) -> Self {
         let (prompted, stop) = (BTreeSet::new(), Stop::default());
-        Self { answers, has_models, prompted, stop, told: Mutex::default() }
+        let conversations = Arc::default();
+        Self { answers, has_models, prompted, stop, conversations, told: Mutex::default() }
     }
 
     /// Records the prompts of these nodes.
@@ -103,7 +107,7 @@ impl Script {
         let attempt = visits[node][at].1;
         match self.given(node, at, attempt)? {
             Answer::Says(value) => Some(value.clone()),
-            Answer::Writes(_) | Answer::Fails(_) => None,
+            Answer::Writes(_) | Answer::Calls(_) | Answer::Fails(_) => None,
         }
     }
 
@@ -112,11 +116,12 @@ impl Script {
         self.told().gap.clone()
     }
 
-    /// Returns descriptions of the unused answers in lists of visits and attempts.
+    /// Returns descriptions of the unused answers in lists of visits and attempts. Those for all cases of a file serve
+    /// cases that stop earlier.
     pub(super) fn unused(&self) -> Vec<(NodeName, String)> {
         let told = self.told();
         let mut unused = Vec::new();
-        for (node, answers) in &self.answers {
+        for (node, answers) in self.answers.iter().filter(|(_, it)| !it.is_common) {
             let Turns::Visits(given) = &answers.turns else { continue };
             let made = told.visits.get(node).map_or(&[][..], Vec::as_slice);
             if made.len() < given.len() {
@@ -225,6 +230,10 @@ impl Node for StandIn {
         match turn {
             Turn::Given(Answer::Writes(update)) => Ok(update.clone().into()),
             Turn::Given(Answer::Fails(failure)) => Err(failure.clone().into()),
+            Turn::Given(Answer::Calls(agent)) => {
+                self.script.conversations.begin(ctx.idempotency_key(), &self.name, agent);
+                self.node.run(ctx).await
+            }
             // The node asks; the driver of the test case finds the scripted answer and resumes the
             // run.
             Turn::Given(Answer::Says(_)) | Turn::Itself => self.node.run(ctx).await,

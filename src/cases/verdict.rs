@@ -39,6 +39,13 @@ impl Problem {
         self
     }
 
+    /// Adds the route of the run.
+    #[must_use]
+    pub(super) fn differs_from_route(mut self, route: &[Vec<NodeName>]) -> Self {
+        self.actual = Some(route_text(route)).filter(|it| !it.is_empty());
+        self
+    }
+
     #[must_use]
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

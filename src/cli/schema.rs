@@ -1,4 +1,4 @@
-//! `graphrun schema workflow|events|state`.
+//! `graphrun schema workflow|cases|events|state`.
 
 use std::path::Path;
 
@@ -30,6 +30,8 @@ pub(super) struct Args {
 enum Of {
     /// The schema of workflow files, for the YAML language server of an editor
     Workflow,
+    /// The schema of files with test cases, for the same language server
+    Cases,
     /// The schema of the events that `--output jsonl` prints
     Events,
     /// The schema of the state of a workflow
@@ -46,6 +48,7 @@ impl Args {
         globals.expect_output("schema", &[Output::Text, Output::Json])?;
         let schema = match &self.of {
             Of::Workflow => workflow::json_schema(&super::registry()),
+            Of::Cases => workflow::cases_json_schema(),
             Of::Events => event::json_schema(),
             Of::State { of } => state(of, &super::registry())?,
         };

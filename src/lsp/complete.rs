@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use serde_json::Value;
 
 use super::{
+    cases,
     expressions::{OF_PROMPTS, Wanted, open_code, type_of, variables, wanted},
     grammar::{self, Role},
     positions::LineIndex,
@@ -35,6 +36,14 @@ pub(super) fn complete(
     }
     let slot = Outline::slot(view.text, at);
     let Some(schema) = view.grammar.at(&slot.path) else { return Vec::new() };
+    if view.is_cases {
+        let workflow = workspace.tested(view);
+        // Without its workflow, a file has its own keys.
+        let names = workflow.as_ref().unwrap_or(view);
+        let mut offers = Offers { view: names, written, start: slot.start, at, items: Vec::new() };
+        offers.of_cases(view, &slot, schema);
+        return offers.items;
+    }
     let mut offers = Offers { view, written, start: slot.start, at, items: Vec::new() };
     if slot.takes_key {
         offers.keys(&slot, schema);
@@ -64,6 +73,100 @@ struct Offers<'v, 'w> {
 }
 
 impl Offers<'_, '_> {
+    /// Adds the items of a place in a file of test cases; `self.view` is the workflow under test.
+    fn of_cases(&mut self, file: &DocumentView<'_>, slot: &Slot, schema: &Value) {
+        if slot.takes_key {
+            let below = file.outline.below(&slot.path);
+            let others =
+                below.filter(|it| it.key.as_ref().is_some_and(|it| it.start != slot.start));
+            let present: Vec<&str> = others.filter_map(|it| it.name()).collect();
+            let rest = self.written.text[self.at..].trim_start_matches(' ');
+            let colon = if rest.starts_with(':') { "" } else { ": " };
+            match schema.get("propertyNames").and_then(grammar::role) {
+                Some(Role::Node) => self.nodes_of_run(file, colon, &present),
+                Some(Role::Path) => self.fields(colon, &present),
+                Some(Role::Field) => {
+                    let allowed = allowed_fields(file, &slot.path);
+                    let before = self.items.len();
+                    self.fields(colon, &present);
+                    let fits = |it: &CompletionItem| {
+                        allowed.as_ref().is_none_or(|all| all.contains(&it.label))
+                    };
+                    let fields = self.items.split_off(before);
+                    self.items.extend(fields.into_iter().filter(fits));
+                }
+                _ => (),
+            }
+            if grammar::role(schema) == Some(Role::Data)
+                && let Some(Type::Record(record)) =
+                    cases::data_type(file, &slot.path).map(|it| item_of(&it).required().clone())
+            {
+                for field in record.fields.iter().filter(|it| !present.contains(&it.name.as_str()))
+                {
+                    let item = self.add(&field.name, ItemKind::Field);
+                    item.text_edit.new_text += colon;
+                    item.detail = Some(field.ty.to_string());
+                }
+            }
+            for (key, schema) in grammar::keys(schema).filter(|it| !present.contains(&it.0)) {
+                let item = self.add(key, ItemKind::Property);
+                item.text_edit.new_text += colon;
+                item.documentation = grammar::about(schema).map(|it| it.to_owned().into());
+            }
+        }
+        if slot.takes_value {
+            let from = self.items.len();
+            match grammar::role(schema) {
+                Some(Role::Node) => {
+                    self.nodes_of_run(file, "", &[]);
+                    self.words(schema);
+                }
+                Some(Role::Field) => self.fields("", &[]),
+                Some(Role::Tool) => {
+                    self.words(schema);
+                    self.declared("tools");
+                }
+                Some(Role::Data) => {
+                    match cases::data_type(file, &slot.path).as_ref().map(item_of) {
+                        Some(Type::Bool) => {
+                            self.add("true", ItemKind::Value);
+                            self.add("false", ItemKind::Value);
+                        }
+                        Some(ty) => {
+                            for value in values(ty) {
+                                self.add(&value, ItemKind::EnumMember);
+                            }
+                        }
+                        None => (),
+                    }
+                }
+                _ => self.words(schema),
+            }
+            self.separate(slot, from);
+        }
+    }
+
+    /// Adds the nodes of a run, those of used workflows among them.
+    fn nodes_of_run(&mut self, file: &DocumentView<'_>, behind: &str, present: &[&str]) {
+        let Some(tested) = file.tested else { return };
+        let view = self.view;
+        for node in tested.nodes.keys().filter(|it| !present.contains(&it.as_str())) {
+            let item = self.add(node, ItemKind::Function);
+            item.text_edit.new_text += behind;
+            item.detail = view.headline(node);
+            item.documentation = view.about_node(node).map(Into::into);
+        }
+    }
+
+    /// Adds the space that is missing directly after the colon of a key.
+    fn separate(&mut self, slot: &Slot, from: usize) {
+        if !slot.takes_key && self.written.text[..slot.start].ends_with(':') {
+            for item in &mut self.items[from..] {
+                item.text_edit.new_text.insert(0, ' ');
+            }
+        }
+    }
+
     fn keys(&mut self, slot: &Slot, schema: &Value) {
         let present: Vec<&str> = self
             .view
@@ -143,14 +246,18 @@ impl Offers<'_, '_> {
                 self.words(schema);
                 self.declared("tools");
             }
-            Some(Role::Value | Role::SchemaFile | Role::Word) | None => self.words(schema),
+            Some(
+                Role::Value
+                | Role::SchemaFile
+                | Role::Word
+                | Role::Workflow
+                | Role::Recording
+                | Role::Path
+                | Role::Data,
+            )
+            | None => self.words(schema),
         }
-        // There is no space yet directly after the colon of a key.
-        if !slot.takes_key && self.written.text[..slot.start].ends_with(':') {
-            for item in &mut self.items[from..] {
-                item.text_edit.new_text.insert(0, ' ');
-            }
-        }
+        self.separate(slot, from);
     }
 
     fn nodes(&mut self) {
@@ -314,6 +421,24 @@ impl Offers<'_, '_> {
             text_edit: TextEdit { range, new_text: label.to_owned() },
         });
         &mut self.items[at]
+    }
+}
+
+/// Returns the fields that fit as keys at the end of a path: those that a node writes, or the input; `None` if all do.
+fn allowed_fields(file: &DocumentView<'_>, path: &[Step]) -> Option<Vec<String>> {
+    let tested = file.tested?;
+    if let Some(node) = cases::answering(file, path) {
+        return tested.nodes.get(node)?.clone();
+    }
+    let is_input = path.last() == Some(&Step::Key("input".to_owned()));
+    is_input.then(|| tested.input.clone())
+}
+
+/// Returns the type of the items, because one item of a list may be written without the list.
+fn item_of(ty: &Type) -> &Type {
+    match ty.required() {
+        Type::List(item) => item,
+        other => other,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Finds the declaration of the name under the cursor.
 
 use super::{
+    cases,
     expressions::{Wanted, chain_at, open_code, quoted_at},
     grammar::Role,
     protocol::{Location, Position, Range},
@@ -9,7 +10,7 @@ use super::{
 use crate::workflow::source_paths;
 
 /// The start of a file.
-const START: Range =
+pub(super) const START: Range =
     Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } };
 
 /// Returns the declaration of the name at an offset.
@@ -23,6 +24,9 @@ pub(super) fn definition(
         return owner.declared_within(&view.text[code..], at - code);
     }
     let spot = view.spot(at)?;
+    if view.is_cases {
+        return cases::definition(workspace, view, (&spot, at));
+    }
     let word = view.text.get(spot.range.clone())?;
     let cursor = at - spot.range.start;
     match spot.role? {
@@ -51,12 +55,18 @@ pub(super) fn definition(
             let path = view.folder()?.join(word);
             path.is_file().then(|| Location { uri: workspace.uri_of(&path), range: START })
         }
-        Role::Value | Role::State | Role::Word => None,
+        Role::Value
+        | Role::State
+        | Role::Word
+        | Role::Workflow
+        | Role::Recording
+        | Role::Path
+        | Role::Data => None,
     }
 }
 
 impl DocumentView<'_> {
-    fn declared(&self, section: &str, name: &str) -> Option<Location> {
+    pub(super) fn declared(&self, section: &str, name: &str) -> Option<Location> {
         let key = self.outline.under(&[section, name])?.key.clone()?;
         Some(Location { uri: self.uri.to_owned(), range: self.lines.range(&key) })
     }

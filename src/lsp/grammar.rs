@@ -1,8 +1,8 @@
-//! The grammar of the workflow format: its JSON Schema, followed along a path.
+//! The grammar of a format, that of workflows or of test cases: its JSON Schema, followed along a path.
 
 use serde_json::Value;
 
-use crate::workflow::{Registry, Step, json_schema};
+use crate::workflow::{Registry, Step, cases_json_schema, json_schema};
 
 /// The JSON Schema of the format.
 #[derive(Debug)]
@@ -34,6 +34,14 @@ pub(super) enum Role {
     Type,
     /// The path of a JSON Schema.
     SchemaFile,
+    /// The path of a workflow, in a file of test cases.
+    Workflow,
+    /// The path of a recording.
+    Recording,
+    /// A field of the state, or the path of a part of it.
+    Path,
+    /// A value of the field that its key names, or a part of it.
+    Data,
     /// A built-in tool, which the schema describes, or one of `tools`.
     Tool,
     /// A word that the schema describes.
@@ -44,6 +52,11 @@ impl Grammar {
     /// Returns the grammar with the kinds of a registry.
     pub(super) fn new(registry: &Registry) -> Self {
         Self(json_schema(registry))
+    }
+
+    /// Returns the grammar of files with test cases.
+    pub(super) fn of_cases() -> Self {
+        Self(cases_json_schema())
     }
 
     /// Returns the schema of the value at the end of a path.
@@ -58,15 +71,20 @@ impl Grammar {
                     known.or_else(|| schema.get("additionalProperties").filter(|it| it.is_object()))
                 }
             };
-            // Types can be nested in types, to any depth.
-            found.or_else(|| (role(schema) == Some(Role::Type)).then_some(schema))
+            // Types can be nested in types, and values in values, to any depth.
+            let is_nested = matches!(role(schema), Some(Role::Type | Role::Data));
+            found.or_else(|| is_nested.then_some(schema))
         })
     }
 
     /// Returns the kind of name that a key at the end of a path uses or declares.
     pub(super) fn key_role(&self, path: &[Step]) -> Option<Role> {
-        let (_, outer) = path.split_last()?;
-        self.at(outer)?.get("propertyNames").and_then(role)
+        let (last, outer) = path.split_last()?;
+        let outer = self.at(outer)?;
+        // A key of the format beside names of the file.
+        let is_key = |it: &str| outer.get("properties").is_some_and(|all| all.get(it).is_some());
+        let names = outer.get("propertyNames").and_then(role);
+        names.filter(|_| !matches!(last, Step::Key(key) if is_key(key)))
     }
 
     /// Returns the description of a key at the end of a path; `None` for a name.
@@ -98,6 +116,10 @@ pub(super) fn role(schema: &Value) -> Option<Role> {
         "type" => Role::Type,
         "schema" => Role::SchemaFile,
         "tool" => Role::Tool,
+        "workflow" => Role::Workflow,
+        "recording" => Role::Recording,
+        "path" => Role::Path,
+        "data" => Role::Data,
         "word" => Role::Word,
         _ => return None,
     })
@@ -138,6 +160,7 @@ mod tests {
     fn every_role_of_the_format_is_known() {
         let mut names = BTreeSet::new();
         collect(&Grammar::new(&registry()).0, &mut names);
+        collect(&Grammar::of_cases().0, &mut names);
         assert!(names.len() >= 10, "{names:?}");
         for name in names {
             let known = role(&serde_json::json!({"x-refers": name})).is_some();

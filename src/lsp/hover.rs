@@ -5,6 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{
+    cases,
     expressions::{OF_PROMPTS, Wanted, chain_at, function, open_code, quoted_at, type_of},
     grammar::{self, Role},
     nodes::listed,
@@ -25,6 +26,9 @@ pub(super) fn hover(workspace: &Workspace, view: &DocumentView<'_>, at: usize) -
         return Some(Hover { contents: text.into(), range });
     }
     let spot = view.spot(at)?;
+    if view.is_cases {
+        return cases::hover(workspace, view, &spot);
+    }
     let word = view.text.get(spot.range.clone())?;
     let (range, text) = match spot.role {
         Some(Role::Expression) => within(view, &spot.path, ("", word), at - spot.range.start)?,
@@ -84,7 +88,13 @@ fn about(view: &DocumentView<'_>, role: Role, word: &str, spot: &Spot) -> Option
             };
             Some(format!("**{word}**\n\n{about}"))
         }
-        Role::Expression | Role::Template | Role::SchemaFile => None,
+        Role::Expression
+        | Role::Template
+        | Role::SchemaFile
+        | Role::Workflow
+        | Role::Recording
+        | Role::Path
+        | Role::Data => None,
     }
 }
 

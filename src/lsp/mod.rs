@@ -6,6 +6,7 @@
 //! of the file, which never fails, and the JSON Schema of the format (`grammar`), which includes
 //! new keys of the format automatically. Types come from the last state that could be parsed.
 
+mod cases;
 mod complete;
 mod define;
 mod expressions;

@@ -1,8 +1,10 @@
-//! Finds every place that names something, in its workflow and in the prompts of that workflow, to show or to rename it.
+//! Finds every place that names something, in its workflow, in the prompts of that workflow and in its test cases, to show or to
+//! rename it.
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use super::{
+    cases::{self, NamedPart},
     expressions::{Wanted, binds_next, chain_at, is_word, quoted_at, variables},
     grammar::Role,
     positions::LineIndex,
@@ -38,7 +40,7 @@ pub(super) fn references(
     with_declaration: bool,
 ) -> Option<Vec<Location>> {
     let (named, _) = named_at(workspace, view, at)?;
-    let owner = workspace.owner(view).map(|(it, _)| it);
+    let owner = owner(workspace, view);
     let all = all(workspace, owner.as_ref().unwrap_or(view), &named).into_iter();
     let wanted = all.filter(|it| with_declaration || !it.is_declaration);
     let location =
@@ -53,7 +55,7 @@ pub(super) fn renamed_range(
     at: usize,
 ) -> Option<Range<usize>> {
     let (named, range) = named_at(workspace, view, at)?;
-    let owner = workspace.owner(view).map(|(it, _)| it);
+    let owner = owner(workspace, view);
     owner.as_ref().unwrap_or(view).outline.under(&[named.section, &named.name])?;
     Some(range)
 }
@@ -70,7 +72,7 @@ pub(super) fn rename(
     new: &str,
 ) -> Result<WorkspaceEdit, String> {
     let (named, _) = named_at(workspace, view, at).ok_or("there is no name of this workflow")?;
-    let owner = workspace.owner(view).map(|(it, _)| it);
+    let owner = owner(workspace, view);
     let view = owner.as_ref().unwrap_or(view);
     let Named { section, name } = &named;
     if view.outline.under(&[section, name]).is_none() {
@@ -95,6 +97,11 @@ pub(super) fn rename(
     Ok(edit)
 }
 
+/// Returns the workflow that a prompt or a file of test cases belongs to.
+fn owner<'w>(workspace: &'w Workspace, view: &DocumentView<'_>) -> Option<DocumentView<'w>> {
+    workspace.owner(view).map(|(it, _)| it).or_else(|| workspace.tested(view))
+}
+
 /// Returns what the place at an offset names, and the range of the name.
 fn named_at(
     workspace: &Workspace,
@@ -107,6 +114,14 @@ fn named_at(
         return Some((Named { section, name: view.text.get(range.clone())?.to_owned() }, range));
     }
     let spot = view.spot(at)?;
+    if view.is_cases {
+        let workflow = workspace.tested(view)?;
+        let word = view.text.get(spot.range.clone())?;
+        let part = cases::named_parts(&workflow, spot.role, word).into_iter().next()?;
+        let (start, NamedPart { section, range }) = (spot.range.start, part);
+        let name = word[range.clone()].to_owned();
+        return Some((Named { section, name }, start + range.start..start + range.end));
+    }
     if spot.path.len() == 2
         && let [Step::Key(section), Step::Key(name)] = spot.path.as_slice()
         && let Some(section) = SECTIONS.iter().find(|it| *it == section)
@@ -170,6 +185,22 @@ fn all(workspace: &Workspace, view: &DocumentView<'_>, named: &Named) -> Vec<Ref
             }
         }
     }
+    for (uri, text) in workspace.cases_of(view) {
+        let file = workspace.cases_view(&uri, &text);
+        for part in file.outline.parts() {
+            let key = part.key.clone().map(|it| (it, file.grammar.key_role(&part.path)));
+            let role = file.grammar.at(&part.path).and_then(super::grammar::role);
+            let value = part.value.clone().map(|it| (it, role));
+            for (place, role) in key.into_iter().chain(value) {
+                let Some(word) = text.get(place.clone()) else { continue };
+                for NamedPart { section, range } in cases::named_parts(view, role, word) {
+                    if section == named.section && word[range.clone()] == named.name {
+                        add(&uri, &text, place.start + range.start..place.start + range.end, false);
+                    }
+                }
+            }
+        }
+    }
     found
 }
 
@@ -191,6 +222,10 @@ fn section_of(role: Role) -> Option<&'static str> {
         | Role::Value
         | Role::State
         | Role::SchemaFile
+        | Role::Workflow
+        | Role::Recording
+        | Role::Path
+        | Role::Data
         | Role::Word => return None,
     })
 }

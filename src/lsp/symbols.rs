@@ -23,6 +23,9 @@ const SECTIONS: &[(&str, u8)] = &[
 
 /// Returns all names that the workflow declares.
 pub(super) fn symbols(view: &DocumentView<'_>) -> Vec<Symbol> {
+    if view.is_cases {
+        return cases(view);
+    }
     let section = |(section, kind): &(&str, u8)| {
         let path = [Step::Key((*section).to_owned())];
         let part = view.outline.part(&path)?;
@@ -36,6 +39,29 @@ pub(super) fn symbols(view: &DocumentView<'_>) -> Vec<Symbol> {
         (!children.is_empty()).then_some(Symbol { children, ..whole })
     };
     SECTIONS.iter().filter_map(section).collect()
+}
+
+/// Returns the test cases by their names.
+fn cases(view: &DocumentView<'_>) -> Vec<Symbol> {
+    let named = |name: &Part| {
+        let [Step::Key(section), Step::Item(_), Step::Key(key)] = name.path.as_slice() else {
+            return None;
+        };
+        let value = name.value.clone().filter(|_| section == "cases" && key == "name")?;
+        let case = &name.path[..2];
+        let inside = view.outline.parts().iter().filter(|it| it.path.starts_with(case));
+        let ends = inside.flat_map(|it| [it.key.as_ref(), it.value.as_ref()]).flatten();
+        let end = ends.map(|it| it.end).max().unwrap_or(value.end);
+        Some(Symbol {
+            name: view.text.get(value.clone())?.to_owned(),
+            detail: None,
+            kind: FUNCTION,
+            range: view.lines.range(&(value.start..end)),
+            selection_range: view.lines.range(&value),
+            children: Vec::new(),
+        })
+    };
+    view.outline.parts().iter().filter_map(named).collect()
 }
 
 /// Returns a name with the range of all its parts.

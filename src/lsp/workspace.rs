@@ -14,13 +14,17 @@ use super::{
     uri,
 };
 use crate::{
+    beneath::read_named,
     compile::{CompiledGraph, compile},
+    data_limit::DataLimit,
     diagnostic::{Diagnostic, Diagnostics, Label, Place, Severity, SourceFile},
+    id::ChannelName,
     nodes::{self, Services},
     state::Schema,
     workflow::{
-        Buffers, FileKind, Outline, Part, Registry, Step, Workflow, case_file::Draft, source_paths,
-        survey,
+        Buffers, FileKind, Outline, Part, Registry, Step, Workflow,
+        case_file::{Draft, SUFFIX},
+        source_paths, survey,
     },
 };
 
@@ -29,8 +33,11 @@ use crate::{
 pub(super) struct Workspace {
     registry: Registry,
     grammar: Grammar,
+    cases_grammar: Grammar,
     /// The documents by URI, as the client writes it.
     documents: BTreeMap<String, Document>,
+    /// The workflows under test that are not open.
+    on_disk: BTreeMap<String, Document>,
     /// The diagnostics that were published last.
     published: BTreeMap<String, Vec<protocol::Diagnostic>>,
 }
@@ -44,6 +51,20 @@ struct Document {
     /// The fields of the last state that could be parsed; unfinished edits may break the current
     /// one.
     state: Option<Schema>,
+    /// The workflow under test, if it is a file of test cases; also of the last state without errors.
+    tested: Option<Tested>,
+}
+
+/// The names that a file of test cases can use.
+#[derive(Debug)]
+pub(super) struct Tested {
+    /// The URI of the workflow.
+    pub(super) uri: String,
+    /// Its fields, those of used workflows among them.
+    pub(super) schema: Schema,
+    pub(super) input: Vec<String>,
+    /// The nodes, each with the fields that it writes; `None` if that is not known.
+    pub(super) nodes: BTreeMap<String, Option<Vec<String>>>,
 }
 
 /// A snapshot of a document.
@@ -54,6 +75,9 @@ pub(super) struct DocumentView<'w> {
     pub(super) state: Option<&'w Schema>,
     pub(super) registry: &'w Registry,
     pub(super) grammar: &'w Grammar,
+    /// Whether it is a file of test cases.
+    pub(super) is_cases: bool,
+    pub(super) tested: Option<&'w Tested>,
     pub(super) outline: Outline,
     pub(super) lines: LineIndex<'w>,
 }
@@ -70,34 +94,93 @@ pub(super) struct Spot {
 
 impl Workspace {
     pub(super) fn new(registry: Registry) -> Self {
-        let (documents, published) = (BTreeMap::new(), BTreeMap::new());
-        Self { grammar: Grammar::new(&registry), registry, documents, published }
+        let (documents, on_disk, published) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (grammar, cases_grammar) = (Grammar::new(&registry), Grammar::of_cases());
+        Self { registry, grammar, cases_grammar, documents, on_disk, published }
     }
 
     /// Sets the text of an opened or changed document.
     pub(super) fn set(&mut self, uri: String, version: i64, text: String) {
-        let state = self.documents.remove(&uri).and_then(|it| it.state);
+        let before = self.documents.remove(&uri);
+        let (state, tested) = before.map(|it| (it.state, it.tested)).unwrap_or_default();
         let path = uri::to_path(&uri);
-        self.documents.insert(uri, Document { text: text.into(), version, path, state });
+        self.documents.insert(uri, Document { text: text.into(), version, path, state, tested });
     }
 
     pub(super) fn close(&mut self, uri: &str) {
         self.documents.remove(uri);
+        let Self { documents, on_disk, .. } = self;
+        let is_tested = |uri: &String| {
+            documents.values().any(|it| it.tested.as_ref().is_some_and(|it| it.uri == *uri))
+        };
+        on_disk.retain(|uri, _| is_tested(uri));
     }
 
-    /// Returns a snapshot of an open document.
+    /// Returns a snapshot of an open document, or of a workflow under test.
     pub(super) fn view(&self, uri: &str) -> Option<DocumentView<'_>> {
-        let (uri, document) = self.documents.get_key_value(uri)?;
+        let known = self.documents.get_key_value(uri);
+        let (uri, document) = known.or_else(|| self.on_disk.get_key_value(uri))?;
+        let is_cases = self.kind_of(uri) == Some(FileKind::Cases);
         Some(DocumentView {
             uri,
             text: &document.text,
             path: document.path.as_deref(),
             state: document.state.as_ref(),
             registry: &self.registry,
-            grammar: &self.grammar,
+            grammar: if is_cases { &self.cases_grammar } else { &self.grammar },
+            is_cases,
+            tested: document.tested.as_ref().filter(|_| is_cases),
             outline: Outline::of(&document.text),
             lines: LineIndex::new(&document.text),
         })
+    }
+
+    /// Returns the workflow that a file of test cases is for, with the fields of the workflows that it uses.
+    pub(super) fn tested(&self, cases: &DocumentView<'_>) -> Option<DocumentView<'_>> {
+        let tested = self.documents.get(cases.uri)?.tested.as_ref()?;
+        let mut view = self.view(&tested.uri)?;
+        view.state = Some(&tested.schema);
+        Some(view)
+    }
+
+    /// Returns the files of test cases for a workflow, each with its text: the open ones, and those beside it.
+    pub(super) fn cases_of(&self, workflow: &DocumentView<'_>) -> Vec<(String, Arc<str>)> {
+        let (Some(path), Some(folder)) = (workflow.path, workflow.folder()) else {
+            return Vec::new();
+        };
+        let open = self.documents.values().filter_map(|it| it.path.clone());
+        let beside = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+        let mut paths: Vec<PathBuf> = open.chain(beside).collect();
+        paths.retain(|it| it.to_string_lossy().ends_with(SUFFIX));
+        paths.sort();
+        paths.dedup();
+        let text = |cases: PathBuf| {
+            let uri = self.uri_of(&cases);
+            let text = match self.documents.get(&uri) {
+                Some(open) => Arc::clone(&open.text),
+                None => read_named(&cases, DataLimit::FileBytes).ok()?.into(),
+            };
+            let file = SourceFile { name: cases.display().to_string(), text: text.to_string() };
+            let is_for_it = Draft::of(&cases, Arc::new(file)).workflow() == path;
+            is_for_it.then_some((uri, text))
+        };
+        paths.into_iter().filter_map(text).collect()
+    }
+
+    /// Returns a snapshot of a file of test cases, which need not be open.
+    pub(super) fn cases_view<'w>(&'w self, uri: &'w str, text: &'w str) -> DocumentView<'w> {
+        DocumentView {
+            uri,
+            text,
+            path: None,
+            state: None,
+            registry: &self.registry,
+            grammar: &self.cases_grammar,
+            is_cases: true,
+            tested: None,
+            outline: Outline::of(text),
+            lines: LineIndex::new(text),
+        }
     }
 
     /// Checks all open workflows; returns the diagnostics that the client does not have yet.
@@ -138,7 +221,7 @@ impl Workspace {
 
     /// Returns the kind of a document; `None` if it is a file of another program, which an editor may open, too.
     fn kind_of(&self, uri: &str) -> Option<FileKind> {
-        let document = self.documents.get(uri)?;
+        let document = self.documents.get(uri).or_else(|| self.on_disk.get(uri))?;
         if let Some(path) = &document.path {
             path.extension().filter(|it| *it == "yaml" || *it == "yml")?;
         }
@@ -161,7 +244,7 @@ impl Workspace {
         buffers.insert(path.to_owned(), text.into());
         let buffers = buffers.into_iter().collect();
         let findings = match self.kind_of(view.uri) {
-            Some(FileKind::Cases) => self.check_cases(path, text, &buffers),
+            Some(FileKind::Cases) => self.check_cases(path, text, &buffers).1,
             _ => self.check_workflow(path, text, &buffers).1,
         };
         let all = findings.in_order().into_iter().map(|it| self.published_form(view.uri, it));
@@ -213,7 +296,13 @@ impl Workspace {
         let path = document.path.clone().unwrap_or_else(|| PathBuf::from(uri));
         let text = Arc::clone(&document.text);
         match kind {
-            FileKind::Cases => self.check_cases(&path, &text, buffers),
+            FileKind::Cases => {
+                let (tested, findings) = self.check_cases(&path, &text, buffers);
+                if let Some((tested, text)) = tested {
+                    self.remember(uri, tested, text);
+                }
+                findings
+            }
             FileKind::Workflow => {
                 let (checked, findings) = self.check_workflow(&path, &text, buffers);
                 let state = checked.map(|(workflow, _)| workflow.schema);
@@ -251,28 +340,52 @@ impl Workspace {
         }
     }
 
-    /// Checks a file of test cases; the diagnostics of its workflow are published with that.
-    fn check_cases(&self, path: &Path, text: &str, buffers: &Buffers) -> Diagnostics {
+    /// Remembers the workflow under test, and its text if it is not open.
+    fn remember(&mut self, cases: &str, tested: Tested, text: String) {
+        if !self.documents.contains_key(&tested.uri) {
+            let path = uri::to_path(&tested.uri);
+            let state = Some(tested.schema.clone());
+            let document = Document { text: text.into(), version: 0, path, state, tested: None };
+            self.on_disk.insert(tested.uri.clone(), document);
+        }
+        if let Some(document) = self.documents.get_mut(cases) {
+            document.tested = Some(tested);
+        }
+    }
+
+    /// Checks a file of test cases; the diagnostics of its workflow are published with that. Returns the workflow with its
+    /// text, if it has no errors.
+    fn check_cases(
+        &self,
+        path: &Path,
+        text: &str,
+        buffers: &Buffers,
+    ) -> (Option<(Tested, String)>, Diagnostics) {
         let file = SourceFile { name: path.display().to_string(), text: text.to_owned() };
         let draft = Draft::of(path, Arc::new(file));
         if let Err(error) = draft.check_workflow() {
-            return draft.without_workflow(&error.to_string());
+            return (None, draft.without_workflow(&error.to_string()));
         }
         let workflow = draft.workflow();
+        let uri = self.uri_of(&workflow);
         let read = || fs::read_to_string(&workflow);
         let text = match buffers.get(&workflow).map_or_else(read, |it| Ok(it.to_owned())) {
             Ok(text) => text,
-            Err(error) => return draft.without_workflow(&format!("it cannot be read: {error}")),
+            Err(error) => {
+                return (None, draft.without_workflow(&format!("it cannot be read: {error}")));
+            }
         };
         let (checked, findings) = self.check_workflow(&workflow, &text, buffers);
         let Some((workflow, Some(compiled))) = checked else {
             let errors = findings.count(Severity::Error);
-            return draft.without_workflow(&format!("it has errors: {errors}"));
+            return (None, draft.without_workflow(&format!("it has errors: {errors}")));
         };
-        match draft.check(&workflow, compiled.graph()) {
+        let tested = Tested::of(uri, &compiled);
+        let findings = match draft.check(&workflow, compiled.graph()) {
             Ok((_, warnings)) => warnings,
             Err(findings) => findings,
-        }
+        };
+        (Some((tested, text)), findings)
     }
 
     /// Converts a diagnostic into the form of the protocol; returns it with its document.
@@ -331,6 +444,19 @@ impl Workspace {
         let mut open = self.documents.iter();
         let open = open.find(|(_, it)| it.path.as_deref() == Some(path));
         open.map_or_else(|| uri::of_path(path), |(uri, _)| uri.clone())
+    }
+}
+
+impl Tested {
+    fn of(uri: String, compiled: &CompiledGraph) -> Self {
+        let graph = compiled.graph();
+        let texts = |it: &[ChannelName]| it.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let nodes = graph.nodes.iter().map(|(name, spec)| {
+            let writes = spec.node.describe().contract.writes;
+            (name.to_string(), writes.map(|it| texts(&it)))
+        });
+        let (schema, input) = (graph.schema.clone(), texts(&graph.input));
+        Self { uri, schema, input, nodes: nodes.collect() }
     }
 }
 

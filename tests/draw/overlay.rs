@@ -12,8 +12,8 @@ use graphrun::{
     draw::{Charset, Drawing, NodeStatus, Reason},
     engine::{Engine, Stop},
     graph::{
-        Backoff, Command, Dispatch, Goto, GraphBuilder, IntoNode, Limits, Node, NodeContext,
-        NodeError, OnFinish, Policies, START, Transition, Trigger,
+        Backoff, Catch, Command, Dispatch, Goto, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
+        NodeContext, NodeError, OnFinish, Policies, START, Schedule, Transition, Trigger,
     },
     id::NodeName,
     state::Update,
@@ -179,6 +179,45 @@ async fn used_up_joins_and_limits_are_drawn_as_taken() {
     assert_eq!(taken(&drawing, "", exhausted, "flush"), 1);
     let join = |it: &Reason| matches!(it, Reason::Join { .. });
     assert_eq!((taken(&drawing, "a", join, "both"), taken(&drawing, "b", join, "both")), (3, 3));
+}
+
+/// The items of a map go where the first failed one leads. A task that an edge started beside them goes its own way.
+#[tokio::test]
+async fn a_task_beside_the_items_of_its_node_goes_its_own_way() {
+    let sends: Work = |_| {
+        let node = NodeName::parse("item").unwrap();
+        let sent = |n: u64| Transition::Dispatch(Dispatch::new(node.clone(), Value::from(n)));
+        Ok(Command { update: Update::default(), goto: Goto::Instead((0..2).map(sent).collect()) })
+    };
+    // The task of the edge is the first one.
+    let items: Work =
+        |run| if run > 1 { Err(NodeError::permanent("no")) } else { Ok(Command::default()) };
+    let (drawing, told) = ran(|graph, node| {
+        let catch = vec![Catch { kind: None, to: target("lost") }];
+        let policies =
+            Policies { items: Some(ItemPolicy::default()), catch, ..Policies::default() };
+        graph
+            .node("plan", node(sends))
+            .node("other", node(goes_on))
+            .node("item", node(items).with_policies(policies))
+            .node("done", node(goes_on))
+            .node("lost", node(goes_on))
+            .edge(START, "plan")
+            .edge(START, "other")
+            .goto("plan", ["item"])
+            .edge("other", "item")
+            .edge("item", "done")
+            .edge("done", "end")
+            .edge("lost", "end")
+    })
+    .await;
+    let engine = |from: &str, how, to: &str| {
+        told.get(&(from.to_owned(), how, to.to_owned())).copied().unwrap_or(0)
+    };
+    assert_eq!((engine("item", "then", "done"), engine("item", "caught", "lost")), (1, 1));
+    let caught = |it: &Reason| matches!(it, Reason::Catch(_) | Reason::Failures { .. });
+    assert_eq!(taken(&drawing, "item", |it| !caught(it), "done"), 1);
+    assert_eq!(taken(&drawing, "item", caught, "lost"), 1);
 }
 
 #[tokio::test]

@@ -32,6 +32,31 @@ struct Thrown {
     failing: u64,
     /// Of a hundred choices, how many avoid to end anything.
     stubborn: u64,
+    /// Instead of a sequence that looks random: these choices, and then the first one each time.
+    script: Option<Script>,
+}
+
+/// The choices of one step, to try all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script {
+    choices: Vec<usize>,
+    /// The number of possibilities of each choice that was made.
+    widths: Vec<usize>,
+}
+
+impl Script {
+    /// Returns the script after this one, in the order of the last choice; none after the last.
+    pub(crate) fn next(mut self) -> Option<Self> {
+        self.choices.resize(self.widths.len(), 0);
+        while let (Some(choice), Some(width)) = (self.choices.pop(), self.widths.pop()) {
+            if choice + 1 < width {
+                self.choices.push(choice + 1);
+                self.widths.clear();
+                return Some(self);
+            }
+        }
+        None
+    }
 }
 
 impl Dice {
@@ -43,8 +68,27 @@ impl Dice {
         thrown.stubborn = [0, 60, 95, 100][usize::try_from(seed / 4 % 4).unwrap()];
     }
 
+    /// Follows a script from now on.
+    pub(crate) fn follow(&self, script: Script) {
+        self.0.lock().unwrap().script = Some(Script { widths: Vec::new(), ..script });
+    }
+
+    /// Returns the script with the choices that were made.
+    pub(crate) fn followed(&self) -> Script {
+        self.0.lock().unwrap().script.take().unwrap_or_default()
+    }
+
+    /// Whether they follow a script.
+    fn is_scripted(&self) -> bool {
+        self.0.lock().unwrap().script.is_some()
+    }
+
     pub(crate) fn below(&self, many: usize) -> usize {
         let mut thrown = self.0.lock().unwrap();
+        if let Some(script) = &mut thrown.script {
+            script.widths.push(many);
+            return script.choices.get(script.widths.len() - 1).copied().unwrap_or(0);
+        }
         // SplitMix64.
         thrown.state = thrown.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (thrown.state ^ (thrown.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,6 +107,9 @@ impl Dice {
 
     /// One of the ways.
     fn way<'a>(&self, ways: &'a [Target]) -> &'a Target {
+        if self.is_scripted() {
+            return &ways[self.below(ways.len())];
+        }
         let stubborn = self.0.lock().unwrap().stubborn;
         let on: Vec<&Target> = ways.iter().filter(|it| it.node().is_some()).collect();
         if !on.is_empty() && (self.below(100) as u64) < stubborn {
@@ -100,6 +147,9 @@ impl Dice {
 
     /// Some hops along the ways, dispatches among them.
     pub(crate) fn transitions(&self, ways: &[Target], many: usize) -> Vec<Transition> {
+        if self.is_scripted() {
+            return self.some_transitions(ways);
+        }
         let transition = |_| match self.way(ways) {
             Target::Node(node) if self.coin() => {
                 Transition::Dispatch(Dispatch::new(node.clone(), Value::Null))
@@ -107,6 +157,25 @@ impl Dice {
             target => Transition::To(target.clone()),
         };
         (0..=self.below(many)).map(transition).collect()
+    }
+}
+
+impl Dice {
+    /// For each of the ways nothing, an edge, one item or two.
+    fn some_transitions(&self, ways: &[Target]) -> Vec<Transition> {
+        let ways: BTreeSet<&Target> = ways.iter().collect();
+        let mut transitions = Vec::new();
+        for to in ways {
+            match (self.below(if to.node().is_some() { 4 } else { 2 }), to) {
+                (0, _) => (),
+                (items @ 2.., Target::Node(node)) => {
+                    let sent = Transition::Dispatch(Dispatch::new(node.clone(), Value::Null));
+                    transitions.extend(std::iter::repeat_n(sent, items - 1));
+                }
+                (_, to) => transitions.push(Transition::To(to.clone())),
+            }
+        }
+        transitions
     }
 }
 
@@ -139,7 +208,8 @@ impl Route for Thrower {
     fn decide(&self, _: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         if let Some(choices) = &self.choices {
             let RouteChoice { to, is_dispatched, .. } = &choices[self.dice.below(choices.len())];
-            let items = if *is_dispatched { 1 + self.dice.below(3) } else { 1 };
+            let most = if self.dice.is_scripted() { 2 } else { 3 };
+            let items = if *is_dispatched { 1 + self.dice.below(most) } else { 1 };
             let transition = |to: &Target| match to {
                 Target::Node(node) if *is_dispatched => {
                     Transition::Dispatch(Dispatch::new(node.clone(), Value::Null))
@@ -152,7 +222,9 @@ impl Route for Thrower {
         Ok(match self.spread {
             Spread::One => vec![Transition::To(self.dice.way(&ways).clone())],
             Spread::Several => {
-                ways.into_iter().filter(|_| self.dice.below(4) > 0).map(Transition::To).collect()
+                let possible = if self.dice.is_scripted() { 2 } else { 4 };
+                let is_taken = |_: &Target| self.dice.below(possible) > 0;
+                ways.into_iter().filter(is_taken).map(Transition::To).collect()
             }
             Spread::Items => self.dice.transitions(&ways, 4),
         })
@@ -206,6 +278,14 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     (part(8), used)
         .prop_map(using)
         .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
+}
+
+/// Small graphs that compile, without others in them: few enough runs to try all of them. They have no limits, which the
+/// worst case does not include.
+pub(crate) fn small_recipe() -> impl Strategy<Value = Recipe> {
+    let compiles = |it: &Recipe| it.compile(&Dice::default()).is_some();
+    let unlimited = part(6).prop_map(|it| Recipe { limit: None, ..it });
+    unlimited.prop_filter("it does not compile", compiles)
 }
 
 fn using((recipe, used): (Recipe, Option<(u8, Recipe)>)) -> Recipe {

@@ -12,7 +12,8 @@
 //! counted by the maximum flow of tokens to them ([`flow`]); branches that exclude each other or join again share one
 //! token ([`shares`], [`branches`]). A join that does not wait for all of its nodes may run after each arrival, unless all belong to one
 //! round. The longest chain of visits gives the steps ([`steps`]). Totals of several nodes are counted in one flow, because no run
-//! takes all of several alternatives ([`total`]).
+//! takes all of several alternatives ([`total`]). The work of nodes whose conditions exclude each other is not added up
+//! ([`alternatives`]).
 //!
 //! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
 //! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
@@ -21,7 +22,9 @@
 //! **Limits.** Routes may choose any of their targets, so a bound that only the state enforces (`round < 3`) is not seen. A search that
 //! exceeds [`WORK_MAX`] stops with the bounds found so far, unless `plan` asked for the whole.
 
+mod alternatives;
 mod branches;
+mod ending;
 mod flow;
 mod leads;
 mod scopes;
@@ -40,9 +43,13 @@ use graphrun_core::{
     graph::{Defer, Edge, Graph, NodeSpec, Target},
     id::NodeName,
 };
-use petgraph::algo::{has_path_connecting, tarjan_scc};
+use petgraph::algo::{
+    dominators::{self, Dominators},
+    has_path_connecting, tarjan_scc,
+};
 
 use self::{
+    ending::CertainEnds,
     flow::Flows,
     steps::Steps,
     tokens::{Arrival, Tokens},
@@ -52,6 +59,9 @@ use super::CompiledGraph;
 /// The work limit for a worst case that was not requested: one or two milliseconds for a typical
 /// graph with a thousand nodes.
 const WORK_MAX: usize = 2_000_000;
+
+/// The most passes that look for bounds which no run uses up. After that, every bound counts as used up.
+const PASSES_MAX: usize = 6;
 
 /// The worst case of a run of a graph, for any behaviour of its nodes.
 ///
@@ -133,6 +143,15 @@ pub enum Why {
     },
     /// Each of its visits follows one of these causes, and each cause leads to at most one visit.
     After(Vec<(Cause, u64)>),
+    /// It waits for all other nodes, and runs once after the first time and after each visit of these.
+    Deferred(Vec<(NodeName, u64)>),
+    /// The run fails for certain within so many steps after this cause.
+    Fails {
+        /// The cause.
+        after: Cause,
+        /// The steps after its own.
+        steps: u64,
+    },
 }
 
 /// A cause of a visit.
@@ -172,23 +191,35 @@ impl Envelope {
     /// Returns the most that all visits of a run take together of something, such as calls or milliseconds, if these
     /// numbers are the most that all visits of each node take.
     ///
-    /// A run takes one of several alternatives, so the result may be less than the sum. Nodes without a number count as zero.
+    /// A run takes one of several alternatives, so the result may be less than the sum. A visit in which the node is skipped
+    /// takes nothing. Nodes without a number count as zero.
     pub fn most(&self, of: impl Fn(&NodeName, &NodeEnvelope) -> Option<u64>) -> u64 {
         let numbers = self.nodes.iter().map(|(name, it)| of(name, it).unwrap_or(0));
         let sum = numbers.clone().fold(0, u64::saturating_add);
-        let Some(mut program) = self.flow.program() else { return sum };
-        for (node, (number, visits)) in numbers.zip(&self.flow.visits_max).enumerate() {
+        let Some((mut program, work)) = self.flow.program_of_work() else { return sum };
+        for (work, (number, visits)) in work.into_iter().zip(numbers.zip(&self.flow.visits_max)) {
             // Each visit takes the same.
-            program.weigh(node, total::divided(number, *visits));
+            program.weigh(work, total::divided(number, *visits));
         }
         sum.min(total::rounded(program.most()))
     }
 
     fn find(graph: &Graph, work_max: usize, is_exact: impl Fn(&Self) -> bool) -> Option<Self> {
-        let tokens = Tokens::of(graph);
-        let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
+        let mut overflows = overflows_at_first(graph);
+        let mut passes = 0;
+        let (tokens, visits) = loop {
+            let tokens = Tokens::of(graph, &overflows);
+            let visits = VisitSearch::of(graph, &tokens, work_max).run()?;
+            if !add_overflows(graph, &visits, &mut overflows) {
+                break (tokens, visits);
+            }
+            passes += 1;
+            if passes == PASSES_MAX {
+                overflows.fill(true);
+            }
+        };
         let node = |(number, (name, spec)): (usize, (&NodeName, &NodeSpec))| {
-            let (visits_max, why) = visits[number].clone();
+            let (visits_max, why) = (visits[number].most, visits[number].why.clone());
             let attempts = u64::from(steps::attempts_max(spec));
             let attempts_max = visits_max.saturating_mul(attempts);
             let calls_max =
@@ -201,9 +232,12 @@ impl Envelope {
         };
         let nodes: BTreeMap<NodeName, NodeEnvelope> =
             graph.nodes.iter().enumerate().map(node).collect();
-        let visits_max = visits.iter().map(|(it, _)| *it).collect();
+        let visits_max = visits.iter().map(|it| it.most).collect();
         let flow = TotalFlow::of(graph, &tokens, visits_max);
-        let steps = Steps::of(graph, &tokens, &nodes);
+        let mut steps = Steps::of(graph, &tokens, &nodes);
+        steps.most = steps
+            .most
+            .min(CertainEnds::of(graph, &tokens, &before(&tokens)).of_runs.unwrap_or(u64::MAX));
         let (steps_max, time_max) = (steps.most, steps.time_max);
         let mut envelope = Self { steps_max, time_max, nodes, flow };
         if is_exact(&envelope) {
@@ -228,11 +262,28 @@ struct VisitSearch<'a> {
     one_round: Vec<Option<(Vec<usize>, usize)>>,
     /// For each join of some of several nodes that nothing else leads to, the nodes and their number.
     partial: Vec<Option<(Vec<usize>, usize)>>,
+    /// For each deferred node, the other deferred nodes that lead to it, and the visits without waiting.
+    deferred: Vec<Option<(Vec<usize>, u64)>>,
+    certain_ends: CertainEnds,
+    /// The nodes to which some way leads.
+    is_reached: Vec<bool>,
+    /// The most tokens that can reach each node, also beyond its bound.
+    arrivals: Vec<u64>,
+}
+
+/// The visits of a node in the worst case.
+#[derive(Debug)]
+struct FoundVisits {
+    most: u64,
+    why: Why,
+    /// The most tokens that can reach it.
+    arrivals: u64,
 }
 
 impl<'a> VisitSearch<'a> {
     fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
         let nodes = tokens.names.len();
+        let before = before(tokens);
         Self {
             graph,
             tokens,
@@ -242,12 +293,16 @@ impl<'a> VisitSearch<'a> {
             ends_the_run: ends_the_run(graph),
             one_round: one_round(graph, tokens),
             partial: partial_joins(graph, tokens),
+            deferred: deferred(graph, tokens),
+            certain_ends: CertainEnds::of(graph, tokens, &before),
+            is_reached: (0..nodes).map(|it| before.dominators(it).is_some()).collect(),
+            arrivals: vec![u64::MAX; nodes],
         }
     }
 
     /// Computes the visits of each node after those of the nodes it depends on. For nodes that
     /// depend on each other, it lowers the numbers until no rule gives a lower one.
-    fn run(mut self) -> Option<Vec<(u64, Why)>> {
+    fn run(mut self) -> Option<Vec<FoundVisits>> {
         let mut groups = tarjan_scc(&self.tokens.dependencies());
         groups.reverse();
         let ranks = self.tokens.ranks();
@@ -273,17 +328,27 @@ impl<'a> VisitSearch<'a> {
                 }
             }
         }
-        Some(self.visits.into_iter().zip(self.why).collect())
+        let found = self.visits.into_iter().zip(self.why).zip(self.arrivals);
+        Some(found.map(|((most, why), arrivals)| FoundVisits { most, why, arrivals }).collect())
     }
 
     /// Returns the rule with the lowest number for a node; of equal ones, the first.
     fn tightest(&mut self, node: usize) -> (u64, Why) {
+        if !self.is_reached[node] {
+            self.arrivals[node] = 0;
+            return (0, Why::After(Vec::new()));
+        }
         let last = self.ends_the_run[node].then_some((1, Why::Last));
         let rounds = self.rounds(node);
         let (arrivals, causes) = self.flows.arrivals(node, &self.visits);
+        self.arrivals[node] = arrivals;
         let arrivals = [(arrivals, Why::After(causes))];
         let rules = last.into_iter().chain(rounds).chain(self.joined(node)).chain(arrivals);
-        let rules = rules.chain(self.shared_arrivals(node));
+        let rules = rules.chain(self.shared_arrivals(node)).chain(self.waiting(node));
+        let fails = |(visits, after, steps): &(u64, Cause, u64)| {
+            (*visits, Why::Fails { after: after.clone(), steps: *steps })
+        };
+        let rules = rules.chain(self.certain_ends.of_nodes[node].as_ref().map(fails));
         rules.min_by_key(|(least, _)| *least).expect("there are always arrivals")
     }
 
@@ -307,6 +372,16 @@ impl<'a> VisitSearch<'a> {
         Some((arrivals / count, Why::After(awaited.iter().map(cause).collect())))
     }
 
+    /// Returns the visits of a node that waits for all others. After one of them, only the deferred nodes that ran with it
+    /// can lead to the next one.
+    fn waiting(&self, node: usize) -> Option<(u64, Why)> {
+        let (others, at_once) = self.deferred[node].as_ref()?;
+        let named = |it: &usize| (self.tokens.names[*it].clone(), self.visits[*it]);
+        let others: Vec<(NodeName, u64)> = others.iter().map(named).collect();
+        let most = others.iter().fold(at_once + 1, |sum, (_, it)| sum.saturating_add(*it));
+        Some((most, Why::Deferred(others)))
+    }
+
     /// Returns the visits that the bound of a node allows, if it has one.
     fn rounds(&self, node: usize) -> Option<(u64, Why)> {
         let policies = &self.graph.nodes[self.tokens.names[node]].policies;
@@ -317,7 +392,7 @@ impl<'a> VisitSearch<'a> {
         let passage = &self.tokens.passages[node];
         // The first nodes of a run count as started even if their bound allows no visit.
         let a_round = u64::from(max_visits).max(u64::from(passage.is_first));
-        let is_first_free = !passage.is_begun_anew;
+        let is_first_free = passage.is_first_free();
         let rounds = rounds(is_first_free, &bought);
         let after_limit = passage.is_after_limit;
         let most = rounds.saturating_mul(a_round).saturating_add(after_limit.into());
@@ -374,6 +449,65 @@ fn partial_joins(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, 
     joins
 }
 
+/// Returns the nodes that may lead to `exhausted` without many visits: those with limits.
+fn overflows_at_first(graph: &Graph) -> Vec<bool> {
+    graph.nodes.values().map(|it| it.policies.limits.is_some()).collect()
+}
+
+/// Adds the nodes that more tokens can reach than their bounds allow visits; returns whether there are any.
+///
+/// Until a run uses up the bound of another node for the first time, it takes only ways that the numbers of arrivals
+/// include. So no such node is missed.
+fn add_overflows(graph: &Graph, visits: &[FoundVisits], overflows: &mut [bool]) -> bool {
+    let mut is_more = false;
+    for ((spec, found), may_overflow) in graph.nodes.values().zip(visits).zip(overflows) {
+        let policies = &spec.policies;
+        let Some(max_visits) = policies.max_visits.filter(|_| !*may_overflow) else { continue };
+        // An input may make the bound lower.
+        let least = if policies.visits_field.is_some() { 1 } else { max_visits };
+        if found.arrivals > u64::from(least) {
+            *may_overflow = true;
+            is_more = true;
+        }
+    }
+    is_more
+}
+
+/// Returns the nodes before each node on all ways; the root is the number after the last node.
+fn before(tokens: &Tokens<'_>) -> Dominators<usize> {
+    dominators::simple_fast(&tokens.rooted_ways(), tokens.names.len())
+}
+
+/// Returns for each node that waits for all others the other deferred nodes that lead to it, and how often it may run without
+/// waiting; nothing for a node that leads back to itself.
+fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>> {
+    let waits = |node: usize| {
+        let name = tokens.names[node];
+        let is_outermost = name.scope().is_none();
+        is_outermost && graph.nodes[name].policies.defer == Some(Defer::Siblings)
+    };
+    let all: Vec<usize> = (0..tokens.names.len()).filter(|it| waits(*it)).collect();
+    let mut found = vec![None; tokens.names.len()];
+    if all.is_empty() {
+        return found;
+    }
+    let ways = tokens.ways();
+    let leads = |from: usize, to: usize| {
+        ways.neighbors(from).any(|it| has_path_connecting(&ways, it, to, None))
+    };
+    let after_limit = tokens.passages.iter().any(|it| it.is_after_limit);
+    for &node in &all {
+        let passage = &tokens.passages[node];
+        let is_sent = passage.from.iter().any(|it| matches!(it, Arrival::Sent(_)));
+        if !is_sent && !passage.is_wide && !leads(node, node) {
+            let others = all.iter().copied().filter(|it| *it != node && leads(*it, node));
+            let at_once = u64::from(passage.is_first) + u64::from(after_limit);
+            found[node] = Some((others.collect(), at_once));
+        }
+    }
+    found
+}
+
 /// Returns the number of rounds: those started by resets, and the first one if it is free.
 fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
     bought.iter().fold(is_first_free.into(), |sum, (_, it)| sum.saturating_add(*it))
@@ -381,6 +515,15 @@ fn rounds(is_first_free: bool, bought: &[(NodeName, u64)]) -> u64 {
 
 /// Returns the nodes whose visits all lead to the end of the run.
 fn ends_the_run(graph: &Graph) -> Vec<bool> {
+    let failing = failing(graph);
+    let ends = |(name, spec): (&NodeName, &NodeSpec)| {
+        failing.contains(name) && spec.policies.catch.iter().all(|it| it.to == Target::Fail)
+    };
+    graph.nodes.iter().map(ends).collect()
+}
+
+/// Returns the nodes after which a run fails, unless their failure is caught: an edge leads each of them to failure.
+fn failing(graph: &Graph) -> BTreeSet<&NodeName> {
     let (mut failing, mut choosing) = (BTreeSet::new(), BTreeSet::new());
     for edge in &graph.edges {
         match edge {
@@ -394,12 +537,7 @@ fn ends_the_run(graph: &Graph) -> Vec<bool> {
             _ => (),
         }
     }
-    let ends = |(name, spec): (&NodeName, &NodeSpec)| {
-        failing.contains(name)
-            && !choosing.contains(name)
-            && spec.policies.catch.iter().all(|it| it.to == Target::Fail)
-    };
-    graph.nodes.iter().map(ends).collect()
+    failing.difference(&choosing).copied().collect()
 }
 
 impl fmt::Display for Why {
@@ -417,7 +555,17 @@ impl fmt::Display for Why {
                 }
                 if *after_limit { f.write_str(", and 1 after a limit") } else { Ok(()) }
             }
+            Self::Deferred(others) if others.is_empty() => f.write_str("after all others"),
+            Self::Deferred(others) => {
+                let others = listed(others.iter().map(|(it, many)| (format!("`{it}`"), *many)));
+                write!(f, "after all others, and after {others}")
+            }
+            Self::Fails { after, steps } => {
+                let s = if *steps == 1 { "" } else { "s" };
+                write!(f, "the run fails within {steps} step{s} after {after}")
+            }
             Self::After(causes) => match causes.as_slice() {
+                [] => f.write_str("no run reaches it"),
                 [(Cause::Start, 1)] => f.write_str("the start leads to it once"),
                 causes => {
                     let causes = causes.iter().map(|(cause, many)| (cause.to_string(), *many));

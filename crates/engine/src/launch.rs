@@ -22,7 +22,7 @@ use super::{
     superstep::{Action, Machine, Terms},
     turn,
 };
-use crate::checkpoint::{CheckpointError, Entry, Outline, RunInfo};
+use crate::checkpoint::{Checkpoint, CheckpointError, Commit, Entry, Outline, RunInfo};
 
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
@@ -41,6 +41,7 @@ pub struct Launch {
 #[derive(Debug)]
 enum Begin {
     New { info: Box<RunInfo>, input: Result<Update, NotFields> },
+    At { info: Box<RunInfo>, checkpoint: Box<Checkpoint> },
     Turn { thread: String, info: Box<RunInfo>, input: Result<Update, NotFields>, is_queued: bool },
     Resume { run: RunId, answers: Answers },
     Retry { run: RunId, node: Option<NodeName> },
@@ -81,6 +82,11 @@ impl Launch {
         Self::of(engine, Begin::New { info, input: input.into_input() })
     }
 
+    pub(super) fn at(engine: &Engine, checkpoint: Checkpoint) -> Self {
+        let info = Box::new(RunInfo::new(&engine.graph.graph().name));
+        Self::of(engine, Begin::At { info, checkpoint: Box::new(checkpoint) })
+    }
+
     pub(super) fn resume(engine: &Engine, run: &RunId) -> Self {
         Self::of(engine, Begin::Resume { run: run.clone(), answers: Answers::default() })
     }
@@ -110,7 +116,9 @@ impl Launch {
 
     /// Sets the id, the name and the origin of a new run.
     pub fn with_info(mut self, new: RunInfo) -> Self {
-        if let Begin::New { info, .. } | Begin::Turn { info, .. } = &mut self.begin {
+        if let Begin::New { info, .. } | Begin::At { info, .. } | Begin::Turn { info, .. } =
+            &mut self.begin
+        {
             **info = new;
         }
         self
@@ -118,7 +126,7 @@ impl Launch {
 
     /// Names a new run. No other run of the storage may have the name.
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        if let Begin::New { info, .. } = &mut self.begin {
+        if let Begin::New { info, .. } | Begin::At { info, .. } = &mut self.begin {
             info.name = name.into();
         }
         self
@@ -235,6 +243,13 @@ impl Begin {
                 let input = input.map_err(RunError::Fields)?;
                 begin_new(engine, *info, input, sinks).await
             }
+            Self::At { info, checkpoint } => {
+                start(engine, *info, sinks, |terms, run| {
+                    Machine::start_at(engine.graph.clone(), terms, run.clone(), *checkpoint)
+                        .map_err(|source| RunError::Changed { run, source })
+                })
+                .await
+            }
             Self::Turn { thread, info, input, is_queued } => {
                 let input = input.map_err(RunError::Fields)?;
                 match engine.checkpointer.find(&thread).await {
@@ -284,11 +299,22 @@ async fn begin_new(
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     check_input(engine, &input)?;
     entrance::redact_update(&mut input);
+    start(engine, info, sinks, |terms, run| {
+        Machine::start(engine.graph.clone(), terms, run, input).map_err(RunError::Input)
+    })
+    .await
+}
+
+/// Saves a new run whose machine a function makes.
+async fn start(
+    engine: &Engine,
+    info: RunInfo,
+    sinks: stream::Sinks,
+    machine: impl FnOnce(Terms, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
+) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
     let terms = Terms { is_unsaved: kept.is_some(), ..engine.terms() };
-    let (machine, first, actions) =
-        Machine::start(engine.graph.clone(), terms, info.id.clone(), input)
-            .map_err(RunError::Input)?;
+    let (machine, first, actions) = machine(terms, info.id.clone())?;
     if let Some(kept) = kept {
         let log = Log::begin(&info, sinks, engine.clock.clone());
         let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);

@@ -104,7 +104,7 @@ use self::{
     superstep::{Pauses, Terms},
 };
 pub use crate::checkpoint::OpenQuestion;
-use crate::checkpoint::{Checkpointer, ForkSource, Mapping, Position, RunInfo};
+use crate::checkpoint::{Checkpoint, Checkpointer, ForkSource, Mapping, Position, RunInfo};
 
 /// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -318,6 +318,49 @@ impl Engine {
     /// Dropping the future leaves a run that can be resumed, like after a crash of the process.
     pub fn run(&self, input: impl IntoInput) -> Launch {
         Launch::new(self, input)
+    }
+
+    /// Starts a run at a position of the graph, in a state that it could have there, instead of at the first nodes: for
+    /// tests of a part of a graph. The checks of the data flow do not hold for such a run, so that a node may find
+    /// a field without a value.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the checkpoint does not fit the graph, and when the run cannot be saved.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Engine::run`].
+    ///
+    /// ```
+    /// # use graphrun_analysis::GraphBuilder;
+    /// # use graphrun_core::{graph::{END, NodeError, START, Trigger}, id::{ChannelName, NodeName}};
+    /// # use graphrun_engine::{Engine, checkpoint::{Activation, Checkpoint, Position}};
+    /// # use serde_json::json;
+    /// #[derive(Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Count {
+    ///     #[serde(default)]
+    ///     count: u32,
+    /// }
+    ///
+    /// async fn first(it: Count) -> Result<Count, NodeError> { Ok(Count { count: it.count + 1 }) }
+    /// async fn second(it: Count) -> Result<Count, NodeError> { Ok(Count { count: it.count * 10 }) }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let graph = GraphBuilder::new::<Count>("count").node("first", first).node("second", second);
+    /// let graph = graph.edge(START, "first").edge("first", "second").edge("second", END).compile()?;
+    /// let state = graph.schema().restore([(ChannelName::parse("count")?, json!(7))])?;
+    /// let trigger = Trigger::Then { node: NodeName::parse("first")? };
+    /// let frontier = vec![Activation::by_edge(NodeName::parse("second")?, trigger)];
+    /// let position = Position { frontier, ..Position::default() };
+    /// let end = Engine::new(graph).run_at(Checkpoint { position, state }).await?;
+    /// assert_eq!(end.output::<Count>()?.count, 70);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run_at(&self, checkpoint: Checkpoint) -> Launch {
+        Launch::at(self, checkpoint)
     }
 
     /// Adds a turn to a thread: new input on the state that the turns before it have left. The first turn starts a run

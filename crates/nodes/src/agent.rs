@@ -234,9 +234,11 @@ enum Refusal {
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        // Tools that others take the place of need no folder.
+        let folder = self.definition.folder.as_ref().filter(|_| self.services.tools.is_none());
         let told = ToolContext {
             cancel: ctx.cancel.token(),
-            folder: tools_folder(&ctx, self.definition.folder.as_ref()).await?,
+            folder: tools_folder(&ctx, folder).await?,
             caller: ctx.node.to_string(),
             memory: task_memory(&ctx, &self.services, &self.definition.tiers),
             ..ToolContext::default()

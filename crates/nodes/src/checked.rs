@@ -65,6 +65,10 @@ impl Checked {
                     .at(Some(ctx.place.clone()), "no such tool in Rust")
                     .help("register it with `Registry::tool`, in the program that loads the file")
             })?;
+        let found = match &ctx.services.tools {
+            Some(source) => source.in_place_of(found),
+            None => found,
+        };
         Self::new(found, asks_no_model).map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)

@@ -65,7 +65,7 @@ use graphrun_core::{
     id::NodeName,
 };
 use graphrun_engine::NestedGraph;
-pub use graphrun_workflow::kind::{ModelSource, Services};
+pub use graphrun_workflow::kind::{ModelSource, Services, ToolSource};
 use graphrun_workflow::{
     Custom, Map, NestedUse, NodeDefinition, NodeFactory, Parallel, Registry, Use,
     kind::{Kind, MakeContext},

@@ -92,7 +92,7 @@ pub use self::{
     expression::{EvaluateError, Expression, ExpressionView, Function},
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},
-    format::json_schema,
+    format::{cases_json_schema, json_schema},
     hosts::{
         Approval, CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
         parse_shape,

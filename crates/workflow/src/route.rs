@@ -1,6 +1,7 @@
 //! The routes of a workflow as values that the engine evaluates.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -15,7 +16,9 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
-use super::{EvaluateError, Expression, ExpressionView, draft::case_choices};
+use super::{
+    EvaluateError, Expression, ExpressionView, draft::case_choices, expression::exclude_each_other,
+};
 /// Cases that are tried in order.
 #[derive(Debug)]
 pub(super) struct Cases {
@@ -222,6 +225,14 @@ impl Condition for Expression {
 
     fn access_set(&self) -> Option<AccessSet> {
         Some(self.access_set())
+    }
+
+    fn excludes(&self, other: &dyn Condition) -> bool {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>();
+        other.is_some_and(|it| {
+            self.reads_only_fields() && it.reads_only_fields() && exclude_each_other(self, it)
+        })
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {

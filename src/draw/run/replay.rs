@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{Outcome, SavedRun, TaskRecord, is_followed},
     draw::{Arrow, Drawing, Reason},
     graph::{Target, Transition, Trigger},
-    id::{NodeName, Step},
+    id::{NodeName, Step, TaskId},
 };
 
 /// The position of a run at the beginning of a step.
@@ -18,6 +18,8 @@ pub(super) struct Replay<'a> {
     visits: BTreeMap<NodeName, u32>,
     /// For each waiting join, the nodes that have arrived.
     joins: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// The nodes that an edge led to in the last step, and not only dispatches.
+    by_edge: BTreeSet<NodeName>,
     taken: BTreeMap<Between, u64>,
 }
 
@@ -32,7 +34,8 @@ struct JoinAt {
 
 impl<'a> Replay<'a> {
     pub(super) fn new(drawing: &'a Drawing) -> Self {
-        Self { drawing, visits: BTreeMap::new(), joins: BTreeMap::new(), taken: BTreeMap::new() }
+        let (visits, joins, taken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { drawing, visits, joins, by_edge: BTreeSet::new(), taken }
     }
 
     /// Returns how often each edge was taken.
@@ -55,7 +58,8 @@ impl<'a> Replay<'a> {
             steps.get(&step).into_iter().flatten().map(|it| it.node.clone()).collect()
         };
 
-        for node in running(Step::default().next()) {
+        self.by_edge = running(Step::default().next());
+        for node in self.by_edge.clone() {
             self.take(None, Target::Node(node), SavedEdgeKind::Start);
         }
         for (step, records) in &steps {
@@ -68,6 +72,7 @@ impl<'a> Replay<'a> {
             if let (Some(node), None, 1) = (stray.next(), stray.next(), limited.len())
                 && self.is_limit(node)
             {
+                self.by_edge.insert(node.clone());
                 self.take(None, Target::Node(node.clone()), SavedEdgeKind::Exhausted);
             }
         }
@@ -102,8 +107,15 @@ impl<'a> Replay<'a> {
         }
         let mut reached = BTreeSet::new();
         let mut arrived = BTreeSet::new();
-        let is_followed = is_followed(records.iter().copied());
-        for record in settled.filter(|it| is_followed(it)) {
+        let dispatched = self.dispatched(records);
+        let items = records.iter().copied().filter(|it| dispatched.contains(&it.task));
+        let is_followed = is_followed(items);
+        let mut by_edge = BTreeSet::new();
+        // A task that a limit has aborted stays in the frontier.
+        let aborted = records.iter().filter(|it| matches!(it.outcome, Outcome::Aborted));
+        by_edge
+            .extend(aborted.filter(|it| !dispatched.contains(&it.task)).map(|it| it.node.clone()));
+        for record in settled.filter(|it| !dispatched.contains(&it.task) || is_followed(it)) {
             let (transitions, kind) = match &record.outcome {
                 Outcome::Caught { transitions, .. } if record.outcome.is_collected() => {
                     (transitions, SavedEdgeKind::Onward)
@@ -123,9 +135,14 @@ impl<'a> Replay<'a> {
             for transition in transitions {
                 self.take(Some(&record.node), transition.target(), kind);
                 match transition {
-                    Transition::To(Target::Node(to)) => reached.extend(self.within_bound(to)),
+                    Transition::To(Target::Node(to)) => by_edge.extend(self.within_bound(to)),
                     Transition::Dispatch(dispatch) => {
-                        reached.extend(self.within_bound(&dispatch.node));
+                        let to = self.within_bound(&dispatch.node);
+                        // A bound that is used up leads on by an edge.
+                        match to {
+                            Some(to) if to == dispatch.node => drop(reached.insert(to)),
+                            to => by_edge.extend(to),
+                        }
                     }
                     Transition::Join(to) => {
                         let waiting = self.joins.entry(to.clone()).or_default();
@@ -142,11 +159,25 @@ impl<'a> Replay<'a> {
                 self.joins.remove(&to);
                 // A late arrival of an earlier round changes nothing, which only the next step shows.
                 if !join.is_partial || next.contains(&to) || self.exits_to(&to, next) {
-                    reached.extend(self.within_bound(&to));
+                    by_edge.extend(self.within_bound(&to));
                 }
             }
         }
+        reached.extend(by_edge.iter().cloned());
+        self.by_edge = by_edge;
         reached
+    }
+
+    /// Returns the tasks of a step that were dispatched: all of a node but the first one, if an edge led there.
+    fn dispatched(&self, records: &[&TaskRecord]) -> BTreeSet<TaskId> {
+        let mut tasks: BTreeMap<&NodeName, BTreeSet<TaskId>> = BTreeMap::new();
+        for record in records {
+            tasks.entry(&record.node).or_default().insert(record.task);
+        }
+        let of_node = |(node, tasks): (&NodeName, BTreeSet<TaskId>)| {
+            tasks.into_iter().skip(usize::from(self.by_edge.contains(node)))
+        };
+        tasks.into_iter().flat_map(of_node).collect()
     }
 
     /// Follows `exhausted` from a node whose bound is used up to a node that may still run.

@@ -99,7 +99,10 @@ impl<'a> Leads<'a> {
             (Spread::One, _) => all().map(|it| vec![it]).collect(),
             (_, Some(choices)) => {
                 let leads = |RouteChoice { to, is_dispatched, .. }: RouteChoice| {
-                    if is_dispatched {
+                    if to.contains(&Target::Fail) {
+                        // The run fails at once.
+                        Vec::new()
+                    } else if is_dispatched {
                         to.iter().filter_map(sent).collect()
                     } else {
                         to.iter().filter_map(by_route).collect()

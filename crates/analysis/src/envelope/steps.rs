@@ -30,7 +30,7 @@ pub(super) struct Steps {
 
 /// The ways to a node that only unconditional edges lead to: whether the run starts with it, and
 /// the nodes before it.
-type Ways<'a> = (bool, BTreeSet<&'a NodeName>);
+pub(super) type Ways<'a> = (bool, BTreeSet<&'a NodeName>);
 
 impl Steps {
     /// Returns the minimum of two rules, which both hold for every run.
@@ -212,7 +212,7 @@ pub(super) fn times(time: Duration, many: u64) -> Duration {
 
 /// Returns the ways to each node that only unconditional edges lead to. Nodes with the same ways
 /// are visited in the same steps.
-fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
+pub(super) fn plain_ways(graph: &Graph) -> BTreeMap<&NodeName, Ways<'_>> {
     let policies = graph.nodes.values().map(|it| &it.policies);
     let caught = policies.clone().flat_map(|it| it.catch.iter().map(|it| &it.to));
     let exhausted = policies.filter_map(|it| it.bounds.exhausted.as_ref());

@@ -23,6 +23,7 @@ use petgraph::{
 };
 
 use super::{
+    failing,
     leads::Leads,
     scopes::Scopes,
     shares::{Departures, Shares},
@@ -50,6 +51,8 @@ pub(super) struct Passage {
     pub(super) splits: bool,
     /// Whether the start of its used workflow always resets it.
     pub(super) is_begun_anew: bool,
+    /// Whether all ways to it pass a node that resets it.
+    pub(super) is_after_reset: bool,
     /// The ways that lead to it.
     pub(super) from: Vec<Arrival>,
     /// The sources of its tokens.
@@ -93,7 +96,8 @@ pub(super) enum Arrival {
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(graph: &'a Graph) -> Self {
+    /// `overflows` are the nodes whose bounds may be used up.
+    pub(super) fn of(graph: &'a Graph, overflows: &[bool]) -> Self {
         let leads = Leads::of(graph);
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let passages = names.iter().map(|_| Passage::default()).collect();
@@ -115,23 +119,38 @@ impl<'a> Tokens<'a> {
                 }
             }
         }
-        let departures = tokens.follow(graph, &leads);
+        let departures = tokens.follow(graph, &leads, overflows);
         tokens.feed(graph, &departures);
+        let before = dominators::simple_fast(&tokens.rooted_ways(), tokens.names.len());
+        for (node, resetters) in tokens.resetters.iter().enumerate() {
+            let mut earlier = before.strict_dominators(node).into_iter().flatten();
+            tokens.passages[node].is_after_reset = earlier.any(|it| resetters.contains(&it));
+        }
         tokens
     }
 
     /// Records the targets of all nodes.
-    fn follow(&mut self, graph: &'a Graph, leads: &Leads<'a>) -> Vec<Departures> {
+    fn follow(
+        &mut self,
+        graph: &'a Graph,
+        leads: &Leads<'a>,
+        overflows: &[bool],
+    ) -> Vec<Departures> {
         let mut departures: Vec<Departures> = Vec::new();
         for (number, (name, spec)) in graph.nodes.iter().enumerate() {
             let caught = spec.policies.catch.iter().filter_map(|it| leads.to(name, &it.to));
             departures.push(Departures { caught: caught.collect(), edges: Vec::new() });
-            if let Some(next) = spec.policies.bounds.exhausted.as_ref().and_then(Target::node) {
+            let exhausted = spec.policies.bounds.exhausted.as_ref().filter(|_| overflows[number]);
+            if let Some(next) = exhausted.and_then(Target::node) {
                 self.arrive(leads.number(next), Arrival::Overflow(number));
             }
         }
+        // A run fails at once where an edge leads to failure, so the other edges of that node lead nowhere.
+        let failing = failing(graph);
         for (from, choices) in graph.edges.iter().flat_map(|it| leads.along(it)) {
-            departures[from].edges.push(choices);
+            if !failing.contains(self.names[from]) {
+                departures[from].edges.push(choices);
+            }
         }
         for lead in departures.iter().flat_map(Departures::leads) {
             self.passages[lead.to].is_wide |= lead.is_dispatched;
@@ -333,6 +352,14 @@ impl<'a> Tokens<'a> {
             }
         }
         ways
+    }
+}
+
+impl Passage {
+    /// Whether its first round needs no reset. A node that resets it runs before its first visit otherwise, so that one of the
+    /// resets begins the first round, or none does.
+    pub(super) fn is_first_free(&self) -> bool {
+        !self.is_begun_anew && !self.is_after_reset
     }
 }
 

@@ -17,6 +17,7 @@ use graphrun_core::graph::Graph;
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
 use super::{
+    alternatives::{self, Alternatives},
     partial_joins,
     tokens::{Port, Tokens},
 };
@@ -34,6 +35,8 @@ pub(super) struct TotalFlow {
     /// The number of ways between nodes.
     ways: usize,
     rules: Vec<Rule>,
+    /// The nodes of which one runs, and the others are skipped.
+    alternatives: Vec<Alternatives>,
 }
 
 /// The sum of some variables, each with its factor, is at most a number. The variables are the visits of the nodes, then the
@@ -90,6 +93,7 @@ impl TotalFlow {
         }
         flow.limit_rounds(graph, tokens);
         flow.limit_joins(graph, tokens);
+        flow.alternatives = alternatives::find(graph, tokens, &flow.visits_max);
         flow
     }
 
@@ -104,7 +108,7 @@ impl TotalFlow {
             let passage = &tokens.passages[node];
             let a_round = max_visits.max(u32::from(passage.is_first));
             let bought = tokens.resetters[node].iter().map(|it| (*it, -i64::from(a_round)));
-            let free = if passage.is_begun_anew { 0 } else { u64::from(a_round) };
+            let free = if passage.is_first_free() { u64::from(a_round) } else { 0 };
             let most = free + u64::from(passage.is_after_limit);
             self.rule([(node, 1)].into_iter().chain(bought).collect(), most);
         }
@@ -132,6 +136,34 @@ impl TotalFlow {
         let factors = |it: &Rule| it.sum.iter().map(|(it, by)| (*it, *by as f64)).collect();
         let rules = self.rules.iter().map(|it| (factors(it), it.most as f64)).collect();
         Some(Program { variables, rules })
+    }
+}
+
+impl TotalFlow {
+    /// Returns the program with a variable for each node: the visits in which it is not skipped.
+    #[expect(clippy::cast_precision_loss, reason = "larger numbers are refused")]
+    pub(super) fn program_of_work(&self) -> Option<(Program, Vec<usize>)> {
+        let mut program = self.program()?;
+        let mut work: Vec<usize> = (0..self.visits_max.len()).collect();
+        for Alternatives { nodes, in_each_step } in &self.alternatives {
+            for &node in nodes {
+                if work[node] == node {
+                    work[node] = program.add(0.0);
+                    program.limit(work[node], [(node, 1.0)]);
+                }
+            }
+            if *in_each_step {
+                // All of them are visited in the same steps.
+                for &node in nodes {
+                    let sum = nodes.iter().map(|it| (work[*it], 1.0)).chain([(node, -1.0)]);
+                    program.rules.push((sum.collect(), 0.0));
+                }
+            } else {
+                let share = |node: &usize| (work[*node], 1.0 / self.visits_max[*node] as f64);
+                program.rules.push((nodes.iter().map(share).collect(), 1.0));
+            }
+        }
+        Some((program, work))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Conditions of nodes: the state decides whether a node runs or is skipped.
 
-use std::{fmt, marker::PhantomData};
+use std::{any::Any, fmt, marker::PhantomData};
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use crate::id::ChannelName;
 ///
 /// The engine evaluates it before the first attempt of the node in a step, on the state at the
 /// start of that step. It must be pure.
-pub trait Condition: fmt::Debug + Send + Sync {
+pub trait Condition: Any + fmt::Debug + Send + Sync {
     /// The condition in words; it explains to people why a node was skipped.
     fn text(&self) -> &str;
 
@@ -23,6 +23,12 @@ pub trait Condition: fmt::Debug + Send + Sync {
     /// part may.
     fn access_set(&self) -> Option<AccessSet> {
         None
+    }
+
+    /// Whether this condition and another one read nothing but channels, and never both hold for the same values of
+    /// these. By default that is not known.
+    fn excludes(&self, _other: &dyn Condition) -> bool {
+        false
     }
 
     /// Decides.
@@ -54,8 +60,8 @@ pub struct ConditionFn<F, S> {
 
 impl<F, S> Condition for ConditionFn<F, S>
 where
-    F: Fn(&S) -> bool + Send + Sync,
-    S: DeserializeOwned + JsonSchema,
+    F: Fn(&S) -> bool + Send + Sync + 'static,
+    S: DeserializeOwned + JsonSchema + 'static,
 {
     fn text(&self) -> &str {
         &self.text

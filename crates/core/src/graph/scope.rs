@@ -7,7 +7,7 @@
 
 mod within;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{any::Any, borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -279,6 +279,12 @@ impl Condition for ScopedCondition {
 
     fn access_set(&self) -> Option<AccessSet> {
         Some(self.scope.access_set(self.inner.access_set()?))
+    }
+
+    fn excludes(&self, other: &dyn Condition) -> bool {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>().filter(|it| it.scope.name == self.scope.name);
+        other.is_some_and(|it| self.inner.excludes(it.inner.as_ref()))
     }
 
     fn holds(&self, view: &RouteView<'_>) -> Result<bool, RouteError> {

@@ -214,8 +214,9 @@ pub fn next_due(records: &[TaskRecord]) -> Option<Timestamp> {
     due.min()
 }
 
-/// Returns whether the transitions of a task of this step are followed: always, unless it is an item of a map and
-/// another item decides for all of them.
+/// Returns whether the transitions of a dispatched task are followed, given the records of the dispatched tasks of its
+/// step: always, unless it is an item of a map and another item decides for all of them. The transitions of a task that
+/// an edge started are always followed.
 pub fn is_followed<'r>(
     records: impl IntoIterator<Item = &'r TaskRecord>,
 ) -> impl Fn(&TaskRecord) -> bool {

@@ -34,6 +34,24 @@ impl Machine {
         Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
     }
 
+    /// Starts a run at a position of its graph, in the state that it would have there. Returns the same as
+    /// [`Machine::start`].
+    ///
+    /// # Errors
+    ///
+    /// Fails when the checkpoint does not fit the graph.
+    pub fn start_at(
+        graph: CompiledGraph,
+        terms: impl Into<Terms>,
+        run: RunId,
+        Checkpoint { position, state }: Checkpoint,
+    ) -> Result<(Self, Commit, Vec<Action>), RestoreError> {
+        fit::check(&graph, &position, &[])?;
+        let changes = state.as_changes().collect();
+        let position = IndexedPosition::of(&graph, position)?;
+        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+    }
+
     /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
     /// anew; the totals and the state are kept.
     ///
@@ -62,7 +80,7 @@ impl Machine {
         Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
     }
 
-    /// Enters the graph at its first nodes.
+    /// Enters the graph at the next nodes of a position.
     fn enter(
         graph: CompiledGraph,
         terms: Terms,

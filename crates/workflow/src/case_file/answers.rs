@@ -16,11 +16,11 @@ use crate::{
     shape::Section,
 };
 
-const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
+pub(crate) const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
 
 impl<'a> Reading<'a> {
     /// Reads `nodes`: the scripted answers of each node.
-    pub(super) fn answers(&mut self, yaml: &Yaml) -> BTreeMap<NodeName, Answers> {
+    pub(super) fn answers(&mut self, yaml: &Yaml, is_common: bool) -> BTreeMap<NodeName, Answers> {
         let mut answers = BTreeMap::new();
         let Data::Map(entries) = &yaml.data else {
             self.report.wrong_kind(yaml, "`nodes`", "a mapping from nodes to answers");
@@ -30,7 +30,7 @@ impl<'a> Reading<'a> {
             let Some(node) = self.node(key) else { continue };
             let Some(place) = self.report.place(&key.range) else { continue };
             if let Some(turns) = self.turns(&node, key, value) {
-                answers.insert(node, Answers { place, turns });
+                answers.insert(node, Answers { place, is_common, turns });
             }
         }
         answers
@@ -81,7 +81,13 @@ impl<'a> Reading<'a> {
         if has("answer") && (choices.is_some() || !is_field("answer")) {
             return self.said(node, choices, yaml);
         }
-        self.update(node, key, entries, &written).map(Answer::Writes)
+        if !is_field("calls")
+            && let Some(calls) = entries.iter().find(|it| it.key.text == "calls")
+        {
+            return self.scripted_agent(node, (key, entries), calls, &written);
+        }
+        let entries: Vec<&Entry> = entries.iter().collect();
+        self.update(node, key, &entries, &written).map(Answer::Writes)
     }
 
     /// The answers to the question of a node, if it asks a person.
@@ -156,11 +162,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn update(
+    pub(super) fn update(
         &mut self,
         node: &NodeName,
         key: &SpannedText,
-        entries: &[Entry],
+        entries: &[&Entry],
         written: &[ChannelName],
     ) -> Option<Update> {
         let schema = self.graph.schema.clone();

@@ -16,14 +16,20 @@ use crate::{
     shape::Section,
 };
 
-const KEYS: &[&str] =
+pub(crate) const EXPECT_KEYS: &[&str] =
     &["status", "reason", "route", "state", "unset", "visits", "events", "never", "prompts"];
 /// The statuses with which a run can end in a case. A case is never interrupted.
-const STATUSES: [Status; 4] = [Status::Done, Status::Failed, Status::Paused, Status::Limit];
+pub(crate) const STATUSES: [Status; 4] =
+    [Status::Done, Status::Failed, Status::Paused, Status::Limit];
 
 impl Reading<'_> {
-    pub(super) fn expectation(&mut self, yaml: &Yaml) -> Option<Expectation> {
-        let section = Section::read(&mut self.report, yaml, "`expect`", KEYS)?;
+    /// Reads `expect` of a case whose run stops before some nodes, or at its end.
+    pub(super) fn expectation(
+        &mut self,
+        yaml: &Yaml,
+        until: &[Expected<NodeName>],
+    ) -> Option<Expectation> {
+        let section = Section::read(&mut self.report, yaml, "`expect`", EXPECT_KEYS)?;
         if section.keys().next().is_none() {
             let wanted = "a mapping that names something at least";
             self.report.wrong_kind(yaml, "`expect`", wanted);
@@ -32,7 +38,8 @@ impl Reading<'_> {
         let place = section.keys().next().and_then(|it| self.report.place(&it.range))?;
         let status = match section.get("status") {
             Some(status) => self.status(status)?,
-            None => Expected { value: Status::Done, place },
+            None if until.is_empty() => Expected { value: Status::Done, place },
+            None => Expected { value: Status::Paused, place },
         };
         let reason = section.get("reason").and_then(|it| self.report.word(it, "`reason`"));
         let reason = reason.and_then(|it| self.at(&it, it.text.clone()));
@@ -45,7 +52,7 @@ impl Reading<'_> {
         let prompts = section.get("prompts").map(|it| self.prompts(it)).unwrap_or_default();
         let expect =
             Expectation { status, reason, route, state, unset, visits, events, never, prompts };
-        self.refuse_contradictions(&expect);
+        self.refuse_contradictions(&expect, until);
         Some(expect)
     }
 
@@ -162,7 +169,7 @@ impl Reading<'_> {
         entries.iter().filter_map(read).collect()
     }
 
-    fn nodes(&mut self, yaml: &Yaml, what: &str) -> Vec<Expected<NodeName>> {
+    pub(super) fn nodes(&mut self, yaml: &Yaml, what: &str) -> Vec<Expected<NodeName>> {
         let words = self.report.words(yaml, what);
         let find = |it: &SpannedText| {
             let node = self.node(it)?;
@@ -192,8 +199,17 @@ impl Reading<'_> {
     }
 
     /// Refuses expectations that contradict each other: they would fail with every workflow.
-    fn refuse_contradictions(&mut self, expect: &Expectation) {
+    fn refuse_contradictions(&mut self, expect: &Expectation, until: &[Expected<NodeName>]) {
         let mut found = Vec::new();
+        let status = &expect.status;
+        if let Some(stop) = until.first().filter(|_| status.value != Status::Paused) {
+            let message = format!(
+                "a run that stops before `{}` is paused, and not {}",
+                stop.value,
+                status.value.as_str()
+            );
+            found.push((message, &status.place, Some(&stop.place)));
+        }
         let route = expect.route.as_ref();
         let runs = |node: &NodeName| {
             let steps = route.iter().flat_map(|it| &it.value).filter_map(|it| match it {

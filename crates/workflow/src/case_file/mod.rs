@@ -6,6 +6,8 @@
 
 mod access;
 mod answers;
+mod beginning;
+mod calls;
 mod expect;
 mod read;
 mod values;
@@ -27,9 +29,23 @@ use graphrun_guard::{
     beneath::{BeneathError, read_named},
     data_limit::DataLimit,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
-pub use self::access::{Computed, accesses, computed};
+pub(crate) use self::expect::STATUSES;
+pub use self::{
+    access::{Computed, accesses, computed},
+    beginning::Beginning,
+    calls::{ScriptedAgent, ScriptedCall},
+};
+#[cfg(test)]
+pub(crate) use self::{
+    answers::FAIL_KEYS,
+    beginning::{NODE_USAGE_KEYS, USAGE_KEYS},
+    calls::CALL_KEYS,
+    expect::EXPECT_KEYS,
+    read::{CASE_KEYS, CASES_KEYS},
+};
 use super::{
     LoadError,
     reader::{self, Yaml},
@@ -38,6 +54,9 @@ use super::{
 };
 /// The suffix of the name of such a file.
 pub const SUFFIX: &str = ".test.yaml";
+
+/// The time at which a case runs that names none.
+const NOW: &str = "2025-01-01T00:00:00Z";
 
 /// A file of cases that is parsed, but not yet checked against its workflow.
 #[derive(Debug)]
@@ -64,6 +83,12 @@ pub struct Case {
     pub place: Place,
     /// The input of the run.
     pub input: Update,
+    /// The start of the run, apart from its input.
+    pub beginning: Beginning,
+    /// The time at which it takes place.
+    pub now: Timestamp,
+    /// The nodes before which the run stops.
+    pub until: Vec<Expected<NodeName>>,
     /// The scripted answers of nodes, used instead of running them.
     pub answers: BTreeMap<NodeName, Answers>,
     /// A recording that answers for models.
@@ -77,6 +102,8 @@ pub struct Case {
 pub struct Answers {
     /// The place in the file.
     pub place: Place,
+    /// Whether they are for every case of the file. Then a case may need fewer of them.
+    pub is_common: bool,
     /// The visits they are for.
     pub turns: Turns,
 }
@@ -86,7 +113,7 @@ pub struct Answers {
 pub enum Turns {
     /// The same one on every visit.
     Always(Answer),
-    /// One a visit, neither more nor less. Each lists its attempts, of which the last is final.
+    /// One a visit. Each lists its attempts, of which the last is final.
     Visits(Vec<Vec<Answer>>),
 }
 
@@ -95,6 +122,8 @@ pub enum Turns {
 pub enum Answer {
     /// The node writes this update.
     Writes(Update),
+    /// The node, an agent, runs with a scripted model.
+    Calls(Arc<ScriptedAgent>),
     /// The node fails.
     Fails(Failure),
     /// A person gives this answer to its question.

@@ -9,8 +9,9 @@ use graphrun_core::{
     state::{Type, Update},
 };
 use graphrun_models::Replay;
+use jiff::Timestamp;
 
-use super::{Answers, Case, CaseFile, Draft, accesses};
+use super::{Answers, Beginning, Case, CaseFile, Draft, NOW, accesses};
 use crate::{
     Workflow,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -22,8 +23,12 @@ use crate::{
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
 
-const KEYS: &[&str] = &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "cases"];
-const CASE_KEYS: &[&str] = &["name", "about", "input", "nodes", "replay", "expect"];
+pub(crate) const CASES_KEYS: &[&str] =
+    &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "now", "cases"];
+pub(crate) const CASE_KEYS: &[&str] = &[
+    "name", "about", "input", "start", "state", "visits", "usage", "now", "until", "nodes",
+    "replay", "expect",
+];
 
 /// The state of turning a file of cases into a [`CaseFile`].
 #[derive(Debug)]
@@ -36,11 +41,12 @@ pub(super) struct Reading<'a> {
 }
 
 /// The defaults for the cases of a file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Common<'y> {
     input: Option<&'y Yaml>,
     answers: BTreeMap<NodeName, Answers>,
     replay: Option<PathBuf>,
+    now: Timestamp,
 }
 
 impl Draft {
@@ -66,7 +72,7 @@ impl Draft {
 
 impl Reading<'_> {
     fn file(&mut self, root: &Yaml) -> Vec<Case> {
-        let Some(top) = Section::read(&mut self.report, root, "a file of cases", KEYS) else {
+        let Some(top) = Section::read(&mut self.report, root, "a file of cases", CASES_KEYS) else {
             return Vec::new();
         };
         let help = "begin with `graphrun_test: 1`";
@@ -85,8 +91,9 @@ impl Reading<'_> {
         }
         let common = Common {
             input: top.get("input"),
-            answers: top.get("nodes").map(|it| self.answers(it)).unwrap_or_default(),
+            answers: top.get("nodes").map(|it| self.answers(it, true)).unwrap_or_default(),
             replay: top.get("replay").and_then(|it| self.replay(it)),
+            now: top.get("now").and_then(|it| self.now(it)).unwrap_or_else(usual_now),
         };
         let Some(cases) = top.require(&mut self.report, "cases", "a file of cases needs cases")
         else {
@@ -120,12 +127,15 @@ impl Reading<'_> {
         if let Some(name) = &name {
             self.refuse_name_twice(name, names);
         }
-        let input = self.input(section.get("input"), common.input, yaml);
-        let own = section.get("nodes").map(|it| self.answers(it)).unwrap_or_default();
+        let beginning = self.beginning(&section);
+        let input = self.input(section.get("input"), common.input, &beginning, yaml);
+        let now = section.get("now").and_then(|it| self.now(it)).unwrap_or(common.now);
+        let until = section.get("until").map(|it| self.until(it)).unwrap_or_default();
+        let own = section.get("nodes").map(|it| self.answers(it, false)).unwrap_or_default();
         let replay = section.get("replay").and_then(|it| self.replay(it));
         let help = "describe the expected run: `expect: { route: […] }`";
         let expect = section.require(&mut self.report, "expect", help);
-        let expect = expect.and_then(|it| self.expectation(it));
+        let expect = expect.and_then(|it| self.expectation(it, &until));
         let name = name?;
         let mut answers = common.answers.clone();
         answers.extend(own);
@@ -133,6 +143,9 @@ impl Reading<'_> {
             place: self.report.place(&name.range)?,
             name: name.text,
             input: input?,
+            beginning,
+            now,
+            until,
             answers,
             replay: replay.or_else(|| common.replay.clone()),
             expect: expect?,
@@ -151,7 +164,13 @@ impl Reading<'_> {
     }
 
     /// Reads the input of a run: the values of the case, then the defaults of the file.
-    fn input(&mut self, own: Option<&Yaml>, common: Option<&Yaml>, case: &Yaml) -> Option<Update> {
+    fn input(
+        &mut self,
+        own: Option<&Yaml>,
+        common: Option<&Yaml>,
+        beginning: &Beginning,
+        case: &Yaml,
+    ) -> Option<Update> {
         let mut update = Update::default();
         let mut fits = true;
         for yaml in [own, common].into_iter().flatten() {
@@ -184,6 +203,7 @@ impl Reading<'_> {
             let Some(channel) = schema.channel(name.as_str()) else { continue };
             let is_needed =
                 channel.default().is_none() && !matches!(channel.ty(), Type::Optional(_));
+            let is_needed = is_needed && !beginning.state.contains_key(&name);
             if fits && is_needed && !update.writes.iter().any(|(it, _)| *it == name) {
                 let message = format!("the case has no input `{name}`");
                 let start = case.range.start;
@@ -237,4 +257,9 @@ impl Reading<'_> {
     pub(super) fn may_write_less(&self, node: &NodeName) -> bool {
         self.workflow.nodes.get(node).is_some_and(|it| it.settings.may_write_less())
     }
+}
+
+/// The time at which a case runs that names none.
+fn usual_now() -> Timestamp {
+    NOW.parse().expect("it is a moment")
 }

@@ -28,6 +28,17 @@ pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>)
     set
 }
 
+/// Returns whether each name of a checked expression is a channel, and no call gives a fact of the run. Expressions with
+/// names for the items of lists count as others.
+pub(super) fn reads_only_fields(node: &Node, reads: &[ChannelName]) -> bool {
+    match &node.kind {
+        Kind::Name(name) => reads.iter().any(|it| it.as_str() == name),
+        Kind::Call(function, _) if function.gives_facts() => false,
+        Kind::NodeName(_) | Kind::Variable(_) => false,
+        _ => node.parts().into_iter().all(|it| reads_only_fields(it, reads)),
+    }
+}
+
 /// Returns whether values beside the constants of an expression, and each constant, show everything that it can be.
 fn is_transparent(node: &Node) -> bool {
     match &node.kind {

@@ -44,7 +44,7 @@ pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::known_after,
     output_path::OutputPathError,
-    satisfiability::{CaseList, Uncovered},
+    satisfiability::{CaseList, Uncovered, exclude_each_other},
 };
 use super::{report::Problem, written::AssignedFields};
 /// A checked expression over the state.
@@ -225,6 +225,11 @@ impl Expression {
     /// The named types of the records that it makes.
     pub(crate) fn named_types(&self) -> &[String] {
         &self.named
+    }
+
+    /// Whether its value follows from fields of the state alone: it reads no item, no fact of the run and no count.
+    pub(crate) fn reads_only_fields(&self) -> bool {
+        access::reads_only_fields(&self.root, &self.reads)
     }
 
     /// The facts that a run must save for it.

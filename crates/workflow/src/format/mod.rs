@@ -13,6 +13,8 @@
 //! the text that declares such a name.
 
 #[expect(dead_code, reason = "only the schemas of these types are of interest")]
+mod cases;
+#[expect(dead_code, reason = "only the schemas of these types are of interest")]
 mod node;
 #[expect(dead_code, reason = "only the schemas of these types are of interest")]
 mod sections;
@@ -23,7 +25,7 @@ pub mod values;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::transform_subschemas};
 use serde_json::Value;
 
-use self::sections::WorkflowFile;
+use self::{cases::CasesFile, sections::WorkflowFile};
 use crate::{Registry, kind::node_schema};
 
 /// The pointer to the schema of a node.
@@ -48,6 +50,21 @@ pub fn json_schema(registry: &Registry) -> Value {
     if let Some(node) = schema.pointer_mut(NODE) {
         node_schema(node, registry.kinds());
     }
+    schema
+}
+
+/// The JSON Schema of files with test cases, for the same programs.
+///
+/// ```
+/// use graphrun_workflow::cases_json_schema;
+///
+/// let schema = cases_json_schema();
+/// let about = schema.pointer("/properties/cases/items/properties/expect/description").unwrap();
+/// assert_eq!(about, "The expected run.");
+/// ```
+pub fn cases_json_schema() -> Value {
+    let mut schema = schema_of::<CasesFile>();
+    schema["title"] = "graphrun test cases".into();
     schema
 }
 

@@ -5,9 +5,13 @@ use serde_json::Value;
 
 use crate::{
     cache::CACHE_KEYS,
+    case_file::{
+        CALL_KEYS, CASE_KEYS as TEST_CASE_KEYS, CASES_KEYS, EXPECT_KEYS, FAIL_KEYS,
+        NODE_USAGE_KEYS, USAGE_KEYS,
+    },
     declarations::JOIN_KEYS,
     folders::FOLDER_KEYS,
-    format::{NODE, schema_of, sections::WorkflowFile},
+    format::{NODE, cases_json_schema, schema_of, sections::WorkflowFile},
     hosts::HOST_KEYS,
     lower,
     memory::TIER_KEYS,
@@ -59,6 +63,25 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/nodes/additionalProperties/properties/then/items", CASE_KEYS),
 ];
 
+/// The same for files of test cases.
+const CASES_SECTIONS: &[(&str, &[&str])] = &[
+    ("", CASES_KEYS),
+    ("/properties/cases/items", TEST_CASE_KEYS),
+    ("/properties/cases/items/properties/expect", EXPECT_KEYS),
+    ("/properties/cases/items/properties/usage", USAGE_KEYS),
+    (
+        "/properties/cases/items/properties/usage/properties/nodes/additionalProperties",
+        NODE_USAGE_KEYS,
+    ),
+];
+
+/// Pointers to scripted answers: for a node, for a visit, for an attempt.
+const ANSWERS: &[&str] = &[
+    "/properties/nodes/additionalProperties",
+    "/properties/nodes/additionalProperties/items",
+    "/properties/nodes/additionalProperties/items/items",
+];
+
 /// The schema of the format without the keys of kinds: those have one source, a struct beside each
 /// kind, so there is nothing to compare.
 fn schema() -> Value {
@@ -97,6 +120,32 @@ fn the_schema_has_the_keys_that_the_reader_takes() {
 }
 
 #[test]
+fn the_schema_of_cases_has_the_keys_that_the_reader_takes() {
+    let schema = cases_json_schema();
+    for (pointer, keys) in CASES_SECTIONS {
+        let taken = words(keys.iter().copied());
+        assert_eq!(keys_at(&schema, pointer), taken, "schema and reader differ at {pointer}");
+    }
+    let answer = words(FAIL_KEYS.iter().copied().chain(["answer", "calls"]));
+    let mut known = words(CASES_SECTIONS.iter().map(|(pointer, _)| *pointer));
+    for place in ["", "/properties/cases/items"] {
+        for pointer in ANSWERS {
+            let pointer = format!("{place}{pointer}");
+            assert_eq!(keys_at(&schema, &pointer), answer, "{pointer}");
+            for call in ["/properties/calls/items", "/properties/calls/items/items"] {
+                let call = format!("{pointer}{call}");
+                assert_eq!(keys_at(&schema, &call), words(CALL_KEYS.iter().copied()), "{call}");
+                known.insert(call);
+            }
+            known.insert(pointer);
+        }
+    }
+    let mut found = BTreeSet::new();
+    collect_sections(&schema, "", &mut found);
+    assert_eq!(found, known);
+}
+
+#[test]
 fn every_section_of_the_schema_is_compared_with_the_reader() {
     let mut found = BTreeSet::new();
     collect_sections(&schema(), "", &mut found);
@@ -110,9 +159,7 @@ fn every_section_of_the_schema_is_compared_with_the_reader() {
 fn every_section_of_the_reader_is_compared_with_the_schema() {
     let here = include_str!("tests.rs");
     let mut calls = 0;
-    // Case files have a different format.
-    let of_workflows = |it: &PathBuf| !it.components().any(|it| it.as_os_str() == "case_file");
-    for (path, source) in sources().into_iter().filter(|(it, _)| of_workflows(it)) {
+    for (path, source) in sources() {
         for (at, _) in source.match_indices("Section::read(") {
             let arguments = &source[at + "Section::read".len()..];
             let keys = last_argument(arguments);
@@ -121,6 +168,8 @@ fn every_section_of_the_reader_is_compared_with_the_schema() {
             // The keys of a node are those of its kind and `COMMON`; those of a `parallel` are some
             // of them. `known` are the keys of an item, which a kind gives.
             let of_a_node = ["&known", "known", "PARALLEL_KEYS"].contains(&keys);
+            // An answer of a person has one key, which is compared with the other keys of answers.
+            let of_a_node = of_a_node || keys == r#"&["answer"]"#;
             assert!(
                 compared || of_a_node,
                 "{}: give the keys `{keys}` a constant `…_KEYS`, and the table of \
@@ -134,14 +183,15 @@ fn every_section_of_the_reader_is_compared_with_the_schema() {
 
 #[test]
 fn every_key_has_a_hover_text() {
-    let schema = schema();
-    let mut sections = BTreeSet::new();
-    collect_sections(&schema, "", &mut sections);
-    for pointer in sections {
-        let section = schema.pointer(&pointer).unwrap();
-        for (key, value) in section["properties"].as_object().unwrap() {
-            let about = value["description"].as_str().unwrap_or_default();
-            assert!(about.ends_with('.'), "`{key}` at {pointer}: {about:?}");
+    for schema in [schema(), cases_json_schema()] {
+        let mut sections = BTreeSet::new();
+        collect_sections(&schema, "", &mut sections);
+        for pointer in sections {
+            let section = schema.pointer(&pointer).unwrap();
+            for (key, value) in section["properties"].as_object().unwrap() {
+                let about = value["description"].as_str().unwrap_or_default();
+                assert!(about.ends_with('.'), "`{key}` at {pointer}: {about:?}");
+            }
         }
     }
 }
@@ -149,7 +199,7 @@ fn every_key_has_a_hover_text() {
 /// With `oneOf` by kind of node, a language server marks the wrong key.
 #[test]
 fn the_schema_is_flat() {
-    let text = schema().to_string();
+    let text = format!("{}{}", schema(), cases_json_schema());
     for word in ["oneOf", "anyOf", "allOf", "$ref", "null"] {
         assert!(!text.contains(&format!("\"{word}\"")), "{word}");
     }

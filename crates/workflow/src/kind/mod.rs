@@ -29,7 +29,7 @@ pub(crate) use self::keys::node_schema;
 pub use self::{
     keys::{KeyValue, Keys, RegisteredKind},
     reader::NodeReader,
-    services::{ModelSource, Services},
+    services::{ModelSource, Services, ToolSource},
 };
 use crate::{Expression, HostUse, Registry, tool::DeclaredTool};
 pub use crate::{

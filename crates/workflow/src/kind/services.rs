@@ -6,7 +6,10 @@ use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
-use crate::{HostAccess, tool::WebAccess};
+use crate::{
+    HostAccess,
+    tool::{Tool, WebAccess},
+};
 
 /// The source of the models of agents.
 pub trait ModelSource: fmt::Debug + Send + Sync {
@@ -18,11 +21,19 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
 }
 
+/// Takes the place of tools, for tests.
+pub trait ToolSource: fmt::Debug + Send + Sync {
+    /// Returns the tool that nodes call instead of this one. It needs no folder of the run.
+    fn in_place_of(&self, tool: Arc<dyn Tool>) -> Arc<dyn Tool>;
+}
+
 /// The external services of nodes.
 #[derive(Clone, Debug)]
 pub struct Services {
     /// The source of the models of agents.
     pub models: Arc<dyn ModelSource>,
+    /// What nodes call instead of their tools; `None`: the tools themselves.
+    pub tools: Option<Arc<dyn ToolSource>>,
     /// The prices of models, as far as they are known.
     pub prices: Arc<Prices>,
     /// The folder for environments of generated code.
@@ -45,6 +56,7 @@ impl Services {
     pub fn offline() -> Self {
         Self {
             models: Arc::new(NoModels),
+            tools: None,
             prices: Arc::default(),
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),

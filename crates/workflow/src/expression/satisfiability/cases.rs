@@ -92,6 +92,12 @@ impl CaseList {
     }
 }
 
+/// Returns whether two conditions never hold in the same state.
+pub(crate) fn exclude_each_other(one: &Expression, other: &Expression) -> bool {
+    let list = CaseList::of(&[one, other]);
+    list.search.is_some_and(|mut it| it.find(&[(0, true), (1, true)]) == SearchResult::Never)
+}
+
 /// Reports the innermost parts of conditions that are always true or never true.
 pub(in super::super) fn constant_parts(conditions: &Conditions) -> Vec<Problem> {
     let mut problems = Vec::new();

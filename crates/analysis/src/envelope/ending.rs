@@ -1,0 +1,121 @@
+//! Runs that fail for certain: a visit of some nodes leads to failure, and no other node can prevent that.
+//!
+//! **Example.** `start` leads to `work` and to `give_up`, and `give_up` leads to failure. The run fails after its second step, so
+//! `work` runs once, even if it is part of a loop with a bound of ten visits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
+
+use graphrun_core::{
+    graph::{Edge, Graph, Target},
+    id::NodeName,
+};
+use petgraph::algo::dominators::Dominators;
+
+use super::{Cause, failing, tokens::Tokens};
+
+/// The steps after which runs fail for certain.
+#[derive(Debug)]
+pub(super) struct CertainEnds {
+    /// The most steps of a run, if each one fails for certain.
+    pub(super) of_runs: Option<u64>,
+    /// For each node the fewest visits that this allows, with the cause and the steps after it.
+    pub(super) of_nodes: Vec<Option<(u64, Cause, u64)>>,
+}
+
+impl CertainEnds {
+    /// `dominators` are those of the ways of a graph; their root is the number after the last node.
+    pub(super) fn of(graph: &Graph, tokens: &Tokens<'_>, dominators: &Dominators<usize>) -> Self {
+        let root = tokens.names.len();
+        let mut found = Self { of_runs: None, of_nodes: vec![None; root] };
+        let mut steps = steps_left(graph, tokens);
+        if steps.iter().all(Option::is_none) {
+            return found;
+        }
+        // All first nodes run in the first step.
+        let first = tokens.passages.iter().zip(&steps).filter(|(it, _)| it.is_first);
+        found.of_runs = first.filter_map(|(_, steps)| *steps).min();
+        steps.push(found.of_runs.map(|it| it + 1));
+        let ways = tokens.rooted_ways();
+        for (from, left) in steps.into_iter().enumerate() {
+            let Some(left) = left else { continue };
+            let mut distances: BTreeMap<usize, u64> = BTreeMap::from([(from, 0)]);
+            let mut open = VecDeque::from([from]);
+            while let Some(node) = open.pop_front() {
+                let distance = distances[&node] + 1;
+                for next in ways.neighbors(node) {
+                    if let Entry::Vacant(unknown) = distances.entry(next) {
+                        unknown.insert(distance);
+                        open.push_back(next);
+                    }
+                }
+            }
+            let cause = match tokens.names.get(from) {
+                Some(name) => Cause::Visit(NodeName::clone(name)),
+                None => Cause::Start,
+            };
+            for (node, distance) in distances.into_iter().filter(|it| it.0 < root) {
+                let is_before =
+                    dominators.dominators(node).is_some_and(|mut it| it.any(|it| it == from));
+                let visits = left.saturating_sub(distance);
+                let known = &mut found.of_nodes[node];
+                if is_before && known.as_ref().is_none_or(|(least, ..)| visits < *least) {
+                    *known = Some((visits, cause.clone(), left - 1));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Returns the most steps of a run from a visit of each node on, its own step included, if the run fails for certain.
+fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
+    let mut steps = vec![None; tokens.names.len()];
+    // A limit leads to its target instead of all others.
+    if graph.limits.exhausted.as_ref().is_some_and(|it| it.node().is_some()) {
+        return steps;
+    }
+    let failing = failing(graph);
+    let choosing: BTreeSet<&NodeName> = graph
+        .edges
+        .iter()
+        .filter_map(|it| if let Edge::May { from, .. } = it { Some(from) } else { None })
+        .collect();
+    // The node finishes, or the run fails. Another node may abandon the tasks of a used workflow.
+    let is_sure = |name: &NodeName| {
+        let policies = &graph.nodes[name].policies;
+        let fails = policies.catch.iter().all(|it| it.to == Target::Fail);
+        fails && policies.items.is_none() && name.scope().is_none() && !choosing.contains(name)
+    };
+    let number = |name: &NodeName| tokens.names.binary_search(&name).ok();
+    for (node, name) in tokens.names.iter().enumerate() {
+        if failing.contains(name) && is_sure(name) {
+            steps[node] = Some(1);
+        }
+    }
+    // Each pass finds the nodes one step further away.
+    for _ in 0..tokens.names.len() {
+        let mut is_less = false;
+        for edge in &graph.edges {
+            let Edge::Then { from, to: Target::Node(to), .. } = edge else { continue };
+            let (Some(node), Some(next)) = (number(from), number(to)) else { continue };
+            let policies = &graph.nodes[to].policies;
+            let waits = policies.defer.is_some() || to.scope().is_some();
+            if waits || !is_sure(from) {
+                continue;
+            }
+            // If its bound is used up, it was visited before, and the run fails even earlier.
+            if policies.max_visits == Some(0) || policies.limits.is_some() {
+                continue;
+            }
+            let after = steps[next].map(|it: u64| it + 1);
+            if let Some(after) = after.filter(|it| steps[node].is_none_or(|known| *it < known)) {
+                steps[node] = Some(after);
+                is_less = true;
+            }
+        }
+        if !is_less {
+            break;
+        }
+    }
+    steps
+}

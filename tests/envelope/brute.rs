@@ -1,0 +1,222 @@
+//! The worst case beside the true one: every behaviour of the nodes of small random graphs is tried.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use graphrun::{
+    checkpoint::Position,
+    compile::{CompiledGraph, Envelope},
+    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    event::Usage,
+    graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
+    id::{NodeName, RunId},
+    state::Update,
+};
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::TestRunner,
+};
+
+use super::random::{Dice, Recipe, Script, small_recipe};
+
+/// The most positions of a graph, and the most behaviours of one step. Larger graphs are left out.
+const POSITIONS_MAX: usize = 3_000;
+const BEHAVIOURS_MAX: usize = 2_000;
+
+/// The most that runs from a position on take. Each number is the most of all runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Worst {
+    steps: u64,
+    visits: u64,
+    of_nodes: BTreeMap<NodeName, u64>,
+}
+
+/// The search through all runs of a graph.
+struct Search<'a> {
+    graph: &'a CompiledGraph,
+    dice: &'a Dice,
+    known: HashMap<String, Worst>,
+}
+
+impl Worst {
+    /// Takes the larger one of each number.
+    fn or(&mut self, other: &Self) {
+        self.steps = self.steps.max(other.steps);
+        self.visits = self.visits.max(other.visits);
+        for (node, visits) in &other.of_nodes {
+            let most = self.of_nodes.entry(node.clone()).or_default();
+            *most = (*most).max(*visits);
+        }
+    }
+
+    /// Adds a step in which these nodes run.
+    fn after(mut self, position: &Position) -> Self {
+        let nodes: BTreeSet<&NodeName> = position.frontier.iter().map(|it| &it.node).collect();
+        self.steps += 1;
+        self.visits += nodes.len() as u64;
+        for node in nodes {
+            *self.of_nodes.entry(node.clone()).or_default() += 1;
+        }
+        self
+    }
+}
+
+impl Search<'_> {
+    /// Returns the worst of all runs; `None` if there are too many.
+    fn all(&mut self) -> Option<Worst> {
+        let (graph, limits) = (self.graph.clone(), self.graph.graph().limits.clone());
+        let id = RunId::parse("r").unwrap();
+        let (machine, _, actions) = Machine::start(graph, limits, id, Update::default()).unwrap();
+        let tasks: Vec<Task> = actions.into_iter().filter_map(task).collect();
+        self.from(&machine, &tasks)
+    }
+
+    /// Returns the worst of the runs from the start of a step on.
+    fn from(&mut self, machine: &Machine, tasks: &[Task]) -> Option<Worst> {
+        let position = machine.position();
+        if tasks.is_empty() {
+            return Some(Worst::default());
+        }
+        let key = key_of(self.graph, &position);
+        if let Some(known) = self.known.get(&key) {
+            return Some(known.clone());
+        }
+        if self.known.len() >= POSITIONS_MAX {
+            return None;
+        }
+        let mut worst = Worst::default();
+        let mut script = Some(Script::default());
+        let mut next: HashMap<String, (Machine, Vec<Task>)> = HashMap::new();
+        for _ in 0..BEHAVIOURS_MAX {
+            let Some(current) = script.take() else { break };
+            self.dice.follow(current);
+            let mut after = machine.clone();
+            let mut open = Vec::new();
+            for task in tasks {
+                let actions = after.apply(outcome(self.graph, task, self.dice));
+                open.extend(actions.into_iter().filter_map(self::task));
+            }
+            script = self.dice.followed().next();
+            let key = key_of(self.graph, &after.position());
+            next.entry(key).or_insert((after, open));
+        }
+        if script.is_some() {
+            return None;
+        }
+        for (machine, tasks) in next.into_values() {
+            worst.or(&self.from(&machine, &tasks)?);
+        }
+        let worst = worst.after(&position);
+        self.known.insert(key, worst.clone());
+        Some(worst)
+    }
+}
+
+/// The part of a position that decides how a run continues.
+fn key_of(graph: &CompiledGraph, position: &Position) -> String {
+    let Position { step, frontier, joins, rounds, deferred, visits, failure, used, .. } = position;
+    let frontier: Vec<(&NodeName, bool)> =
+        frontier.iter().map(|it| (&it.node, it.is_dispatched())).collect();
+    let deferred: Vec<&NodeName> = deferred.keys().collect();
+    let is_limited = used.limit.is_some();
+    // Without a limit of steps, their number decides nothing.
+    let step = graph.graph().limits.exhausted.as_ref().map(|_| step);
+    format!(
+        "{step:?} {frontier:?} {joins:?} {rounds:?} {deferred:?} {visits:?} {failure:?} {is_limited}"
+    )
+}
+
+fn task(action: Action) -> Option<Task> {
+    match action {
+        Action::Run(task) => Some(*task),
+        _ => None,
+    }
+}
+
+/// One of the outcomes that matter: a failure that is caught, or a result with one of the choices of the node.
+fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
+    let attempt = Attempt {
+        number: task.attempt,
+        ms: 0,
+        usage: Usage::default(),
+        ended: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let catches = &graph.node(&task.node).unwrap().policies.catch;
+    let kinds: Vec<ErrorKind> =
+        catches.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other)).collect();
+    if let Some(kind) = dice.below(1 + kinds.len()).checked_sub(1) {
+        let failure = Failure { transient: false, ..Failure::new(kinds[kind], "no luck") };
+        return Event::Failed { task: task.id, failure, attempt };
+    }
+    let may = graph.leaving(&task.node).filter_map(|edge| match edge {
+        Edge::May { to, .. } => Some(to.clone()),
+        _ => None,
+    });
+    let may: Vec<Target> = may.flatten().collect();
+    let goto = match if may.is_empty() { 0 } else { dice.below(3) } {
+        1 => Goto::Instead(dice.transitions(&may, 3)),
+        2 => Goto::Also(dice.transitions(&may, 3)),
+        _ => Goto::Edges,
+    };
+    let command = Command { update: Update::default(), goto };
+    Event::Finished { task: task.id, command, attempt }
+}
+
+/// The sum of ratios of bounds to true numbers.
+#[derive(Debug, Default)]
+struct Ratio {
+    sum: f64,
+    count: u32,
+    worst: f64,
+}
+
+impl Ratio {
+    #[expect(clippy::cast_precision_loss, reason = "the numbers of small graphs are small")]
+    fn add(&mut self, bound: u64, truth: u64) {
+        let ratio = bound as f64 / truth as f64;
+        self.sum += ratio;
+        self.count += 1;
+        self.worst = self.worst.max(ratio);
+    }
+
+    fn average(&self) -> f64 {
+        self.sum / f64::from(self.count)
+    }
+}
+
+/// The bounds of a fixed sequence of graphs are never below the true numbers, and on average within 1.3 of them.
+#[test]
+fn bounds_are_near_the_true_worst_case() {
+    let mut runner = TestRunner::deterministic();
+    let dice = Dice::default();
+    let (mut steps, mut visits, mut nodes) = (Ratio::default(), Ratio::default(), Ratio::default());
+    let mut left_out = 0;
+    for _ in 0..400 {
+        let recipe: Recipe = small_recipe().new_tree(&mut runner).unwrap().current();
+        let graph = recipe.compiled(&dice);
+        let mut search = Search { graph: &graph, dice: &dice, known: HashMap::new() };
+        let Some(worst) = search.all() else {
+            left_out += 1;
+            dice.followed();
+            continue;
+        };
+        let envelope = Envelope::of(&graph);
+        let most = envelope.most(|_, it| Some(it.visits_max));
+        let shown = || format!("{worst:?}\n{envelope:#?}\n{recipe:#?}");
+        assert!(envelope.steps_max >= worst.steps, "{}", shown());
+        assert!(most >= worst.visits, "{}", shown());
+        steps.add(envelope.steps_max, worst.steps);
+        visits.add(most, worst.visits);
+        for (node, bound) in &envelope.nodes {
+            let truth = worst.of_nodes.get(node).copied().unwrap_or(0);
+            assert!(bound.visits_max >= truth, "{node}: {}", shown());
+            if truth > 0 {
+                nodes.add(bound.visits_max, truth);
+            }
+        }
+    }
+    println!("steps {steps:?}, visits {visits:?}, nodes {nodes:?}, {left_out} left out");
+    assert!(steps.count >= 200, "only {} graphs were small enough", steps.count);
+    for (what, ratio) in [("steps", steps), ("visits", visits), ("nodes", nodes)] {
+        assert!(ratio.average() <= 1.3, "{what}: {} on average", ratio.average());
+    }
+}
