@@ -103,6 +103,7 @@ impl Suite {
         let graph = self.compiled_with(services, |graph| {
             script.direct(graph);
             stop_the_clock(graph);
+            graph.limits.steps = case.steps.unwrap_or(graph.limits.steps);
         });
         let storage = Arc::new(MemoryStorage::default());
         let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);

@@ -23,7 +23,7 @@ use crate::{
 const VERSION: &str = "1";
 
 const KEYS: &[&str] = &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "cases"];
-const CASE_KEYS: &[&str] = &["name", "about", "input", "nodes", "replay", "expect"];
+const CASE_KEYS: &[&str] = &["name", "about", "input", "nodes", "replay", "steps", "expect"];
 
 /// The state of turning a file of cases into a [`CaseFile`].
 #[derive(Debug)]
@@ -123,6 +123,7 @@ impl Reading<'_> {
         let input = self.input(section.get("input"), common.input, yaml);
         let own = section.get("nodes").map(|it| self.answers(it)).unwrap_or_default();
         let replay = section.get("replay").and_then(|it| self.replay(it));
+        let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
         let help = "describe the expected run: `expect: { route: […] }`";
         let expect = section.require(&mut self.report, "expect", help);
         let expect = expect.and_then(|it| self.expectation(it));
@@ -135,6 +136,7 @@ impl Reading<'_> {
             input: input?,
             answers,
             replay: replay.or_else(|| common.replay.clone()),
+            steps,
             expect: expect?,
         })
     }
