@@ -166,7 +166,10 @@ impl Template {
                 ("graphrun models", "the models that you can use"),
             ],
             Self::Autocode => &[
-                ("graphrun test autocode_subtask.yaml --coverage", "the rules of a sub-task, without a model"),
+                (
+                    "graphrun test autocode_subtask.yaml --coverage",
+                    "the rules of a sub-task, without a model",
+                ),
                 ("graphrun graph autocode.yaml", "a drawing"),
                 ("graphrun models", "the models that you can use"),
             ],

@@ -235,6 +235,22 @@ fn earlier_specifications_and_insights_reach_a_later_run() {
     );
 }
 
+#[test]
+fn each_phase_has_the_effort_of_its_agent() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let read = |name: &str| fs::read_to_string(format!("{root}/graphs/{name}.yaml")).unwrap();
+    let (whole, part) = (read("autocode"), read("autocode_subtask"));
+    let with = |text: &str, line: &str, effort: &str| {
+        let found = text.lines().find(|it| it.trim_start().starts_with(line)).expect(line);
+        assert!(found.contains(effort), "{found}");
+    };
+    for (agent, effort) in [("planner", "high"), ("reviewer", "high"), ("fixer", "medium")] {
+        with(&whole, &format!("{agent}: "), &format!("effort: {effort},"));
+    }
+    with(&part, "coder: ", "effort: none,");
+    with(&whole, "plan: ", "agent: planner,");
+}
+
 /// The moments at which a run is killed, after the work of tasks before it is durable, and after it is. Most are while
 /// sub-tasks are built side by side. `GRAPHRUN_TEST_KILLS=all` takes all of them, otherwise a few are enough.
 fn moments() -> Vec<String> {
