@@ -109,6 +109,7 @@ impl Suite {
         let graph = self.compiled_with(services, |graph| {
             script.direct(graph);
             stop_the_clock(graph);
+            graph.limits.steps = case.steps.unwrap_or(graph.limits.steps);
         });
         let storage = Arc::new(MemoryStorage::default());
         let start = if case.beginning.is_usual() {

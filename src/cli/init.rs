@@ -50,6 +50,8 @@ enum Template {
     Lifecycle,
     /// An architect, a developer and QA that change a repository part by part
     Escalation,
+    /// A task becomes a specification, sub-tasks side by side, and a change that QA has approved
+    Autocode,
 }
 
 /// The files of a template, each with its path and content: those of a folder of templates, or those of `graphs` with
@@ -105,6 +107,19 @@ impl Template {
                 "escalation": "architect.system.md", "blueprint.md", "developer.system.md",
                 "implement.md", "planner.system.md", "qa.md", "qa.system.md", "report.md", "split.md",
             ),
+            Self::Autocode => files!(
+                [
+                    "autocode.yaml", "autocode.test.yaml", "autocode_subtask.yaml",
+                    "autocode_subtask.test.yaml", "autocode_commands.py",
+                ],
+                "autocode": "analyst.system.md", "assess.md", "assessor.system.md",
+                "code.again.md", "code.md", "coder.system.md", "compact.md", "context.md",
+                "critique.md", "discovery.md", "fix.md", "fixer.system.md", "history.md",
+                "interview.md", "mend.md", "plan.md", "planner.system.md", "progress.md",
+                "quick_spec.md", "recover.md", "recovery.system.md", "report.md",
+                "requirements.md", "research.md", "review.md", "reviewer.system.md", "spec.md",
+                "spec_file.md", "summariser.system.md", "validate.md", "writer.system.md",
+            ),
         }
     }
 
@@ -148,6 +163,14 @@ impl Template {
             Self::Escalation => &[
                 ("graphrun test escalation.yaml", "its test cases, without a model"),
                 ("graphrun graph escalation.yaml", "a drawing"),
+                ("graphrun models", "the models that you can use"),
+            ],
+            Self::Autocode => &[
+                (
+                    "graphrun test autocode_subtask.yaml --coverage",
+                    "the rules of a sub-task, without a model",
+                ),
+                ("graphrun graph autocode.yaml", "a drawing"),
                 ("graphrun models", "the models that you can use"),
             ],
             Self::Lifecycle => &[

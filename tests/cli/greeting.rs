@@ -7,14 +7,17 @@ use serde_json::Value;
 use crate::cli::program::{Ended, Place};
 use crate::support::git::git;
 
-const FILES: [&str; 3] = ["greet.py", "conftest.py", "tests/test_greet.py"];
-
 /// Makes the repository `repo`, whose tests need a function that it does not have.
 pub(crate) fn repository(place: &Place) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (from, to) = (root.join("tests/recordings/greeting"), place.path("repo"));
+    repository_of(place, "greeting", &["greet.py", "conftest.py", "tests/test_greet.py"]);
+}
+
+/// Makes the repository `repo` of files of a folder of recordings.
+pub(crate) fn repository_of(place: &Place, folder: &str, files: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let (from, to) = (root.join(folder), place.path("repo"));
     fs::create_dir_all(to.join("tests")).unwrap();
-    for file in FILES {
+    for file in files {
         fs::copy(from.join(file), to.join(file)).unwrap();
     }
     git(&to, &["init", "--quiet", "--initial-branch=main"]);

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::program::Place;
 
-const TEMPLATES: [&str; 7] =
-    ["review", "approval", "research", "dev_team", "cycle", "lifecycle", "escalation"];
+const TEMPLATES: [&str; 8] =
+    ["review", "approval", "research", "dev_team", "cycle", "lifecycle", "escalation", "autocode"];
 
 /// Runs a shell line in which `graphrun` is the built program.
 fn shell(place: &Place, line: &str) -> (Option<i32>, String) {

@@ -25,3 +25,24 @@ pub(super) fn after(moment: Timestamp, ms: u64) -> Timestamp {
     let wait = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
     moment.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// One seed draws the same share of each wait, so only the growth is left.
+    #[test]
+    fn the_wait_doubles_with_each_attempt_up_to_its_maximum() {
+        let (initial, max) = (Duration::from_mins(1), Duration::from_mins(6));
+        let backoff = Backoff { initial, max, ..Backoff::default() };
+        let waits = [1, 2, 3, 4, 5].map(|attempt| wait_ms(&backoff, "run", attempt, None));
+        let first = waits[0];
+        assert!(first > 0 && first <= 60_000, "{waits:?}");
+        for (wait, factor) in waits.into_iter().zip([1, 2, 4, 6, 6]) {
+            // A millisecond is lost to rounding in each minute.
+            assert!(wait.abs_diff(first * factor) <= factor, "{waits:?}");
+        }
+    }
+}

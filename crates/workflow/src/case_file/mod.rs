@@ -93,6 +93,8 @@ pub struct Case {
     pub answers: BTreeMap<NodeName, Answers>,
     /// A recording that answers for models.
     pub replay: Option<PathBuf>,
+    /// The limit of steps of the run, in place of that of the workflow.
+    pub steps: Option<u64>,
     /// The expectations.
     pub expect: Expectation,
 }

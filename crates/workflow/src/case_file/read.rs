@@ -26,8 +26,8 @@ const VERSION: &str = "1";
 pub(crate) const CASES_KEYS: &[&str] =
     &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "now", "cases"];
 pub(crate) const CASE_KEYS: &[&str] = &[
-    "name", "about", "input", "start", "state", "visits", "usage", "now", "until", "nodes",
-    "replay", "expect",
+    "name", "about", "input", "start", "state", "visits", "usage", "now", "until", "steps",
+    "nodes", "replay", "expect",
 ];
 
 /// The state of turning a file of cases into a [`CaseFile`].
@@ -133,6 +133,7 @@ impl Reading<'_> {
         let until = section.get("until").map(|it| self.until(it)).unwrap_or_default();
         let own = section.get("nodes").map(|it| self.answers(it, false)).unwrap_or_default();
         let replay = section.get("replay").and_then(|it| self.replay(it));
+        let steps = section.get("steps").and_then(|it| self.report.count(it, "`steps`", 1));
         let help = "describe the expected run: `expect: { route: […] }`";
         let expect = section.require(&mut self.report, "expect", help);
         let expect = expect.and_then(|it| self.expectation(it, &until));
@@ -148,6 +149,7 @@ impl Reading<'_> {
             until,
             answers,
             replay: replay.or_else(|| common.replay.clone()),
+            steps,
             expect: expect?,
         })
     }

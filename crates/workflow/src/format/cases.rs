@@ -80,6 +80,8 @@ pub(super) struct CaseKeys {
     now: Option<Moment>,
     /// The node, or the first of several, before which the run stops.
     until: Option<OneOrMany<NodeRef>>,
+    /// The limit of steps of the run, in place of that of the workflow.
+    steps: Option<Count>,
     /// The scripted answers of nodes, instead of those for all cases.
     nodes: Option<Named<NodeRef, Answers>>,
     /// A recording, made by `execute --record`, that answers for agents without a scripted answer.
