@@ -6,7 +6,13 @@ use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
-use crate::{HostAccess, tool::WebAccess};
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::{
+    HostAccess,
+    tool::{McpCaller, ServerTool, ToolContext, ToolError, WebAccess},
+};
 
 /// The source of the models of agents.
 pub trait ModelSource: fmt::Debug + Send + Sync {
@@ -35,6 +41,8 @@ pub struct Services {
     pub hosts: Arc<HostAccess>,
     /// The hosts to which declared tools may send requests.
     pub web: Arc<WebAccess>,
+    /// The MCP servers.
+    pub mcp: Arc<dyn McpCaller>,
     /// The memory across runs.
     pub memory: Memory,
 }
@@ -51,8 +59,23 @@ impl Services {
             replace: Replace::default(),
             hosts: Arc::default(),
             web: Arc::default(),
+            mcp: Arc::new(NoServers),
             memory: Memory::new(Arc::new(InMemoryStore::default())),
         }
+    }
+}
+
+/// No server is connected.
+#[derive(Debug)]
+struct NoServers;
+
+#[async_trait]
+impl McpCaller for NoServers {
+    async fn call(&self, tool: &ServerTool, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let server = &tool.server.name;
+        Err(ToolError::permanent(format!(
+            "no MCP servers are connected here, so `{server}` is unavailable"
+        )))
     }
 }
 
