@@ -30,6 +30,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
+    sync::watch,
     task::JoinSet,
     time::timeout,
 };
@@ -54,10 +55,17 @@ pub(super) struct Connection {
     time: Duration,
     service: RunningService<RoleClient, Client>,
     process: HostProcess,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: LastOutput,
     /// Whether later calls need another connection.
     is_stale: Arc<AtomicBool>,
     readers: JoinSet<()>,
+}
+
+/// The last output of a server on its standard error, and whether it is complete.
+#[derive(Clone, Debug)]
+struct LastOutput {
+    kept: Arc<Mutex<Vec<u8>>>,
+    is_complete: watch::Receiver<bool>,
 }
 
 /// What graphrun answers to a server: nothing but its name. It offers neither its models nor its files.
@@ -102,8 +110,10 @@ impl Connection {
         let mut process = started.map_err(|source| McpError::Start { server: name(), source })?;
         let streams = process.take_streams();
         let (stdin, stdout, stderr) = streams.expect("the streams of a new process are not taken");
-        let (said, mut readers) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
-        readers.spawn(keep_end(stderr, Arc::clone(&said)));
+        let (kept, mut readers) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+        let (complete, is_complete) = watch::channel(false);
+        readers.spawn(keep_end(stderr, Arc::clone(&kept), complete));
+        let stderr = LastOutput { kept, is_complete };
         let is_stale = Arc::new(AtomicBool::new(false));
         let client = Client { is_stale: Arc::clone(&is_stale) };
         let transport = AsyncRwTransport::new_client(stdout, stdin);
@@ -117,14 +127,10 @@ impl Connection {
             Err(ClientInitializeError::JsonRpcError(error)) => {
                 return Err(McpError::Protocol { server: name(), message: plain(&error.message) });
             }
-            Err(_) => {
-                // The last words of the server explain its end; they may arrive after it.
-                let _ = timeout(STOP_TIME, readers.join_next()).await;
-                return Err(McpError::Ended { server: name(), stderr: end_of(&said) });
-            }
+            Err(_) => return Err(McpError::Ended { server: name(), stderr: stderr.text().await }),
         };
         let (server, time) = (server.name.clone(), server.time);
-        Ok(Self { server, time, service, process, stderr: said, is_stale, readers })
+        Ok(Self { server, time, service, process, stderr, is_stale, readers })
     }
 
     /// Returns whether later calls can use it.
@@ -233,7 +239,7 @@ impl Connection {
             }
             Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
                 self.is_stale.store(true, Ordering::Relaxed);
-                Err(McpError::Ended { server: server(), stderr: end_of(&self.stderr) })
+                Err(McpError::Ended { server: server(), stderr: self.stderr.text().await })
             }
             Ok(Err(error)) => {
                 Err(McpError::Protocol { server: server(), message: plain(&error.to_string()) })
@@ -246,8 +252,22 @@ impl Connection {
     }
 }
 
+impl LastOutput {
+    /// Returns the output for messages. The server explains its end there, and this may arrive after the end.
+    async fn text(&self) -> String {
+        let mut is_complete = self.is_complete.clone();
+        let _ = timeout(STOP_TIME, is_complete.wait_for(|it| *it)).await;
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        plain(String::from_utf8_lossy(&kept).trim())
+    }
+}
+
 /// Reads a stream to its end and keeps its last bytes.
-async fn keep_end(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+async fn keep_end(
+    mut stream: impl AsyncRead + Unpin,
+    kept: Arc<Mutex<Vec<u8>>>,
+    complete: watch::Sender<bool>,
+) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,12 +275,7 @@ async fn keep_end(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>)
         let more = kept.len().saturating_sub(STDERR_BYTES_MAX);
         kept.drain(..more);
     }
-}
-
-/// Returns kept output as a text for messages.
-fn end_of(kept: &Mutex<Vec<u8>>) -> String {
-    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    plain(String::from_utf8_lossy(&kept).trim())
+    complete.send_replace(true);
 }
 
 /// Returns a text of a server without keys and control characters.
