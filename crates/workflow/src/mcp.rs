@@ -19,6 +19,7 @@ use super::{
     Approval, LoadError,
     argument::{ArgumentAdvice, check_argument, read_arguments},
     hosts::{HostSettings, HostUse, read_hosts},
+    lower::KEYS,
     prompt::PromptFiles,
     reader::{self, Entry, SpannedText, Yaml},
     report::Report,
@@ -172,7 +173,7 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
         return Err(LoadError::Invalid(report.into_findings()));
     };
     let mut ignored = Report::new(Arc::clone(&report.file));
-    let Some(top) = Section::read(&mut ignored, &root, "a workflow", super::lower::KEYS) else {
+    let Some(top) = Section::read(&mut ignored, &root, "a workflow", KEYS) else {
         return Err(LoadError::Invalid(ignored.into_findings()));
     };
     let hosts = read_hosts(&mut report, &top, |_| false, |_, word| Some(word.text));
