@@ -184,7 +184,7 @@ fn a_bad_server_harms_only_its_call() {
         ("die", "the server `srv` ended; it wrote: out of memory, token [redacted]"),
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
         ("pages", "the server `srv` lists more than 1000 tools"),
-        // What is no message is passed over.
+        // Lines that are no messages are passed over.
         ("garbage", "none"),
     ];
     // Each waits for its time limit.

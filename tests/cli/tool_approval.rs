@@ -60,7 +60,7 @@ fn inputs(place: &Place) -> Vec<String> {
     inputs
 }
 
-/// The results of calls that the run keeps, as the model is told them.
+/// The results of calls that the run keeps, as the model gets them.
 fn results(place: &Place) -> Vec<Value> {
     let exported = place.run(["runs", "export", "mine"]);
     assert_eq!(exported.code, 0, "{exported}");
@@ -167,7 +167,7 @@ fn an_approval_for_the_run_is_kept_with_the_run() {
     }
 }
 
-/// The answer is given in an item of a map, which is a run of its own.
+/// The answer is given in an item of a map, a nested run.
 #[test]
 fn an_approval_in_a_nested_run_holds_for_the_whole_run() {
     let place = Place::new();

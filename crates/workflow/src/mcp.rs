@@ -303,7 +303,7 @@ fn check_host(report: &mut Report, word: &SpannedText, host: &HostSettings, comm
         report.bad_value(word, message, help);
     }
     if host.folder.is_some() {
-        let message = format!("the host `{}` has a folder of its own", host.name);
+        let message = format!("the host `{}` names a folder", host.name);
         let help =
             "a server starts in the `folder` of the node that calls it: give it a host without one";
         report.bad_value(word, message, help);

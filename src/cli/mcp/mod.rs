@@ -37,7 +37,7 @@ impl Args {
     }
 }
 
-/// Starts each server of a workflow, and returns what it offers.
+/// Starts each server of a workflow, and returns its offer.
 ///
 /// # Errors
 ///
