@@ -44,6 +44,8 @@ pub use graphrun_engine as engine;
 pub use graphrun_engine::{checkpoint, results};
 pub use graphrun_folders as folders;
 pub use graphrun_guard::{beneath, data_limit, redact};
+#[cfg(feature = "mcp")]
+pub use graphrun_mcp as mcp;
 pub use graphrun_memory as memory;
 pub use graphrun_models as llm;
 pub use graphrun_nodes as nodes;

@@ -613,6 +613,7 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
             "extra_body",
             "tools",
             "max_tool_rounds",
+            "tool_timeout",
             "cache",
             "about"
         ]

@@ -25,7 +25,8 @@ use serde_json::{Map, Value, json};
 
 /// Every workflow of the repository that is right.
 fn workflows() -> Vec<PathBuf> {
-    let folders = ["tests/workflow/right", "graphs", "examples", "tests/cli/workflows"];
+    let folders =
+        ["tests/workflow/right", "tests/corpus", "graphs", "examples", "tests/cli/workflows"];
     let mut found: Vec<PathBuf> = folders
         .iter()
         .flat_map(|it| fs::read_dir(it).unwrap())

@@ -54,7 +54,7 @@ impl Args {
     /// Runs a turn for each line, until the input ends or a turn does not end as done.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("chat", &[Output::Text])?;
-        let database = globals.database()?;
+        let database = globals.database()?.with_permissions_of(&self.options);
         let loaded = prepare::load(&self.workflow)?.with(globals.settings(&self.options)?)?;
         let field = field(self.field.as_deref(), &loaded.workflow)?;
         let models = loaded.connect()?;

@@ -10,7 +10,10 @@ use std::{
 
 use nix::unistd::{AccessFlags, access};
 
-use super::{error::CliError, exit::Exit, known_databases::remember_new, words::shell_word};
+use super::{
+    error::CliError, exit::Exit, known_databases::remember_new, options::RunOptions,
+    words::shell_word,
+};
 #[cfg(feature = "postgres")]
 use crate::storage::PostgresStorage;
 use crate::{
@@ -35,6 +38,8 @@ pub(super) struct Database {
     flag: Option<Url>,
     /// The `--memory` flag that a later command needs as well, if any.
     memory_flag: Option<Url>,
+    /// The flags of permissions that hold for this process only, which a command that resumes a run needs as well.
+    permission_flags: String,
     /// Whether the folder, not the user, chose the path: the file may have come with the folder.
     is_of_folder: bool,
 }
@@ -58,6 +63,7 @@ impl Default for Database {
             location: DatabaseLocation::Sqlite(PATH_DEFAULT.into()),
             flag: None,
             memory_flag: None,
+            permission_flags: String::new(),
             is_of_folder: true,
         }
     }
@@ -82,7 +88,8 @@ impl Database {
             _ => return Err(no_place(url, layer)),
         };
         let flag = Some(Url(url.to_owned()));
-        Ok(Self { location, flag, memory_flag: None, is_of_folder: false })
+        let permission_flags = String::new();
+        Ok(Self { location, flag, memory_flag: None, permission_flags, is_of_folder: false })
     }
 
     /// Parses the URL of the memory across runs, which no server holds.
@@ -295,6 +302,12 @@ impl Database {
         }
     }
 
+    /// Adds the permissions of this process to the commands that resume its run.
+    #[must_use]
+    pub(super) fn with_permissions_of(self, options: &RunOptions) -> Self {
+        Self { permission_flags: options.permission_flags(), ..self }
+    }
+
     /// Returns the command that resumes a run in a later process; none for a database in memory.
     pub(super) fn command(&self, verb: &str, run: &str) -> Option<String> {
         if self.location == DatabaseLocation::Memory {
@@ -316,7 +329,8 @@ impl Database {
             }
         });
         let flags = [flag, memory].into_iter().flatten().collect::<String>();
-        Some(format!("graphrun {verb} {}{flags}", shell_word(run)))
+        let permissions = if verb == "resume" { self.permission_flags.as_str() } else { "" };
+        Some(format!("graphrun {verb} {}{flags}{permissions}", shell_word(run)))
     }
 
     /// Describes the existing database in a few words; creates nothing.

@@ -41,7 +41,7 @@ impl Args {
     /// Creates a new run from an old checkpoint and runs it; the old run stays unchanged.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("fork", &[Output::Text, Output::Json, Output::Jsonl])?;
-        let database = globals.database()?;
+        let database = globals.database()?.with_permissions_of(&self.options);
         let checkpointer = database.open_for(&self.run.run)?;
         block_on(async {
             let found = self.run.find(checkpointer.as_ref()).await?;

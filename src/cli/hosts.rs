@@ -7,7 +7,7 @@ use std::{env, path::Path};
 use super::{error::CliError, options::Settings, refusals::Refusals};
 use crate::{
     redact::learn,
-    workflow::{Approval, HostAccess, HostPermission, HostRefusal, HostUse},
+    workflow::{Approval, HostAccess, HostPermission, HostRefusal, HostUse, McpServer},
 };
 
 /// Returns what the operator allows, with the secrets of these commands.
@@ -59,6 +59,33 @@ pub(super) fn check<'a>(
     }
     refusals.or_ok(format!(
         "`{}` runs commands on this machine, outside of a sandbox, that you have not allowed; nothing was started",
+        workflow.display()
+    ))
+}
+
+/// Checks that each server starts without a question, since no person can be asked at its first call.
+///
+/// # Errors
+///
+/// Fails with each server whose host asks in the operator's own configuration.
+pub(super) fn check_servers<'a>(
+    access: &HostAccess,
+    servers: impl Iterator<Item = &'a McpServer>,
+    workflow: &Path,
+) -> Result<(), CliError> {
+    let mut refusals = Refusals::default();
+    for server in servers {
+        if access.check(server.host_use()).is_ok_and(|it| it != Approval::Never) {
+            let host = &server.host.name;
+            let command = server.command.join(" ");
+            let help = format!(
+                "write `approve = \"never\"` into `[hosts.{host}]`, or pass `--allow-host {host}`"
+            );
+            refusals.add(format!("{}: `{command}`", server.name), help);
+        }
+    }
+    refusals.or_ok(format!(
+        "servers of `{}` start without a question, and your configuration asks before their commands; nothing was started",
         workflow.display()
     ))
 }

@@ -34,6 +34,7 @@ mod graph;
 mod init;
 mod list_models;
 mod lsp;
+mod mcp;
 mod memory;
 mod message;
 mod migrate;
@@ -76,6 +77,7 @@ mod prepare;
 mod process;
 mod progress;
 mod questions;
+mod recorded_mcp;
 mod recorded_memory;
 mod refusals;
 mod report;
@@ -147,6 +149,7 @@ commands! {
     Test(test::Args),
     Runs(runs::Args),
     Memory(memory::Args),
+    Mcp(mcp::Args),
     Models(list_models::Args),
     Doctor(doctor::Args),
     Trust(trust::Args),

@@ -13,6 +13,7 @@ use super::{
     config::untrusted,
     error::CliError,
     values::{parse_count, parse_dollars, parse_duration},
+    words::shell_word,
 };
 use crate::{
     compile::CompiledGraph,
@@ -125,6 +126,22 @@ pub(super) struct UntrustedLimits {
     pub(super) tokens: Option<String>,
     pub(super) usd: Option<String>,
     pub(super) time: Option<String>,
+}
+
+impl RunOptions {
+    /// Returns the flags of the permissions that hold for one process, as they are written behind a command.
+    pub(super) fn permission_flags(&self) -> String {
+        let flags = [
+            ("--allow-host", &self.allow_host),
+            ("--allow-http", &self.allow_http),
+            ("--allow-http-private", &self.allow_http_private),
+        ];
+        let of = |(flag, names): (&str, &Vec<String>)| {
+            let words = names.iter().map(|it| format!(" {flag} {}", shell_word(it)));
+            words.collect::<String>()
+        };
+        flags.into_iter().map(of).collect()
+    }
 }
 
 impl Settings {

@@ -10,16 +10,17 @@ use nix::unistd::{AccessFlags, access};
 
 use super::{
     costs, database::Database, error::CliError, exit::Exit, globals::Globals, hosts, models,
-    options::Settings, recorded_memory, web,
+    options::Settings, recorded_mcp, recorded_memory, web,
 };
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
+    mcp::Servers,
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    tool::WebAccess,
-    workflow::{self, HostAccess, LoadError, NodeDefinition, Workflow},
+    tool::{McpCaller, ToolAction, WebAccess},
+    workflow::{self, HostAccess, LoadError, McpServer, NodeDefinition, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -81,8 +82,27 @@ impl LoadedWorkflow {
     /// Returns what the operator allows on this machine.
     fn host_access(&self) -> HostAccess {
         let nodes = self.workflow.all_nodes();
+        let servers = servers(nodes.values().copied());
         let commands = nodes.values().filter_map(|it| it.settings.host());
-        hosts::access(&self.settings, commands)
+        hosts::access(&self.settings, commands.chain(servers.iter().map(|it| it.host_use())))
+    }
+
+    /// Returns the MCP servers; with a recording, its results.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the recording cannot be used.
+    fn mcp(&self, hosts: &Arc<HostAccess>) -> Result<Arc<dyn McpCaller>, CliError> {
+        let nodes = self.workflow.all_nodes();
+        if servers(nodes.values().copied()).is_empty() {
+            return Ok(Services::offline().mcp);
+        }
+        let servers = || Arc::new(Servers::new(Arc::clone(hosts)));
+        match (&self.settings.options.replay, &self.settings.options.record) {
+            (Some(path), _) => recorded_mcp::replayed(path),
+            (None, Some(path)) => recorded_mcp::recorded(servers(), path),
+            (None, None) => Ok(servers()),
+        }
     }
 
     /// Returns the hosts to which its tools may send requests.
@@ -111,7 +131,14 @@ impl LoadedWorkflow {
         }
         let access = self.host_access();
         let commands = settings().filter_map(|(_, it)| it.host());
+        let mut servers = servers(nodes.values().copied());
+        if self.settings.options.replay.is_some() {
+            // The recording answers in place of the servers.
+            servers.clear();
+        }
+        let commands = commands.chain(servers.iter().map(|it| it.host_use()));
         hosts::check(&access, commands, &self.path)?;
+        hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
         let tools = || settings().flat_map(|(_, it)| it.declared_tools());
         web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
@@ -213,11 +240,25 @@ impl LoadedWorkflow {
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
+        let mcp = self.mcp(&hosts)?;
         let services = services(models, out.to_owned());
-        let services = Services { prices, replace, hosts, web, memory, ..services };
+        let services = Services { prices, replace, hosts, web, mcp, memory, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }
+}
+
+/// Returns the MCP servers whose tools some nodes may call, each once.
+fn servers<'a>(nodes: impl Iterator<Item = &'a NodeDefinition>) -> Vec<Arc<McpServer>> {
+    let mut servers: Vec<Arc<McpServer>> = Vec::new();
+    for tool in nodes.flat_map(|it| it.settings.declared_tools()) {
+        if let ToolAction::Server(tool) = &tool.action
+            && servers.iter().all(|it| **it != *tool.server)
+        {
+            servers.push(Arc::clone(&tool.server));
+        }
+    }
+    servers
 }
 
 fn assemble(

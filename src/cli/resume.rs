@@ -174,6 +174,7 @@ pub(super) fn drive_saved(
     block_on(async {
         let info = checkpointer.find(run).await?.info;
         let origin = wanted(Origin::of(&info)?);
+        let database = database.with_permissions_of(&origin.options);
         let saved = checkpointer.load(&info.id).await?;
         let journal = checkpointer.outline(&info.id).await?;
         let begin = begin(&saved, &journal)?;

@@ -14,7 +14,7 @@ fn requests<'a>(
     tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
 ) -> impl Iterator<Item = (&'a str, &'a RequestTool)> {
     tools.filter_map(|it| match &it.action {
-        ToolAction::Command(_) => None,
+        ToolAction::Command(_) | ToolAction::Server(_) => None,
         ToolAction::Request(request) => Some((it.signature.name.as_str(), request)),
     })
 }

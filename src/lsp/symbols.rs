@@ -17,6 +17,7 @@ const SECTIONS: &[(&str, u8)] = &[
     ("sandboxes", OBJECT),
     ("folders", OBJECT),
     ("hosts", OBJECT),
+    ("mcp", OBJECT),
     ("memory", OBJECT),
     ("nodes", FUNCTION),
 ];

@@ -142,6 +142,33 @@ fn an_answer_approves_no_other_arguments() {
     assert_eq!(second["show"]["command"][2], "other");
 }
 
+/// An approval belongs to the host as it was declared, and to one run.
+#[test]
+fn an_approval_for_a_run_holds_for_nothing_else() {
+    let place = Place::new();
+    let text = "graphrun: 1\nname: twice\nstate: { a: string, b: string }\noutput: [a, b]\n\
+                hosts: { here: { allow: [printf], approve: once } }\nstart: first\nnodes:\n  \
+                first: { run: [printf, x], in: here, writes: { a: stdout }, then: second }\n  \
+                second: { run: [printf, y], in: here, writes: { b: stdout }, then: end }\n";
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let begun = |id: &str| {
+        let args = ["execute", "w.yaml", "--run-id", id, "--output", "json"];
+        question(&place.run(args.iter().chain(ALLOWED)));
+        let args = ["approve", id, "--pause-before", "second", "--output", "json"];
+        let paused = place.run(args.iter().chain(ALLOWED));
+        assert_eq!((paused.code, &paused.json()["questions"]), (3, &json!([])), "{paused}");
+    };
+    let resume = |id: &str| place.run(["resume", id, "--output", "json"].iter().chain(ALLOWED));
+    begun("one");
+    let forked =
+        place.run(["fork", "one", "--run-id", "two", "--output", "json"].iter().chain(ALLOWED));
+    question(&forked);
+    assert_eq!(resume("one").json()["state"], json!({ "a": "x", "b": "y" }));
+    begun("three");
+    fs::write(place.path("w.yaml"), text.replace("[printf]", "[printf, date]")).unwrap();
+    question(&resume("three"));
+}
+
 #[test]
 fn a_value_is_no_option() {
     let place = Place::new();
@@ -180,10 +207,16 @@ fn a_command_pushes_from_the_folder_with_its_secret_and_without_hooks() {
     let show = question(&asked)["show"].clone();
     assert_eq!(show["command"], json!(["git", "push", "--quiet", "origin", "work/one"]));
     assert!(show["folder"].as_str().unwrap().ends_with("/repo"), "{show}");
-    // `once`: the second command of the host needs no answer.
+    // The printed command repeats what holds for one process only.
+    let shown = asked.json()["resume"].as_str().unwrap().to_owned();
+    assert!(shown.ends_with(" --allow-host remote --allow-host keys"), "{shown}");
+    // `once`: the second command of the host needs no answer, also in another process.
     let args =
-        ["approve", "one", "--output", "json", "--allow-host", "remote", "--allow-host", "keys"];
-    let done = place.run_with(args, secret);
+        |verb| [verb, "one", "--output", "json", "--allow-host", "remote", "--allow-host", "keys"];
+    let paused =
+        place.run_with(args("approve").into_iter().chain(["--pause-before", "find"]), secret);
+    assert_eq!((paused.code, &paused.json()["questions"]), (3, &json!([])), "{paused}");
+    let done = place.run_with(args("resume"), secret);
     assert_eq!(
         done.json()["state"],
         json!({ "branch": "work/one\n", "code": 0, "token": "[redacted]\n" }),

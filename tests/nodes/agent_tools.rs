@@ -169,7 +169,7 @@ impl Added {
 }
 
 /// The results of calls that the model received, in the order of the conversation.
-fn told(request: &ChatRequest) -> Vec<&str> {
+pub(super) fn told(request: &ChatRequest) -> Vec<&str> {
     let results = request.messages.iter().filter(|it| it.role == Role::Tool);
     results.map(|it| it.content.as_str()).collect()
 }
@@ -267,6 +267,31 @@ async fn the_model_receives_every_error_of_a_call() {
     assert_eq!(told[4], "error: nothing yet; it may work at another time");
     assert_eq!(told[5], r#"{"sum":1}"#);
     assert_eq!(added.keys().len(), 3, "what does not fit is never called");
+}
+
+/// Other calls of the same reply have their results, and the model sees the errors.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_or_hangs_harms_only_its_call() {
+    let panics = |_: Numbers, _| async { panic!("out of numbers") as Result<Sum, ToolError> };
+    let hangs = |_: Numbers, _| std::future::pending::<Result<Sum, ToolError>>();
+    let added = Added::default();
+    let registry = added
+        .registry()
+        .tool(Arc::new(tool_fn("math.panics", "Panics.", panics)))
+        .tool(Arc::new(tool_fn("math.hangs", "Hangs.", hangs)));
+    let all = ["math.hangs", "math.panics", "math.add"];
+    let made = all.map(|it| call(it, it, r#"{"numbers": [6]}"#));
+    let model = Scripted::new([calls(made), says(SUM)]);
+    let agent = "tools: [math.add, math.panics, math.hangs], tool_timeout: 90s";
+    let text = Adder { agent, ..Adder::default() }.text();
+    let ended = run_with(&text, json!({}), model.services(), registry).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    let expected = [
+        "error: it was stopped after 90s; it may work at another time",
+        "error: it panicked: out of numbers",
+        r#"{"sum":6}"#,
+    ];
+    assert_eq!(told(&model.asked()[1]), expected);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod context;
 mod fallback;
 mod folders;
 mod history;
+mod mcp;
 mod memory;
 mod run;
 mod run_tests;

@@ -188,6 +188,7 @@ pub(crate) fn position(step: u64) -> Position {
         earlier: EarlierTurns { turns: 2, steps: 3, usage: usage(), elapsed_ms: 9 },
         people: Conversation {
             question_keys: ["go_on".to_owned()].into(),
+            grants: ["host here 1f2e".to_owned()].into(),
             last_message: 7 * step,
             pending_messages: vec![InboxMessage {
                 number: 3,

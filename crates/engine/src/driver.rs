@@ -17,7 +17,7 @@ use std::{
 use graphrun_core::{
     event::{Event, Report, Status},
     fault::{self, Point},
-    graph::{AttemptMessage, DriverLink, Memo, MessageContent},
+    graph::{AttemptMessage, DriverLink, GRANT_MEMO, Memo, MessageContent},
     id::TaskId,
 };
 use tokio::{
@@ -340,7 +340,12 @@ impl<'a> Driver<'a> {
                 Action::PublishMessages(messages) => {
                     Box::pin(self.journal.add_messages(&messages)).await?;
                 }
-                Action::Run(task) => self.scheduler.push(task),
+                Action::Run(mut task) => {
+                    if let Some(parent) = &self.engine.parent {
+                        parent.add_grants(&mut task.memos);
+                    }
+                    self.scheduler.push(task);
+                }
                 Action::Sleep { task, wake, wait_ms } => self.scheduler.sleep(task, wake, wait_ms),
                 Action::Stop(status) => end = Some(status),
             }
@@ -386,6 +391,10 @@ impl<'a> Driver<'a> {
 
     async fn add_memo(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
         let Memo { name, value, ms, usage, saved } = memo;
+        if let Some(parent) = self.engine.parent.as_ref().filter(|_| name.starts_with(GRANT_MEMO)) {
+            // A grant of a nested run is one of the outer run. An outer run that has ended does not need it.
+            drop(parent.reporter.note(&name, value.clone()).await);
+        }
         let attempt = Attempt { number, ms, usage, ended: self.engine.clock.now() };
         let mut event = superstep::Event::MemoSaved { task, name, value, attempt };
         redact_event(&mut event);

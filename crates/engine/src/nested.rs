@@ -11,8 +11,8 @@ use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
     graph::{
-        ErrorKind, Failure, NestedAsker, NodeContext, NodeDescription, NodeError, Provided,
-        Question, Reporter, SideEffects,
+        ErrorKind, Failure, GRANT_MEMO, NestedAsker, NodeContext, NodeDescription, NodeError,
+        Provided, Question, Reporter, SavedValues, SideEffects,
     },
     id::{NodeName, RunId},
     state::{State, Update},
@@ -89,8 +89,19 @@ pub(super) struct Parent {
     pub(super) reporter: Reporter,
     /// The node of the attempt.
     pub(super) node: NodeName,
+    /// What people have allowed for the rest of the outer run, as memos.
+    pub(super) grants: SavedValues,
     /// The stream of the outer run, if it has the updates of tasks.
     pub(super) stream: Option<Sender>,
+}
+
+impl Parent {
+    /// Adds the grants of the outer run to the memos of a task.
+    pub(super) fn add_grants(&self, memos: &mut SavedValues) {
+        for name in self.grants.names() {
+            memos.insert(name.to_owned(), Value::Bool(true));
+        }
+    }
 }
 
 /// What nested runs take over from their outer run, besides the context of their task.
@@ -174,7 +185,10 @@ impl NestedRun<'_> {
         let inherited = self.ctx.provided.get::<Inherited>();
         engine.wait_max = inherited.as_ref().and_then(|it| it.wait_max);
         let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
-        engine.parent = Some(Parent { reporter: reporter.clone(), node: node.clone(), stream });
+        let mut grants = self.ctx.memos.clone();
+        grants.retain(|name| name.starts_with(GRANT_MEMO));
+        let (reporter, node) = (reporter.clone(), node.clone());
+        engine.parent = Some(Parent { reporter, node, grants, stream });
         engine
     }
 

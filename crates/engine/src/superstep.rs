@@ -253,7 +253,7 @@ impl Machine {
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
-            memos: task.memos.clone(),
+            memos: self.step.memos_of(index, &self.position.people.grants),
         }
     }
 
@@ -434,6 +434,7 @@ impl Machine {
     /// Folds the records of the step, in task order, into the next checkpoint.
     fn commit(&mut self, actions: &mut Vec<Action>) {
         let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
+        self.position.people.grants.extend(self.step.grants().iter().cloned());
         self.position.used.elapsed_ms += self.step.longest_ms();
         let records = self.step.take_records();
         let updates = records.iter().filter_map(|it| it.outcome.update());

@@ -104,6 +104,7 @@ impl Agent {
                     break;
                 }
                 Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
+                Err(Refusal::End(end)) => return Err(end),
                 Ok(update) => return Ok(self.with_history(&request, update)),
             }
         }
@@ -137,6 +138,20 @@ impl Agent {
         let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
         let with_tools = WithTools::new((&watched, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
+        let answered = self.answer_of(ctx, model, (request, answer)).await;
+        match with_tools.take_end() {
+            Some(end) => Err(Refusal::End(end)),
+            None => answered,
+        }
+    }
+
+    /// Asks a model for the fields of the answer.
+    async fn answer_of(
+        &self,
+        ctx: &NodeContext,
+        model: &dyn ChatModel,
+        (request, answer): (&ChatRequest, &Answer<'_>),
+    ) -> Result<Update, Refusal> {
         if let Some(channel) = answer.as_text() {
             let mut replied = model.chat(request).await;
             let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(request, it));
@@ -217,6 +232,11 @@ impl Agent {
                 fingerprint["declared"] = declared.into();
             }
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
+            if !self.definition.approvals.is_empty() {
+                let approvals = self.definition.approvals.iter();
+                let approvals = approvals.map(|(tool, it)| (tool.clone(), it.as_str().into()));
+                fingerprint["approvals"] = Value::Object(approvals.collect());
+            }
         }
         fingerprint
     }
@@ -228,6 +248,8 @@ enum Refusal {
     Model(ModelError),
     /// The model answered, but the answer cannot be read.
     Unreadable(Failure),
+    /// The attempt ends: a person has to answer first.
+    End(NodeError),
 }
 
 #[async_trait]

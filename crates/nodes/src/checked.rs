@@ -1,10 +1,15 @@
 //! A tool whose input and output are checked at each call, for every caller.
 
-use std::{path::Path, sync::Arc};
+use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 
-use graphrun_core::{diagnostic::Diagnostic, state::validator_for};
+use futures_util::FutureExt as _;
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    state::{panic_text, validator_for},
+};
 use graphrun_guard::redact::redact;
 use graphrun_workflow::{
+    Approval,
     kind::MakeContext,
     memory::Tiers,
     tool::{BuiltIn, DeclaredTool, Tool, ToolContext, ToolError},
@@ -28,6 +33,10 @@ pub(super) struct Checked {
     pub(super) tool: Arc<dyn Tool>,
     /// Whether it is known to ask no model: a built-in tool or one of the workflow, and not one of the program.
     pub(super) asks_no_model: bool,
+    /// When a person is asked before a call.
+    pub(super) approve: Approval,
+    /// What the workflow declares about the tool; null for one that it does not declare.
+    pub(super) fingerprint: Value,
     input: Validator,
     output: Validator,
 }
@@ -55,6 +64,8 @@ impl Checked {
         let declared = declared.iter().find(|it| it.signature.name == tool).cloned();
         let registered = ctx.registry.find_tool(tool);
         let asks_no_model = declared.is_some() || registered.is_none();
+        let approve = declared.as_ref().map_or(Approval::Never, |it| it.approve);
+        let fingerprint = declared.as_ref().map_or(Value::Null, |it| it.fingerprint());
         let found = declared
             .map(|it| Arc::new(Declared::new(it, ctx.services)) as Arc<dyn Tool>)
             .or(registered)
@@ -69,7 +80,9 @@ impl Checked {
             Some(source) => source.in_place_of(found),
             None => found,
         };
-        Self::new(found, asks_no_model).map_err(|reason| {
+        let checked = Self::new(found, asks_no_model);
+        let checked = checked.map(|it| Self { approve, fingerprint, ..it });
+        checked.map_err(|reason| {
             let message = format!("the tool `{tool}` of node `{node}` cannot be called: {reason}");
             Diagnostic::error("GR114", message)
                 .at(Some(ctx.place.clone()), "called here")
@@ -84,7 +97,8 @@ impl Checked {
         };
         let input = compile("input", tool.input_schema())?;
         let output = compile("output", tool.output_schema())?;
-        Ok(Self { tool, asks_no_model, input, output })
+        let (approve, fingerprint) = (Approval::Never, Value::Null);
+        Ok(Self { tool, asks_no_model, approve, fingerprint, input, output })
     }
 
     /// Calls the tool, if the input fits.
@@ -99,7 +113,11 @@ impl Checked {
 
     async fn call_within(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
         check("the input", &self.input, &input)?;
-        let output = self.tool.call(input, told).await?;
+        // A tool that panics ends its call, and not the conversation of a model with all its other calls.
+        let called = AssertUnwindSafe(async { self.tool.call(input, told).await }).catch_unwind();
+        let output = called.await.map_err(|panic| {
+            ToolError::permanent(format!("it panicked: {}", panic_text(panic.as_ref())))
+        })??;
         let bytes = output.to_string().len();
         if bytes > OUTPUT_BYTES_MAX {
             let message = format!("it gave {bytes} bytes, more than {OUTPUT_BYTES_MAX}");

@@ -9,8 +9,8 @@ use graphrun_sandbox::{Job, Outcome, SandboxError, SourceFile, clean_output};
 use graphrun_workflow::{
     kind::Services,
     tool::{
-        CommandTool, DeclaredTool, HeaderText, RequestTool, Tool, ToolAction, ToolContext,
-        ToolError, WebAccess, WebPermission,
+        CommandTool, DeclaredTool, HeaderText, McpCaller, RequestTool, Tool, ToolAction,
+        ToolContext, ToolError, WebAccess, WebPermission,
     },
 };
 use serde_json::Value;
@@ -27,13 +27,15 @@ pub(crate) struct Declared {
     definition: Arc<DeclaredTool>,
     cache_dir: PathBuf,
     web: Arc<WebAccess>,
+    mcp: Arc<dyn McpCaller>,
     bench: OnceCell<Bench>,
 }
 
 impl Declared {
     pub(crate) fn new(definition: Arc<DeclaredTool>, services: &Services) -> Self {
         let (cache_dir, web) = (services.cache_dir.clone(), Arc::clone(&services.web));
-        Self { definition, cache_dir, web, bench: OnceCell::new() }
+        let mcp = Arc::clone(&services.mcp);
+        Self { definition, cache_dir, web, mcp, bench: OnceCell::new() }
     }
 
     async fn run(
@@ -148,6 +150,7 @@ impl Tool for Declared {
         match &self.definition.action {
             ToolAction::Command(tool) => self.run(tool, &input, ctx).await,
             ToolAction::Request(tool) => self.request(tool, &input).await,
+            ToolAction::Server(tool) => self.mcp.call(tool, input, ctx).await,
         }
     }
 }

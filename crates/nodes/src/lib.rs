@@ -33,6 +33,7 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod agent;
+mod approval;
 mod ask;
 mod cached;
 mod call;

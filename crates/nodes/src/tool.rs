@@ -19,7 +19,12 @@ use serde_json::{Map, Value, json};
 pub(super) use self::read::ToolKind;
 pub use self::read::ToolNode;
 use self::read::part_of;
-use super::{checked::Checked, in_folder::tools_folder, memory::task_memory};
+use super::{
+    approval::{AskedCall, Verdict},
+    checked::Checked,
+    in_folder::tools_folder,
+    memory::task_memory,
+};
 
 /// Calls a tool.
 #[derive(Debug)]
@@ -53,6 +58,18 @@ impl Node for Call {
         let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
         let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
         let told = ToolContext { key, cancel, folder, caller: ctx.node.to_string(), memory };
+        let folder = self.definition.folder.as_deref();
+        let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
+        let input = match asked.ask(&ctx).await? {
+            Verdict::Approved => input,
+            Verdict::Changed(input) => input,
+            Verdict::Rejected(comment) => {
+                let tool = &self.definition.tool;
+                let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
+                let message = format!("a person declined the call of `{tool}`{reason}");
+                return Err(Failure::new(ErrorKind::Declined, message).into());
+            }
+        };
         let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {

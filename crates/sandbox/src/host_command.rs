@@ -22,7 +22,7 @@ use nix::{
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -81,6 +81,14 @@ pub struct HostResult {
     pub stderr: Vec<u8>,
 }
 
+/// A command that has started. When it is dropped, all of its processes are killed.
+#[derive(Debug)]
+pub struct HostProcess {
+    // Dropped after the processes are killed, which find it by its id.
+    processes: Processes,
+    child: Child,
+}
+
 /// A command could not be run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -115,23 +123,9 @@ impl HostCommand {
     ///
     /// If the future is dropped, all processes of the command are killed.
     pub async fn run(&self, cancel: &CancellationToken) -> Result<HostResult, HostError> {
-        let program = self.argv.first().cloned().unwrap_or_default();
-        // A path would lead to a file that is not one of the system.
-        let path = Some(&program).filter(|it| !it.contains('/')).and_then(|it| find_tool(it));
-        let path = path.ok_or_else(|| HostError::ProgramNotFound { program: program.clone() })?;
-        let failed = |source| HostError::Io { program: program.clone(), source };
-        let mark = format!("{:032x}", rand::random::<u128>());
-        let mut command = Command::new(path);
-        command.args(&self.argv[1..]).env_clear().envs(ENVIRONMENT);
-        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, &mark);
-        if let Some(folder) = &self.folder {
-            command.current_dir(folder);
-        }
         let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
-        // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
-        command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(failed)?;
-        let mut processes = Processes { id: child.id(), mark, is_ended: false };
+        let HostProcess { mut child, mut processes } = self.spawn(stdin)?;
+        let failed = |source| HostError::Io { program: self.program(), source };
         let output = self.read_to_end(&mut child, &mut processes);
         let ended = tokio::select! {
             () = cancel.cancelled() => return Err(HostError::Aborted),
@@ -140,6 +134,38 @@ impl HostCommand {
         let stopped =
             || HostResult { outcome: Outcome::TimedOut, stdout: Vec::new(), stderr: Vec::new() };
         ended.map_or_else(|_| Ok(stopped()), |it| it.map_err(failed))
+    }
+
+    /// Starts the command for a caller that talks with it over its streams. Its time limit does not apply.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be started.
+    pub fn start(&self) -> Result<HostProcess, HostError> {
+        self.spawn(Stdio::piped())
+    }
+
+    fn program(&self) -> String {
+        self.argv.first().cloned().unwrap_or_default()
+    }
+
+    fn spawn(&self, stdin: Stdio) -> Result<HostProcess, HostError> {
+        let program = self.program();
+        // A path would lead to a file that is not one of the system.
+        let path = Some(&program).filter(|it| !it.contains('/')).and_then(|it| find_tool(it));
+        let path = path.ok_or_else(|| HostError::ProgramNotFound { program: program.clone() })?;
+        let mark = format!("{:032x}", rand::random::<u128>());
+        let mut command = Command::new(path);
+        command.args(&self.argv[1..]).env_clear().envs(ENVIRONMENT);
+        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, &mark);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        // A terminal sends Ctrl-C to its whole process group. The driver stops the command instead.
+        command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|source| HostError::Io { program, source })?;
+        let processes = Processes { id: child.id(), mark, is_ended: false };
+        Ok(HostProcess { processes, child })
     }
 
     async fn read_to_end(
@@ -184,6 +210,19 @@ impl HostCommand {
     }
 }
 
+impl HostProcess {
+    /// Returns its standard input, output and error, at the first call.
+    pub fn take_streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
+        let Child { stdin, stdout, stderr, .. } = &mut self.child;
+        Some((stdin.take()?, stdout.take()?, stderr.take()?))
+    }
+
+    /// Waits for its end, at most this long. Then all processes that are left of it are killed.
+    pub async fn stop(mut self, patience: Duration) {
+        let _ = timeout(patience, self.child.wait()).await;
+    }
+}
+
 fn outcome_of(status: ExitStatus) -> Outcome {
     match (status.code(), status.signal()) {
         (Some(0), _) => Outcome::Passed,
@@ -223,6 +262,7 @@ impl Stream {
 }
 
 /// The processes of a command, which are killed unless it has ended by itself.
+#[derive(Debug)]
 struct Processes {
     id: Option<u32>,
     mark: String,

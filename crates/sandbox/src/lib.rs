@@ -54,7 +54,7 @@ mod write;
 pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};
-pub use host_command::{HostCommand, HostError, HostResult};
+pub use host_command::{HostCommand, HostError, HostProcess, HostResult};
 pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
 pub use mounts::find_tool;
 pub use node::run_node;

@@ -8,6 +8,7 @@ use graphrun_core::{
     id::NodeName,
     state::{Schema, Type},
 };
+use serde_json::json;
 
 use super::{
     Expression, Prompt, Registry, Workflow,
@@ -20,7 +21,7 @@ use super::{
     report::{FINDINGS_MAX, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
-    tool::{BUILT_IN, BuiltIn, ToolSignature, can_use},
+    tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
     written::AssignedFields,
 };
 
@@ -293,7 +294,16 @@ pub(crate) fn find_tool(
 ) -> Option<ToolSignature> {
     if let Some(declared) = sections.tools.get(&word.text) {
         report.uses("tools", &word.text);
+        if let ToolAction::Server(tool) = &declared.action {
+            report.uses("mcp", &tool.server.name);
+        }
         return Some(declared.signature.clone());
+    }
+    let server = word.text.split('.').next().unwrap_or_default();
+    if sections.unlocked_servers.contains(server) {
+        report.uses("mcp", server);
+        let (input, output) = (json!({"type": "object"}), json!({}));
+        return Some(ToolSignature { name: word.text.clone(), input, output });
     }
     let found = registry.find_tool(&word.text);
     let built_in = registry.find_built_in_tool(&word.text);

@@ -4,19 +4,18 @@
 //! declaration is read here; [`HostAccess`] is what the operator allows. No text of a workflow, of a file beside it or of
 //! the state can extend it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use graphrun_core::diagnostic::Diagnostic;
 use graphrun_sandbox::is_harmless_variable;
+use serde_json::json;
 
 use super::{
+    Approval,
+    approval::read_approval,
     reader::{Entry, SpannedText, Yaml},
     report::Report,
-    sections::{Sections, entries},
+    sections::entries,
     shape::Section,
 };
 
@@ -25,9 +24,6 @@ pub(super) const HOST_KEYS: &[&str] = &["allow", "folder", "approve", "secrets",
 
 /// The default time limit of a command.
 const TIME: Duration = Duration::from_secs(60);
-
-/// The most approvals that a process remembers. Beyond, a person is asked again.
-const APPROVALS_MAX: usize = 10_000;
 
 /// Programs that make a command of their arguments, or of their input. Behind one of these the shape of the arguments
 /// would decide nothing.
@@ -81,18 +77,6 @@ pub struct HostSettings {
     pub time: Duration,
 }
 
-/// When a person is asked before a command runs on this machine, the strictest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Approval {
-    /// Before each call.
-    #[default]
-    Each,
-    /// Before the first call in a run, again if the run continues in another process.
-    Once,
-    /// Never.
-    Never,
-}
-
 /// The command of a node on a host.
 #[derive(Clone, Copy, Debug)]
 pub struct HostUse<'a> {
@@ -118,7 +102,6 @@ pub struct HostPermission {
 pub struct HostAccess {
     permissions: BTreeMap<String, HostPermission>,
     variables: BTreeMap<String, String>,
-    approved: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// Why the operator's permission does not cover a command.
@@ -157,29 +140,17 @@ pub enum HostRefusal {
     },
 }
 
-impl Approval {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Each, Self::Once, Self::Never];
-
-    /// Returns the word for it in a workflow.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Each => "each",
-            Self::Once => "once",
-            Self::Never => "never",
-        }
-    }
-
-    /// Returns the approval of a word.
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == word)
-    }
-}
-
 impl HostSettings {
     /// Returns whether a command that begins with these words may run.
     pub fn allows(&self, words: &[String]) -> bool {
         allows(&self.allow, words)
+    }
+
+    /// Returns the name of a person's approval of its commands for the rest of a run. A changed host has another one.
+    pub fn grant(&self) -> String {
+        let Self { name, allow, folder, secrets, .. } = self;
+        let hash = blake3::hash(json!([allow, folder, secrets]).to_string().as_bytes()).to_hex();
+        format!("host {name} {}", &hash[..12])
     }
 
     /// Returns what another host of this name may do and this one may not, if there is anything.
@@ -248,21 +219,6 @@ impl HostAccess {
         let names = Self::COMMON.into_iter().chain(host.secrets.iter().map(String::as_str));
         names.filter_map(|name| Some((name, self.variables.get(name)?.as_str())))
     }
-
-    /// Remembers that a person approved a host for a run.
-    pub fn approve(&self, run: &str, host: &str) {
-        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
-        if approved.len() >= APPROVALS_MAX {
-            approved.clear();
-        }
-        approved.insert((run.to_owned(), host.to_owned()));
-    }
-
-    /// Returns whether a person approved a host for a run, in this process.
-    pub fn is_approved(&self, run: &str, host: &str) -> bool {
-        let approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
-        approved.contains(&(run.to_owned(), host.to_owned()))
-    }
 }
 
 /// Splits the beginning of a command into words.
@@ -291,19 +247,20 @@ fn allows(shapes: &[CommandShape], words: &[String]) -> bool {
     shapes.iter().any(|it| words.starts_with(it))
 }
 
-/// Reads `hosts`.
+/// Reads `hosts`. `find_folder` resolves the name of a folder.
 pub(super) fn read_hosts(
     report: &mut Report,
     top: &Section<'_>,
-    sections: &Sections,
+    is_sandbox: impl Fn(&str) -> bool,
+    mut find_folder: impl FnMut(&mut Report, SpannedText) -> Option<String>,
 ) -> BTreeMap<String, HostSettings> {
     let mut hosts = BTreeMap::new();
     for Entry { key, value } in entries(report, top, "hosts") {
-        if sections.sandboxes.contains_key(&key.text) {
+        if is_sandbox(&key.text) {
             let message = format!("`{}` is a sandbox already", key.text);
             report.bad_value(key, message, "give the host another name; `in` names one of both");
         }
-        hosts.insert(key.text.clone(), read_host(report, key, value, sections));
+        hosts.insert(key.text.clone(), read_host(report, key, value, &mut find_folder));
     }
     hosts
 }
@@ -312,7 +269,7 @@ fn read_host(
     report: &mut Report,
     key: &SpannedText,
     yaml: &Yaml,
-    sections: &Sections,
+    find_folder: &mut impl FnMut(&mut Report, SpannedText) -> Option<String>,
 ) -> HostSettings {
     let mut host = HostSettings {
         name: key.text.clone(),
@@ -340,15 +297,10 @@ fn read_host(
         }
     }
     if let Some(word) = section.get("folder").and_then(|it| report.word(it, "`folder`")) {
-        host.folder = sections.find_folder(report, word);
+        host.folder = find_folder(report, word);
     }
-    if let Some(word) = section.get("approve").and_then(|it| report.word(it, "`approve`")) {
-        if let Some(approve) = Approval::named(&word.text) {
-            host.approve = approve;
-        } else {
-            let message = format!("`approve` is not `{}`", word.text);
-            report.bad_value(&word, message, "write `each`, `once` or `never`");
-        }
+    if let Some(approve) = section.get("approve").and_then(|it| read_approval(report, it)) {
+        host.approve = approve;
     }
     for word in section.get("secrets").map(|it| report.words(it, "`secrets`")).unwrap_or_default() {
         if is_harmless_variable(&word.text) {
@@ -507,10 +459,13 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_belongs_to_one_run_and_one_host() {
-        let access = HostAccess::default();
-        access.approve("one", "here");
-        assert!(access.is_approved("one", "here"));
-        assert!(!access.is_approved("two", "here") && !access.is_approved("one", "there"));
+    fn an_approval_for_a_run_is_named_after_all_that_a_command_may_do() {
+        let host = host();
+        let more = HostSettings { allow: vec![words("git push")], ..host.clone() };
+        let secret = HostSettings { secrets: Vec::new(), ..host.clone() };
+        let folder = HostSettings { folder: Some("repo".to_owned()), ..host.clone() };
+        let names = [&host, &more, &secret, &folder].map(HostSettings::grant);
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{names:?}");
+        assert_eq!(host.grant(), HostSettings { time: Duration::ZERO, ..host.clone() }.grant());
     }
 }

@@ -34,6 +34,7 @@
 // Tests may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod approval;
 mod argument;
 mod bounds;
 mod cache;
@@ -54,6 +55,7 @@ mod hosts;
 pub mod kind;
 mod layout;
 mod lower;
+mod mcp;
 pub mod memory;
 mod nodes;
 mod outline;
@@ -88,16 +90,17 @@ use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
 use thiserror::Error;
 
 pub use self::{
+    approval::Approval,
     definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
     expression::{EvaluateError, Expression, ExpressionView, Function},
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},
     format::{cases_json_schema, json_schema},
     hosts::{
-        Approval, CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse,
-        parse_shape,
+        CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse, parse_shape,
     },
     layout::{FileKind, format_text},
+    mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     source::Buffers,

@@ -15,11 +15,13 @@ use graphrun_models::{Providers, RequestSettings};
 use serde_json::Value;
 
 use super::{
-    Defaults, Registry, SandboxSettings,
+    Approval, Defaults, Registry, SandboxSettings,
+    approval::read_approval,
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
     hosts::{HostSettings, read_hosts},
+    mcp::read_mcp,
     memory::{Tiers, read_tiers},
     policies::read_catch,
     prompt::{LoadedPrompt, PromptFiles},
@@ -59,8 +61,11 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "cache",
     "tools",
     "max_tool_rounds",
+    "tool_timeout",
     "about",
 ];
+/// The keys of a tool in the list of an agent.
+pub(super) const TOOL_USE_KEYS: &[&str] = &["tool", "approve"];
 /// The keys of a system prompt that is not a path.
 pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
 /// The keys of `tools` that are no tools.
@@ -89,8 +94,12 @@ pub struct Agent {
     pub settings: RequestSettings,
     /// The tools it may call, by name.
     pub tools: Vec<String>,
+    /// When a person is asked before it calls a tool, by the name of the tool; never without an entry.
+    pub approvals: BTreeMap<String, Approval>,
     /// How many rounds of tool calls it may make.
     pub tool_rounds_max: u32,
+    /// The longest duration of a call of a tool.
+    pub tool_timeout: Option<Duration>,
 }
 
 /// The sections that nodes refer to.
@@ -102,6 +111,8 @@ pub(crate) struct Sections {
     pub(crate) hosts: BTreeMap<String, HostSettings>,
     /// The tools that the workflow declares.
     pub(crate) tools: BTreeMap<String, Arc<DeclaredTool>>,
+    /// The MCP servers whose tools are not known, which is reported.
+    pub(crate) unlocked_servers: BTreeSet<String>,
     /// The names of the folders of a run.
     pub(crate) folders: BTreeSet<String>,
     /// The tiers of memory.
@@ -126,6 +137,7 @@ impl Sections {
             sandboxes: BTreeMap::new(),
             hosts: BTreeMap::new(),
             tools: BTreeMap::new(),
+            unlocked_servers: BTreeSet::new(),
             folders: read_names(report, top),
             memory: read_tiers(report, top, tiers),
             tools_root: read_tools_root(report, top, prompts),
@@ -134,8 +146,17 @@ impl Sections {
         for Entry { key, value } in entries(report, top, "sandboxes") {
             sections.sandboxes.insert(key.text.clone(), read_sandbox(report, key, value));
         }
-        sections.hosts = read_hosts(report, top, &sections);
+        sections.hosts = read_hosts(
+            report,
+            top,
+            |it| sections.sandboxes.contains_key(it),
+            |report, word| sections.find_folder(report, word),
+        );
         sections.tools = read_tools(report, top, (prompts, registry, &sections), tools);
+        let (of_servers, unlocked_servers) = read_mcp(report, top, prompts, &sections);
+        sections.unlocked_servers = unlocked_servers;
+        let of_servers = of_servers.into_iter().map(|it| (it.signature.name.clone(), Arc::new(it)));
+        sections.tools.extend(of_servers);
         for Entry { key, value } in entries(report, top, "models") {
             let models = read_model(report, value, registry.known_providers());
             sections.models.insert(key.text.clone(), models);
@@ -180,30 +201,42 @@ impl Sections {
         let settings = request_settings::read(report, |key| section.get(key), &models, providers);
         let cache = section.get("cache").map(|it| request_settings::read_cache(report, it));
         let settings = RequestSettings { cache_prompt: cache.unwrap_or(false), ..settings };
-        let tools = section
+        let (tools, approvals) = section
             .get("tools")
             .map(|it| self.read_agent_tools(report, registry, it))
             .unwrap_or_default();
-        let rounds = section.get("max_tool_rounds");
-        if let Some(key) = section.key("max_tool_rounds").filter(|_| !section.has_or_means("tools"))
+        for key in ["max_tool_rounds", "tool_timeout"].into_iter().filter_map(|it| section.key(it))
         {
-            let help = "give the agent `tools`, or remove this";
-            report.bad_value(key, "an agent without tools has no rounds of calls", help);
+            if !section.has_or_means("tools") {
+                let message = match key.text.as_str() {
+                    "max_tool_rounds" => "an agent without tools has no rounds of calls",
+                    _ => "an agent without tools makes no calls of tools",
+                };
+                report.bad_value(key, message, "give the agent `tools`, or remove this");
+            }
         }
+        let rounds = section.get("max_tool_rounds");
         let rounds = rounds.and_then(|it| report.count(it, "`max_tool_rounds`", 1));
         let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
-        Some(Agent { models, system, settings, tools, tool_rounds_max })
+        let tool_timeout = section.get("tool_timeout");
+        let tool_timeout = tool_timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
+        Some(Agent { models, system, settings, tools, approvals, tool_rounds_max, tool_timeout })
     }
 
-    /// Reads the tools that an agent may call.
+    /// Reads the tools that an agent may call, and when a person is asked before.
     fn read_agent_tools(
         &self,
         report: &mut Report,
         registry: &Registry,
         yaml: &Yaml,
-    ) -> Vec<String> {
-        let mut tools = Vec::new();
-        for word in report.words(yaml, "`tools`") {
+    ) -> (Vec<String>, BTreeMap<String, Approval>) {
+        let (mut tools, mut approvals) = (Vec::new(), BTreeMap::new());
+        let words = match &yaml.data {
+            Data::List(items) => items.iter().filter_map(|it| read_tool_use(report, it)).collect(),
+            _ => report.words(yaml, "`tools`").into_iter().map(|it| (it, None)).collect::<Vec<_>>(),
+        };
+        for (word, approval) in words {
+            approvals.extend(approval.map(|it| (word.text.clone(), it)));
             if tools.contains(&word.text) {
                 report.named_twice(&word, "`tools`");
             } else if let Some(tool) = find_tool(report, registry, self, &word) {
@@ -211,7 +244,7 @@ impl Sections {
                 tools.push(word.text);
             }
         }
-        tools
+        (tools, approvals)
     }
 
     /// Resolves one of `models`, or a literal model name.
@@ -233,6 +266,19 @@ impl Sections {
         report.unknown("GR012", "model", &word, known);
         Vec::new()
     }
+}
+
+/// Reads a tool in the list of an agent: its name, or `{ tool, approve }`.
+fn read_tool_use(report: &mut Report, yaml: &Yaml) -> Option<(SpannedText, Option<Approval>)> {
+    if !matches!(yaml.data, Data::Map(_)) {
+        return Some((report.word(yaml, "each item of `tools`")?, None));
+    }
+    let section = Section::read(report, yaml, "an item of `tools`", TOOL_USE_KEYS)?;
+    let help = "name a tool, as in `{ tool: fs.write, approve: each }`";
+    let tool = section.require(report, "tool", help);
+    let tool = tool.and_then(|it| report.word(it, "`tool`"));
+    let approval = section.get("approve").and_then(|it| read_approval(report, it));
+    Some((tool?, approval))
 }
 
 /// Reads `tools`: the folder of the built-in tools.

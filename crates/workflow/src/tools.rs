@@ -9,7 +9,8 @@ use graphrun_core::{
 use graphrun_sandbox::is_harmless_variable;
 
 use super::{
-    Registry,
+    Approval, Registry,
+    approval::read_approval,
     argument::{ArgumentAdvice, check_argument, read_arguments},
     fixed_files::read_scripts,
     prompt::PromptFiles,
@@ -28,7 +29,8 @@ use super::{
 /// The key of the settings of the built-in tools, which no tool can have as its name.
 pub(super) const FILES: &str = "fs";
 /// The keys of a tool.
-pub(super) const TOOL_KEYS: &[&str] = &["about", "run", "in", "scripts", "http", "input", "output"];
+pub(super) const TOOL_KEYS: &[&str] =
+    &["about", "run", "in", "scripts", "http", "input", "output", "approve"];
 /// The keys of the request of a tool.
 pub(super) const REQUEST_KEYS: &[&str] = &["method", "url", "headers", "time"];
 /// The keys of a header with a secret.
@@ -92,7 +94,8 @@ fn unknown(name: &str) -> DeclaredTool {
         crate::SandboxSettings { memory_bytes: 0, time: Duration::ZERO, requirements: Vec::new() };
     let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new() };
     let signature = ToolSignature { name: name.to_owned(), input, output };
-    DeclaredTool { signature, about: String::new(), action: ToolAction::Command(command) }
+    let (about, action) = (String::new(), ToolAction::Command(command));
+    DeclaredTool { signature, about, action, approve: Approval::Never }
 }
 
 fn check_name(report: &mut Report, registry: &Registry, key: &SpannedText) {
@@ -159,8 +162,10 @@ fn read_tool(
             None
         }
     };
+    let approve = section.get("approve").and_then(|it| read_approval(report, it));
+    let approve = approve.unwrap_or(Approval::Never);
     let signature = ToolSignature { name: key.text.clone(), input: input?, output: output? };
-    Some(DeclaredTool { signature, about: about?.text, action: action? })
+    Some(DeclaredTool { signature, about: about?.text, action: action?, approve })
 }
 
 fn read_command(

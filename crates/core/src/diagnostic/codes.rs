@@ -41,7 +41,7 @@ pub const CODES: &[Code] = pages! {
     "GR030" "GR031" "GR032" "GR033" "GR034" "GR035" "GR036" "GR037" "GR038" "GR039"
     // Prompts and safety.
     "GR040" "GR041" "GR042" "GR045" "GR046" "GR047" "GR048" "GR049" "GR050" "GR051"
-    "GR052" "GR053"
+    "GR052" "GR053" "GR054"
     // Sizes and places.
     "GR055" "GR056" "GR057" "GR058" "GR059"
     // Workflows in workflows.

@@ -189,6 +189,8 @@ struct AttemptNotes {
     asked: BTreeSet<String>,
     /// The names of the memos that the attempt has used.
     memos: BTreeSet<String>,
+    /// The names of the grants that the attempt has made.
+    grants: BTreeSet<String>,
 }
 
 /// A message of an attempt to the driver.
@@ -381,6 +383,14 @@ impl Reporter {
         self.0.notes().memos.insert(name.to_owned())
     }
 
+    pub(super) fn add_grant(&self, name: &str) {
+        self.0.notes().grants.insert(name.to_owned());
+    }
+
+    pub(super) fn has_grant(&self, name: &str) -> bool {
+        self.0.notes().grants.contains(name)
+    }
+
     /// Sends a report to watchers. It counts the usage of a model call even without watchers.
     pub async fn report(&self, report: Report) {
         self.beat();
@@ -394,7 +404,11 @@ impl Reporter {
     }
 
     /// Saves a result and waits until it is durable. Without a run it saves nothing.
-    pub(super) async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run ends before.
+    pub async fn note(&self, name: &str, value: Value) -> Result<(), NodeError> {
         self.beat();
         let Some(attempt) = &self.0.attempt else { return Ok(()) };
         let (saved, is_saved) = oneshot::channel();

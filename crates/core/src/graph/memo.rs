@@ -26,6 +26,13 @@ pub struct Memo {
 /// their task: a retry continues the nested run.
 pub const NESTED_MEMO: &str = "nested run ";
 
+/// The begin of the names of memos that hold a [grant](NodeContext::grant): what a person has allowed for the rest of
+/// the run. Unlike others, they are for all tasks of the run.
+pub const GRANT_MEMO: &str = "grant ";
+
+/// The begins of names that a node cannot give to a memo.
+const RESERVED: [&str; 2] = [NESTED_MEMO, GRANT_MEMO];
+
 impl NodeContext {
     /// Runs a part of the work, or returns its saved result. The result is saved with the run
     /// before this method returns. When the task runs again after a crash, a failed attempt or a
@@ -75,8 +82,8 @@ impl NodeContext {
 
     /// Returns the result saved under a name, if there is one.
     pub fn recall_memo<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, NodeError> {
-        if name.starts_with(NESTED_MEMO) {
-            let message = format!("names of memos that begin with `{NESTED_MEMO}` are reserved");
+        if let Some(begin) = RESERVED.into_iter().find(|it| name.starts_with(it)) {
+            let message = format!("names of memos that begin with `{begin}` are reserved");
             return Err(NodeError::permanent(message));
         }
         // An attempt can use each name once.
@@ -97,6 +104,24 @@ impl NodeContext {
     /// Saves an entry of the journal of a nested run.
     pub async fn save_nested(&self, name: &str, entry: Value) -> Result<(), NodeError> {
         self.save_value(&format!("{NESTED_MEMO}{name}"), entry).await
+    }
+
+    /// Remembers for the rest of the run what a person has allowed, under a name; once this returns, it is durable.
+    ///
+    /// Tasks that start later see it, in this process and in others, also those of nested runs. A fork of the run does
+    /// not have it. The name should contain a hash of the allowed thing, so that a changed workflow does not inherit it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run ends before the grant is saved.
+    pub async fn grant(&self, name: &str) -> Result<(), NodeError> {
+        self.reporter.add_grant(name);
+        self.save_value(&format!("{GRANT_MEMO}{name}"), Value::Bool(true)).await
+    }
+
+    /// Returns whether a person has allowed this for the rest of the run; see [`NodeContext::grant`].
+    pub fn is_granted(&self, name: &str) -> bool {
+        self.memos.get(&format!("{GRANT_MEMO}{name}")).is_some() || self.reporter.has_grant(name)
     }
 
     async fn save_value(&self, name: &str, value: Value) -> Result<(), NodeError> {

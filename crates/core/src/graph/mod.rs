@@ -34,7 +34,7 @@ pub use self::{
     function::{Argument, Item, NodeFn, NodeFunction, WithContext, describe_types, node_fn},
     go::{DispatchOf, END, FAIL, Go, Next, START, clear, dispatch, goto},
     item_order::{ItemNeeds, ItemOrder, ItemReads},
-    memo::NESTED_MEMO,
+    memo::{GRANT_MEMO, NESTED_MEMO},
     node::{Contract, Node, NodeDescription, Read, SideEffects},
     policy::{
         Attempts, Backoff, Bounds, Catch, Defer, ItemPolicy, Limits, NodeLimits, OnFinish,

@@ -33,6 +33,11 @@ impl SavedValues {
         Arc::make_mut(self.0.get_or_insert_default()).insert(name, value);
     }
 
+    /// Returns the names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|it| it.keys()).map(String::as_str)
+    }
+
     /// Keeps the values whose names fit.
     pub fn retain(&mut self, fits: impl Fn(&str) -> bool) {
         if let Some(saved) = &mut self.0 {

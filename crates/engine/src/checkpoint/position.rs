@@ -132,6 +132,9 @@ pub struct Conversation {
     /// distinguishes the questions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub question_keys: BTreeSet<String>,
+    /// What people have allowed for the rest of the run, by the names that the nodes gave it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub grants: BTreeSet<String>,
     /// The number of the last message taken in from the inbox.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub last_message: u64,

@@ -9,7 +9,10 @@ use std::{
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     event::Usage,
-    graph::{ErrorKind, Failure, Goto, ItemNeeds, NESTED_MEMO, Question, SavedValues, Transition},
+    graph::{
+        ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, NESTED_MEMO, Question, SavedValues,
+        Transition,
+    },
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -39,6 +42,8 @@ pub(super) struct OpenStep {
     spare: Vec<Arc<TaskRecord>>,
     /// The items of maps that waited for others and can begin.
     ready: BTreeSet<usize>,
+    /// What people have allowed in this step for the rest of the run.
+    grants: BTreeSet<String>,
 }
 
 /// The state of one task of the step.
@@ -126,7 +131,8 @@ impl OpenStep {
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
         let (spare, ready) = (Vec::new(), BTreeSet::new());
-        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare, ready };
+        let grants = BTreeSet::new();
+        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare, ready, grants };
         step.reset(graph, position);
         step
     }
@@ -142,6 +148,7 @@ impl OpenStep {
             TaskState { item, ..TaskState::new(graph.at(active.node).0.clone()) }
         };
         self.tasks.clear();
+        self.grants.clear();
         self.tasks.extend(position.frontier.iter().map(task));
         (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.written) = (position.step.next(), 0);
@@ -211,6 +218,28 @@ impl OpenStep {
     /// Returns the keys of all questions that the tasks have asked.
     pub(super) fn question_keys(&self) -> impl Iterator<Item = &String> {
         self.tasks.iter().flat_map(|it| &it.question_keys)
+    }
+
+    /// Returns what people have allowed in this step for the rest of the run.
+    pub(super) fn grants(&self) -> &BTreeSet<String> {
+        &self.grants
+    }
+
+    /// Returns the memos of a task, with the grants of the run.
+    pub(super) fn memos_of(&self, index: usize, earlier: &BTreeSet<String>) -> SavedValues {
+        let mut memos = self.tasks[index].memos.clone();
+        for name in earlier.iter().chain(&self.grants) {
+            memos.insert(format!("{GRANT_MEMO}{name}"), Value::Bool(true));
+        }
+        memos
+    }
+
+    /// Keeps a memo of a task. A grant is for all tasks.
+    fn keep_memo(&mut self, index: usize, name: &str, value: &Value) {
+        match name.strip_prefix(GRANT_MEMO) {
+            Some(grant) => drop(self.grants.insert(grant.to_owned())),
+            None => self.tasks[index].memos.insert(name.to_owned(), value.clone()),
+        }
     }
 
     /// Returns the next deadline of an open question.
@@ -437,8 +466,8 @@ impl OpenStep {
         name: String,
         value: Value,
     ) -> TaskRecord {
+        self.keep_memo(index, &name, &value);
         let task = &mut self.tasks[index];
-        task.memos.insert(name.clone(), value.clone());
         // The attempt's usage is added when it ends. If it never ends, the usage known by now is recorded.
         let mut total = task.total;
         total.add(until_now);
@@ -471,6 +500,9 @@ impl OpenStep {
     /// Restores the state of a task from its record. If a node is named, failed tasks of other nodes do not run
     /// again.
     pub(super) fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
+        if let Outcome::MemoSaved { name, value } = &record.outcome {
+            self.keep_memo(index, name, value);
+        }
         let task = &mut self.tasks[index];
         if !matches!(record.outcome, Outcome::Answered { .. }) {
             task.total = TaskUsage { ms: record.ms, usage: record.usage };
@@ -514,11 +546,7 @@ impl OpenStep {
                 let failure = failure.message.clone();
                 Phase::Sleeping { wake: *wake, wait_ms: *wait_ms, failure }
             }
-            Outcome::Aborted => Phase::Running,
-            Outcome::MemoSaved { name, value } => {
-                task.memos.insert(name.clone(), value.clone());
-                Phase::Running
-            }
+            Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
             Outcome::Asked { question } => {
                 task.question_keys.push(question.key.clone());
                 Phase::Waiting(Box::new(question.clone()))

@@ -157,6 +157,7 @@ fn revised(
     next_frontier(graph, limits, &mut position, (&records, &state));
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(step.question_keys().cloned());
+    position.people.grants.extend(step.grants().iter().cloned());
     Ok(Revised { records: made, position: position.named(graph), state })
 }
 

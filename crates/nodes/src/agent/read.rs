@@ -1,11 +1,11 @@
 //! The kind `agent`: its keys, and how a node is read.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
 use graphrun_models::RequestSettings;
 use graphrun_workflow::{
-    Expression, Prompt,
+    Approval, Expression, Prompt,
     kind::{
         Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
         SpannedText,
@@ -100,6 +100,10 @@ pub struct AgentNode {
     pub declared: Vec<Arc<DeclaredTool>>,
     /// The folder that the built-in tools can read.
     pub tools_root: PathBuf,
+    /// When a person is asked before it calls a tool, by the name of the tool.
+    pub approvals: BTreeMap<String, Approval>,
+    /// The longest duration of a call of a tool.
+    pub tool_timeout: Option<Duration>,
     /// How many rounds of tool calls it may make; then each answer must be final.
     pub tool_rounds_max: u32,
     /// The fields its answer is written to; at least one.
@@ -127,10 +131,17 @@ impl AgentNode {
     pub(super) fn connect(&self, ctx: &MakeContext<'_>) -> Result<Agent, Diagnostic> {
         let (root, tiers, declared) = (self.tools_root.as_path(), &*self.tiers, &self.declared[..]);
         let known = ToolSources { root, tiers, declared };
-        let find = |tool: &String| Checked::find(ctx, tool, known);
+        let find = |tool: &String| {
+            let mut found = Checked::find(ctx, tool, known)?;
+            // An agent cannot make the declaration of a tool less strict.
+            let own = self.approvals.get(tool).copied().unwrap_or(Approval::Never);
+            found.approve = own.min(found.approve);
+            Ok::<_, Diagnostic>(found)
+        };
         let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
         let services = ctx.services.clone();
-        Ok(Agent { definition: self.clone(), services, toolbox: Toolbox::new(tools) })
+        let toolbox = Toolbox::new(tools, self.folder.clone(), self.tool_timeout);
+        Ok(Agent { definition: self.clone(), services, toolbox })
     }
 }
 
@@ -203,6 +214,8 @@ impl Kind for AgentKind {
                 declared: reader.declared_tools(&found.tools),
                 tools: found.tools,
                 tools_root: reader.tools_root().to_owned(),
+                approvals: found.approvals,
+                tool_timeout: found.tool_timeout,
                 tool_rounds_max: found.tool_rounds_max,
                 writes: writes.clone(),
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),

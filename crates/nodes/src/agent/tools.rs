@@ -2,21 +2,26 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    sync::PoisonError,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use graphrun_core::{event::Report, graph::NodeContext};
+use graphrun_core::{
+    event::Report,
+    graph::{NodeContext, NodeError},
+};
 use graphrun_guard::redact::redact;
 use graphrun_models::{
     ChatModel, ChatReply, ChatRequest, Message, ModelError, ToolCall, ToolChoice, ToolSpec,
 };
 use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
+    approval::{AskedCall, Verdict},
     call::{Calls, Watched},
     checked::Checked,
 };
@@ -32,20 +37,30 @@ const INPUT_CHARACTERS_MAX: usize = 200;
 
 /// The tools that an agent may call.
 #[derive(Debug)]
-pub(crate) struct Toolbox(Vec<Checked>);
+pub(crate) struct Toolbox {
+    tools: Vec<Checked>,
+    /// The folder of the run in which they work.
+    folder: Option<String>,
+    /// The longest duration of a call.
+    timeout: Option<Duration>,
+}
 
 impl Toolbox {
-    pub(crate) fn new(tools: Vec<Checked>) -> Self {
-        Self(tools)
+    pub(crate) fn new(
+        tools: Vec<Checked>,
+        folder: Option<String>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        Self { tools, folder, timeout }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tools.is_empty()
     }
 
     /// Whether all of them are known to ask no model.
     pub(super) fn ask_no_model(&self) -> bool {
-        self.0.iter().all(|it| it.asks_no_model)
+        self.tools.iter().all(|it| it.asks_no_model)
     }
 
     pub(super) fn specs(&self) -> Vec<ToolSpec> {
@@ -54,18 +69,18 @@ impl Toolbox {
             description: it.tool.description().to_owned(),
             schema: it.tool.input_schema().clone(),
         };
-        self.0.iter().map(spec).collect()
+        self.tools.iter().map(spec).collect()
     }
 
     /// The part of the cache key for the tools.
     pub(super) fn fingerprint(&self) -> Value {
         let fingerprint =
             |it: &Checked| json!([it.tool.name(), it.tool.description(), it.tool.input_schema()]);
-        self.0.iter().map(fingerprint).collect()
+        self.tools.iter().map(fingerprint).collect()
     }
 
     fn find(&self, name: &str) -> Option<&Checked> {
-        self.0.iter().find(|it| it.tool.name() == name)
+        self.tools.iter().find(|it| it.tool.name() == name)
     }
 }
 
@@ -83,6 +98,24 @@ pub(super) struct WithTools<'a> {
     /// The context of each call, except for its key.
     told: &'a ToolContext,
     exchange: Mutex<Exchange>,
+    /// Why the attempt ends here, if it does: a person has to answer first.
+    end: std::sync::Mutex<Option<NodeError>>,
+}
+
+/// A call of a model, before it is made.
+#[derive(Debug)]
+enum Planned<'a> {
+    /// Its result is known without a call.
+    Known(String),
+    /// It is made.
+    Call {
+        tool: &'a Checked,
+        input: Value,
+        /// The name of its result in the task.
+        memo: String,
+        /// Whether a person has changed the input.
+        is_changed: bool,
+    },
 }
 
 /// The messages between the question and the answer.
@@ -105,7 +138,16 @@ impl<'a> WithTools<'a> {
         ctx: &'a NodeContext,
         (toolbox, rounds_max, told): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {
-        Self { model, ctx, calls, toolbox, rounds_max, told, exchange: Mutex::default() }
+        Self {
+            model,
+            ctx,
+            calls,
+            toolbox,
+            rounds_max,
+            told,
+            exchange: Mutex::default(),
+            end: std::sync::Mutex::default(),
+        }
     }
 
     async fn warn(&self, message: String) {
@@ -113,77 +155,124 @@ impl<'a> WithTools<'a> {
     }
 
     /// Makes the calls of a reply, and adds them to the conversation with their results.
-    async fn make_calls(&self, exchange: &mut Exchange, mut reply: ChatReply) {
+    ///
+    /// People are asked before any call is made: the question ends the attempt, and the next one makes all calls of the
+    /// reply, which it finds saved.
+    async fn make_calls(
+        &self,
+        exchange: &mut Exchange,
+        mut reply: ChatReply,
+    ) -> Result<(), NodeError> {
         exchange.name(&mut reply.tool_calls);
         let calls = reply.tool_calls.clone();
         exchange.messages.push(Message::calls(reply));
         // The tools may have irreversible effects, so the reply that requests them is saved first.
         self.model.save_last().await;
-        let mut results = Vec::new();
+        let mut planned = Vec::new();
         for (at, call) in calls.iter().enumerate() {
             let again = exchange.counts.entry((call.name.clone(), call.arguments.clone()));
             let again = *again.and_modify(|it| *it += 1).or_insert(1) > SAME_CALL_MAX;
             exchange.is_stuck |= again;
-            results.push(self.result(call, at, again));
+            planned.push(self.plan(call, at, again).await?);
         }
-        let results = join_all(results).await;
+        let results = join_all(planned.into_iter().map(|it| self.result(it))).await;
         let told = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
         exchange.messages.extend(told);
         if exchange.is_stuck {
             let message = "the model repeats the same call; it must answer now";
             self.warn(message.to_owned()).await;
         }
+        Ok(())
+    }
+
+    /// Decides about a call: whether it can be made, has a saved result, or is rejected by a person.
+    async fn plan(
+        &self,
+        call: &ToolCall,
+        at: usize,
+        again: bool,
+    ) -> Result<Planned<'_>, NodeError> {
+        let refuse = |reason: String| Ok(Planned::Known(format!("error: {reason}")));
+        if again {
+            let reason = "this call was made before; its result is in the conversation";
+            return refuse(reason.to_owned());
+        }
+        if at >= CALLS_AT_ONCE_MAX {
+            return refuse(format!(
+                "not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
+            ));
+        }
+        let Some(tool) = self.toolbox.find(&call.name) else {
+            let known: Vec<&str> = self.toolbox.tools.iter().map(|it| it.tool.name()).collect();
+            return refuse(format!("there is no `{}`, only {}", call.name, known.join(", ")));
+        };
+        let input = match call.input() {
+            Ok(input) => input,
+            Err(problem) => return refuse(problem),
+        };
+        let hash = blake3::hash(input.to_string().as_bytes()).to_hex();
+        let memo = self.calls.count(format!("tool/{}/{}", tool.tool.name(), &hash[..16]));
+        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
+            return Ok(Planned::Known(known));
+        }
+        let folder = self.toolbox.folder.as_deref();
+        let asked = AskedCall { tool, input: &input, name: &memo, folder };
+        Ok(match asked.ask(self.ctx).await? {
+            Verdict::Approved => Planned::Call { tool, input, memo, is_changed: false },
+            Verdict::Changed(input) => Planned::Call { tool, input, memo, is_changed: true },
+            Verdict::Rejected(comment) => {
+                let reason = comment.map(|it| format!(": {it}")).unwrap_or_default();
+                return refuse(format!("a person rejected this call{reason}"));
+            }
+        })
     }
 
     /// Returns the result of a call for the model.
-    async fn result(&self, call: &ToolCall, at: usize, again: bool) -> String {
-        if again {
-            return "error: this call was made before; its result is in the conversation"
-                .to_owned();
-        }
-        if at >= CALLS_AT_ONCE_MAX {
-            return format!(
-                "error: not more than {CALLS_AT_ONCE_MAX} calls at once; call it again"
-            );
-        }
-        let Some(tool) = self.toolbox.find(&call.name) else {
-            let known: Vec<&str> = self.toolbox.0.iter().map(|it| it.tool.name()).collect();
-            return format!("error: there is no `{}`, only {}", call.name, known.join(", "));
-        };
-        match call.input() {
-            Ok(input) => self.call(tool, input).await,
-            Err(problem) => format!("error: {problem}"),
+    async fn result(&self, planned: Planned<'_>) -> String {
+        match planned {
+            Planned::Known(result) => result,
+            Planned::Call { tool, input, memo, is_changed } => {
+                self.call(tool, input, memo, is_changed).await
+            }
         }
     }
 
     /// Calls a tool and saves the result, under a name that counts equal calls. A retry of the task
     /// reuses saved results; a call without one is made again, with the same idempotency key.
-    async fn call(&self, tool: &Checked, input: Value) -> String {
-        let name = tool.tool.name();
+    async fn call(&self, tool: &Checked, input: Value, memo: String, is_changed: bool) -> String {
         let given = input.to_string();
-        let hash = blake3::hash(given.as_bytes()).to_hex();
-        let memo = self.calls.count(format!("tool/{name}/{}", &hash[..16]));
-        if let Ok(Some(known)) = self.ctx.recall_memo::<String>(&memo) {
-            return known;
-        }
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
         let told = ToolContext { key, ..self.told.clone() };
         let started = Instant::now();
-        let outcome = tool.call(input, &told).await;
+        let outcome = match self.toolbox.timeout {
+            None => tool.call(input, &told).await,
+            Some(limit) => timeout(limit, tool.call(input, &told)).await.unwrap_or_else(|_| {
+                Err(ToolError::transient(format!("it was stopped after {limit:?}")))
+            }),
+        };
         let report = Report::ToolCall {
-            tool: name.to_owned(),
+            tool: tool.tool.name().to_owned(),
             input: cut(&given, INPUT_CHARACTERS_MAX),
             ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             error: outcome.as_ref().err().map(ToolError::to_string),
         };
         self.ctx.report(report).await;
         let is_final = outcome.as_ref().err().is_none_or(|it| !it.transient);
-        let result = told_to_model(outcome);
+        let mut result = told_to_model(outcome);
+        if is_changed {
+            let given = cut(&given, RESULT_CHARACTERS_MAX);
+            result = format!("(a person changed the arguments of this call to {given})\n{result}");
+        }
         if is_final {
             // Saving fails when the run has ended; then the result of this node is not needed.
             drop(self.ctx.save_memo(&memo, &result).await);
         }
         result
+    }
+
+    /// Returns the question of a person, or another reason to end the attempt, that stands behind the last error.
+    pub(super) fn take_end(&self) -> Option<NodeError> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -215,7 +304,13 @@ impl ChatModel for WithTools<'_> {
             if reply.tool_calls.is_empty() {
                 exchange.complain(reply.text);
             } else {
-                self.make_calls(&mut exchange, reply).await;
+                let (name, usage) = (reply.tool_calls[0].name.clone(), reply.usage);
+                if let Err(end) = self.make_calls(&mut exchange, reply).await {
+                    // The caller takes the end, and does not look at the error.
+                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                    let rounds = exchange.rounds;
+                    return Err(ModelError::NoAnswer { name, rounds, usage });
+                }
             }
         }
     }

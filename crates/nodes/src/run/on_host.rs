@@ -44,7 +44,7 @@ impl HostCall<'_> {
             time: self.host.time,
             kept_bytes: STREAM_BYTES_MAX + 1,
         };
-        self.ask(ctx, approval, &call)?;
+        self.ask(ctx, approval, &call).await?;
         let variables = self.access.variables_of(self.host);
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
@@ -97,16 +97,16 @@ impl HostCall<'_> {
 
     /// Asks a person, if this call needs an approval. The key of the question contains a hash of the whole call, so an
     /// answer never approves another one.
-    fn ask(
+    async fn ask(
         &self,
         ctx: &NodeContext,
         approval: Approval,
         call: &HostCommand,
     ) -> Result<(), NodeError> {
-        let (run, host) = (ctx.run.as_str(), &self.host.name);
+        let (host, grant) = (&self.host.name, self.host.grant());
         let is_approved = match approval {
             Approval::Never => true,
-            Approval::Once => self.access.is_approved(run, host),
+            Approval::Once => ctx.is_granted(&grant),
             Approval::Each => false,
         };
         if is_approved {
@@ -137,7 +137,7 @@ impl HostCall<'_> {
             return Err(Failure::new(ErrorKind::Declined, message).into());
         }
         if approval == Approval::Once {
-            self.access.approve(run, host);
+            ctx.grant(&grant).await?;
         }
         Ok(())
     }

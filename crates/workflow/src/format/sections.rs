@@ -9,11 +9,12 @@ use super::{
     values::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
         Duration, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName, FieldType,
-        Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory, MethodName, ModelDeclared,
-        ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath, OneOrMany,
-        Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SandboxName, Scalar, SchemaPath, StateName, TargetName, Text, TierAccess,
-        TierDeclared, ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
+        Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName, Memory, MethodName,
+        ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
+        OneOrMany, Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
+        Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName,
+        TargetName, Text, TierAccess, TierDeclared, ToolDeclared, ToolName, TypeDeclared,
+        TypeNotation, VariableName, Version,
     },
 };
 
@@ -52,6 +53,8 @@ pub(super) struct WorkflowFile {
     memory: Option<Named<TierDeclared, Either<TierAccess, TierParts>>>,
     /// The hosts: commands on this machine, outside of a sandbox.
     hosts: Option<Named<HostDeclared, Host>>,
+    /// The MCP servers: programs on a host whose tools agents and nodes can call, as `SERVER.TOOL`.
+    mcp: Option<Named<ServerDeclared, McpServer>>,
     /// The files that the built-in tools may read, and the tools of the workflow.
     tools: Option<ToolsSection>,
     /// The limits of a whole run.
@@ -109,15 +112,28 @@ pub(super) struct AgentKeys {
     system: Option<Either<PromptPath, PromptText>>,
     #[schemars(flatten)]
     request: RequestKeys,
-    /// The tools that it may call before it answers: built-in ones, or ones that the program
+    /// The tools that it may call before it answers: built-in ones, ones of `tools`, or ones that the program
     /// registers.
-    tools: Option<OneOrMany<ToolName>>,
+    tools: Option<Either<ToolName, Vec<Either<ToolName, ToolUse>>>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
+    /// The longest duration of a call of a tool. A longer call fails, and the model can try another. Default:
+    /// that of the tool.
+    tool_timeout: Option<Duration>,
     /// `prompt`: the provider keeps the instructions and the conversation for the next request.
     cache: Option<PromptCache>,
     /// The purpose of the agent.
     about: Option<Text>,
+}
+
+/// A tool of an agent that needs a person's approval.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct ToolUse {
+    /// The tool.
+    tool: ToolName,
+    /// When a person is asked before a call: before each call, once in a run, or never (the default).
+    approve: Option<ApprovalWord>,
 }
 
 /// A sandbox for generated code, without a network.
@@ -147,6 +163,21 @@ pub(super) struct Host {
     /// The variables of graphrun's environment that commands get, such as `GH_TOKEN`.
     secrets: Option<OneOrMany<VariableName>>,
     /// The time limit of a command, such as `60s`.
+    time: Option<Duration>,
+}
+
+/// A server of tools, which speaks MCP over its standard streams.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct McpServer {
+    /// The program of the server and its arguments.
+    command: Vec<Scalar>,
+    /// One of `hosts`, on which it runs: one with `approve: never` and without a folder.
+    #[serde(rename = "in")]
+    host: HostName,
+    /// The tools that the lock file has. Default: all tools of the server.
+    tools: Option<OneOrMany<Text>>,
+    /// The time limit of a call, and of the start of the server. Default: `60s`.
     time: Option<Duration>,
 }
 
@@ -223,6 +254,8 @@ struct DeclaredTool {
     input: TypeNotation,
     /// The type of the result.
     output: TypeNotation,
+    /// When a person is asked before a call: before each call, once in a run, or never (the default).
+    approve: Option<ApprovalWord>,
 }
 
 /// The HTTP request of a tool. The operator must allow its host.

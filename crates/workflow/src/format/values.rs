@@ -174,6 +174,10 @@ value_types! {
     pub SandboxName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a host under `hosts`.
     pub HostDeclared = {"type": "string", "x-declares": "sandbox"};
+    /// One of `hosts`.
+    pub HostName = {"type": "string", "x-refers": "sandbox"};
+    /// The name of a server under `mcp`.
+    pub ServerDeclared = {"type": "string"};
     /// The beginning of a command.
     pub CommandBeginning = {"type": "string", "examples": ["git push", "gh pr create"]};
     /// When a person is asked.

@@ -6,9 +6,12 @@ use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
+use async_trait::async_trait;
+use serde_json::Value;
+
 use crate::{
     HostAccess,
-    tool::{Tool, WebAccess},
+    tool::{McpCaller, ServerTool, Tool, ToolContext, ToolError, WebAccess},
 };
 
 /// The source of the models of agents.
@@ -46,6 +49,8 @@ pub struct Services {
     pub hosts: Arc<HostAccess>,
     /// The hosts to which declared tools may send requests.
     pub web: Arc<WebAccess>,
+    /// The MCP servers.
+    pub mcp: Arc<dyn McpCaller>,
     /// The memory across runs.
     pub memory: Memory,
 }
@@ -63,8 +68,23 @@ impl Services {
             replace: Replace::default(),
             hosts: Arc::default(),
             web: Arc::default(),
+            mcp: Arc::new(NoServers),
             memory: Memory::new(Arc::new(InMemoryStore::default())),
         }
+    }
+}
+
+/// No server is connected.
+#[derive(Debug)]
+struct NoServers;
+
+#[async_trait]
+impl McpCaller for NoServers {
+    async fn call(&self, tool: &ServerTool, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let server = &tool.server.name;
+        Err(ToolError::permanent(format!(
+            "no MCP servers are connected here, so `{server}` is unavailable"
+        )))
     }
 }
 

@@ -1,13 +1,13 @@
 //! Tools that a workflow declares: a command in a sandbox, or an HTTP request.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use graphrun_sandbox::SourceFile;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::ToolSignature;
-use crate::SandboxSettings;
+use crate::{Approval, McpServer, SandboxSettings};
 
 /// A tool of a workflow.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct DeclaredTool {
     pub about: String,
     /// What a call does.
     pub action: ToolAction,
+    /// When a person is asked before a call.
+    pub approve: Approval,
 }
 
 /// What a call of a declared tool does.
@@ -27,6 +29,19 @@ pub enum ToolAction {
     Command(CommandTool),
     /// Sends a request.
     Request(RequestTool),
+    /// Calls a tool of an MCP server.
+    Server(ServerTool),
+}
+
+/// A tool of an MCP server.
+#[derive(Clone, Debug)]
+pub struct ServerTool {
+    /// The server.
+    pub server: Arc<McpServer>,
+    /// The name of the tool on the server.
+    pub tool: String,
+    /// Whether it is the tool that reads a resource.
+    pub reads_resource: bool,
 }
 
 /// A command that gets the input as JSON on its standard input, and prints the output as JSON.
@@ -265,6 +280,9 @@ impl DeclaredTool {
                 };
                 let headers: Vec<Value> = headers.iter().map(header).collect();
                 json!({"method": method.as_str(), "url": url.text(), "headers": headers})
+            }
+            ToolAction::Server(ServerTool { server, tool, .. }) => {
+                json!({"command": server.command, "host": server.host.name, "tool": tool})
             }
         };
         let ToolSignature { name, input, output } = &self.signature;

@@ -20,8 +20,8 @@ pub(crate) use self::memory::can_use;
 pub use self::{
     access::{WebAccess, WebPermission, WebRefusal},
     declared::{
-        CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction, UrlError,
-        UrlTemplate,
+        CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ServerTool, ToolAction,
+        UrlError, UrlTemplate,
     },
     function::{ToolFn, tool_fn},
 };
@@ -151,6 +151,26 @@ pub struct ToolContext {
     pub caller: String,
     /// The memory of the workflow, if it declares any.
     pub memory: Option<Arc<TaskMemory>>,
+}
+
+/// Calls the tools of MCP servers.
+#[async_trait]
+pub trait McpCaller: fmt::Debug + Send + Sync {
+    /// Calls a tool. The input fits its schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a reason that is shown to the model or to the reader of the run.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future may be dropped at any time, which cancels the request.
+    async fn call(
+        &self,
+        tool: &ServerTool,
+        input: Value,
+        ctx: &ToolContext,
+    ) -> Result<Value, ToolError>;
 }
 
 /// The error of a tool.

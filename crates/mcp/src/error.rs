@@ -1,0 +1,110 @@
+//! What can go wrong with a server.
+
+use std::time::Duration;
+
+use graphrun_sandbox::HostError;
+use graphrun_workflow::{HostRefusal, tool::ToolError};
+use thiserror::Error;
+
+/// A server cannot be used, or a call failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum McpError {
+    /// The operator does not allow it.
+    #[error("the server `{server}` may not run")]
+    Refused {
+        /// Its name.
+        server: String,
+        /// The reason.
+        source: HostRefusal,
+    },
+    /// It would need a question before it starts.
+    #[error(
+        "the server `{server}` may not start without a question: your configuration of the host has no `approve = \"never\"`"
+    )]
+    Asks {
+        /// Its name.
+        server: String,
+    },
+    /// It did not start.
+    #[error("the server `{server}` did not start")]
+    Start {
+        /// Its name.
+        server: String,
+        /// The reason.
+        source: HostError,
+    },
+    /// It did not answer in time.
+    #[error("the server `{server}` did not answer within {time:?}")]
+    TimedOut {
+        /// Its name.
+        server: String,
+        /// The limit.
+        time: Duration,
+    },
+    /// It ended, or closed its streams.
+    #[error("the server `{server}` ended{}", after(.stderr))]
+    Ended {
+        /// Its name.
+        server: String,
+        /// The end of its standard error.
+        stderr: String,
+    },
+    /// It answered with an error of the protocol.
+    #[error("the server `{server}` refused: {message}")]
+    Protocol {
+        /// Its name.
+        server: String,
+        /// Its message.
+        message: String,
+    },
+    /// A tool reported a failure.
+    #[error("{message}")]
+    Failed {
+        /// Its message.
+        message: String,
+    },
+    /// It lists more than a lock file may have.
+    #[error("the server `{server}` lists more than {most} {what}")]
+    TooMany {
+        /// Its name.
+        server: String,
+        /// The kind of entries.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// A tool cannot be offered to a model.
+    #[error("the server `{server}` has the tool `{tool}`, which cannot be used: {reason}")]
+    Unusable {
+        /// Its name.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A tool is not as the lock file has it.
+    #[error(
+        "the server `{server}` has changed its tool `{tool}` since it was locked: run `graphrun mcp lock`, and read the new description"
+    )]
+    Changed {
+        /// Its name.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+}
+
+fn after(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it wrote: {stderr}") }
+}
+
+impl From<McpError> for ToolError {
+    fn from(error: McpError) -> Self {
+        let transient = matches!(error, McpError::TimedOut { .. } | McpError::Ended { .. });
+        let causes = std::iter::successors(std::error::Error::source(&error), |it| it.source());
+        let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        Self { message, transient }
+    }
+}

@@ -1,0 +1,20 @@
+//! The tools of MCP servers: programs that describe their tools and answer calls, as JSON lines on their standard streams.
+//!
+//! [`Servers`] starts the servers of a workflow when a tool is called, and checks that their tools are those of the lock
+//! file. [`look`] lists what a server has, for the lock file and for people. The protocol itself is that of the crate
+//! `rmcp`; it stands in `connection.rs`, with the limits of a server that hangs, floods or dies.
+
+// Tests may; the library may not.
+#![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
+
+mod connection;
+mod content;
+mod error;
+mod look;
+mod servers;
+
+pub use self::{
+    error::McpError,
+    look::{Offer, PromptLine, ResourceLine, look},
+    servers::Servers,
+};

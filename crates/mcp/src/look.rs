@@ -1,0 +1,105 @@
+//! What a server offers: its tools for a lock file, and its resources and prompts for people.
+
+use std::collections::BTreeMap;
+
+use graphrun_workflow::{Approval, HostAccess, LockedServer, McpServer};
+use serde_json::Value;
+
+use crate::{McpError, connection::Connection};
+
+/// The longest name of a tool behind the name of its server; providers accept 64 characters.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+/// What a server offers.
+#[derive(Debug)]
+pub struct Offer {
+    /// Its tools, as a lock file has them.
+    pub locked: LockedServer,
+    /// Its resources.
+    pub resources: Vec<ResourceLine>,
+    /// Its prompts.
+    pub prompts: Vec<PromptLine>,
+}
+
+/// A resource of a server.
+#[derive(Debug)]
+pub struct ResourceLine {
+    /// Its URI.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A prompt of a server.
+#[derive(Debug)]
+pub struct PromptLine {
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    pub about: String,
+}
+
+/// Starts a server in the current folder, asks for all that it offers, and ends it.
+///
+/// # Errors
+///
+/// Fails if the operator does not allow it, if it does not answer, and if one of the wanted tools cannot be used.
+pub async fn look(server: &McpServer, access: &HostAccess) -> Result<Offer, McpError> {
+    check_access(server, access)?;
+    let connection = Connection::open(server, access, None).await?;
+    let offer = offer(server, &connection).await;
+    connection.close().await;
+    offer
+}
+
+/// Checks that the operator allows a server.
+pub(super) fn check_access(server: &McpServer, access: &HostAccess) -> Result<(), McpError> {
+    let name = || server.name.clone();
+    let approval = access.check(server.host_use());
+    match approval.map_err(|source| McpError::Refused { server: name(), source })? {
+        Approval::Never => Ok(()),
+        Approval::Each | Approval::Once => Err(McpError::Asks { server: name() }),
+    }
+}
+
+async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, McpError> {
+    let mut tools = BTreeMap::new();
+    for (name, tool) in connection.tools().await? {
+        if !server.wants(&name) {
+            continue;
+        }
+        if let Some(reason) = problem(&server.name, &name, &tool.input) {
+            let (server, tool) = (server.name.clone(), name);
+            return Err(McpError::Unusable { server, tool, reason });
+        }
+        tools.insert(name, tool);
+    }
+    let (mut resources, mut prompts) = (Vec::new(), Vec::new());
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    if connection.has("resources") {
+        let line = |it: &Value| ResourceLine { uri: text(&it["uri"]), name: text(&it["name"]) };
+        resources.extend(connection.resources().await?.iter().map(line));
+    }
+    if connection.has("prompts") {
+        let line =
+            |it: &Value| PromptLine { name: text(&it["name"]), about: text(&it["description"]) };
+        prompts.extend(connection.prompts().await?.iter().map(line));
+    }
+    let (command, has_resources) = (server.command.clone(), connection.has("resources"));
+    let locked = LockedServer { command, resources: has_resources, tools };
+    Ok(Offer { locked, resources, prompts })
+}
+
+/// Returns why a tool cannot be used, if so.
+fn problem(server: &str, name: &str, input: &Value) -> Option<String> {
+    let fits = |it: char| it.is_ascii_alphanumeric() || "_-./".contains(it);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Some(
+            "its name has other characters than letters, digits, `_`, `-`, `.` and `/`".to_owned(),
+        );
+    }
+    if server.len() + 1 + name.len() > NAME_CHARACTERS_MAX {
+        return Some(format!("`{server}.{name}` has more than {NAME_CHARACTERS_MAX} characters"));
+    }
+    (input["type"] != "object").then(|| "its arguments are not an object".to_owned())
+}

@@ -1,0 +1,57 @@
+//! `graphrun mcp list WORKFLOW`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{
+    super::{
+        error::CliError,
+        exit::Exit,
+        globals::{Globals, Output},
+        json::to_json,
+        terminal::print_result,
+        words::{clean, table},
+    },
+    look_at_all,
+};
+
+/// Start the servers of a workflow, and list their tools, resources and prompts
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The workflow
+    workflow: PathBuf,
+    /// Let this host of the workflow run its servers; can be given several times
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+}
+
+impl Args {
+    /// Prints what the servers offer. It compares nothing with the lock file.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("mcp list", &[Output::Text, Output::Json])?;
+        let offers = look_at_all(&self.workflow, self.allow_host, globals)?;
+        let mut lines = Vec::new();
+        for (server, offer) in &offers {
+            let mut add = |kind, name: &str, about: &str| {
+                lines.push((server.name.clone(), kind, name.to_owned(), about.to_owned()));
+            };
+            offer.locked.tools.iter().for_each(|(name, it)| add("tool", name, &it.about));
+            offer.resources.iter().for_each(|it| add("resource", &it.uri, &it.name));
+            offer.prompts.iter().for_each(|it| add("prompt", &it.name, &it.about));
+        }
+        let text = if globals.output == Output::Json {
+            let line = |(server, kind, name, about): &(String, &str, String, String)| json!({"server": server, "kind": kind, "name": name, "about": about});
+            to_json(&lines.iter().map(line).collect::<Vec<_>>())?
+        } else {
+            let header = ["server", "kind", "name", "description"];
+            let header = header.map(|it| globals.stdout.faint(it)).to_vec();
+            let row = |(server, kind, name, about): &(String, &str, String, String)| {
+                vec![server.clone(), (*kind).to_owned(), clean(name), clean(about)]
+            };
+            table(&std::iter::once(header).chain(lines.iter().map(row)).collect::<Vec<_>>())
+        };
+        print_result(&text).map_err(CliError::write)?;
+        Ok(Exit::Done)
+    }
+}

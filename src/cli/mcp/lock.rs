@@ -1,0 +1,91 @@
+//! `graphrun mcp lock WORKFLOW`.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    super::{
+        error::CliError,
+        exit::Exit,
+        globals::{Globals, Output},
+        json::to_json,
+        terminal::{print_message, print_result},
+        words::{clean, count},
+    },
+    look_at_all,
+};
+use crate::workflow::{LockedServer, McpLock};
+
+/// Start the servers of a workflow, and write their tools to its lock file
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The workflow
+    workflow: PathBuf,
+    /// Let this host of the workflow run its servers; can be given several times
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Write nothing; fail if a tool differs from the lock file
+    #[arg(long)]
+    check: bool,
+}
+
+impl Args {
+    /// Prints each tool that the lock file does not have in this form, with its description, and writes the file.
+    pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
+        globals.expect_output("mcp lock", &[Output::Text])?;
+        let offers = look_at_all(&self.workflow, self.allow_host, globals)?;
+        let servers: BTreeMap<String, LockedServer> =
+            offers.into_iter().map(|(server, offer)| (server.name, offer.locked)).collect();
+        let path = McpLock::path(&self.workflow);
+        let old = read(&path);
+        let text = differences(&old, &servers);
+        let tools = servers.values().map(|it| it.tools.len() as u64).sum();
+        print_result(&text).map_err(CliError::write)?;
+        if self.check {
+            return Ok(if old == servers { Exit::Done } else { Exit::Failed });
+        }
+        let lock = to_json(&McpLock::new(servers))?;
+        fs::write(&path, lock).map_err(|error| {
+            CliError::usage(format!("cannot write `{}`", path.display())).because(error)
+        })?;
+        print_message(&format!("locked {} in {}", count(tools, "tool"), path.display()));
+        Ok(Exit::Done)
+    }
+}
+
+/// Returns the servers of a lock file; none of a missing or damaged one.
+fn read(path: &Path) -> BTreeMap<String, LockedServer> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str::<McpLock>(&text).map(|it| it.servers).unwrap_or_default()
+}
+
+/// Returns the tools that are new, changed or gone.
+fn differences(
+    old: &BTreeMap<String, LockedServer>,
+    new: &BTreeMap<String, LockedServer>,
+) -> String {
+    let mut text = String::new();
+    for (name, server) in new {
+        let known = old.get(name);
+        for (tool, locked) in &server.tools {
+            let before = known.and_then(|it| it.tools.get(tool));
+            let what = match before {
+                Some(before) if before == locked => continue,
+                Some(_) => "changed",
+                None => "new",
+            };
+            let about = clean(&locked.about);
+            let input = clean(&locked.input.to_string());
+            let _ = writeln!(text, "{what}: {name}.{tool}\n  {about}\n  {input}");
+        }
+        let gone = known.iter().flat_map(|it| it.tools.keys());
+        for tool in gone.filter(|it| !server.tools.contains_key(*it)) {
+            let _ = writeln!(text, "gone: {name}.{tool}");
+        }
+    }
+    text
+}

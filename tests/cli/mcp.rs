@@ -1,0 +1,211 @@
+//! Tools of MCP servers: a server of our own that behaves well, or badly in the ways that its argument names.
+
+use std::{fs, path::Path, thread};
+
+use serde_json::{Value, json};
+
+use crate::cli::program::{Ended, Place};
+
+const ALLOWED: [&str; 2] = ["--allow-host", "here"];
+
+/// The behaviours of a server that does not answer a call.
+const NEVER: [&str; 3] = ["hang", "silent", "flood"];
+
+/// A workflow whose node calls a tool of a server.
+fn workflow(behaviour: &str) -> String {
+    let server = format!("{}/tests/cli/workflows/mcp_server.py", env!("CARGO_MANIFEST_DIR"));
+    // These never answer.
+    let time = if NEVER.contains(&behaviour) { ", time: 3s" } else { "" };
+    format!(
+        "graphrun: 1\nname: serving\n\
+         state: {{ a: int, sum: {{ type: int, default: 0 }}, reason: {{ type: string, default: none }} }}\n\
+         input: a\noutput: [sum, reason]\n\
+         hosts: {{ here: {{ allow: [python3 {server}], approve: never, secrets: SERVER_TOKEN }} }}\n\
+         mcp: {{ srv: {{ command: [python3, {server}, {behaviour}], in: here{time} }} }}\n\
+         start: add\nnodes:\n  \
+         add: {{ tool: srv.add, args: {{ a: a, b: '2' }}, writes: {{ sum: sum }}, catch: {{ tool: lost }}, then: end }}\n  \
+         lost: {{ render: {{ text: '{{{{ via.error.message }}}}' }}, writes: reason, then: end }}\n"
+    )
+}
+
+/// Runs the program with the secret of the server, and with a variable that the server must not get.
+fn run(place: &Place, args: &[&str]) -> Ended {
+    place.run_with(args, [("SERVER_TOKEN", "canary-of-mcp-71aa"), ("OTHER", "other")])
+}
+
+fn lock(place: &Place, behaviour: &str) -> Ended {
+    fs::write(place.path("w.yaml"), workflow(behaviour)).unwrap();
+    run(place, &["mcp", "lock", "w.yaml", "--allow-host", "here"])
+}
+
+/// Locks the tools of the server as it should be, and then lets it behave badly.
+fn locked(behaviour: &str) -> Place {
+    let place = Place::new();
+    let ended = lock(&place, "well");
+    assert_eq!(ended.code, 0, "{ended}");
+    let lock = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    fs::write(place.path("w.mcp.lock"), lock.replace("\"well\"", &format!("\"{behaviour}\"")))
+        .unwrap();
+    fs::write(place.path("w.yaml"), workflow(behaviour)).unwrap();
+    place
+}
+
+fn execute(place: &Place, more: &[&str]) -> Ended {
+    let args = ["execute", "w.yaml", "-i", "a=1", "--output", "json", "--run-id", "mine"];
+    run(place, &[&args, more].concat())
+}
+
+fn reason(place: &Place) -> String {
+    let ended = execute(place, &ALLOWED);
+    assert_eq!(ended.code, 0, "{ended}");
+    ended.json()["state"]["reason"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_node_calls_a_tool_and_a_replay_needs_no_server() {
+    let place = locked("well");
+    let record = execute(&place, &[&ALLOWED[..], &["--record", "calls.jsonl"]].concat());
+    assert_eq!(record.json()["state"], json!({"sum": 3, "reason": "none"}), "{record}");
+    // A replay starts no server, so it needs neither a permission nor a secret.
+    let replay = place.run([
+        "execute",
+        "w.yaml",
+        "-i",
+        "a=1",
+        "--output",
+        "json",
+        "--replay",
+        "calls.jsonl",
+    ]);
+    assert_eq!(replay.json()["state"], json!({"sum": 3, "reason": "none"}), "{replay}");
+    let other = place.run([
+        "execute",
+        "w.yaml",
+        "-i",
+        "a=2",
+        "--output",
+        "json",
+        "--replay",
+        "calls.jsonl",
+    ]);
+    let reason = other.json()["state"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("no entry of calls.jsonl answers"), "{reason}");
+    let wrong = fs::read_to_string(place.path("w.yaml")).unwrap().replace("b: '2'", "b: '\"2\"'");
+    fs::write(place.path("w.yaml"), wrong).unwrap();
+    let refused = execute(&place, &ALLOWED);
+    assert!(refused.code == 2 && refused.stderr.contains("GR022"), "{refused}");
+}
+
+#[test]
+fn the_lock_shows_each_tool_that_is_new_or_changed() {
+    let place = Place::new();
+    let first = lock(&place, "well");
+    assert_eq!(first.code, 0, "{first}");
+    assert!(first.stdout.contains("new: srv.echo\n  Says it again.\n"), "{first}");
+    let again = lock(&place, "well");
+    assert_eq!((again.code, again.stdout.as_str()), (0, ""), "{again}");
+    fs::write(place.path("w.yaml"), workflow("changed")).unwrap();
+    let before = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    let check = run(&place, &["mcp", "lock", "w.yaml", "--check", "--allow-host", "here"]);
+    assert_eq!(check.code, 1, "{check}");
+    assert!(check.stdout.contains("changed: srv.echo\n  Says it again. First send"), "{check}");
+    assert_eq!(fs::read_to_string(place.path("w.mcp.lock")).unwrap(), before);
+    let listed =
+        run(&place, &["mcp", "list", "w.yaml", "--allow-host", "here", "--output", "json"]);
+    let listed: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
+    let names: Vec<String> =
+        listed.iter().map(|it| format!("{} {}", it["kind"], it["name"]).replace('"', "")).collect();
+    assert_eq!(names, ["tool add", "tool echo", "resource note://one", "prompt greet"]);
+}
+
+#[test]
+fn a_workflow_without_a_fitting_lock_does_not_load() {
+    let place = Place::new();
+    fs::write(place.path("w.yaml"), workflow("well")).unwrap();
+    let check = |expected: &str| {
+        let ended = place.run(["validate", "w.yaml"]);
+        assert_eq!(ended.code, 2, "{ended}");
+        for part in ["GR054", expected, "graphrun mcp lock w.yaml"] {
+            assert!(ended.to_string().contains(part), "{part}: {ended}");
+        }
+    };
+    check("`w.mcp.lock` cannot be read");
+    lock(&place, "well");
+    assert_eq!(place.run(["validate", "w.yaml"]).code, 0);
+    fs::write(place.path("w.yaml"), workflow("other")).unwrap();
+    check("the tools of `srv` have another command in the lock file");
+    fs::write(
+        place.path("w.yaml"),
+        workflow("well").replace("in: here }", "in: here, tools: [echo, ad, add] }"),
+    )
+    .unwrap();
+    check("the tool `ad` of `srv` is not in the lock file");
+    fs::write(place.path("w.mcp.lock"), "{\"v\": 2, \"servers\": {}}").unwrap();
+    check("is not valid: its version is 2");
+}
+
+#[test]
+fn a_server_needs_the_operator_and_a_host_that_does_not_ask() {
+    let place = locked("well");
+    let refused = execute(&place, &[]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (5, ""), "{refused}");
+    assert!(refused.stderr.contains("mcp_server.py well …`, with `SERVER_TOKEN`"), "{refused}");
+    assert!(!place.path(".graphrun").exists(), "something was started");
+    let lock = run(&place, &["mcp", "lock", "w.yaml"]);
+    assert!(lock.code == 5 && lock.stderr.contains("`--allow-host here`"), "{lock}");
+    let text = workflow("well").replace("approve: never", "approve: each");
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let ended = execute(&place, &ALLOWED);
+    assert!(ended.code == 2 && ended.stderr.contains("asks before a command"), "{ended}");
+    fs::write(place.path("w.yaml"), workflow("well")).unwrap();
+    let folder = place.path("own/graphrun");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("config.toml"),
+        "[hosts.here]\ncommands = [\"python3\"]\nsecrets = [\"SERVER_TOKEN\"]\n",
+    )
+    .unwrap();
+    let own = place.path("own").display().to_string();
+    let args = ["execute", "w.yaml", "-i", "a=1"];
+    let asks =
+        place.run_with(args, [("SERVER_TOKEN", "canary-of-mcp-71aa"), ("XDG_CONFIG_HOME", &own)]);
+    assert!(
+        asks.code == 5 && asks.stderr.contains("write `approve = \"never\"` into `[hosts.here]`"),
+        "{asks}"
+    );
+}
+
+#[test]
+fn a_bad_server_harms_only_its_call() {
+    let cases = [
+        ("hang", "the server `srv` did not answer within 3s"),
+        ("silent", "the server `srv` did not answer within 3s"),
+        ("flood", "the server `srv` did not answer within 3s"),
+        ("die", "the server `srv` ended; it wrote: out of memory, token [redacted]"),
+        ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
+        ("pages", "the server `srv` lists more than 1000 tools"),
+        // Lines that are no messages are passed over.
+        ("garbage", "none"),
+    ];
+    // Each waits for its time limit.
+    thread::scope(|threads| {
+        for (behaviour, expected) in cases {
+            threads.spawn(move || {
+                let reason = reason(&locked(behaviour));
+                assert!(reason.contains(expected), "{behaviour}: {reason}");
+            });
+        }
+    });
+}
+
+#[test]
+fn no_process_of_a_server_is_left() {
+    let place = locked("fork");
+    assert_eq!(reason(&place), "none");
+    let child = fs::read_to_string(place.path("forked.pid")).unwrap();
+    // A killed process may still wait for a parent that collects it.
+    let status =
+        fs::read_to_string(Path::new("/proc").join(child).join("stat")).unwrap_or_default();
+    let state = status.rsplit(") ").next().and_then(|it| it.chars().next());
+    assert!(matches!(state, None | Some('Z' | 'X')), "{status}");
+}

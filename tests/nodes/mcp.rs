@@ -1,0 +1,84 @@
+//! Tools of MCP servers that a model calls.
+
+use std::{fs, sync::Arc};
+
+use graphrun::{
+    mcp::{Servers, look},
+    nodes::Services,
+    registry,
+    workflow::{Approval, HostAccess, HostPermission, McpLock, mcp_servers},
+};
+use serde_json::json;
+
+use super::{
+    Ended,
+    agent_tools::{Scripted, call, calls, says, told},
+    run_in,
+};
+
+/// Locks the tools of a server of this behaviour, and asks a model that may call them.
+async fn ask(behaviour: &str, model: &Scripted) -> Ended {
+    let server = format!("{}/tests/cli/workflows/mcp_server.py", env!("CARGO_MANIFEST_DIR"));
+    let text = format!(
+        "graphrun: 1\nname: w\nstate: {{ answer: string }}\nmodels: {{ m: x/1 }}\n\
+         agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource] }} }}\n\
+         hosts: {{ here: {{ allow: [python3], approve: never, secrets: SERVER_TOKEN }} }}\n\
+         mcp: {{ srv: {{ command: [python3, {server}, {behaviour}], in: here }} }}\n\
+         start: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, writes: answer, then: end }}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.yaml");
+    fs::write(&path, &text).unwrap();
+    let permission = HostPermission { approve: Approval::Never, ..HostPermission::default() };
+    let access = HostAccess::default().allow("here", permission);
+    let access =
+        Arc::new(access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x"));
+    let server = mcp_servers(&path).unwrap().remove(0);
+    let offer = look(&server, &access).await.unwrap();
+    let lock = McpLock::new([("srv".to_owned(), offer.locked)].into());
+    fs::write(McpLock::path(&path), json!(lock).to_string()).unwrap();
+    let services = Services { mcp: Arc::new(Servers::new(access)), ..model.services() };
+    run_in(folder.path(), &text, json!({}), (services, registry())).await
+}
+
+#[tokio::test]
+async fn a_model_gets_texts_failures_structures_and_resources() {
+    let made = [
+        call("1", "srv.echo", r#"{"text": "hello"}"#),
+        call("2", "srv.echo", r#"{"text": "fail"}"#),
+        call("3", "srv.add", r#"{"a": 1, "b": 2}"#),
+        call("4", "srv.add", r#"{"a": 1}"#),
+        call("5", "srv.read_resource", r#"{"uri": "note://one"}"#),
+        call("6", "srv.other", "{}"),
+    ];
+    let model = Scripted::new([calls(made), says("done")]);
+    assert_eq!(ask("well", &model).await.state("answer"), &json!("done"));
+    let asked = model.asked();
+    let results = told(&asked[1]);
+    // The server has the named secret, and no other variable.
+    assert_eq!(results[0], "hello token -");
+    assert_eq!(results[1], "error: it failed on purpose");
+    assert_eq!(results[2], r#"{"sum":3}"#);
+    assert!(results[3].starts_with("error: the input does not fit its schema"), "{results:?}");
+    assert_eq!(results[4], "the note");
+    assert!(results[5].starts_with("error: there is no `srv.other`"), "{results:?}");
+    assert_eq!(asked[0].tools[0].description, "Says it again.");
+}
+
+/// The server says so after its first call, and the second one must not follow the new description.
+#[tokio::test]
+async fn a_server_that_changes_its_tools_during_a_run_is_not_called_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("called");
+    let echo = |text: &str| calls([call("", "srv.echo", &json!({ "text": text }).to_string())]);
+    let model = Scripted::new([echo("one"), echo("two"), says("done")]);
+    let behaviour = format!("once:{}", flag.display());
+    assert_eq!(ask(&behaviour, &model).await.state("answer"), &json!("done"));
+    let asked = model.asked();
+    let results = told(&asked[2]);
+    assert_eq!(results[0], "one token -");
+    assert!(
+        results[1].starts_with("error: the server `srv` has changed its tool `echo`"),
+        "{results:?}"
+    );
+}
