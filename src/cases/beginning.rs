@@ -70,9 +70,10 @@ fn trigger_of(graph: &Graph, node: &NodeName) -> Trigger {
             return Trigger::Caught { node: from.clone(), failure: Box::new(failure) };
         }
     }
-    let bound = graph.nodes.iter().find(|(_, it)| it.policies.exhausted.as_ref() == Some(&here));
+    let bound =
+        graph.nodes.iter().find(|(_, it)| it.policies.bounds.exhausted.as_ref() == Some(&here));
     if let Some((from, spec)) = bound {
-        let max_visits = spec.policies.max_visits_of(|_| None).unwrap_or(1);
+        let max_visits = spec.policies.bounds.max_visits_of(|_| None).unwrap_or(1);
         return Trigger::Exhausted { node: from.clone(), max_visits, cause: None };
     }
     if graph.limits.exhausted.as_ref() == Some(&here) {

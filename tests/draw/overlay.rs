@@ -194,8 +194,11 @@ async fn a_task_beside_the_items_of_its_node_goes_its_own_way() {
         |run| if run > 1 { Err(NodeError::permanent("no")) } else { Ok(Command::default()) };
     let (drawing, told) = ran(|graph, node| {
         let catch = vec![Catch { kind: None, to: target("lost") }];
-        let policies =
-            Policies { items: Some(ItemPolicy::default()), catch, ..Policies::default() };
+        let policies = Policies {
+            schedule: Schedule { items: Some(ItemPolicy::default()), ..Schedule::default() },
+            catch,
+            ..Policies::default()
+        };
         graph
             .node("plan", node(sends))
             .node("other", node(goes_on))

@@ -451,7 +451,7 @@ fn partial_joins(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, 
 
 /// Returns the nodes that may lead to `exhausted` without many visits: those with limits.
 fn overflows_at_first(graph: &Graph) -> Vec<bool> {
-    graph.nodes.values().map(|it| it.policies.limits.is_some()).collect()
+    graph.nodes.values().map(|it| it.policies.bounds.limits.is_some()).collect()
 }
 
 /// Adds the nodes that more tokens can reach than their bounds allow visits; returns whether there are any.
@@ -462,9 +462,11 @@ fn add_overflows(graph: &Graph, visits: &[FoundVisits], overflows: &mut [bool]) 
     let mut is_more = false;
     for ((spec, found), may_overflow) in graph.nodes.values().zip(visits).zip(overflows) {
         let policies = &spec.policies;
-        let Some(max_visits) = policies.max_visits.filter(|_| !*may_overflow) else { continue };
+        let Some(max_visits) = policies.bounds.max_visits.filter(|_| !*may_overflow) else {
+            continue;
+        };
         // An input may make the bound lower.
-        let least = if policies.visits_field.is_some() { 1 } else { max_visits };
+        let least = if policies.bounds.visits_field.is_some() { 1 } else { max_visits };
         if found.arrivals > u64::from(least) {
             *may_overflow = true;
             is_more = true;
@@ -484,7 +486,7 @@ fn deferred(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<(Vec<usize>, u64)>
     let waits = |node: usize| {
         let name = tokens.names[node];
         let is_outermost = name.scope().is_none();
-        is_outermost && graph.nodes[name].policies.defer == Some(Defer::Siblings)
+        is_outermost && graph.nodes[name].policies.schedule.defer == Some(Defer::Siblings)
     };
     let all: Vec<usize> = (0..tokens.names.len()).filter(|it| waits(*it)).collect();
     let mut found = vec![None; tokens.names.len()];

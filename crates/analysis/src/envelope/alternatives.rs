@@ -104,10 +104,10 @@ fn writers<'g>(graph: &'g Graph, fields: &'g [ChannelName]) -> impl Iterator<Ite
     graph.nodes.values().enumerate().filter_map(|(node, spec)| {
         let writes = spec.node.describe().contract.writes;
         let policies = &spec.policies;
-        let failed = policies.items.as_ref().and_then(|it| it.failed.as_ref());
+        let failed = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
         let changes = |field: &ChannelName| {
             writes.as_ref().is_none_or(|it| it.contains(field))
-                || policies.clears.contains(field)
+                || policies.on_finish.clears.contains(field)
                 || failed == Some(field)
         };
         fields.iter().any(changes).then_some(node)

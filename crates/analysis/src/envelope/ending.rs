@@ -84,7 +84,10 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
     let is_sure = |name: &NodeName| {
         let policies = &graph.nodes[name].policies;
         let fails = policies.catch.iter().all(|it| it.to == Target::Fail);
-        fails && policies.items.is_none() && name.scope().is_none() && !choosing.contains(name)
+        fails
+            && policies.schedule.items.is_none()
+            && name.scope().is_none()
+            && !choosing.contains(name)
     };
     let number = |name: &NodeName| tokens.names.binary_search(&name).ok();
     for (node, name) in tokens.names.iter().enumerate() {
@@ -99,12 +102,12 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
             let Edge::Then { from, to: Target::Node(to), .. } = edge else { continue };
             let (Some(node), Some(next)) = (number(from), number(to)) else { continue };
             let policies = &graph.nodes[to].policies;
-            let waits = policies.defer.is_some() || to.scope().is_some();
+            let waits = policies.schedule.defer.is_some() || to.scope().is_some();
             if waits || !is_sure(from) {
                 continue;
             }
             // If its bound is used up, it was visited before, and the run fails even earlier.
-            if policies.max_visits == Some(0) || policies.limits.is_some() {
+            if policies.bounds.max_visits == Some(0) || policies.bounds.limits.is_some() {
                 continue;
             }
             let after = steps[next].map(|it: u64| it + 1);
