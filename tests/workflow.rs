@@ -89,8 +89,8 @@ struct Reserved {
 
 fn registry() -> Registry {
     graphrun::registry()
-        .state("Notes", Schema::of::<Notes>().unwrap())
-        .state("Reserved", Schema::of::<Reserved>().unwrap())
+        .state("Notes", || Schema::of::<Notes>().unwrap())
+        .state("Reserved", || Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))
         .reducer(Arc::new(Longest))
 }
