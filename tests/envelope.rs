@@ -86,13 +86,18 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     taken
 }
 
-fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
-    let attempt = Attempt {
+/// An attempt that took no time and no tokens.
+fn free_attempt(task: &Task) -> Attempt {
+    Attempt {
         number: task.attempt,
         ms: 0,
         usage: Usage::default(),
         ended: jiff::Timestamp::UNIX_EPOCH,
-    };
+    }
+}
+
+fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
+    let attempt = free_attempt(task);
     if dice.fails() {
         let kind = if dice.coin() { ErrorKind::Timeout } else { ErrorKind::Other };
         let failure = Failure { transient: dice.coin(), ..Failure::new(kind, "no luck") };

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use graphrun::{
     checkpoint::Position,
     compile::{CompiledGraph, Envelope},
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
-    event::Usage,
+    engine::superstep::{Action, Event, Machine, Task},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
     state::Update,
@@ -16,7 +15,10 @@ use proptest::{
     test_runner::TestRunner,
 };
 
-use super::random::{Dice, Recipe, Script, small_recipe};
+use super::{
+    free_attempt,
+    random::{Dice, Recipe, Script, small_recipe},
+};
 
 /// The most positions of a graph, and the most behaviours of one step. Larger graphs are left out.
 const POSITIONS_MAX: usize = 3_000;
@@ -134,12 +136,7 @@ fn task(action: Action) -> Option<Task> {
 
 /// One of the outcomes that matter: a failure that is caught, or a result with one of the choices of the node.
 fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
-    let attempt = Attempt {
-        number: task.attempt,
-        ms: 0,
-        usage: Usage::default(),
-        ended: jiff::Timestamp::UNIX_EPOCH,
-    };
+    let attempt = free_attempt(task);
     let catches = &graph.node(&task.node).unwrap().policies.catch;
     let kinds: Vec<ErrorKind> =
         catches.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other)).collect();

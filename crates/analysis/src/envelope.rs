@@ -526,20 +526,21 @@ fn ends_the_run(graph: &Graph) -> Vec<bool> {
 
 /// Returns the nodes after which a run fails, unless their failure is caught: an edge leads each of them to failure.
 fn failing(graph: &Graph) -> BTreeSet<&NodeName> {
-    let (mut failing, mut choosing) = (BTreeSet::new(), BTreeSet::new());
-    for edge in &graph.edges {
-        match edge {
-            Edge::Then { from, to: Target::Fail, .. } => {
-                failing.insert(from);
-            }
-            // A node that declares `goto` may ignore its edges.
-            Edge::May { from, .. } => {
-                choosing.insert(from);
-            }
-            _ => (),
-        }
-    }
-    failing.difference(&choosing).copied().collect()
+    let choosing = choosing(graph);
+    let failing = graph.edges.iter().filter_map(|it| match it {
+        Edge::Then { from, to: Target::Fail, .. } => Some(from),
+        _ => None,
+    });
+    failing.filter(|it| !choosing.contains(it)).collect()
+}
+
+/// Returns the nodes that declare `goto`. They may ignore their edges.
+fn choosing(graph: &Graph) -> BTreeSet<&NodeName> {
+    let from = graph.edges.iter().filter_map(|it| match it {
+        Edge::May { from, .. } => Some(from),
+        _ => None,
+    });
+    from.collect()
 }
 
 impl fmt::Display for Why {

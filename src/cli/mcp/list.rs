@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::{
     super::{
@@ -15,6 +15,7 @@ use super::{
     },
     look_at_all,
 };
+use crate::workflow::McpServer;
 
 /// Start the servers of a workflow, and list their tools, resources and prompts
 #[derive(Debug, clap::Args)]
@@ -26,28 +27,34 @@ pub(super) struct Args {
     allow_host: Vec<String>,
 }
 
+/// A tool, a resource or a prompt of a server.
+#[derive(Serialize)]
+struct Line<'a> {
+    server: &'a str,
+    kind: &'static str,
+    name: &'a str,
+    about: &'a str,
+}
+
 impl Args {
     /// Prints what the servers offer. It compares nothing with the lock file.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("mcp list", &[Output::Text, Output::Json])?;
         let offers = look_at_all(&self.workflow, self.allow_host, globals)?;
         let mut lines = Vec::new();
-        for (server, offer) in &offers {
-            let mut add = |kind, name: &str, about: &str| {
-                lines.push((server.name.clone(), kind, name.to_owned(), about.to_owned()));
-            };
+        for (McpServer { name: server, .. }, offer) in &offers {
+            let mut add = |kind, name, about| lines.push(Line { server, kind, name, about });
             offer.locked.tools.iter().for_each(|(name, it)| add("tool", name, &it.about));
             offer.resources.iter().for_each(|it| add("resource", &it.uri, &it.name));
             offer.prompts.iter().for_each(|it| add("prompt", &it.name, &it.about));
         }
         let text = if globals.output == Output::Json {
-            let line = |(server, kind, name, about): &(String, &str, String, String)| json!({"server": server, "kind": kind, "name": name, "about": about});
-            to_json(&lines.iter().map(line).collect::<Vec<_>>())?
+            to_json(&lines)?
         } else {
             let header = ["server", "kind", "name", "description"];
             let header = header.map(|it| globals.stdout.faint(it)).to_vec();
-            let row = |(server, kind, name, about): &(String, &str, String, String)| {
-                vec![server.clone(), (*kind).to_owned(), clean(name), clean(about)]
+            let row = |Line { server, kind, name, about }: &Line<'_>| {
+                vec![(*server).to_owned(), (*kind).to_owned(), clean(name), clean(about)]
             };
             table(&std::iter::once(header).chain(lines.iter().map(row)).collect::<Vec<_>>())
         };

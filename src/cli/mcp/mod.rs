@@ -15,6 +15,7 @@ use super::{
     runtime::block_on,
 };
 use crate::{
+    graph::with_causes,
     mcp::{McpError, Offer, look},
     workflow::{McpServer, mcp_servers},
 };
@@ -68,9 +69,5 @@ fn look_at_all(
 }
 
 fn failed(error: &McpError) -> CliError {
-    let message = error.to_string();
-    match std::error::Error::source(error) {
-        None => CliError::new(Exit::Unusable, message),
-        Some(source) => CliError::new(Exit::Unusable, format!("{message}: {source}")),
-    }
+    CliError::new(Exit::Unusable, with_causes(error))
 }

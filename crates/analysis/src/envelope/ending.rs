@@ -3,7 +3,7 @@
 //! **Example.** `start` leads to `work` and to `give_up`, and `give_up` leads to failure. The run fails after its second step, so
 //! `work` runs once, even if it is part of a loop with a bound of ten visits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry};
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
 use graphrun_core::{
     graph::{Edge, Graph, Target},
@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 use petgraph::algo::dominators::Dominators;
 
-use super::{Cause, failing, tokens::Tokens};
+use super::{Cause, choosing, failing, tokens::Tokens};
 
 /// The steps after which runs fail for certain.
 #[derive(Debug)]
@@ -74,12 +74,7 @@ fn steps_left(graph: &Graph, tokens: &Tokens<'_>) -> Vec<Option<u64>> {
     if graph.limits.exhausted.as_ref().is_some_and(|it| it.node().is_some()) {
         return steps;
     }
-    let failing = failing(graph);
-    let choosing: BTreeSet<&NodeName> = graph
-        .edges
-        .iter()
-        .filter_map(|it| if let Edge::May { from, .. } = it { Some(from) } else { None })
-        .collect();
+    let (failing, choosing) = (failing(graph), choosing(graph));
     // The node finishes, or the run fails. Another node may abandon the tasks of a used workflow.
     let is_sure = |name: &NodeName| {
         let policies = &graph.nodes[name].policies;
