@@ -153,7 +153,12 @@ impl McpLock {
         workflow.with_extension("mcp.lock")
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Reads the content of a lock file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not valid, or of another version.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let lock: Self = serde_json::from_str(text).map_err(|it| it.to_string())?;
         if lock.v == LOCK_VERSION { Ok(lock) } else { Err(format!("its version is {}", lock.v)) }
     }

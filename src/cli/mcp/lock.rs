@@ -60,7 +60,7 @@ impl Args {
 /// Returns the servers of a lock file; none of a missing or damaged one.
 fn read(path: &Path) -> BTreeMap<String, LockedServer> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    serde_json::from_str::<McpLock>(&text).map(|it| it.servers).unwrap_or_default()
+    McpLock::parse(&text).map(|it| it.servers).unwrap_or_default()
 }
 
 /// Returns the tools that are new, changed or gone.
