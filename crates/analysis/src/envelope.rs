@@ -99,7 +99,7 @@ pub struct Envelope {
     /// Super-steps.
     pub steps_max: u64,
     /// Elapsed time, counted as for [`Limits::time`](graphrun_core::graph::Limits::time): the longest task
-    /// of each step. `None` if a node has no [timeout](graphrun_core::graph::Policies::timeout).
+    /// of each step. `None` if a node has no [timeout](graphrun_core::graph::Attempts::timeout).
     pub time_max: Option<Duration>,
     /// The worst case of each node.
     pub nodes: BTreeMap<NodeName, NodeEnvelope>,
