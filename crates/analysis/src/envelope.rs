@@ -24,6 +24,7 @@
 
 mod alternatives;
 mod branches;
+mod dominators;
 mod ending;
 mod flow;
 mod leads;
@@ -43,10 +44,7 @@ use graphrun_core::{
     graph::{Defer, Edge, Graph, NodeSpec, Target},
     id::NodeName,
 };
-use petgraph::algo::{
-    dominators::{self, Dominators},
-    has_path_connecting, tarjan_scc,
-};
+use petgraph::algo::{has_path_connecting, tarjan_scc};
 
 use self::{
     ending::CertainEnds,
@@ -235,9 +233,8 @@ impl Envelope {
         let visits_max = visits.iter().map(|it| it.most).collect();
         let flow = TotalFlow::of(graph, &tokens, visits_max);
         let mut steps = Steps::of(graph, &tokens, &nodes);
-        steps.most = steps
-            .most
-            .min(CertainEnds::of(graph, &tokens, &before(&tokens)).of_runs.unwrap_or(u64::MAX));
+        let certain_ends = CertainEnds::of(graph, &tokens);
+        steps.most = steps.most.min(certain_ends.of_runs.unwrap_or(u64::MAX));
         let (steps_max, time_max) = (steps.most, steps.time_max);
         let mut envelope = Self { steps_max, time_max, nodes, flow };
         if is_exact(&envelope) {
@@ -283,7 +280,6 @@ struct FoundVisits {
 impl<'a> VisitSearch<'a> {
     fn of(graph: &'a Graph, tokens: &'a Tokens<'a>, work_max: usize) -> Self {
         let nodes = tokens.names.len();
-        let before = before(tokens);
         Self {
             graph,
             tokens,
@@ -294,8 +290,8 @@ impl<'a> VisitSearch<'a> {
             one_round: one_round(graph, tokens),
             partial: partial_joins(graph, tokens),
             deferred: deferred(graph, tokens),
-            certain_ends: CertainEnds::of(graph, tokens, &before),
-            is_reached: (0..nodes).map(|it| before.dominators(it).is_some()).collect(),
+            certain_ends: CertainEnds::of(graph, tokens),
+            is_reached: (0..nodes).map(|it| tokens.before.is_reached(it)).collect(),
             arrivals: vec![u64::MAX; nodes],
         }
     }
@@ -473,11 +469,6 @@ fn add_overflows(graph: &Graph, visits: &[FoundVisits], overflows: &mut [bool]) 
         }
     }
     is_more
-}
-
-/// Returns the nodes before each node on all ways; the root is the number after the last node.
-fn before(tokens: &Tokens<'_>) -> Dominators<usize> {
-    dominators::simple_fast(&tokens.rooted_ways(), tokens.names.len())
 }
 
 /// Returns for each node that waits for all others the other deferred nodes that lead to it, and how often it may run without

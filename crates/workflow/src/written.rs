@@ -30,12 +30,12 @@ enum When {
 }
 
 /// Whether a field is assigned at one point.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// It is assigned on every way.
     Always,
-    /// It is assigned on some ways, but not on this one.
-    Sometimes(Option<Without>),
+    /// It is assigned on some ways only.
+    Sometimes,
     /// It is assigned on no way.
     Never,
 }
@@ -67,7 +67,7 @@ impl AssignedFields {
         Self(Source::Start(Arc::clone(paths)))
     }
 
-    /// Returns whether a field is assigned, and if only sometimes, a way on which it is not.
+    /// Returns whether a field is assigned.
     pub(crate) fn presence(&self, field: &str) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
             paths.field(field).map_or(Presence::Never, ask)
@@ -83,6 +83,16 @@ impl AssignedFields {
             Source::Fixed(fields) if fields.contains(field) => Presence::Always,
             #[cfg(test)]
             Source::Fixed(_) => Presence::Never,
+        }
+    }
+
+    /// Describes a way on which a field is not assigned, if it is assigned only sometimes.
+    pub(crate) fn without(&self, field: &str) -> Option<Without> {
+        let Source::Paths { paths, node, when } = &self.0 else { return None };
+        let field = paths.field(field)?;
+        match when {
+            When::Before | When::BeforeAgain(_) => paths.without_before(*node, field),
+            When::After => paths.without_after(*node, field),
         }
     }
 }

@@ -8,13 +8,12 @@
 //! **Example.** `sort` writes `kind`, and leads to `bug` (`when: kind == "bug"`), which leads to `idea` (`when: kind == "idea"`).
 //! Each of them may ask a model once. `sort` runs once, before both, so the two ask a model once together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use graphrun_core::{
     graph::{Condition, Graph},
     id::{ChannelName, NodeName},
 };
-use petgraph::algo::dominators;
 
 use super::{steps::plain_ways, tokens::Tokens};
 
@@ -87,12 +86,11 @@ fn settled<'a>(
     visits_max: &[u64],
     all: Vec<Conditional<'a>>,
 ) -> Vec<Conditional<'a>> {
-    let found = dominators::simple_fast(&tokens.rooted_ways(), tokens.names.len());
     let is_settled = |it: &Conditional<'_>| {
         let Some(reads) = it.when.reads() else { return false };
-        let before: BTreeSet<usize> =
-            found.strict_dominators(it.node).into_iter().flatten().collect();
-        let fits = |writer: usize| visits_max[writer] <= 1 && before.contains(&writer);
+        let fits = |writer: usize| {
+            visits_max[writer] <= 1 && tokens.before.is_strictly_below(it.node, writer)
+        };
         let is_sent = |it: &ChannelName| graph.inbox.contains(it);
         !reads.iter().any(is_sent) && writers(graph, reads).all(fits)
     };

@@ -12,10 +12,7 @@ use std::{
 };
 
 use graphrun_core::graph::{Defer, Graph};
-use petgraph::{
-    algo::{dominators, is_cyclic_directed},
-    graphmap::DiGraphMap,
-};
+use petgraph::{Direction, algo::is_cyclic_directed, graphmap::DiGraphMap};
 
 use super::{
     steps::times,
@@ -138,28 +135,17 @@ fn once_through(
 fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     let root = tokens.names.len();
     let ways = tokens.rooted_ways();
-    let found = dominators::simple_fast(&ways, root);
-    let mut below: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for node in 0..root {
-        if let Some(above) = found.immediate_dominator(node) {
-            below.entry(above).or_default().push(node);
-        }
-    }
+    let waiting = Waiting::of(graph, tokens);
     let starts = tokens.passages.iter().filter(|it| it.is_first).count();
     // The target of a limit runs later than the first nodes, so the start is not a split then.
     let is_split = starts > 1 && !tokens.passages.iter().any(|it| it.is_after_limit);
     let splitting = (0..root).filter(|it| tokens.splits(*it)).chain(is_split.then_some(root));
     let branches = splitting.filter_map(|split| {
-        let within = descendants(&below, split);
-        let waits = |it: &usize| {
-            graph.nodes[tokens.names[*it]].policies.schedule.defer == Some(Defer::Siblings)
-        };
         // A node that waits for all others may wait for nodes outside of the branches.
-        if within.iter().any(waits) {
+        if waiting.for_all.iter().any(|it| tokens.before.is_strictly_below(*it, split)) {
             return None;
         }
-        let waits = |it: &usize, owners: &Owners| waits_elsewhere(graph, tokens, *it, owners);
-        let branches = branches(tokens, &ways, (split, &within), waits);
+        let branches = Owners::of(tokens, &ways, &waiting, split).branches();
         let node = (split < root).then_some(split);
         let visits = node.map_or(1, |it| visits[it]);
         (branches.len() > 1).then_some(Split { node, visits, branches })
@@ -167,75 +153,95 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     branches.collect()
 }
 
-/// Returns the nodes that are reachable only through a node (which it dominates).
-fn descendants(below: &BTreeMap<usize, Vec<usize>>, node: usize) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![node];
-    while let Some(node) = open.pop() {
-        for next in below.get(&node).into_iter().flatten() {
-            found.insert(*next);
-            open.push(*next);
-        }
-    }
-    found
+/// The nodes that wait for others.
+struct Waiting<'a> {
+    /// The nodes that wait for all others.
+    for_all: Vec<usize>,
+    /// The ends of used workflows, with the nodes that they wait for.
+    for_scopes: Vec<(usize, &'a str)>,
 }
 
-/// The owner of a node: a branch, or several.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    Branch(usize),
-    Several,
+impl<'a> Waiting<'a> {
+    fn of(graph: &'a Graph, tokens: &Tokens<'_>) -> Self {
+        let mut waiting = Self { for_all: Vec::new(), for_scopes: Vec::new() };
+        for (node, name) in tokens.names.iter().enumerate() {
+            match &graph.nodes[*name].policies.schedule.defer {
+                Some(Defer::Siblings) => waiting.for_all.push(node),
+                Some(Defer::Scope(scope)) => waiting.for_scopes.push((node, scope.as_str())),
+                None => (),
+            }
+        }
+        waiting
+    }
 }
 
-type Owners = BTreeMap<usize, Owner>;
+/// The branches of a split: for each of its successors the nodes that only this successor leads to.
+///
+/// Each way to a node that the split dominates enters it by a successor. So only this successor leads to a node if it
+/// dominates the node too. A successor that another branch leads to, or that is reached late, begins no branch. Nor does a
+/// branch contain the end of a used workflow that waits for nodes outside of the branch, or what only such nodes lead to.
+struct Owners<'a> {
+    tokens: &'a Tokens<'a>,
+    ways: &'a DiGraphMap<usize, ()>,
+    split: usize,
+    heads: Vec<usize>,
+    /// The branch of each node that is in one.
+    branch_of: BTreeMap<usize, usize>,
+}
 
-/// Returns for each successor of a split the nodes that only this successor leads to.
-fn branches(
-    tokens: &Tokens<'_>,
-    ways: &DiGraphMap<usize, ()>,
-    (split, within): (usize, &BTreeSet<usize>),
-    waits_elsewhere: impl Fn(&usize, &Owners) -> bool,
-) -> Vec<Vec<usize>> {
-    let mut owners = Owners::new();
-    let heads: Vec<usize> = ways.neighbors(split).filter(|it| within.contains(it)).collect();
-    let owner = |(branch, head): (usize, &usize)| {
-        // The target of the used-up bound of the split may be reached at any time.
-        let is_late = tokens.passages[*head].from.contains(&Arrival::Overflow(split));
-        (*head, if is_late { Owner::Several } else { Owner::Branch(branch) })
-    };
-    let mut open: Vec<(usize, Owner)> = heads.iter().enumerate().map(owner).collect();
-    while !open.is_empty() {
-        while let Some((node, owner)) = open.pop() {
-            let owner = match owners.get(&node) {
-                Some(known) if *known == owner || *known == Owner::Several => continue,
-                Some(_) => Owner::Several,
-                None => owner,
-            };
-            owners.insert(node, owner);
-            let next = ways.neighbors(node).filter(|it| *it != split && within.contains(it));
-            open.extend(next.map(|it| (it, owner)));
+impl<'a> Owners<'a> {
+    fn of(
+        tokens: &'a Tokens<'a>,
+        ways: &'a DiGraphMap<usize, ()>,
+        waiting: &Waiting<'_>,
+        split: usize,
+    ) -> Self {
+        let tree = &tokens.before;
+        let heads: Vec<usize> =
+            ways.neighbors(split).filter(|it| tree.is_strictly_below(*it, split)).collect();
+        let mut owners = Self { tokens, ways, split, heads, branch_of: BTreeMap::new() };
+        for (branch, &head) in owners.heads.iter().enumerate() {
+            // The target of the used-up bound of the split may be reached at any time.
+            let is_late = tokens.passages[head].from.contains(&Arrival::Overflow(split));
+            let is_own = |from: usize| from == split || tree.is_below(from, head);
+            let mut before = ways.neighbors_directed(head, Direction::Incoming);
+            if !is_late && before.all(|it| is_own(it) || !tree.is_reached(it)) {
+                owners.branch_of.extend(tree.subtree(head).iter().map(|it| (*it, branch)));
+            }
         }
-        let waiting = owners.keys().filter(|it| waits_elsewhere(it, &owners));
-        open.extend(waiting.map(|it| (*it, Owner::Several)));
+        while let Some(shared) = owners.shared_end(waiting) {
+            owners.remove_after(shared);
+        }
+        owners
     }
-    let mut branches = vec![Vec::new(); heads.len()];
-    for (node, owner) in owners {
-        if let Owner::Branch(branch) = owner {
+
+    /// Returns the end of a used workflow in a branch that waits for nodes outside of the branch.
+    fn shared_end(&self, waiting: &Waiting<'_>) -> Option<usize> {
+        let is_shared = |(end, scope): &&(usize, &str)| {
+            let branch = self.branch_of.get(end);
+            branch.is_some()
+                && self.tokens.within(scope).any(|it| self.branch_of.get(&it) != branch)
+        };
+        waiting.for_scopes.iter().find(is_shared).map(|(end, _)| *end)
+    }
+
+    /// Removes a node, and what it leads to without a visit of the split, from the branches.
+    fn remove_after(&mut self, node: usize) {
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            if self.branch_of.remove(&node).is_some() {
+                open.extend(self.ways.neighbors(node).filter(|it| *it != self.split));
+            }
+        }
+    }
+
+    /// Returns the branches that contain a node.
+    fn branches(self) -> Vec<Vec<usize>> {
+        let mut branches = vec![Vec::new(); self.heads.len()];
+        for (node, branch) in self.branch_of {
             branches[branch].push(node);
         }
-    }
-    branches.retain(|it| !it.is_empty());
-    branches
-}
-
-/// Returns whether a node is the end of a used workflow with nodes outside of its branch; it waits
-/// for all of them.
-fn waits_elsewhere(graph: &Graph, tokens: &Tokens<'_>, node: usize, owners: &Owners) -> bool {
-    let owner = owners.get(&node);
-    match &graph.nodes[tokens.names[node]].policies.schedule.defer {
-        Some(Defer::Scope(scope)) if owner != Some(&Owner::Several) => {
-            tokens.within(scope.as_str()).any(|it| owners.get(&it) != owner)
-        }
-        _ => false,
+        branches.retain(|it| !it.is_empty());
+        branches
     }
 }

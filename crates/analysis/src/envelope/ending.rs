@@ -5,13 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
+use super::{Cause, choosing, failing, tokens::Tokens};
 use graphrun_core::{
     graph::{Edge, Graph, Target},
     id::NodeName,
 };
-use petgraph::algo::dominators::Dominators;
-
-use super::{Cause, choosing, failing, tokens::Tokens};
 
 /// The steps after which runs fail for certain.
 #[derive(Debug)]
@@ -23,8 +21,7 @@ pub(super) struct CertainEnds {
 }
 
 impl CertainEnds {
-    /// `dominators` are those of the ways of a graph; their root is the number after the last node.
-    pub(super) fn of(graph: &Graph, tokens: &Tokens<'_>, dominators: &Dominators<usize>) -> Self {
+    pub(super) fn of(graph: &Graph, tokens: &Tokens<'_>) -> Self {
         let root = tokens.names.len();
         let mut found = Self { of_runs: None, of_nodes: vec![None; root] };
         let mut steps = steps_left(graph, tokens);
@@ -54,8 +51,7 @@ impl CertainEnds {
                 None => Cause::Start,
             };
             for (node, distance) in distances.into_iter().filter(|it| it.0 < root) {
-                let is_before =
-                    dominators.dominators(node).is_some_and(|mut it| it.any(|it| it == from));
+                let is_before = tokens.before.is_below(node, from);
                 let visits = left.saturating_sub(distance);
                 let known = &mut found.of_nodes[node];
                 if is_before && known.as_ref().is_none_or(|(least, ..)| visits < *least) {

@@ -16,13 +16,10 @@ use graphrun_core::{
     graph::{Graph, Target},
     id::NodeName,
 };
-use petgraph::{
-    algo::{dominators, tarjan_scc},
-    graphmap::DiGraphMap,
-    visit::DfsPostOrder,
-};
+use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap, visit::DfsPostOrder};
 
 use super::{
+    dominators::DominatorTree,
     failing,
     leads::Leads,
     scopes::Scopes,
@@ -36,6 +33,8 @@ pub(super) struct Tokens<'a> {
     pub(super) passages: Vec<Passage>,
     /// For each node, the nodes that start a round of it.
     pub(super) resetters: Vec<Vec<usize>>,
+    /// The nodes before each node on all ways.
+    pub(super) before: DominatorTree,
 }
 
 /// The handling of the tokens that reach a node.
@@ -102,7 +101,8 @@ impl<'a> Tokens<'a> {
         let names: Vec<&NodeName> = graph.nodes.keys().collect();
         let passages = names.iter().map(|_| Passage::default()).collect();
         let resetters = vec![Vec::new(); names.len()];
-        let mut tokens = Self { names, passages, resetters };
+        let before = DominatorTree::default();
+        let mut tokens = Self { names, passages, resetters, before };
         for first in &graph.entry {
             let passage = &mut tokens.passages[leads.number(first)];
             passage.is_wide |= passage.is_first;
@@ -120,11 +120,11 @@ impl<'a> Tokens<'a> {
             }
         }
         let departures = tokens.follow(graph, &leads, overflows);
+        tokens.before = DominatorTree::of(&tokens.rooted_ways(), tokens.names.len());
         tokens.feed(graph, &departures);
-        let before = dominators::simple_fast(&tokens.rooted_ways(), tokens.names.len());
         for (node, resetters) in tokens.resetters.iter().enumerate() {
-            let mut earlier = before.strict_dominators(node).into_iter().flatten();
-            tokens.passages[node].is_after_reset = earlier.any(|it| resetters.contains(&it));
+            let is_earlier = |it: &usize| tokens.before.is_strictly_below(node, *it);
+            tokens.passages[node].is_after_reset = resetters.iter().any(is_earlier);
         }
         tokens
     }
@@ -241,12 +241,11 @@ impl<'a> Tokens<'a> {
             return counted;
         }
         let root = self.names.len();
-        let found = dominators::simple_fast(&self.rooted_ways(), root);
         for (node, passage) in self.passages.iter().enumerate() {
-            let above = found.immediate_dominator(node);
+            let above = self.before.parent(node);
             let is_passed_on = |source: &usize| {
                 let mut below = *source;
-                while let Some(next) = found.immediate_dominator(below).filter(|it| *it != root) {
+                while let Some(next) = self.before.parent(below).filter(|it| *it != root) {
                     if Some(next) == above {
                         let to = &self.passages[below].from;
                         return to

@@ -180,6 +180,10 @@ struct Following<'a> {
     loses: Vec<Bits>,
     /// For each bounded node, the facts that follow from a visit of it.
     after_visit: Vec<Option<AfterVisit>>,
+    /// The number of changes of any set so far.
+    changes: u32,
+    /// The number of the last change of the sets of each node.
+    changed_at: Vec<u32>,
 }
 
 /// The facts that follow from a visit of a bounded node. A used-up bound implies such a visit.
@@ -208,6 +212,8 @@ impl<'a> Following<'a> {
             gains: (0..nodes).map(|it| written_by(model, concurrency.of_node(it))).collect(),
             loses: (0..nodes).map(|it| cleared_by(model, concurrency.of_node(it))).collect(),
             after_visit: Vec::new(),
+            changes: 0,
+            changed_at: vec![0; nodes],
         };
         for (at, join) in model.joins.iter().enumerate() {
             following.maybe_arrived[at] = vec![None; join.awaited.len()];
@@ -314,11 +320,20 @@ impl<'a> Following<'a> {
             }
         }
         // This terminates: may-assign sets only grow, and must-assign sets only shrink.
-        let mut is_changed = true;
-        while is_changed {
-            is_changed = lines.iter().fold(false, |changed, it| self.follow(it) | changed);
+        let mut followed: Vec<Option<u32>> = vec![None; lines.len()];
+        loop {
+            let before = self.changes;
+            for (line, followed) in lines.iter().zip(&mut followed) {
+                if followed.is_none_or(|it| self.last_change(line) > it) {
+                    *followed = Some(self.changes);
+                    self.follow(line);
+                }
+            }
             for (join, onward) in onward.iter().enumerate() {
-                is_changed |= self.continue_from(join, onward);
+                self.continue_from(join, onward);
+            }
+            if self.changes == before {
+                break;
             }
         }
         let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
@@ -326,9 +341,15 @@ impl<'a> Following<'a> {
         Assigned { maybe, surely, lines, into, carried }
     }
 
-    fn follow(&mut self, line: &Line) -> bool {
+    /// Returns when the sets that a line carries on changed last.
+    fn last_change(&self, line: &Line) -> u32 {
+        let sources = line.from.iter().chain(&line.spent);
+        sources.map(|it| self.changed_at[*it]).max().unwrap_or(0)
+    }
+
+    fn follow(&mut self, line: &Line) {
         if line.from.is_some_and(|it| !self.is_reached[it]) {
-            return false;
+            return;
         }
         let (maybe, surely) = (self.maybe_carried(line), self.surely_carried(line));
         match line.join {
@@ -337,33 +358,37 @@ impl<'a> Following<'a> {
         }
     }
 
-    fn reach(&mut self, node: usize, maybe: &Bits, surely: &Bits) -> bool {
+    fn reach(&mut self, node: usize, maybe: &Bits, surely: &Bits) {
         let is_new = !std::mem::replace(&mut self.is_reached[node], true);
         let more = self.maybe[node].add(maybe);
-        self.surely[node].keep(surely) | more | is_new
+        if self.surely[node].keep(surely) | more | is_new {
+            self.changes += 1;
+            self.changed_at[node] = self.changes;
+        }
     }
 
     /// Records the fields that a node brings to a join.
-    fn arrive(&mut self, join: usize, at: usize, (maybe, surely): (Bits, Bits)) -> bool {
+    fn arrive(&mut self, join: usize, at: usize, (maybe, surely): (Bits, Bits)) {
         let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
-        match (before, now) {
+        let is_changed = match (before, now) {
             (Some(before), Some(now)) => before.add(&maybe) | now.keep(&surely),
             (before, now) => {
                 (*before, *now) = (Some(maybe), Some(surely));
                 true
             }
-        }
+        };
+        self.changes += u32::from(is_changed);
     }
 
     /// Continues from a join, if enough awaited nodes have arrived.
     ///
     /// A field is certain if each choice of nodes that lets the join run has a node that brings it: fewer nodes lack
     /// it than the join waits for. Of all nodes together, one that brings it is enough.
-    fn continue_from(&mut self, join: usize, onward: &[&Line]) -> bool {
+    fn continue_from(&mut self, join: usize, onward: &[&Line]) {
         let count = self.model.joins[join].count;
         let arrived: Vec<&Bits> = self.surely_arrived[join].iter().flatten().collect();
         if arrived.len() < count {
-            return false;
+            return;
         }
         let mut all = (Bits::none(self.model.fields), Bits::none(self.model.fields));
         for maybe in self.maybe_arrived[join].iter().flatten() {
@@ -381,13 +406,11 @@ impl<'a> Following<'a> {
                 all.1.add(surely);
             }
         }
-        let mut is_changed = false;
         for line in onward {
             let mut surely = all.1.clone();
             self.add_visited(line, &mut surely);
-            is_changed |= self.reach(line.to, &all.0, &surely);
+            self.reach(line.to, &all.0, &surely);
         }
-        is_changed
     }
 
     fn maybe_carried(&self, line: &Line) -> Bits {

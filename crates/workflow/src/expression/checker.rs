@@ -241,14 +241,15 @@ impl Checker<'_> {
                 ));
             }
             // The type already shows that an optional field needs a guard.
-            Presence::Sometimes(_) if is_optional => (),
-            Presence::Sometimes(without) => {
+            Presence::Sometimes if is_optional => (),
+            Presence::Sometimes => {
                 let message = format!(
                     "`{name}` is read here, but not every path to here writes \
                                        it"
                 );
                 let start =
                     self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start());
+                let without = self.scope.written.without(name);
                 let problem = self.problem("GR130", range, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
                 problem.help = Some(match start {

@@ -32,7 +32,7 @@ impl Paths {
         } else if !self.assigned.maybe_before(node).contains(field) {
             Presence::Never
         } else {
-            Presence::Sometimes(self.without(node, field))
+            Presence::Sometimes
         }
     }
 
@@ -47,33 +47,40 @@ impl Paths {
         if itself.surely.contains(field) {
             Presence::Always
         } else if itself.clears.contains(field) {
-            let text = "cleared here".to_owned();
-            let without = Without { place: self.places[node].clone(), text };
-            if itself.maybe.contains(field) {
-                Presence::Sometimes(Some(without))
-            } else {
-                Presence::Never
-            }
+            if itself.maybe.contains(field) { Presence::Sometimes } else { Presence::Never }
         } else {
             match self.before(node, field) {
-                Presence::Never if itself.maybe.contains(field) => Presence::Sometimes(None),
+                Presence::Never if itself.maybe.contains(field) => Presence::Sometimes,
                 before => before,
             }
         }
+    }
+
+    /// Describes a way through a node after which a field is not assigned.
+    pub(crate) fn without_after(&self, node: usize, field: usize) -> Option<Without> {
+        if self.net.nodes[node].clears.contains(field) {
+            return Some(self.cleared(node));
+        }
+        let is_assigned_before = self.assigned.maybe_before(node).contains(field);
+        is_assigned_before.then(|| self.without_before(node, field)).flatten()
+    }
+
+    fn cleared(&self, by: usize) -> Without {
+        Without { place: self.places[by].clone(), text: "cleared here".to_owned() }
     }
 
     pub(crate) fn at_start(&self, field: usize) -> Presence {
         if self.net.surely_at_start.contains(field) {
             Presence::Always
         } else if self.net.maybe_at_start.contains(field) {
-            Presence::Sometimes(None)
+            Presence::Sometimes
         } else {
             Presence::Never
         }
     }
 
     /// Describes a way to a node on which a field is not assigned.
-    fn without(&self, node: usize, field: usize) -> Option<Without> {
+    pub(crate) fn without_before(&self, node: usize, field: usize) -> Option<Without> {
         let gap = self.assigned.gap(&self.net, node, field)?;
         let name = |it: usize| &self.names[it];
         let to = name(gap.to);
@@ -100,7 +107,7 @@ impl Paths {
                 let spent = name(spent);
                 (from, format!("{whence}, with `{spent}` used up"))
             }
-            GapKind::Cleared(by) => (by, "cleared here".to_owned()),
+            GapKind::Cleared(by) => return Some(self.cleared(by)),
         };
         Some(Without { place: self.places[place].clone(), text })
     }

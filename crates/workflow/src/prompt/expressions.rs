@@ -382,12 +382,13 @@ impl Checker<'_> {
                 self.problem("GR035", span, problem, "never has a value").help = Some(help);
                 ty
             }
-            Some((ty, Presence::Sometimes(without))) => {
+            Some((ty, Presence::Sometimes)) => {
                 self.missed.push(name.to_owned());
                 let node = self.scope.node;
                 let message =
                     format!("`{name}` is used here, but not every path to `{node}` writes it");
                 let help = self.guarded(name);
+                let without = self.scope.written.without(name);
                 let problem = self.problem("GR130", span, message, "may be unwritten here");
                 problem.without = without.map(Box::new);
                 problem.help = Some(help);
