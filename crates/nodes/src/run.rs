@@ -197,8 +197,7 @@ impl Run {
     fn is_failure(&self, code: i32, attempt: u32) -> bool {
         let retry = &self.definition.retry;
         let follows = attempt < retry.attempts_max.unwrap_or(1);
-        let tells = |it: &RunOutput| matches!(it, RunOutput::ExitCode | RunOutput::Ok);
-        let is_result = self.definition.writes.iter().any(|(_, output)| tells(output));
+        let is_result = self.definition.writes.iter().any(|(_, it)| it.reports_failure());
         code != 0 && (!is_result || follows && retry.exit_codes.contains(&code))
     }
 
@@ -252,12 +251,9 @@ impl Run {
                     // well.
                     Err(_) if ended.code != 0 => continue,
                     Err(error) => {
-                        let what = if error.is_limit() {
-                            "JSON that exceeds a limit"
-                        } else {
-                            "invalid \
-                                JSON"
-                        };
+                        let is_limit = error.is_limit();
+                        let what =
+                            if is_limit { "JSON that exceeds a limit" } else { "invalid JSON" };
                         let message = format!("`{}` printed {what}: {error}", self.program());
                         let raw = Some(shown(&ended.stdout));
                         let failure = Failure::new(ErrorKind::InvalidOutput, message);
@@ -312,10 +308,13 @@ impl Node for Run {
             };
             fingerprint["scripts"] = scripts.iter().map(hash).collect();
         }
-        let writes = writes.iter().map(|(channel, _)| channel.clone()).collect();
+        let outputs: Vec<RunOutput> = writes.iter().map(|(_, output)| *output).collect();
+        let always = writes.iter().filter(|(_, output)| output.is_certain_in(&outputs));
+        let channels = writes.iter().map(|(channel, _)| channel.clone()).collect();
         NodeDescription {
             kind: "run",
-            contract: Contract { reads: None, writes: Some(writes) },
+            contract: Contract { reads: None, writes: Some(channels) },
+            writes_always: Some(always.map(|(channel, _)| channel.clone()).collect()),
             calls_max: Some(0),
             fingerprint,
             ..NodeDescription::default()

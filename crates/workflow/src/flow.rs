@@ -179,13 +179,16 @@ impl<'a> Sources<'a> {
         let kinds = self.registry.kinds().iter();
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
+        let mut sometimes: Vec<&str> = Vec::new();
         for kind in kinds.filter(|it| section.get(it.key()).is_some()) {
             lacks_writes |= kind.requires("writes") && section.get("writes").is_none();
             keys.extend(kind.keys_of_written_fields());
+            sometimes.extend(kind.kind.may_leave_unwritten(section));
         }
         let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
-        let written = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
-        Some((written.clone(), written))
+        let maybe = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
+        let surely = maybe.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
+        Some((maybe, surely))
     }
 
     /// The fields of these names, unless one is unknown.

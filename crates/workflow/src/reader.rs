@@ -123,6 +123,17 @@ impl Yaml {
         }
     }
 
+    /// The pairs of texts of a mapping; otherwise each text with itself.
+    pub fn text_pairs(&self) -> Vec<(&str, &str)> {
+        match &self.data {
+            Data::Map(entries) => {
+                let texts = entries.iter().map(|it| (it.key.text.as_str(), it.value.text()));
+                texts.filter_map(|(key, value)| Some((key, value?))).collect()
+            }
+            _ => self.words().into_iter().map(|it| (it, it)).collect(),
+        }
+    }
+
     /// The bytes of the file for some bytes of this scalar's text.
     ///
     /// A text with escapes or folded lines differs from its form in the file; then the result is

@@ -17,7 +17,7 @@ use graphrun_sandbox::{SourceFile, check_path, is_harmless_variable};
 use graphrun_workflow::{
     Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
-        ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
         SpannedText, Yaml, check_argument, describe, read_arguments, suggestion,
         values::{
             self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
@@ -166,6 +166,14 @@ impl Kind for RunKind {
         Keys::of::<RunKeys>()
     }
 
+    fn may_leave_unwritten<'y>(&self, node: &Section<'y>) -> Vec<&'y str> {
+        let pairs = node.get("writes").map(Yaml::text_pairs).unwrap_or_default();
+        let output = |name: &str| RunOutput::find(name);
+        let outputs: Vec<RunOutput> = pairs.iter().filter_map(|(_, it)| output(it)).collect();
+        let is_uncertain = |name: &str| output(name).is_some_and(|it| !it.is_certain_in(&outputs));
+        pairs.iter().filter(|(_, it)| is_uncertain(it)).map(|(field, _)| *field).collect()
+    }
+
     fn reads_only_named_values(&self) -> bool {
         true
     }
@@ -267,6 +275,22 @@ impl RunOutput {
             Self::Ok => "ok",
             Self::Json => "json",
         }
+    }
+
+    /// Returns the output with this word.
+    fn find(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == word)
+    }
+
+    /// Whether it reports the failure of a command. If a field receives it, no exit code is a failure of the node.
+    pub(super) fn reports_failure(self) -> bool {
+        matches!(self, Self::ExitCode | Self::Ok)
+    }
+
+    /// Whether each finished command has it, if its node takes these outputs: a command whose failure is a result
+    /// need not print JSON.
+    pub(super) fn is_certain_in(self, outputs: &[Self]) -> bool {
+        self != Self::Json || !outputs.iter().any(|it| it.reports_failure())
     }
 
     /// The type that a field must have to receive it.
@@ -416,8 +440,7 @@ fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelNam
     let mut writes = Vec::new();
     for (field, output) in reader.pairs(yaml) {
         let channel = reader.channel(&field);
-        let found = RunOutput::ALL.into_iter().find(|it| it.as_str() == output.text);
-        let Some(found) = found else {
+        let Some(found) = RunOutput::find(&output.text) else {
             let names = RunOutput::ALL.map(RunOutput::as_str);
             let help = suggestion(&output.text, names).unwrap_or_default();
             let message = format!("a command has no output `{}`", output.text);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{ErrorKind, Failure, FailureClass},
+    graph::{ErrorKind, Failure, FailureClass, NodeDescription},
     id::{ChannelName, NodeName},
     state::Update,
 };
@@ -184,12 +184,10 @@ impl<'a> Reading<'a> {
                 None => fits = false,
             }
         }
-        if self.may_write_less(node)
-            || self.graph.nodes[node].node.describe().contract.writes.is_none()
-        {
-            return fits.then_some(update);
-        }
-        for name in written {
+        let NodeDescription { contract, writes_always, .. } =
+            self.graph.nodes[node].node.describe();
+        let always = writes_always.or(contract.writes).unwrap_or_default();
+        for name in written.iter().filter(|it| always.contains(it)) {
             let names = |key: &str| key == name.as_str() || is_short_for(key, name);
             let is_said = entries.iter().any(|it| names(&it.key.text));
             let Some(channel) = schema.channel(name.as_str()).filter(|_| !is_said) else {

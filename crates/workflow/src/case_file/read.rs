@@ -254,11 +254,6 @@ impl Reading<'_> {
         self.report.unknown("GR010", "node", word, self.graph.nodes.keys().map(NodeName::as_str));
         None
     }
-
-    /// Whether a node may write fewer fields than it declares.
-    pub(super) fn may_write_less(&self, node: &NodeName) -> bool {
-        self.workflow.nodes.get(node).is_some_and(|it| it.settings.may_write_less())
-    }
 }
 
 /// The time at which a case runs that names none.

@@ -153,6 +153,14 @@ pub trait Kind: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the fields that a node may leave unwritten although it finishes. The
+    /// [description](graphrun_core::graph::NodeDescription::writes_always) of the node must agree.
+    ///
+    /// By default a node that finishes has written all of its fields.
+    fn may_leave_unwritten<'y>(&self, _node: &Section<'y>) -> Vec<&'y str> {
+        Vec::new()
+    }
+
     /// Whether its nodes ask a person.
     ///
     /// Then `timeout` limits the wait for the answer instead of an attempt: the kind takes it from
@@ -243,11 +251,6 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     /// alone, or on a person. By default it may depend on anything that its contract reads.
     fn computes(&self) -> Option<Vec<Computation>> {
         None
-    }
-
-    /// Whether it may write fewer fields than its contract names.
-    fn may_write_less(&self) -> bool {
-        false
     }
 
     /// Returns the text that a drawing shows beside the kind.

@@ -65,11 +65,6 @@ impl NodeSettings for CustomNode {
         })
     }
 
-    /// An optional field of its struct may stay unwritten.
-    fn may_write_less(&self) -> bool {
-        true
-    }
-
     fn detail(&self) -> Option<String> {
         Some(self.name.clone())
     }
