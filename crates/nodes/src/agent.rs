@@ -18,8 +18,8 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolSpec,
-    ask_structured, with_twice_the_room,
+    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
+    ToolSpec, ask_structured, with_twice_the_room,
 };
 use graphrun_workflow::{Prompt, PromptView, kind::Services, tool::ToolContext};
 use serde_json::{Map, Value, json};
@@ -69,6 +69,7 @@ impl Agent {
             messages: self.messages(ctx)?,
             settings: self.definition.settings.clone(),
             tools: self.toolbox.specs(),
+            tool_choice: self.definition.tool_choice.clone(),
             ..ChatRequest::default()
         })
     }
@@ -199,9 +200,10 @@ impl Agent {
     /// The worst case: each model is asked, and its last repair fails, so that the next one is
     /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
-        let AgentNode { models, tool_rounds_max, .. } = &self.definition;
+        let AgentNode { models, tool_rounds_max, tool_choice, .. } = &self.definition;
         let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
-        let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
+        let may_call = !self.toolbox.is_empty() && tool_choice.allows_calls();
+        let rounds = if may_call { u64::from(*tool_rounds_max) } else { 0 };
         let calls = models.saturating_mul(rounds + self.definition.answers_max());
         // A tool in Rust does not declare whether it asks a model.
         self.toolbox.ask_no_model().then_some(calls)
@@ -232,6 +234,12 @@ impl Agent {
                 fingerprint["declared"] = declared.into();
             }
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
+            match &self.definition.tool_choice {
+                ToolChoice::Auto => {}
+                ToolChoice::Required => fingerprint["tool_choice"] = true.into(),
+                ToolChoice::None => fingerprint["tool_choice"] = false.into(),
+                ToolChoice::Tool(name) => fingerprint["tool_choice"] = name.as_str().into(),
+            }
             if !self.definition.approvals.is_empty() {
                 let approvals = self.definition.approvals.iter();
                 let approvals = approvals.map(|(tool, it)| (tool.clone(), it.as_str().into()));

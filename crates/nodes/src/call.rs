@@ -72,7 +72,12 @@ impl Calls {
             let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
             let tools = tools.iter().map(|it| json!([it.name, it.schema]));
             whole.extend(calls.chain(tools));
-            whole.push((request.tool_choice == ToolChoice::Auto).into());
+            whole.push(match &request.tool_choice {
+                ToolChoice::Auto => true.into(),
+                ToolChoice::None => false.into(),
+                ToolChoice::Required => "required".into(),
+                ToolChoice::Tool(name) => json!([name]),
+            });
         }
         let whole: String = whole.iter().map(Value::to_string).collect();
         let hash = blake3::hash(whole.as_bytes()).to_hex();

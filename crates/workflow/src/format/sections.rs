@@ -13,8 +13,8 @@ use super::{
         ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
         OneOrMany, Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
         Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName,
-        TargetName, Text, TierAccess, TierDeclared, ToolDeclared, ToolName, TypeDeclared,
-        TypeNotation, VariableName, Version,
+        TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName,
+        TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -120,6 +120,11 @@ pub(super) struct AgentKeys {
     /// The longest duration of a call of a tool. A longer call fails, and the model can try another. Default:
     /// that of the tool.
     tool_timeout: Option<Duration>,
+    /// Whether it may (`auto`) or must (`required`) call a tool before it answers, calls none, or must call the tool of
+    /// this name. Default: `auto`.
+    tool_choice: Option<ToolChoiceWord>,
+    /// Whether it may call several tools at once. Default: as the provider decides.
+    parallel_tools: Option<Flag>,
     /// `prompt`: the provider keeps the instructions and the conversation for the next request.
     cache: Option<PromptCache>,
     /// The purpose of the agent.

@@ -211,6 +211,12 @@ value_types! {
         "x-refers": "tool",
         "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
     };
+    /// Whether an agent may or must call a tool: a word, or one of its tools.
+    pub ToolChoiceWord = {
+        "type": "string",
+        "examples": ["auto", "required", "none"],
+        "x-refers": "tool",
+    };
     /// The name of a tool under `tools`.
     pub ToolDeclared = {"type": "string", "x-declares": "tool"};
     /// The method of a request.
