@@ -251,12 +251,12 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
         ModelErrorKind::Refused => ErrorKind::Refused,
         ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
+        ModelErrorKind::ContextOverflow => ErrorKind::ContextOverflow,
         ModelErrorKind::Recording => ErrorKind::Recording,
         // The provider was silent. A timeout of the node itself is reported by the engine.
-        ModelErrorKind::Timeout
-        | ModelErrorKind::Provider
-        | ModelErrorKind::ContextOverflow
-        | ModelErrorKind::BadRequest => ErrorKind::Provider,
+        ModelErrorKind::Timeout | ModelErrorKind::Provider | ModelErrorKind::BadRequest => {
+            ErrorKind::Provider
+        }
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {

@@ -217,7 +217,7 @@ impl ErrorLine {
             }
             ErrorWord::Auth => ModelError::Auth { message },
             ErrorWord::Quota => ModelError::Quota { message },
-            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message },
+            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message, usage },
             ErrorWord::BadRequest => {
                 ModelError::BadRequest { status: self.status.unwrap_or(400), message }
             }
@@ -264,7 +264,7 @@ impl ErrorLine {
             ModelError::Timeout { after, .. } => (Some(*after), String::new()),
             ModelError::Auth { message }
             | ModelError::Quota { message }
-            | ModelError::ContextOverflow { message }
+            | ModelError::ContextOverflow { message, .. }
             | ModelError::NotFound { message }
             | ModelError::Incomplete { finish: message, .. }
             | ModelError::BadRequest { message, .. } => (None, message.clone()),
