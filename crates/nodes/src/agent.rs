@@ -135,7 +135,7 @@ impl Agent {
             key => format!("{key}/{name}"),
         };
         let request = &ChatRequest { key, ..request.clone() };
-        let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
+        let watched = Watched::new((name, model), ctx, &self.services, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
         let with_tools = WithTools::new((&watched, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
