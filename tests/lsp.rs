@@ -616,6 +616,7 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
             "tool_timeout",
             "tool_choice",
             "parallel_tools",
+            "on_overflow",
             "cache",
             "about"
         ]

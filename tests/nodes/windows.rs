@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use graphrun::{
     event::Status,
-    llm::{ChatReply, ContextWindows, TokenUsage},
+    llm::{ChatReply, ContextWindows, ModelError, TokenUsage},
     nodes::Services,
     registry,
     tool::{ToolContext, ToolError, tool_fn},
@@ -71,6 +71,66 @@ async fn a_request_that_cannot_fit_goes_to_a_model_with_a_larger_window() {
     let reason = "the request is too long for the model: it has at least 12 tokens, and the context of lab/b has 12";
     assert!(ended.reason().ends_with(reason), "{}", ended.reason());
     assert_eq!((ended.end.status, asked.len()), (Status::Failed, 0));
+}
+
+/// Runs an agent that cuts its requests; returns its warnings and the requests.
+async fn run_cutting(model: &str, replies: Models, window: u64) -> (Ended, Vec<(String, usize)>) {
+    let text = TEXT.replace("[lab/a, lab/b]", model).replace("tools: fill", "on_overflow: cut");
+    let asked = Arc::clone(&replies.asked);
+    let windows = windows([("lab/a", window), ("lab/b", 1_000)]);
+    let services = Services { models: Arc::new(replies), windows, ..super::services() };
+    let ended = run_with(&text, json!({"long": "x".repeat(4_000)}), services, registry()).await;
+    let asked = asked.lock().unwrap();
+    let sent = asked.iter().map(|(_, it)| {
+        assert_eq!(it.messages.len(), 1);
+        let key = it.key.rsplit('/').next().unwrap_or_default();
+        (key.to_owned(), it.messages[0].content.matches('x').count())
+    });
+    let sent = sent.collect();
+    (ended, sent)
+}
+
+fn too_long() -> Reply {
+    let usage = TokenUsage::default();
+    Err(ModelError::ContextOverflow { message: "9 > 8".into(), usage })
+}
+
+#[tokio::test]
+async fn an_agent_cuts_a_request_until_its_model_takes_it() {
+    let says = || fallback::says("done");
+    // The provider refuses it twice: three quarters are left each time.
+    let twice = fallback::models([("lab/a", vec![too_long(), too_long(), says()])]);
+    let (ended, sent) = run_cutting("lab/a", twice, 100_000).await;
+    assert_eq!(ended.state("text"), &json!("done"), "{}", ended.reason());
+    let expected = [("a", 4_000), ("cut-1", 3_000), ("cut-2", 2_250)];
+    assert_eq!(sent, expected.map(|(key, count)| (key.to_owned(), count)));
+    let warning = "the request is too long for lab/a: 1,750 characters are left out";
+    assert!(ended.told().contains(warning), "{}", ended.told());
+
+    // The window is known, so only a request that may fit is sent.
+    let once = fallback::models([("lab/a", vec![says()])]);
+    let (ended, sent) = run_cutting("lab/a", once, 500).await;
+    assert_eq!(ended.state("text"), &json!("done"), "{}", ended.reason());
+    assert_eq!(sent, [("cut-2".to_owned(), 2_250)]);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_cut_further_fails() {
+    let never = fallback::models([("lab/a", vec![too_long()])]);
+    let (ended, sent) = run_cutting("lab/a", never, 100_000).await;
+    let reason = "`a` failed: the request is too long for the model: 9 > 8";
+    assert_eq!((ended.end.status, ended.reason()), (Status::Failed, reason));
+    assert_eq!(sent.last(), Some(&("cut-5".to_owned(), 1_000)), "a start and an end stay");
+    assert_eq!(sent.len(), 6);
+}
+
+#[tokio::test]
+async fn a_later_model_takes_a_long_request_whole() {
+    let both =
+        fallback::models([("lab/a", vec![too_long()]), ("lab/b", vec![fallback::says("done")])]);
+    let (ended, sent) = run_cutting("[lab/a, lab/b]", both, 100_000).await;
+    assert_eq!(ended.state("text"), &json!("done"), "{}", ended.reason());
+    assert_eq!(sent, [("a".to_owned(), 4_000), ("b".to_owned(), 4_000)]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod answer;
 mod by_value;
+mod cut;
 mod history;
 mod read;
 mod tools;
@@ -21,13 +22,14 @@ use graphrun_models::{
     ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
     ToolSpec, ask_structured, with_twice_the_room,
 };
-use graphrun_workflow::{Prompt, PromptView, kind::Services, tool::ToolContext};
+use graphrun_workflow::{OnOverflow, Prompt, PromptView, kind::Services, tool::ToolContext};
 use serde_json::{Map, Value, json};
 
 use self::history::History;
 pub(super) use self::read::AgentKind;
 use self::{
     answer::Answer,
+    cut::Fitted,
     tools::{Toolbox, WithTools},
 };
 pub use self::{by_value::AgentMatchNode, read::AgentNode};
@@ -122,6 +124,16 @@ impl Agent {
         }
     }
 
+    /// Returns what happens to a request that is too long for a model: a later model of the list takes it whole.
+    fn on_overflow(&self, name: &str) -> OnOverflow {
+        let mut later = self.definition.models.iter().skip_while(|it| *it != name).skip(1);
+        if later.any(|it| self.services.models.model(it).is_ok()) {
+            OnOverflow::Fail
+        } else {
+            self.definition.on_overflow
+        }
+    }
+
     async fn ask_one(
         &self,
         ctx: &NodeContext,
@@ -137,8 +149,9 @@ impl Agent {
         let request = &ChatRequest { key, ..request.clone() };
         let watched = Watched::new((name, model), ctx, &self.services, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
-        let with_tools = WithTools::new((&watched, calls), ctx, tools);
-        let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
+        let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
+        let with_tools = WithTools::new((&fitted, calls), ctx, tools);
+        let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, model, (request, answer)).await;
         match with_tools.take_end() {
             Some(end) => Err(Refusal::End(end)),
@@ -225,6 +238,9 @@ impl Agent {
         let others = RequestSettings { temperature: None, ..settings.clone() };
         if others != RequestSettings::default() {
             fingerprint["settings"] = json!(others);
+        }
+        if self.definition.on_overflow != OnOverflow::Fail {
+            fingerprint["on_overflow"] = self.definition.on_overflow.as_str().into();
         }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();

@@ -173,7 +173,7 @@ impl Watched<'_> {
 }
 
 /// Returns the characters of the texts and calls of a request.
-fn characters(request: &ChatRequest) -> u64 {
+pub(super) fn characters(request: &ChatRequest) -> u64 {
     let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     let of_message = |it: &Message| {
         let calls = it.tool_calls.iter().map(|it| count(&it.arguments));

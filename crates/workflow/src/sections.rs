@@ -59,6 +59,7 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "headers",
     "extra_body",
     "cache",
+    "on_overflow",
     "tools",
     "max_tool_rounds",
     "tool_timeout",
@@ -106,6 +107,31 @@ pub struct Agent {
     pub tool_timeout: Option<Duration>,
     /// Whether it may or must call a tool before its first answer.
     pub tool_choice: ToolChoice,
+    /// The treatment of a request that is too long for its model.
+    pub on_overflow: OnOverflow,
+}
+
+/// The treatment of a request that is too long for a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnOverflow {
+    /// It asks the next model of its list, or fails.
+    #[default]
+    Fail,
+    /// It leaves parts of the request out, in a fixed order.
+    Cut,
+}
+
+impl OnOverflow {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Fail, Self::Cut];
+
+    /// Returns the word for it in a workflow.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Cut => "cut",
+        }
+    }
 }
 
 /// The sections that nodes refer to.
@@ -230,6 +256,7 @@ impl Sections {
         let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
         let tool_timeout = section.get("tool_timeout");
         let tool_timeout = tool_timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
+        let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
         let choice = section.get("tool_choice");
         let choice = choice.zip(section.get("tools"));
         let choice = choice.and_then(|(it, tools)| read_tool_choice(report, it, tools));
@@ -250,6 +277,7 @@ impl Sections {
             tool_rounds_max,
             tool_timeout,
             tool_choice: choice.unwrap_or_default(),
+            on_overflow: overflow.unwrap_or_default(),
         })
     }
 
@@ -296,6 +324,17 @@ impl Sections {
         report.unknown("GR012", "model", &word, known);
         Vec::new()
     }
+}
+
+fn read_on_overflow(report: &mut Report, yaml: &Yaml) -> Option<OnOverflow> {
+    let word = report.word(yaml, "`on_overflow`")?;
+    let known = OnOverflow::ALL.into_iter().find(|it| it.as_str() == word.text);
+    if known.is_none() {
+        let message = format!("`on_overflow` cannot be `{}`", word.text);
+        let words = OnOverflow::ALL.map(OnOverflow::as_str).join(" or ");
+        report.bad_value(&word, message, &format!("write {words}"));
+    }
+    known
 }
 
 /// Reads whether an agent may or must call one of its tools.

@@ -20,9 +20,10 @@ use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
+use super::cut::Fitted;
 use crate::{
     approval::{AskedCall, Verdict},
-    call::{Calls, Watched},
+    call::Calls,
     checked::Checked,
 };
 
@@ -90,7 +91,7 @@ impl Toolbox {
 /// repair. After the last round the model has to answer with the information it has.
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
-    model: &'a Watched<'a>,
+    model: &'a Fitted<'a>,
     ctx: &'a NodeContext,
     calls: &'a Calls,
     toolbox: &'a Toolbox,
@@ -134,7 +135,7 @@ struct Exchange {
 
 impl<'a> WithTools<'a> {
     pub(super) fn new(
-        (model, calls): (&'a Watched<'a>, &'a Calls),
+        (model, calls): (&'a Fitted<'a>, &'a Calls),
         ctx: &'a NodeContext,
         (toolbox, rounds_max, told): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {
