@@ -614,6 +614,9 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
             "tools",
             "max_tool_rounds",
             "tool_timeout",
+            "tool_choice",
+            "parallel_tools",
+            "on_overflow",
             "cache",
             "about"
         ]

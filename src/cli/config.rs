@@ -22,7 +22,7 @@ use super::{
     values::{parse_count, parse_dollars, parse_duration},
 };
 use crate::{
-    llm::{Prices, Providers},
+    llm::{ContextWindows, Prices, Providers},
     workflow::HostPermission,
 };
 
@@ -79,7 +79,7 @@ pub(super) struct Config {
     /// Whether the user limits the cost of runs, apart from flags.
     pub(super) is_cost_limited: bool,
     /// The most tokens of a request to a model together with its reply.
-    pub(super) context: BTreeMap<String, u64>,
+    pub(super) windows: ContextWindows,
     /// The providers of models.
     pub(super) providers: Arc<Providers>,
     /// What the user allows on hosts. The file of a folder cannot extend it.
@@ -106,14 +106,6 @@ impl Config {
     /// Returns the value of a key from the first layer that sets it.
     pub(super) fn get(&self, name: &str) -> Option<&ConfigValue> {
         self.said.get(name)
-    }
-
-    /// Returns the most tokens of a request to a model together with its reply, if configured. A
-    /// name without a provider is a model of OpenAI, as everywhere.
-    pub(super) fn context_of(&self, model: &str) -> Option<u64> {
-        let by_default =
-            || self.context.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
-        self.context.get(model).or_else(by_default).copied()
     }
 
     /// Returns the settings that are ignored because the user does not trust the folder.

@@ -263,6 +263,7 @@ impl Globals {
             trusted_prices: is_cost_limited.then(|| config.trusted_prices.clone().into()),
             options: config.complete(options)?,
             prices: config.prices.clone().into(),
+            windows: config.windows.clone().into(),
             providers: Arc::clone(&config.providers),
             base_url: config.get("base_url").map(|it| it.text.clone()),
             hosts: config.hosts.clone(),
@@ -279,6 +280,7 @@ impl Globals {
         Ok(Settings {
             options: config.complete(&RunOptions::default())?,
             prices: config.prices.clone().into(),
+            windows: config.windows.clone().into(),
             providers: Arc::clone(&config.providers),
             base_url: config.get("base_url").map(|it| it.text.clone()),
             ..Settings::default()

@@ -21,7 +21,7 @@ use crate::{
     engine::superstep::Pauses,
     graph::Limits,
     id::NodeName,
-    llm::{Prices, Providers},
+    llm::{ContextWindows, Prices, Providers},
     workflow::HostPermission,
 };
 
@@ -105,6 +105,8 @@ pub(super) struct Settings {
     pub(super) options: RunOptions,
     /// The prices of models.
     pub(super) prices: Arc<Prices>,
+    /// The context windows of models.
+    pub(super) windows: Arc<ContextWindows>,
     /// The prices for cost limits, if the user set one: an untrusted file could set prices that are
     /// too low.
     pub(super) trusted_prices: Option<Arc<Prices>>,

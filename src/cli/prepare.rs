@@ -236,13 +236,14 @@ impl LoadedWorkflow {
         (results, memory): (Option<Cache>, Memory),
     ) -> Result<CompiledGraph, CliError> {
         let prices = Arc::clone(&self.settings.prices);
+        let windows = Arc::clone(&self.settings.windows);
         let replace =
             if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
         let mcp = self.mcp(&hosts)?;
         let services = services(models, out.to_owned());
-        let services = Services { prices, replace, hosts, web, mcp, memory, ..services };
+        let services = Services { prices, windows, replace, hosts, web, mcp, memory, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }

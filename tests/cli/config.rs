@@ -54,6 +54,15 @@ fn replayed(place: &Place, more: &[&str]) -> Ended {
 }
 
 #[test]
+fn a_request_beyond_the_configured_context_is_not_made() {
+    let config = PRICES.replace("1_000\n", "1\n");
+    let ended = replayed(&place(&config), &[]);
+    let reason = ended.json()["reason"].clone();
+    let expected = "it has at least 1 tokens, and the context of openai/gpt-5-mini has 1";
+    assert!(reason.as_str().is_some_and(|it| it.ends_with(expected)), "{ended}");
+}
+
+#[test]
 fn the_cost_of_a_run_is_unknown_without_prices() {
     let ended = replayed(&place(PRICES), &["--max-cost", "100"]);
     let usage = &ended.json()["usage"];

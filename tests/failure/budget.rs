@@ -142,6 +142,78 @@ async fn g13_used_up_tokens_in_mid_step_lead_to_exhausted() {
     assert_eq!(made(&calls)[3..], ["flush 1", "flush 2"]);
 }
 
+/// A node that makes calls of a hundred tokens each, and knows so before.
+fn plans(calls: &Calls) -> impl Node + use<> {
+    let calls = Arc::clone(calls);
+    node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&calls);
+        async move {
+            let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: Some(0.25) };
+            for call in 1..=4 {
+                let call = format!("{} {call}", ctx.node);
+                let answer = async {
+                    ctx.within_budget_for(usage).await;
+                    calls.lock().unwrap().push(call.clone());
+                    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+                    Ok::<_, NodeError>(call.clone())
+                };
+                ctx.memo(&call, answer).await?;
+            }
+            noted(ctx.node.to_string())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_call_that_does_not_fit_into_the_limit_is_not_made() {
+    for limits in [tokens(299), Limits { usd: Some(0.74), ..Limits::default() }] {
+        let (calls, saved) = (Calls::default(), Saved::new());
+        let graph = GraphBuilder::new::<Team>("one").node("agent", plans(&calls));
+        let graph = compiled(graph.edge(START, "agent").edge("agent", "end"));
+        let engine = |limits: &Limits| saved.engine(&graph).with_limits(limits.clone());
+        let end = saved.start(&engine(&limits)).await;
+        let reason = match limits.tokens {
+            Some(_) => {
+                "the limit of 299 tokens is reached: 200 are used, and the next call needs at least 100"
+            }
+            None => {
+                "the limit of 0.74 USD is reached: 0.50 are spent, and the next call costs at least 0.25"
+            }
+        };
+        assert_eq!((end.status, end.reason.as_deref()), (Status::Limit, Some(reason)));
+        assert_eq!(made(&calls), ["agent 1", "agent 2"]);
+
+        let again = saved.resume(&engine(&limits)).await.unwrap();
+        assert_eq!((again.status, again.reason), (Status::Limit, end.reason));
+        let done = saved.resume(&engine(&tokens(400))).await.unwrap();
+        assert_eq!(
+            (done.status, made(&calls).len()),
+            (Status::Done, 4),
+            "the last one fits exactly"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_call_that_does_not_fit_leads_to_exhausted() {
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let limits = Limits { exhausted: Some(Target::Node(name("flush"))), ..tokens(150) };
+    let graph = GraphBuilder::new::<Team>("one")
+        .node("agent", plans(&calls))
+        .node("flush", plans(&calls))
+        .edge(START, "agent")
+        .edge("agent", "end")
+        .edge("flush", "end")
+        .limits(limits);
+    let end = saved.start(&saved.engine(&compiled(graph))).await;
+    let reason =
+        "the limit of 150 tokens is reached: 100 are used, and the next call needs at least 100";
+    assert_eq!((end.status, end.reason.as_deref()), (Status::Done, Some(reason)));
+    assert_eq!(made(&calls)[..2], ["agent 1", "flush 1"]);
+    assert_eq!((made(&calls).len(), notes(&end.state)), (5, vec!["flush".to_owned()]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn g13_waiting_tasks_do_not_start_without_tokens() {
     let (calls, saved) = (Calls::default(), Saved::new());

@@ -222,6 +222,8 @@ async fn a_request_has_both_keys_and_not_the_node() {
             seed: Some(7),
             stop: vec!["END".into()],
             effort: Some("low".into()),
+            // Without tools it is not sent.
+            parallel_tools: Some(false),
             cache_prompt: true,
             headers: [("x-team".to_owned(), "a".to_owned())].into(),
             extra_body: json!({"top_k": 5, "messages": []}).as_object().cloned().unwrap(),

@@ -195,7 +195,8 @@ fn rows_of_exchanges() -> Vec<Row> {
                     "rate_limit" => "rate_limit",
                     "refused" => "refused",
                     "invalid_output" => "invalid_output",
-                    "provider" | "context_overflow" | "bad_request" => "provider",
+                    "context_overflow" => "context_overflow",
+                    "provider" | "bad_request" => "provider",
                     other => panic!("{}: {other}", path.display()),
                 };
                 Class::Failure(kind, expect["retryable"].as_bool().unwrap())

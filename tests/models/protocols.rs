@@ -280,3 +280,63 @@ async fn the_most_tokens_of_a_model_are_learnt() {
         peer.seen().iter().map(|it| it.body["max_tokens"].as_u64().unwrap()).collect();
     assert_eq!(asked, [32_000, 8192, 8192]);
 }
+
+/// Returns the part of a request about calls of tools.
+async fn sent_choice(protocol: Protocol, choice: ToolChoice, effort: Option<&str>) -> Value {
+    let peer = Peer::start(|_| reply(&json!({}))).await;
+    let client = client(&peer.base_url, Profile { protocol, ..Profile::default() });
+    let mut request = ChatRequest { tool_choice: choice, output: None, ..whole() };
+    request.settings.parallel_tools = Some(false);
+    request.settings.effort = effort.map(str::to_owned);
+    client.chat(&request).await.expect_err("the reply is empty");
+    let body = peer.seen()[0].body.clone();
+    let of = |name: &str| body.get(name).cloned().unwrap_or_default();
+    json!([of("tool_choice"), of("parallel_tool_calls"), of("toolConfig")])
+}
+
+#[tokio::test]
+async fn a_forced_call_has_the_form_of_its_protocol() {
+    let gemini = |config: Value| json!([null, null, {"functionCallingConfig": config}]);
+    let tool = || ToolChoice::Tool("fs.look".into());
+    let cases = [
+        (Protocol::Chat, ToolChoice::Required, json!(["required", false, null])),
+        (
+            Protocol::Chat,
+            tool(),
+            json!([{"type": "function", "function": {"name": "fs_look"}}, false, null]),
+        ),
+        (Protocol::Responses, ToolChoice::Required, json!(["required", false, null])),
+        (
+            Protocol::Responses,
+            tool(),
+            json!([{"type": "function", "name": "fs_look"}, false, null]),
+        ),
+        (
+            Protocol::Anthropic,
+            ToolChoice::Required,
+            json!([{"type": "any", "disable_parallel_tool_use": true}, null, null]),
+        ),
+        (
+            Protocol::Anthropic,
+            tool(),
+            json!([{"type": "tool", "name": "fs_look", "disable_parallel_tool_use": true}, null, null]),
+        ),
+        (Protocol::Gemini, ToolChoice::Required, gemini(json!({"mode": "ANY"}))),
+        (
+            Protocol::Gemini,
+            tool(),
+            gemini(json!({"mode": "ANY", "allowedFunctionNames": ["fs_look"]})),
+        ),
+    ];
+    for (protocol, choice, expected) in cases {
+        assert_eq!(sent_choice(protocol, choice, None).await, expected, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn anthropic_forces_no_call_of_a_model_that_thinks() {
+    for (effort, expected) in [("low", "auto"), ("none", "any")] {
+        let sent = sent_choice(Protocol::Anthropic, ToolChoice::Required, Some(effort)).await;
+        assert_eq!(sent[0]["type"], expected);
+    }
+}

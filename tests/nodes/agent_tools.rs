@@ -201,7 +201,7 @@ async fn a_model_calls_tools_before_it_answers() {
     assert_eq!((first.tools.len(), first.tools[0].name.as_str()), (1, "math.add"));
     assert_eq!(first.tools[0].description, "Adds numbers.");
     assert_eq!(first.tools[0].schema["required"], json!(["numbers"]));
-    assert_eq!((first.tool_choice, third.tool_choice), (ToolChoice::Auto, ToolChoice::Auto));
+    assert_eq!(choices(&model), [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::Auto]);
     assert_eq!(second.messages[0], first.messages[0]);
     assert_eq!(second.messages[1].role, Role::Assistant);
     let ids: Vec<&str> =
@@ -302,8 +302,7 @@ async fn rounds_are_bounded_and_then_the_model_must_answer() {
     let model = Scripted::new([round(1), round(2), says(SUM)]);
     let (ended, _) = adder.run(&model).await;
     assert_eq!(ended.state("answer"), &json!({"sum": 6}));
-    let choices: Vec<ToolChoice> = model.asked().iter().map(|it| it.tool_choice).collect();
-    assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+    assert_eq!(choices(&model), [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
     assert_eq!(model.asked()[2].tools.len(), 1, "some providers require the called tools");
 
     // A model that still calls tools has not answered, and its calls are not made.
@@ -321,6 +320,43 @@ async fn rounds_are_bounded_and_then_the_model_must_answer() {
     assert_eq!((ended.state("answer"), added.keys().len()), (&json!({"sum": 6}), 2));
 }
 
+fn choices(model: &Scripted) -> Vec<ToolChoice> {
+    model.asked().into_iter().map(|it| it.tool_choice).collect()
+}
+
+#[tokio::test]
+async fn a_forced_call_is_forced_once() {
+    let call = || calls([call("", "math.add", r#"{"numbers": [1]}"#)]);
+    let tool = || ToolChoice::Tool("math.add".into());
+    for (agent, forced) in [
+        ("tools: math.add, tool_choice: required", ToolChoice::Required),
+        ("tools: [{ tool: math.add }], tool_choice: math.add", tool()),
+        ("tools: math.add, tool_choice: auto, parallel_tools: false", ToolChoice::Auto),
+    ] {
+        let model = Scripted::new([call(), call(), says(SUM)]);
+        let (ended, added) = Adder { agent, ..Adder::default() }.run(&model).await;
+        assert_eq!(ended.state("answer"), &json!({"sum": 6}), "{}", ended.reason());
+        assert_eq!(added.keys().len(), 2, "{agent}");
+        assert_eq!(choices(&model), [forced, ToolChoice::Auto, ToolChoice::Auto]);
+        let parallel = model.asked()[1].settings.parallel_tools;
+        assert_eq!(parallel, agent.contains("parallel").then_some(false), "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_with_the_choice_none_calls_no_tools() {
+    let agent = "tools: math.add, tool_choice: none";
+    let model = Scripted::new([says(SUM)]);
+    let (ended, _) = Adder { agent, ..Adder::default() }.run(&model).await;
+    assert_eq!(ended.state("answer"), &json!({"sum": 6}));
+    assert_eq!(choices(&model), [ToolChoice::None]);
+    assert_eq!(model.asked()[0].tools.len(), 1, "another agent may have called it");
+
+    let model = Scripted::new([calls([call("", "math.add", r#"{"numbers": [1]}"#)])]);
+    let (ended, added) = Adder { agent, ..Adder::default() }.run(&model).await;
+    assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 0));
+}
+
 #[tokio::test]
 async fn a_model_that_goes_in_circles_is_to_answer() {
     let same = || calls([call("", "math.add", r#"{"numbers": [1]}"#)]);
@@ -329,7 +365,7 @@ async fn a_model_that_goes_in_circles_is_to_answer() {
     assert_eq!(ended.state("answer"), &json!({"sum": 6}));
     assert_eq!(added.keys().len(), 2);
     let asked = model.asked();
-    assert_eq!((asked[2].tool_choice, asked[3].tool_choice), (ToolChoice::Auto, ToolChoice::None));
+    assert_eq!(choices(&model)[2..], [ToolChoice::Auto, ToolChoice::None]);
     assert!(told(&asked[3])[2].starts_with("error: this call was made before"));
     assert!(warnings(&ended)[0].contains("repeats the same call"), "{:?}", warnings(&ended));
 }
@@ -454,7 +490,10 @@ async fn a_model_asks_no_more_once_the_tokens_of_the_run_are_used_up() {
     let text = Adder::default().text().replace("start: a\n", "start: a\nlimits: { tokens: 25 }\n");
     let ended = run_with(&text, json!({}), model.services(), added.registry()).await;
     assert_eq!(ended.end.status, Status::Limit, "{}", ended.reason());
-    assert_eq!(ended.reason(), "the limit of 25 tokens is reached: 30 are used");
-    assert_eq!((model.asked().len(), added.keys().len()), (3, 3));
+    // The third call would have the tokens of the second, and the text of its result.
+    let reason =
+        "the limit of 25 tokens is reached: 20 are used, and the next call needs at least 15";
+    assert_eq!(ended.reason(), reason);
+    assert_eq!((model.asked().len(), added.keys().len()), (2, 2));
     assert!(ended.told().contains("task.aborted"));
 }

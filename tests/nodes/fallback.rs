@@ -146,6 +146,25 @@ async fn failures_that_stay_are_not_retried() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_too_long_falls_back_and_is_not_retried() {
+    let too_long = || {
+        Err(ModelError::ContextOverflow { message: "9 > 8".into(), usage: TokenUsage::default() })
+    };
+    let both = models([("lab/a", vec![too_long()]), ("lab/b", vec![says("teal")])]);
+    let (ended, asked) = run(both, RETRY).await;
+    assert_eq!((ended.state("text"), asked), (&json!("teal"), vec!["lab/a", "lab/b"]));
+
+    let (ended, asked) = run(models([("lab/a", vec![too_long()])]), RETRY).await;
+    let reason = "`a` failed: the request is too long for the model: 9 > 8";
+    assert_eq!((ended.end.status, ended.reason(), asked.len()), (Status::Failed, reason, 1));
+
+    let caught = r#", writes: text, catch: { context_overflow: b } }
+  b: { set: { text: 'has(via.error) && via.error.kind == "context_overflow" ? "caught" : "other"' }, then: end"#;
+    let (ended, _) = requests(models([("lab/a", vec![too_long()])]), "", caught).await;
+    assert_eq!(ended.state("text"), &json!("caught"), "{}", ended.reason());
+}
+
+#[tokio::test]
 async fn an_unknown_model_falls_back() {
     let unknown = Err(ModelError::NotFound { message: "no model a".into() });
     let both = models([("lab/a", vec![unknown]), ("lab/b", vec![says("teal")])]);

@@ -13,6 +13,7 @@ mod memory;
 mod run;
 mod run_tests;
 mod tool;
+mod windows;
 
 use std::{path::Path, sync::Arc};
 

@@ -18,13 +18,34 @@ pub(super) struct Used {
     pub(super) usage: Usage,
     pub(super) elapsed_ms: u64,
     exhausted_limits: Option<ExhaustedLimits>,
+    /// The least usage of a model call that waits for its permit.
+    next_call: Usage,
+}
+
+/// The limits of a run at the end of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepLimits<'a> {
+    pub(super) limits: &'a Limits,
+    /// The least usage of a model call that did not fit into the limits and ended the step.
+    pub(super) refused_call: Usage,
+}
+
+impl<'a> From<&'a Limits> for StepLimits<'a> {
+    fn from(limits: &'a Limits) -> Self {
+        Self { limits, refused_call: Usage::default() }
+    }
 }
 
 impl Used {
     /// Returns the usage of the committed steps.
     pub(super) fn by(steps: u64, used: &UsedBudget) -> Self {
         let UsedBudget { usage, elapsed_ms, exhausted_limits, .. } = *used;
-        Self { steps, usage, elapsed_ms, exhausted_limits }
+        Self { steps, usage, elapsed_ms, exhausted_limits, next_call: Usage::default() }
+    }
+
+    /// Adds a model call that must fit into the limits, too.
+    pub(super) fn with_next_call(self, next_call: Usage) -> Self {
+        Self { next_call, ..self }
     }
 
     /// Describes the first limit that applies and is reached.
@@ -58,19 +79,28 @@ impl Used {
         let applies = |differs: fn(&ExhaustedLimits, &ExhaustedLimits) -> bool| {
             self.exhausted_limits.is_none_or(|it| differs(&it, &now))
         };
-        if let Some(tokens) = limits.tokens.filter(|&it| usage.total_tokens() >= it)
-            && applies(|a, b| a.tokens != b.tokens)
-        {
-            return Some(format!(
-                "the limit of {tokens} tokens is reached: {} are used",
-                usage.total_tokens()
-            ));
+        if let Some(tokens) = limits.tokens.filter(|_| applies(|a, b| a.tokens != b.tokens)) {
+            let (used, next) = (usage.total_tokens(), self.next_call.total_tokens());
+            if used >= tokens {
+                return Some(format!("the limit of {tokens} tokens is reached: {used} are used"));
+            }
+            if used.saturating_add(next) > tokens {
+                return Some(format!(
+                    "the limit of {tokens} tokens is reached: {used} are used, and the next call needs at least {next}"
+                ));
+            }
         }
-        if let (Some(usd), Some(cost)) = (limits.usd, usage.cost_usd)
-            && cost >= usd
-            && applies(|a, b| a.usd != b.usd)
-        {
-            return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
+        if let Some(usd) = limits.usd.filter(|_| applies(|a, b| a.usd != b.usd)) {
+            let cost = if usage.tokens.calls == 0 { Some(0.0) } else { usage.cost_usd };
+            let (cost, next) = (cost?, self.next_call.cost_usd.unwrap_or(0.0));
+            if cost >= usd {
+                return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
+            }
+            if cost + next > usd {
+                return Some(format!(
+                    "the limit of {usd:.2} USD is reached: {cost:.2} are spent, and the next call costs at least {next:.2}"
+                ));
+            }
         }
         None
     }

@@ -367,11 +367,11 @@ impl<'a> Driver<'a> {
                 self.publish_report(task, report).await;
                 Ok(())
             }
-            MessageContent::Spending(permit) => {
-                match (self.budget.admit_call(task, permit, &self.machine), &self.engine.parent) {
-                    (Some(permit), Some(parent)) => parent.reporter.forward_spending(permit).await,
+            MessageContent::Spending(call) => {
+                match (self.budget.admit_call(task, call, &self.machine), &self.engine.parent) {
+                    (Some(call), Some(parent)) => parent.reporter.forward_spending(call).await,
                     // A task that was dropped meanwhile no longer waits.
-                    (Some(permit), None) => _ = permit.send(()),
+                    (Some(call), None) => _ = call.permit.send(()),
                     (None, _) => (),
                 }
                 Ok(())
@@ -449,11 +449,12 @@ impl<'a> Driver<'a> {
         self.scheduler.abort_all();
         let end = self.apply_all().await?;
         self.scheduler.reset();
+        let refused_call = self.budget.refused_call();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
         if self.machine.step() == step && end.is_none() {
-            actions = self.machine.out_of_budget();
+            actions = self.machine.out_of_budget(refused_call);
         }
         Ok(self.perform(actions).await?.or(end))
     }

@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    event::Status,
+    event::{Status, Usage},
     graph::{
         ErrorKind, Failure, ItemNeeds, Limits, OriginalTask, Policies, Remaining, RunFacts, Visits,
     },
@@ -53,7 +53,7 @@ use self::{
     open_step::{OpenStep, Phase},
     routing::Routing,
 };
-use super::budget::{self, Used};
+use super::budget::{self, StepLimits, Used};
 use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
@@ -209,13 +209,14 @@ impl Machine {
     ///
     /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
     /// failed for good, it stops as failed, as it would have done without the limit.
-    pub fn out_of_budget(&mut self) -> Vec<Action> {
+    pub fn out_of_budget(&mut self, refused_call: Usage) -> Vec<Action> {
         if self.step.failure().is_some() {
             return vec![self.stop_open()];
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
         if !is_routed {
-            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits, || true))];
+            let used = self.used().with_next_call(refused_call);
+            return vec![Action::stop(Status::Limit, used.reached(&self.limits, || true))];
         }
         let mut actions = Vec::new();
         for index in 0..self.step.tasks().len() {
@@ -224,7 +225,7 @@ impl Machine {
                 actions.push(self.step.abort(index).into());
             }
         }
-        self.commit(&mut actions);
+        self.commit(&mut actions, refused_call);
         actions
     }
 
@@ -417,7 +418,7 @@ impl Machine {
         }
         self.is_releasing = false;
         if self.step.is_complete() {
-            self.commit(actions);
+            self.commit(actions, Usage::default());
         } else if self.step.is_idle() {
             actions.push(self.stop_open());
         }
@@ -432,7 +433,7 @@ impl Machine {
     }
 
     /// Folds the records of the step, in task order, into the next checkpoint.
-    fn commit(&mut self, actions: &mut Vec<Action>) {
+    fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) {
         let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
         self.position.people.grants.extend(self.step.grants().iter().cloned());
         self.position.used.elapsed_ms += self.step.longest_ms();
@@ -454,7 +455,8 @@ impl Machine {
             }
         };
         let done = (&records[..], &*self.state);
-        next_frontier(&self.graph, &self.limits, &mut self.position, done);
+        let limits = StepLimits { limits: &self.limits, refused_call };
+        next_frontier(&self.graph, limits, &mut self.position, done);
         self.position.people.question_keys.extend(question_keys);
         self.position.began = self.graph.graph().facts.time.then_some(self.now);
         self.step.reset(&self.graph, &self.position);

@@ -57,11 +57,16 @@ impl<'a> Offered<'a> {
     /// Returns the name and the arguments of a call, as a request that repeats it has them.
     #[cfg(feature = "openai")]
     pub(super) fn call_on_the_wire(&self, call: &ToolCall) -> (String, Value) {
-        let named = self.0.iter().find(|(_, tool)| tool.name == call.name);
-        let name = named.map_or_else(|| wire_name(&call.name), |(name, _)| name.clone());
         // Some providers parse the arguments. The tool's result already reported the mistake in
         // them.
-        (name, call.input().unwrap_or_else(|_| json!({})))
+        (self.name_on_the_wire(&call.name), call.input().unwrap_or_else(|_| json!({})))
+    }
+
+    /// Returns the name of a tool, as a request has it.
+    #[cfg(feature = "openai")]
+    pub(super) fn name_on_the_wire(&self, tool: &str) -> String {
+        let named = self.0.iter().find(|(_, it)| it.name == tool);
+        named.map_or_else(|| wire_name(tool), |(name, _)| name.clone())
     }
 
     fn find(&self, wire_name: &str) -> Option<&'a ToolSpec> {

@@ -55,11 +55,13 @@ pub enum ModelError {
         /// The provider's message.
         message: String,
     },
-    /// The conversation is longer than the model can take.
+    /// The conversation, or the conversation with its answer, is longer than the model can take.
     #[error("the request is too long for the model: {message}")]
     ContextOverflow {
         /// The provider's message.
         message: String,
+        /// The usage of the call, if it filled the context.
+        usage: TokenUsage,
     },
     /// The provider has no such model, or nothing is at the address.
     #[error("the provider finds no such model or address: {message}")]
@@ -300,6 +302,7 @@ impl ModelError {
         match self {
             Self::Refused { usage, .. }
             | Self::Truncated { usage, .. }
+            | Self::ContextOverflow { usage, .. }
             | Self::Incomplete { usage, .. }
             | Self::StreamTruncated { usage, .. }
             | Self::UnknownTool { usage, .. }

@@ -60,9 +60,10 @@ impl Failure<'_> {
             401 | 403 => ModelError::Auth { message },
             402 => ModelError::Quota { message },
             _ if said.is_quota() => ModelError::Quota { message },
-            413 => ModelError::ContextOverflow { message },
+            413 => overflow(message),
             429 => ModelError::RateLimited { after, message },
-            400 | 422 if said.is_context_overflow() => ModelError::ContextOverflow { message },
+            // llama.cpp answers 500, and an error inside a reply has no status.
+            400 | 422 | 500.. if said.is_context_overflow() => overflow(message),
             // Azure and some gateways filter the request instead of the reply.
             400 if said.has("content_filter") || said.has("content management policy") => {
                 ModelError::Refused { text: message, usage: TokenUsage::default() }
@@ -84,6 +85,10 @@ impl Failure<'_> {
             _ => ModelError::BadRequest { status, message },
         }
     }
+}
+
+fn overflow(message: String) -> ModelError {
+    ModelError::ContextOverflow { message, usage: TokenUsage::default() }
 }
 
 /// Classifies the body of a 200 that is no chat completion: an error in disguise, or another service's page.
@@ -237,14 +242,40 @@ impl ErrorText {
     }
 
     fn is_context_overflow(&self) -> bool {
+        // Each with a provider or a server that uses it.
         [
+            // OpenAI, Groq, vLLM, DeepSeek, Mistral, OpenRouter, LM Studio, Ollama.
             "context_length",
             "context length",
             "context window",
+            // OpenAI: GPT-5, and a single message of more than a million characters.
+            "input tokens exceed",
+            "string_above_max_length",
+            // Anthropic and Ollama.
             "prompt is too long",
-            "too many tokens",
+            "prompt too long",
+            // Google.
             "maximum number of tokens",
-            "exceeds the available context",
+            // llama.cpp.
+            "exceed_context_size",
+            "available context size",
+            // Anthropic, of a request with the tokens of its answer.
+            "exceed context limit",
+            // Bedrock.
+            "input is too long",
+            // xAI.
+            "maximum prompt length",
+            // Moonshot.
+            "exceeded model token limit",
+            // Z.ai.
+            "prompt exceeds max length",
+            // Text Generation Inference, Together.
+            "tokens + `max_new_tokens` must be",
+            "inputs tokens + max_new_tokens must be",
+            // Groq.
+            "reduce the length of the messages",
+            // Cohere.
+            "too many tokens",
         ]
         .iter()
         .any(|words| self.has(words))
@@ -284,4 +315,52 @@ fn without_tags(text: &str) -> String {
         }
     }
     plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overflows(status: u16, body: &str) -> bool {
+        let failure = Failure { status, after: None, body };
+        matches!(failure.classify(), Err(ModelError::ContextOverflow { .. }))
+    }
+
+    #[test]
+    fn the_words_of_servers_for_long_requests_are_known() {
+        for message in [
+            "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens (112946 in the messages, 10000 in the completion).",
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 334271 tokens.",
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "prompt is too long: 214850 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens` and try again",
+            "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).",
+            "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
+            "Requested tokens (2285) exceed context window of 2048",
+            "prompt too long; exceeded max context length by 12 tokens",
+            "Input is too long for requested model.",
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+            "Please reduce the length of the messages or completion.",
+            "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+        ] {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            assert!(overflows(400, &body), "{message}");
+            assert!(overflows(500, &body), "{message}");
+            assert!(!overflows(429, &body), "a limit of the rate passes: {message}");
+        }
+    }
+
+    #[test]
+    fn other_rejections_are_no_overflow() {
+        for message in [
+            "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens",
+            "Invalid schema for response_format: the context is missing",
+            "messages: at least one message is required",
+        ] {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            assert!(!overflows(400, &body), "{message}");
+        }
+    }
 }

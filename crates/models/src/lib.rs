@@ -56,6 +56,7 @@ mod fetch;
 mod prices;
 mod recording;
 mod structured;
+mod windows;
 
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};
@@ -80,6 +81,7 @@ pub use structured::{
     extract_json, repair_messages, strict_schema, with_twice_the_room,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
+pub use windows::ContextWindows;
 
 #[cfg(feature = "openai")]
 pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};

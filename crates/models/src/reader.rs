@@ -78,6 +78,13 @@ impl Answer {
                 Ending::Truncated => {
                     return Err(ModelError::Truncated { text: answer.text, usage });
                 }
+                Ending::Overflow => {
+                    let message = format!(
+                        "its answer filled the context after {} tokens",
+                        usage.output_tokens
+                    );
+                    return Err(ModelError::ContextOverflow { message, usage });
+                }
                 Ending::Unknown => {
                     let (finish, text) = (readable(word), answer.text);
                     return Err(ModelError::Incomplete { finish, text, usage });
@@ -182,6 +189,8 @@ enum Ending {
     Truncated,
     /// The model or a filter declined.
     Refused,
+    /// The conversation and its answer do not fit into the model.
+    Overflow,
     /// The provider failed, or the word is unknown. A word must be known to mean a whole answer, because half an
     /// answer may look like a whole one.
     Unknown,
@@ -209,15 +218,9 @@ impl Ending {
             | "tool_use"
             | "function_call"
             | Finish::FAILED_GENERATION => Self::Whole,
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "max_new_tokens"
-            | "max_length"
-            | "model_length"
-            | "token_limit"
-            | "error_limit"
-            | "model_context_window_exceeded" => Self::Truncated,
+            "length" | "max_tokens" | "max_output_tokens" | "max_new_tokens" | "max_length"
+            | "model_length" | "token_limit" | "error_limit" => Self::Truncated,
+            "model_context_window_exceeded" => Self::Overflow,
             "content_filter"
             | "content_filtered"
             | "refusal"

@@ -158,7 +158,10 @@ mod tests {
 
     #[test]
     fn a_rejection_names_a_parameter_that_was_sent() {
-        let body = json!({"temperature": 0.5, "seed": 7, "stream": true, "max_tokens": 5});
+        let body = json!({
+            "temperature": 0.5, "seed": 7, "stream": true, "max_tokens": 5,
+            "tool_choice": "required", "parallel_tool_calls": false,
+        });
         for (message, expected) in [
             (
                 "Unsupported value: 'temperature' does not support 0.5 with this model.",
@@ -181,6 +184,8 @@ mod tests {
             ("Your organization must be verified to stream this model.", Some("stream")),
             ("Unsupported parameter: 'top_p'", None),
             ("stream_options is not supported", None),
+            ("Unsupported parameter: 'parallel_tool_calls'", Some("parallel_tool_calls")),
+            ("deepseek-reasoner does not support this tool_choice", Some("tool_choice")),
             ("the seed of the discussion is a text", None),
         ] {
             let error = ModelError::BadRequest { status: 400, message: message.to_owned() };
@@ -194,6 +199,12 @@ mod tests {
         let error = ModelError::BadRequest { status: 400, message };
         let mut refused = Refused::default();
         assert_eq!(refused.learn("topP", &error, &body, &profile), Some("top_p"));
+        let body = json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}, "max_tokens": 32000});
+        let profile = Profile { protocol: Protocol::Anthropic, ..Profile::default() };
+        let message = "tool_choice.disable_parallel_tool_use: Extra inputs are not permitted";
+        let error = ModelError::BadRequest { status: 400, message: message.to_owned() };
+        let learnt = refused.learn("parallel", &error, &body, &profile);
+        assert_eq!(learnt, Some("parallel_tool_calls"));
         let message = "max_tokens: 32000 > 8192, which is the maximum allowed number".to_owned();
         let error = ModelError::BadRequest { status: 400, message };
         assert_eq!(refused.learn("most", &error, &body, &profile), Some("max_tokens"));

@@ -28,6 +28,9 @@ pub struct RequestSettings {
     /// The most tokens the answer may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Whether the model may call several tools at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tools: Option<bool>,
     /// Whether the provider keeps the beginning of the conversation for the next request. Most do so unasked.
     #[serde(skip_serializing_if = "is_false")]
     pub cache_prompt: bool,
@@ -55,6 +58,7 @@ impl RequestSettings {
         "messages",
         "tools",
         "tool_choice",
+        "parallel_tool_calls",
         "response_format",
         "stream",
         "stream_options",
@@ -81,6 +85,7 @@ impl RequestSettings {
             stop: if self.stop.is_empty() { those.stop } else { self.stop },
             effort: self.effort.or(those.effort),
             max_tokens: self.max_tokens.or(those.max_tokens),
+            parallel_tools: self.parallel_tools.or(those.parallel_tools),
             cache_prompt: self.cache_prompt || those.cache_prompt,
             headers,
             extra_body,

@@ -79,11 +79,17 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
             json!({"type": "function", "function": function})
         };
         body.insert("tools".into(), offered.on_the_wire().map(tool).collect());
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => "auto".into(),
+            ToolChoice::Required => "required".into(),
+            ToolChoice::None => "none".into(),
+            ToolChoice::Tool(name) => {
+                json!({"type": "function", "function": {"name": offered.name_on_the_wire(name)}})
+            }
         };
-        shape.add(&mut body, Parameter::ToolChoice, Some(choice.into()));
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice));
+        let parallel = request.settings.parallel_tools.map(Value::from);
+        shape.add(&mut body, Parameter::ParallelTools, parallel);
     }
     let settings = &request.settings;
     for (parameter, value) in settings.parameters() {

@@ -16,15 +16,31 @@ pub struct ToolSpec {
     pub schema: Value,
 }
 
-/// Whether a model may call the offered tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Whether a model may or must call the offered tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model may call tools.
     #[default]
     Auto,
+    /// The model must call a tool.
+    Required,
+    /// The model must call the tool of this name.
+    Tool(String),
     /// The model must answer now. The request still contains the tools of earlier calls, because
     /// some providers require them.
     None,
+}
+
+impl ToolChoice {
+    /// Returns whether the model may call tools.
+    pub fn allows_calls(&self) -> bool {
+        *self != Self::None
+    }
+
+    /// Returns whether the model must call a tool.
+    pub fn is_forced(&self) -> bool {
+        matches!(self, Self::Required | Self::Tool(_))
+    }
 }
 
 /// A call requested by a model.

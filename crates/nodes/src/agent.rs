@@ -2,6 +2,7 @@
 
 mod answer;
 mod by_value;
+mod cut;
 mod history;
 mod read;
 mod tools;
@@ -18,16 +19,17 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_models::{
-    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolSpec,
-    ask_structured, with_twice_the_room,
+    ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
+    ToolSpec, ask_structured, with_twice_the_room,
 };
-use graphrun_workflow::{Prompt, PromptView, kind::Services, tool::ToolContext};
+use graphrun_workflow::{OnOverflow, Prompt, PromptView, kind::Services, tool::ToolContext};
 use serde_json::{Map, Value, json};
 
 use self::history::History;
 pub(super) use self::read::AgentKind;
 use self::{
     answer::Answer,
+    cut::Fitted,
     tools::{Toolbox, WithTools},
 };
 pub use self::{by_value::AgentMatchNode, read::AgentNode};
@@ -69,6 +71,7 @@ impl Agent {
             messages: self.messages(ctx)?,
             settings: self.definition.settings.clone(),
             tools: self.toolbox.specs(),
+            tool_choice: self.definition.tool_choice.clone(),
             ..ChatRequest::default()
         })
     }
@@ -121,6 +124,16 @@ impl Agent {
         }
     }
 
+    /// Returns what happens to a request that is too long for a model: a later model of the list takes it whole.
+    fn on_overflow(&self, name: &str) -> OnOverflow {
+        let mut later = self.definition.models.iter().skip_while(|it| *it != name).skip(1);
+        if later.any(|it| self.services.models.model(it).is_ok()) {
+            OnOverflow::Fail
+        } else {
+            self.definition.on_overflow
+        }
+    }
+
     async fn ask_one(
         &self,
         ctx: &NodeContext,
@@ -134,10 +147,11 @@ impl Agent {
             key => format!("{key}/{name}"),
         };
         let request = &ChatRequest { key, ..request.clone() };
-        let watched = Watched::new((name, model), ctx, &self.services.prices, calls);
+        let watched = Watched::new((name, model), ctx, &self.services, calls);
         let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
-        let with_tools = WithTools::new((&watched, calls), ctx, tools);
-        let model: &dyn ChatModel = if self.toolbox.is_empty() { &watched } else { &with_tools };
+        let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
+        let with_tools = WithTools::new((&fitted, calls), ctx, tools);
+        let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, model, (request, answer)).await;
         match with_tools.take_end() {
             Some(end) => Err(Refusal::End(end)),
@@ -199,9 +213,10 @@ impl Agent {
     /// The worst case: each model is asked, and its last repair fails, so that the next one is
     /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
-        let AgentNode { models, tool_rounds_max, .. } = &self.definition;
+        let AgentNode { models, tool_rounds_max, tool_choice, .. } = &self.definition;
         let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
-        let rounds = if self.toolbox.is_empty() { 0 } else { u64::from(*tool_rounds_max) };
+        let may_call = !self.toolbox.is_empty() && tool_choice.allows_calls();
+        let rounds = if may_call { u64::from(*tool_rounds_max) } else { 0 };
         let calls = models.saturating_mul(rounds + self.definition.answers_max());
         // A tool in Rust does not declare whether it asks a model.
         self.toolbox.ask_no_model().then_some(calls)
@@ -224,6 +239,9 @@ impl Agent {
         if others != RequestSettings::default() {
             fingerprint["settings"] = json!(others);
         }
+        if self.definition.on_overflow != OnOverflow::Fail {
+            fingerprint["on_overflow"] = self.definition.on_overflow.as_str().into();
+        }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();
             let declared = self.definition.declared.iter().map(|it| it.fingerprint());
@@ -232,6 +250,12 @@ impl Agent {
                 fingerprint["declared"] = declared.into();
             }
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
+            match &self.definition.tool_choice {
+                ToolChoice::Auto => {}
+                ToolChoice::Required => fingerprint["tool_choice"] = true.into(),
+                ToolChoice::None => fingerprint["tool_choice"] = false.into(),
+                ToolChoice::Tool(name) => fingerprint["tool_choice"] = name.as_str().into(),
+            }
             if !self.definition.approvals.is_empty() {
                 let approvals = self.definition.approvals.iter();
                 let approvals = approvals.map(|(tool, it)| (tool.clone(), it.as_str().into()));

@@ -17,8 +17,9 @@ use graphrun_core::{
 };
 use graphrun_models::{
     AnswerReader, AnswerSink, ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind,
-    ModelError, Prices, RequestSettings, TokenUsage, ToolChoice,
+    Message, ModelError, RequestSettings, TokenUsage, ToolChoice,
 };
+use graphrun_workflow::kind::Services;
 use serde_json::{Value, json};
 use tracing::{Instrument, field, info_span};
 
@@ -37,7 +38,7 @@ pub(super) struct Watched<'a> {
     named: &'a str,
     model: Arc<dyn ChatModel>,
     ctx: &'a NodeContext,
-    prices: &'a Prices,
+    services: &'a Services,
     calls: &'a Calls,
 }
 
@@ -53,7 +54,19 @@ struct CallState {
     last: Option<(String, ChatReply)>,
     /// Whether the attempt has asked a model.
     has_asked: bool,
+    /// The last request to each model whose tokens the provider has counted.
+    measured: BTreeMap<String, Measured>,
 }
+
+/// The size of a request.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    characters: u64,
+    tokens: u64,
+}
+
+/// The most characters of a token. Prose has up to five with current models; code and most other languages have fewer.
+const TOKEN_CHARACTERS_MAX: u64 = 5;
 
 impl Calls {
     /// The name of the next call.
@@ -72,7 +85,12 @@ impl Calls {
             let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
             let tools = tools.iter().map(|it| json!([it.name, it.schema]));
             whole.extend(calls.chain(tools));
-            whole.push((request.tool_choice == ToolChoice::Auto).into());
+            whole.push(match &request.tool_choice {
+                ToolChoice::Auto => true.into(),
+                ToolChoice::None => false.into(),
+                ToolChoice::Required => "required".into(),
+                ToolChoice::Tool(name) => json!([name]),
+            });
         }
         let whole: String = whole.iter().map(Value::to_string).collect();
         let hash = blake3::hash(whole.as_bytes()).to_hex();
@@ -85,6 +103,25 @@ impl Calls {
         if count == 1 { name } else { format!("{name}/{count}") }
     }
 
+    /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
+    /// and those of the text that was added since.
+    fn tokens_min(&self, model: &str, request: &ChatRequest) -> u64 {
+        let characters = characters(request);
+        let measured = self.state().measured.get(model).copied();
+        let measured = measured.filter(|it| it.characters <= characters);
+        let Measured { characters: known, tokens } =
+            measured.unwrap_or(Measured { characters: 0, tokens: 0 });
+        tokens.saturating_add((characters - known) / TOKEN_CHARACTERS_MAX)
+    }
+
+    /// Notes the tokens of a request, unless they are an estimate.
+    fn measure(&self, model: &str, request: &ChatRequest, usage: &TokenUsage) {
+        if !usage.estimated && usage.input_tokens > 0 {
+            let measured = Measured { characters: characters(request), tokens: usage.input_tokens };
+            self.state().measured.insert(model.to_owned(), measured);
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,10 +131,10 @@ impl<'a> Watched<'a> {
     pub(super) fn new(
         (named, model): (&'a str, Arc<dyn ChatModel>),
         ctx: &'a NodeContext,
-        prices: &'a Prices,
+        services: &'a Services,
         calls: &'a Calls,
     ) -> Self {
-        Self { named, model, ctx, prices, calls }
+        Self { named, model, ctx, services, calls }
     }
 
     /// Saves the last answer, because the next work may depend on it.
@@ -110,15 +147,53 @@ impl<'a> Watched<'a> {
     }
 }
 
+impl Watched<'_> {
+    /// Refuses a request that leaves no room for an answer. Some servers cut its beginning off instead, without an error.
+    fn check_window(&self, tokens_min: u64) -> Result<(), ModelError> {
+        let window = self.services.windows.of(self.named).filter(|it| tokens_min >= *it);
+        let Some(window) = window else { return Ok(()) };
+        let message = format!(
+            "it has at least {tokens_min} tokens, and the context of {} has {window}",
+            self.named
+        );
+        Err(ModelError::ContextOverflow { message, usage: TokenUsage::default() })
+    }
+
+    /// The least usage of a request: all of its tokens may come from the provider's cache.
+    fn usage_min(&self, tokens_min: u64) -> Usage {
+        let tokens = TokenUsage {
+            input_tokens: tokens_min,
+            cached_input_tokens: tokens_min,
+            calls: 1,
+            estimated: true,
+            ..TokenUsage::default()
+        };
+        Usage { tokens, cost_usd: self.services.prices.cost(self.named, tokens) }
+    }
+}
+
+/// Returns the characters of the texts and calls of a request.
+pub(super) fn characters(request: &ChatRequest) -> u64 {
+    let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+    let of_message = |it: &Message| {
+        let calls = it.tool_calls.iter().map(|it| count(&it.arguments));
+        count(&it.content).saturating_add(calls.sum())
+    };
+    request.messages.iter().map(of_message).sum()
+}
+
 #[async_trait]
 impl ChatModel for Watched<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         self.save_last().await;
         let name = self.calls.name(self.model.name(), request);
         if let Ok(Some(reply)) = self.ctx.recall_memo::<ChatReply>(&name) {
+            self.calls.measure(self.named, request, &reply.usage);
             return Ok(reply);
         }
-        self.ctx.within_budget().await;
+        let tokens_min = self.calls.tokens_min(self.named, request);
+        self.check_window(tokens_min)?;
+        self.ctx.within_budget_for(self.usage_min(tokens_min)).await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
         let request = &ChatRequest {
             // The request that failed in the last attempt.
@@ -147,12 +222,13 @@ impl ChatModel for Watched<'_> {
         if tokens != TokenUsage::default() {
             // The provider knows discounts and fees that no table of prices has.
             let stated = replied.as_ref().ok().and_then(|it| it.cost_usd);
-            let cost_usd = stated.or_else(|| self.prices.cost(self.named, tokens));
+            let cost_usd = stated.or_else(|| self.services.prices.cost(self.named, tokens));
             let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         if let Ok(reply) = &replied {
+            self.calls.measure(self.named, request, &reply.usage);
             self.calls.state().last = Some((name, reply.clone()));
         }
         replied
@@ -246,12 +322,12 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
         ModelErrorKind::Refused => ErrorKind::Refused,
         ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
+        ModelErrorKind::ContextOverflow => ErrorKind::ContextOverflow,
         ModelErrorKind::Recording => ErrorKind::Recording,
         // The provider was silent. A timeout of the node itself is reported by the engine.
-        ModelErrorKind::Timeout
-        | ModelErrorKind::Provider
-        | ModelErrorKind::ContextOverflow
-        | ModelErrorKind::BadRequest => ErrorKind::Provider,
+        ModelErrorKind::Timeout | ModelErrorKind::Provider | ModelErrorKind::BadRequest => {
+            ErrorKind::Provider
+        }
     };
     let after = error.retry_after().and_then(|it| u64::try_from(it.as_millis()).ok());
     let raw = match error {

@@ -103,6 +103,7 @@ pub use self::{
     mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
+    sections::OnOverflow,
     source::Buffers,
     structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, NestedUse, Parallel, Use},
 };

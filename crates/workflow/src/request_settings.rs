@@ -34,7 +34,8 @@ pub(super) fn read<'y>(
         stop: get("stop").map(|it| read_stop(report, it)).unwrap_or_default(),
         effort: get("effort").and_then(|it| read_effort(report, it)),
         max_tokens: get("max_tokens").and_then(|it| report.count(it, "`max_tokens`", 1)),
-        // Only an agent has the key: `cache` of a node is about its results.
+        // Only an agent has these keys: tools are its own, and `cache` of a node is about its results.
+        parallel_tools: None,
         cache_prompt: false,
         headers: read_mapping(report, get("headers"), "`headers`", read_header).collect(),
         extra_body: read_mapping(report, get("extra_body"), "`extra_body`", read_extra).collect(),
@@ -125,7 +126,7 @@ fn read_extra(
 }
 
 /// Warns of a parameter that no request has. In a list of models, it may be meant for one that supports it.
-fn check_support(
+pub(super) fn check_support(
     report: &mut Report,
     yaml: &Yaml,
     (key, parameter): (&str, Parameter),

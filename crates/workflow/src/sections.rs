@@ -11,7 +11,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, did_you_mean},
     graph::Limits,
 };
-use graphrun_models::{Providers, RequestSettings};
+use graphrun_models::{Parameter, Providers, RequestSettings, ToolChoice};
 use serde_json::Value;
 
 use super::{
@@ -59,11 +59,16 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "headers",
     "extra_body",
     "cache",
+    "on_overflow",
     "tools",
     "max_tool_rounds",
     "tool_timeout",
+    "tool_choice",
+    "parallel_tools",
     "about",
 ];
+/// The keys of an agent that are about calls of its tools.
+const CALL_KEYS: [&str; 4] = ["max_tool_rounds", "tool_timeout", "tool_choice", "parallel_tools"];
 /// The keys of a tool in the list of an agent.
 pub(super) const TOOL_USE_KEYS: &[&str] = &["tool", "approve"];
 /// The keys of a system prompt that is not a path.
@@ -100,6 +105,33 @@ pub struct Agent {
     pub tool_rounds_max: u32,
     /// The longest duration of a call of a tool.
     pub tool_timeout: Option<Duration>,
+    /// Whether it may or must call a tool before its first answer.
+    pub tool_choice: ToolChoice,
+    /// The treatment of a request that is too long for its model.
+    pub on_overflow: OnOverflow,
+}
+
+/// The treatment of a request that is too long for a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnOverflow {
+    /// It asks the next model of its list, or fails.
+    #[default]
+    Fail,
+    /// It leaves parts of the request out, in a fixed order.
+    Cut,
+}
+
+impl OnOverflow {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Fail, Self::Cut];
+
+    /// Returns the word for it in a workflow.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Cut => "cut",
+        }
+    }
 }
 
 /// The sections that nodes refer to.
@@ -200,13 +232,17 @@ impl Sections {
         let system = section.get("system").and_then(|it| read_system(report, prompts, it));
         let settings = request_settings::read(report, |key| section.get(key), &models, providers);
         let cache = section.get("cache").map(|it| request_settings::read_cache(report, it));
-        let settings = RequestSettings { cache_prompt: cache.unwrap_or(false), ..settings };
+        let parallel = section.get("parallel_tools");
+        let settings = RequestSettings {
+            cache_prompt: cache.unwrap_or(false),
+            parallel_tools: parallel.and_then(|it| report.bool(it, "`parallel_tools`")),
+            ..settings
+        };
         let (tools, approvals) = section
             .get("tools")
             .map(|it| self.read_agent_tools(report, registry, it))
             .unwrap_or_default();
-        for key in ["max_tool_rounds", "tool_timeout"].into_iter().filter_map(|it| section.key(it))
-        {
+        for key in CALL_KEYS.iter().filter_map(|it| section.key(it)) {
             if !section.has_or_means("tools") {
                 let message = match key.text.as_str() {
                     "max_tool_rounds" => "an agent without tools has no rounds of calls",
@@ -220,7 +256,29 @@ impl Sections {
         let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
         let tool_timeout = section.get("tool_timeout");
         let tool_timeout = tool_timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
-        Some(Agent { models, system, settings, tools, approvals, tool_rounds_max, tool_timeout })
+        let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
+        let choice = section.get("tool_choice");
+        let choice = choice.zip(section.get("tools"));
+        let choice = choice.and_then(|(it, tools)| read_tool_choice(report, it, tools));
+        for (key, parameter) in
+            [("tool_choice", Parameter::ToolChoice), ("parallel_tools", Parameter::ParallelTools)]
+        {
+            if let Some(yaml) = section.get(key) {
+                let named = (key, parameter);
+                request_settings::check_support(report, yaml, named, &models, providers);
+            }
+        }
+        Some(Agent {
+            models,
+            system,
+            settings,
+            tools,
+            approvals,
+            tool_rounds_max,
+            tool_timeout,
+            tool_choice: choice.unwrap_or_default(),
+            on_overflow: overflow.unwrap_or_default(),
+        })
     }
 
     /// Reads the tools that an agent may call, and when a person is asked before.
@@ -265,6 +323,40 @@ impl Sections {
         let known = self.models.keys().map(String::as_str);
         report.unknown("GR012", "model", &word, known);
         Vec::new()
+    }
+}
+
+fn read_on_overflow(report: &mut Report, yaml: &Yaml) -> Option<OnOverflow> {
+    let word = report.word(yaml, "`on_overflow`")?;
+    let known = OnOverflow::ALL.into_iter().find(|it| it.as_str() == word.text);
+    if known.is_none() {
+        let message = format!("`on_overflow` cannot be `{}`", word.text);
+        let words = OnOverflow::ALL.map(OnOverflow::as_str).join(" or ");
+        report.bad_value(&word, message, &format!("write {words}"));
+    }
+    known
+}
+
+/// Reads whether an agent may or must call one of its tools.
+fn read_tool_choice(report: &mut Report, yaml: &Yaml, tools: &Yaml) -> Option<ToolChoice> {
+    let word = report.word(yaml, "`tool_choice`")?;
+    let names: Vec<&str> = match &tools.data {
+        Data::List(items) => {
+            items.iter().filter_map(|it| it.get("tool").unwrap_or(it).text()).collect()
+        }
+        _ => tools.text().into_iter().collect(),
+    };
+    match word.text.as_str() {
+        "auto" => Some(ToolChoice::Auto),
+        "required" => Some(ToolChoice::Required),
+        "none" => Some(ToolChoice::None),
+        name if names.contains(&name) => Some(ToolChoice::Tool(name.to_owned())),
+        name => {
+            let message = format!("`tool_choice` cannot be `{name}`, which is none of its tools");
+            let help = format!("write auto, required or none, or one of {}", names.join(", "));
+            report.bad_value(&word, message, &help);
+            None
+        }
     }
 }
 

@@ -108,13 +108,13 @@ impl Config {
     pub(super) fn of(layers: ConfigLayers<'_>) -> Result<Self, CliError> {
         let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
         let mut config = Self::default();
-        let mut prices = BTreeMap::new();
+        let (mut prices, mut windows) = (BTreeMap::new(), BTreeMap::new());
         let mut providers = Providers::default();
         if let Some((name, text)) = own {
             let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
             config.files.push(format!("`{name}`"));
             config.said = parsed.said;
-            config.context = parsed.context;
+            windows = parsed.context;
             config.hosts = parsed.hosts.into_iter().map(|(name, it)| (name, it.0)).collect();
             for (name, it) in parsed.providers {
                 providers.add(&name, it.settings);
@@ -135,7 +135,7 @@ impl Config {
             }
             let trust = if is_trusted { " (trusted)" } else { "" };
             config.files.push(format!("`{FILE}`{trust}"));
-            config.add_models(&parsed, is_trusted, &mut prices);
+            config.add_models(&parsed, is_trusted, (&mut prices, &mut windows));
             for (name, it) in parsed.providers {
                 let is_known = providers.get(&name).is_some();
                 let withheld = withhold_provider(&name, &it, is_known).filter(|_| !is_trusted);
@@ -167,6 +167,7 @@ impl Config {
             config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
         config.prices = Prices::from_iter(prices);
+        config.windows = windows.into_iter().collect();
         config.providers = Arc::new(providers);
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
@@ -179,7 +180,7 @@ impl Config {
         &mut self,
         parsed: &Parsed,
         is_trusted: bool,
-        prices: &mut BTreeMap<String, crate::llm::Price>,
+        (prices, windows): (&mut BTreeMap<String, crate::llm::Price>, &mut BTreeMap<String, u64>),
     ) {
         for (model, price) in &parsed.prices {
             if is_trusted || self.trusted_prices.of(model).is_none() {
@@ -190,8 +191,8 @@ impl Config {
             self.trusted_prices = Prices::from_iter(prices.clone());
         }
         for (model, size) in &parsed.context {
-            if is_trusted || !self.context.contains_key(model) {
-                self.context.insert(model.clone(), *size);
+            if is_trusted || !windows.contains_key(model) {
+                windows.insert(model.clone(), *size);
             }
         }
     }

@@ -34,7 +34,7 @@ impl Rates {
             let ask = |model: &String| AgentModel {
                 model: model.clone(),
                 calls: used.answers_max,
-                tokens: config.context_of(model),
+                tokens: config.windows.of(model),
                 price: config.prices.of(model).copied(),
             };
             agents.insert(name.clone(), used.models.iter().map(ask).collect());

@@ -212,7 +212,16 @@ pub enum MessageContent {
     /// A result to save.
     Memo(Memo),
     /// The attempt is about to use tokens or money; the driver answers when it may.
-    Spending(oneshot::Sender<()>),
+    Spending(PlannedCall),
+}
+
+/// A model call that waits for its permit.
+#[derive(Debug)]
+pub struct PlannedCall {
+    /// The least usage of the call.
+    pub usage_min: Usage,
+    /// Receives the permit. It is dropped if the call does not fit into the limits.
+    pub permit: oneshot::Sender<()>,
 }
 
 impl Input {
@@ -318,7 +327,17 @@ impl NodeContext {
     ///
     /// The future may be dropped at any time.
     pub async fn within_budget(&self) {
-        self.reporter.within_budget().await;
+        self.within_budget_for(Usage::default()).await;
+    }
+
+    /// As [`within_budget`](Self::within_budget), for a call with at least this usage. It returns only if the rest of each
+    /// limit suffices, so that no money is spent on a call beyond it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future may be dropped at any time.
+    pub async fn within_budget_for(&self, usage_min: Usage) {
+        self.reporter.within_budget(usage_min).await;
     }
 }
 
@@ -419,11 +438,11 @@ impl Reporter {
         is_saved.await.map_err(lost)
     }
 
-    async fn within_budget(&self) {
+    async fn within_budget(&self, usage_min: Usage) {
         self.beat();
         let Some(attempt) = &self.0.attempt else { return };
-        let (may, is_told) = oneshot::channel();
-        drop(attempt.send(MessageContent::Spending(may)).await);
+        let (permit, is_told) = oneshot::channel();
+        drop(attempt.send(MessageContent::Spending(PlannedCall { usage_min, permit })).await);
         if is_told.await.is_err() {
             // The driver refused and will abort this attempt; wait for that.
             std::future::pending::<()>().await;
@@ -432,12 +451,12 @@ impl Reporter {
 
     /// Passes the request of a nested run for a model call on to the driver, which sends the permit. Without a run it
     /// permits the call.
-    pub async fn forward_spending(&self, permit: oneshot::Sender<()>) {
+    pub async fn forward_spending(&self, call: PlannedCall) {
         self.beat();
         match &self.0.attempt {
-            Some(attempt) => drop(attempt.send(MessageContent::Spending(permit)).await),
+            Some(attempt) => drop(attempt.send(MessageContent::Spending(call)).await),
             // A task that was dropped meanwhile no longer waits.
-            None => _ = permit.send(()),
+            None => _ = call.permit.send(()),
         }
     }
 

@@ -63,6 +63,8 @@ error_kinds! {
     Refused "refused" Permanent false;
     /// The answer of a model was invalid, also after the repairs.
     InvalidOutput "invalid_output" Permanent false;
+    /// A request, or a request with its answer, was longer than its model can take.
+    ContextOverflow "context_overflow" Permanent false;
     /// The key or quota of a provider cannot be used.
     Credentials "credentials" NeedsHuman true;
     /// A tool failed.

@@ -52,6 +52,6 @@ pub use self::{
     visits::Visits,
 };
 pub use self::{
-    context::{AttemptMessage, DeltaReader, DriverLink, MessageContent, MessagePiece},
+    context::{AttemptMessage, DeltaReader, DriverLink, MessageContent, MessagePiece, PlannedCall},
     memo::Memo,
 };

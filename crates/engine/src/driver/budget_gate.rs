@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_core::{event::Usage, id::TaskId};
-use tokio::{sync::oneshot, time::Instant};
+use graphrun_core::{event::Usage, graph::PlannedCall, id::TaskId};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::superstep::Machine;
@@ -17,8 +17,8 @@ pub(super) struct BudgetGate {
     attempts: BTreeMap<TaskId, RunningAttempt>,
     /// When the time of the run ends, per running task; absent if the time is unlimited.
     time_ends: BTreeMap<TaskId, Instant>,
-    /// Whether a model call was refused in this step.
-    is_closed: bool,
+    /// The least usage of the model call that was refused in this step, if one was.
+    refused_call: Option<Usage>,
 }
 
 #[derive(Debug)]
@@ -56,28 +56,33 @@ impl BudgetGate {
         }
     }
 
-    /// Handles a request for a model call: returns the permit, or aborts the task and admits no further attempt.
+    /// Handles a request for a model call: returns it, or aborts the task and admits no further attempt.
     pub(super) fn admit_call(
         &mut self,
         task: TaskId,
-        permit: oneshot::Sender<()>,
+        call: PlannedCall,
         machine: &Machine,
-    ) -> Option<oneshot::Sender<()>> {
+    ) -> Option<PlannedCall> {
         let mut usage = Usage::default();
         self.attempts.values().for_each(|it| usage.add(&it.usage));
-        if machine.may_spend(&usage) {
-            return Some(permit);
+        if machine.may_spend(&usage, call.usage_min) {
+            return Some(call);
         }
         if let Some(attempt) = self.attempts.get(&task) {
             attempt.abort.cancel();
-            self.is_closed = true;
+            self.refused_call.get_or_insert(call.usage_min);
         }
         None
     }
 
     /// Returns whether a model call was refused, so that no attempt may start.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
+        self.refused_call.is_some()
+    }
+
+    /// Returns the least usage of the refused call; nothing, if none was refused.
+    pub(super) fn refused_call(&self) -> Usage {
+        self.refused_call.unwrap_or_default()
     }
 
     /// Returns when the time of the run ends, if it is limited.
@@ -87,7 +92,7 @@ impl BudgetGate {
 
     /// Allows calls again after the step with the aborted attempts has ended.
     pub(super) fn reopen(&mut self) {
-        self.is_closed = false;
+        self.refused_call = None;
     }
 
     /// Forgets the times of a step that was ended early, and allows calls again.

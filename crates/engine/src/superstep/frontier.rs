@@ -7,9 +7,7 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{
-        Defer, Dispatch, Failure, Input, Limits, Policies, Target, Transition, Trigger, with_cause,
-    },
+    graph::{Defer, Dispatch, Failure, Input, Policies, Target, Transition, Trigger, with_cause},
     id::NodeName,
     state::State,
 };
@@ -20,7 +18,7 @@ use super::{
     rounds::Rounds,
 };
 use crate::{
-    budget::{self, Used},
+    budget::{self, StepLimits, Used},
     checkpoint::{Outcome, Position, TaskRecord, is_followed},
 };
 
@@ -33,7 +31,7 @@ const REASON_CHARACTERS_MAX: usize = 2_000;
 /// person.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
-    limits: &Limits,
+    limits: StepLimits<'_>,
     position: &mut IndexedPosition,
     (records, state): (&[Arc<TaskRecord>], &State),
 ) {
@@ -528,9 +526,14 @@ fn fill(
 }
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
-fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut IndexedPosition) {
+fn route_limit(
+    graph: &CompiledGraph,
+    StepLimits { limits, refused_call }: StepLimits<'_>,
+    position: &mut IndexedPosition,
+) {
     let may_spend = || budget::may_spend(graph, position.frontier.iter().map(|it| it.node));
-    let reached = Used::by(position.steps_of_turn(), &position.used).reached(limits, may_spend);
+    let used = Used::by(position.steps_of_turn(), &position.used).with_next_call(refused_call);
+    let reached = used.reached(limits, may_spend);
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
     budget::mark_used(limits, &mut position.used, error.clone());
     position.deferred.clear();

@@ -154,7 +154,7 @@ fn revised(
     let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };
     let records: Vec<Arc<TaskRecord>> = done.into_iter().map(|it| it.1).collect();
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
-    next_frontier(graph, limits, &mut position, (&records, &state));
+    next_frontier(graph, limits.into(), &mut position, (&records, &state));
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(step.question_keys().cloned());
     position.people.grants.extend(step.grants().iter().cloned());

@@ -76,9 +76,9 @@ impl Machine {
         used.time_left(&self.limits)
     }
 
-    /// Returns whether the run may spend more on models, given the usage of its running attempts.
-    pub fn may_spend(&self, running: &Usage) -> bool {
-        let mut used = self.used();
+    /// Returns whether the run may make a model call with at least this usage, given the usage of its running attempts.
+    pub fn may_spend(&self, running: &Usage, next_call: Usage) -> bool {
+        let mut used = self.used().with_next_call(next_call);
         used.usage.add(running);
         used.reached_by_models(&self.limits).is_none()
     }

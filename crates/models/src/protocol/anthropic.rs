@@ -68,11 +68,8 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     if !request.tools.is_empty() {
         let tool = |(name, description, schema): (&str, &str, Value)| json!({"name": name, "description": description, "input_schema": schema});
         body.insert("tools".into(), offered.on_the_wire().map(tool).collect());
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
-        };
-        shape.add(&mut body, Parameter::ToolChoice, Some(json!({"type": choice})));
+        let choice = tool_choice(request, shape, &offered);
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice));
     }
     for (parameter, value) in settings.parameters() {
         if parameter != Parameter::ReasoningEffort {
@@ -95,6 +92,28 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     add_extra(&mut body, request);
     body.insert("stream".into(), shape.sends(Parameter::Stream).into());
     Wire { path: "/messages".to_owned(), body: Value::Object(body) }
+}
+
+fn tool_choice(request: &ChatRequest, shape: &Shape<'_>, offered: &Offered<'_>) -> Value {
+    let settings = &request.settings;
+    let thinks = settings.effort.as_deref().is_some_and(|it| it != "none")
+        && shape.sends(Parameter::ReasoningEffort);
+    let mut choice = match &request.tool_choice {
+        ToolChoice::None => return json!({"type": "none"}),
+        // The provider rejects a forced call of a model that thinks.
+        forced if thinks && forced.is_forced() => json!({"type": "auto"}),
+        ToolChoice::Auto => json!({"type": "auto"}),
+        ToolChoice::Required => json!({"type": "any"}),
+        ToolChoice::Tool(name) => {
+            json!({"type": "tool", "name": offered.name_on_the_wire(name)})
+        }
+    };
+    if let Some(parallel) = settings.parallel_tools
+        && shape.sends(Parameter::ParallelTools)
+    {
+        choice[shape.profile.name_of(Parameter::ParallelTools)] = (!parallel).into();
+    }
+    choice
 }
 
 fn text_block(text: &str) -> Value {

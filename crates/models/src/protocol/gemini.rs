@@ -52,11 +52,15 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         let tool = |(name, description, schema): (&str, &str, Value)| json!({"name": name, "description": description, "parametersJsonSchema": schema});
         let declarations: Vec<Value> = offered.on_the_wire().map(tool).collect();
         body.insert("tools".into(), json!([{"functionDeclarations": declarations}]));
-        let mode = match request.tool_choice {
-            ToolChoice::Auto => "AUTO",
-            ToolChoice::None => "NONE",
+        let config = match &request.tool_choice {
+            ToolChoice::Auto => json!({"mode": "AUTO"}),
+            ToolChoice::Required => json!({"mode": "ANY"}),
+            ToolChoice::None => json!({"mode": "NONE"}),
+            ToolChoice::Tool(name) => {
+                json!({"mode": "ANY", "allowedFunctionNames": [offered.name_on_the_wire(name)]})
+            }
         };
-        let choice = json!({"functionCallingConfig": {"mode": mode}});
+        let choice = json!({"functionCallingConfig": config});
         shape.add(&mut body, Parameter::ToolChoice, Some(choice));
     }
     let settings = &request.settings;

@@ -57,11 +57,17 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     if !request.tools.is_empty() {
         let tool = |(name, description, parameters): (&str, &str, Value)| json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false});
         body.insert("tools".into(), offered.on_the_wire().map(tool).collect());
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => "auto".into(),
+            ToolChoice::Required => "required".into(),
+            ToolChoice::None => "none".into(),
+            ToolChoice::Tool(name) => {
+                json!({"type": "function", "name": offered.name_on_the_wire(name)})
+            }
         };
-        shape.add(&mut body, Parameter::ToolChoice, Some(choice.into()));
+        shape.add(&mut body, Parameter::ToolChoice, Some(choice));
+        let parallel = request.settings.parallel_tools.map(Value::from);
+        shape.add(&mut body, Parameter::ParallelTools, parallel);
         // Other models reject it.
         if shape.profile.reasons(shape.model) {
             body.insert("include".into(), json!(["reasoning.encrypted_content"]));

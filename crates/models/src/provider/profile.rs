@@ -115,6 +115,7 @@ impl Protocol {
             (Self::Responses, Parameter::ReasoningEffort) => "reasoning",
             (Self::Anthropic, Parameter::Stop) => "stop_sequences",
             (Self::Anthropic, Parameter::ReasoningEffort) => "effort",
+            (Self::Anthropic, Parameter::ParallelTools) => "disable_parallel_tool_use",
             (Self::Gemini, Parameter::TopP) => "topP",
             (Self::Gemini, Parameter::Stop) => "stopSequences",
             (Self::Gemini, Parameter::ReasoningEffort) => "thinkingConfig",
@@ -129,7 +130,7 @@ impl Protocol {
             Self::Chat => &[],
             Self::Responses => &[Parameter::Seed, Parameter::Stop, Parameter::StreamOptions],
             Self::Anthropic => &[Parameter::Seed, Parameter::StreamOptions],
-            Self::Gemini => &[Parameter::StreamOptions],
+            Self::Gemini => &[Parameter::ParallelTools, Parameter::StreamOptions],
         }
     }
 }
@@ -204,7 +205,9 @@ named! {
         Stop = "stop",
         /// How much it reasons.
         ReasoningEffort = "reasoning_effort",
-        /// Whether it may call tools.
+        /// Whether it may call several tools at once. With Anthropic a part of the next one, so it comes first.
+        ParallelTools = "parallel_tool_calls",
+        /// Whether it may or must call tools.
         ToolChoice = "tool_choice",
         /// Whether the answer arrives in pieces.
         Stream = "stream",

@@ -5,9 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall, ToolChoice,
-};
+use crate::{ChatReply, ChatRequest, Finish, Message, ModelError, Phase, TokenUsage, ToolCall};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +36,7 @@ pub(super) struct RequestLine {
 
 impl RequestLine {
     pub(super) fn of(request: &ChatRequest) -> Self {
-        let may_call = request.tool_choice == ToolChoice::Auto;
+        let may_call = request.tool_choice.allows_calls();
         let tools = request.tools.iter().filter(|_| may_call);
         Self {
             // What only the provider can read is no part of the question, and its answers are not asked for again.
@@ -219,7 +217,7 @@ impl ErrorLine {
             }
             ErrorWord::Auth => ModelError::Auth { message },
             ErrorWord::Quota => ModelError::Quota { message },
-            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message },
+            ErrorWord::ContextOverflow => ModelError::ContextOverflow { message, usage },
             ErrorWord::BadRequest => {
                 ModelError::BadRequest { status: self.status.unwrap_or(400), message }
             }
@@ -266,7 +264,7 @@ impl ErrorLine {
             ModelError::Timeout { after, .. } => (Some(*after), String::new()),
             ModelError::Auth { message }
             | ModelError::Quota { message }
-            | ModelError::ContextOverflow { message }
+            | ModelError::ContextOverflow { message, .. }
             | ModelError::NotFound { message }
             | ModelError::Incomplete { finish: message, .. }
             | ModelError::BadRequest { message, .. } => (None, message.clone()),

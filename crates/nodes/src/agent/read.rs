@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
-use graphrun_models::RequestSettings;
+use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
-    Approval, Expression, Prompt,
+    Approval, Expression, OnOverflow, Prompt,
     kind::{
         Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
         SpannedText,
@@ -106,6 +106,10 @@ pub struct AgentNode {
     pub tool_timeout: Option<Duration>,
     /// How many rounds of tool calls it may make; then each answer must be final.
     pub tool_rounds_max: u32,
+    /// Whether it may or must call a tool before its first answer.
+    pub tool_choice: ToolChoice,
+    /// The treatment of a request that is too long for its model.
+    pub on_overflow: OnOverflow,
     /// The fields its answer is written to; at least one.
     pub writes: Vec<ChannelName>,
     /// How often it may repair an invalid answer.
@@ -217,6 +221,8 @@ impl Kind for AgentKind {
                 approvals: found.approvals,
                 tool_timeout: found.tool_timeout,
                 tool_rounds_max: found.tool_rounds_max,
+                tool_choice: found.tool_choice,
+                on_overflow: found.on_overflow,
                 writes: writes.clone(),
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),

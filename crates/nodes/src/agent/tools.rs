@@ -20,9 +20,10 @@ use graphrun_workflow::tool::{ToolContext, ToolError};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::timeout};
 
+use super::cut::Fitted;
 use crate::{
     approval::{AskedCall, Verdict},
-    call::{Calls, Watched},
+    call::Calls,
     checked::Checked,
 };
 
@@ -90,7 +91,7 @@ impl Toolbox {
 /// repair. After the last round the model has to answer with the information it has.
 #[derive(Debug)]
 pub(super) struct WithTools<'a> {
-    model: &'a Watched<'a>,
+    model: &'a Fitted<'a>,
     ctx: &'a NodeContext,
     calls: &'a Calls,
     toolbox: &'a Toolbox,
@@ -134,7 +135,7 @@ struct Exchange {
 
 impl<'a> WithTools<'a> {
     pub(super) fn new(
-        (model, calls): (&'a Watched<'a>, &'a Calls),
+        (model, calls): (&'a Fitted<'a>, &'a Calls),
         ctx: &'a NodeContext,
         (toolbox, rounds_max, told): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {
@@ -281,7 +282,9 @@ impl ChatModel for WithTools<'_> {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let mut exchange = self.exchange.lock().await;
         loop {
-            let may_call = exchange.rounds < self.rounds_max && !exchange.is_stuck;
+            let may_call = request.tool_choice.allows_calls()
+                && exchange.rounds < self.rounds_max
+                && !exchange.is_stuck;
             let reply = self.model.chat(&exchange.request(request, may_call)).await?;
             let is_broken = reply.finish.is_failed_generation();
             if reply.tool_calls.is_empty() && !(is_broken && may_call) {
@@ -332,7 +335,12 @@ impl Exchange {
             ("", _) | (_, 0) => request.key.clone(),
             (key, round) => format!("{key}/tools-{round}"),
         };
-        let tool_choice = if may_call { ToolChoice::Auto } else { ToolChoice::None };
+        let tool_choice = match &request.tool_choice {
+            _ if !may_call => ToolChoice::None,
+            // The model has called: it would never answer if it had to call again.
+            forced if forced.is_forced() && self.rounds > 0 => ToolChoice::Auto,
+            choice => choice.clone(),
+        };
         ChatRequest { key, messages, tool_choice, ..request.clone() }
     }
 

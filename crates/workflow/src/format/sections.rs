@@ -11,10 +11,10 @@ use super::{
         Duration, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName, FieldType,
         Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName, Memory, MethodName,
         ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
-        OneOrMany, Positive, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
-        Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName,
-        TargetName, Text, TierAccess, TierDeclared, ToolDeclared, ToolName, TypeDeclared,
-        TypeNotation, VariableName, Version,
+        OneOrMany, OverflowWord, Positive, PromptCache, PromptPath, PromptText, ReducerName,
+        RequestKeys, Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared,
+        StateName, TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared,
+        ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -120,6 +120,14 @@ pub(super) struct AgentKeys {
     /// The longest duration of a call of a tool. A longer call fails, and the model can try another. Default:
     /// that of the tool.
     tool_timeout: Option<Duration>,
+    /// Whether it may (`auto`) or must (`required`) call a tool before it answers, calls none, or must call the tool of
+    /// this name. Default: `auto`.
+    tool_choice: Option<ToolChoiceWord>,
+    /// Whether it may call several tools at once. Default: as the provider decides.
+    parallel_tools: Option<Flag>,
+    /// The treatment of a request that is too long for its models: `fail` (default), or `cut`, which leaves out the
+    /// oldest messages of its history, the middles of results of tools and of long values in its prompt.
+    on_overflow: Option<OverflowWord>,
     /// `prompt`: the provider keeps the instructions and the conversation for the next request.
     cache: Option<PromptCache>,
     /// The purpose of the agent.

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
-    Approval,
+    Approval, OnOverflow,
     policies::ATTEMPTS_MAX,
     tool::{BUILT_IN, Method},
     types::{RANGE_KEYS, TYPES, reducer_names},
@@ -210,6 +210,14 @@ value_types! {
         "examples": (BUILT_IN.iter().map(|it| it.name).collect::<Vec<_>>()),
         "x-refers": "tool",
         "x-about": (described(BUILT_IN.iter().map(|it| (it.name, it.about)))),
+    };
+    /// The treatment of a request that is too long for a model.
+    pub OverflowWord = {"enum": (OnOverflow::ALL.map(OnOverflow::as_str))};
+    /// Whether an agent may or must call a tool: a word, or one of its tools.
+    pub ToolChoiceWord = {
+        "type": "string",
+        "examples": ["auto", "required", "none"],
+        "x-refers": "tool",
     };
     /// The name of a tool under `tools`.
     pub ToolDeclared = {"type": "string", "x-declares": "tool"};

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use graphrun_memory::{InMemoryStore, Memory};
-use graphrun_models::{ChatModel, ModelError, Prices};
+use graphrun_models::{ChatModel, ContextWindows, ModelError, Prices};
 use graphrun_sandbox::Replace;
 
 use async_trait::async_trait;
@@ -39,6 +39,8 @@ pub struct Services {
     pub tools: Option<Arc<dyn ToolSource>>,
     /// The prices of models, as far as they are known.
     pub prices: Arc<Prices>,
+    /// The context windows of models, as far as they are known.
+    pub windows: Arc<ContextWindows>,
     /// The folder for environments of generated code.
     pub cache_dir: PathBuf,
     /// The folder that a run delivers to.
@@ -63,6 +65,7 @@ impl Services {
             models: Arc::new(NoModels),
             tools: None,
             prices: Arc::default(),
+            windows: Arc::default(),
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
             replace: Replace::default(),

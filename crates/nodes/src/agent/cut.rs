@@ -1,0 +1,323 @@
+//! `on_overflow: cut`: a request that is too long for its model is shortened and sent again.
+//!
+//! The order is fixed, so a repeated task sends the same requests: the oldest messages of the history; the middles of
+//! results of tools, the oldest first; the middles of the longest values in the prompt. The system prompt, the other text
+//! of the prompt, the calls of the model and the messages about an invalid answer stay whole.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::Report,
+    graph::{Input, NodeContext},
+};
+use graphrun_models::{ChatModel, ChatReply, ChatRequest, Message, ModelError, Role};
+use graphrun_workflow::OnOverflow;
+use serde_json::Value;
+
+use crate::call::{Watched, characters};
+
+/// How often a request is shortened. Each time, three quarters of its characters are left.
+const CUTS_MAX: u32 = 12;
+/// The length up to which a text is not shortened, in characters.
+const WHOLE_CHARACTERS_MAX: usize = 1_000;
+
+/// A model whose requests are cut if they are too long for it, as far as the agent allows that.
+#[derive(Debug)]
+pub(super) struct Fitted<'a> {
+    model: &'a Watched<'a>,
+    ctx: &'a NodeContext,
+    on_overflow: OnOverflow,
+    question: Question,
+    /// The cuts of the last request: a later one of the conversation is longer.
+    cuts: Mutex<u32>,
+}
+
+/// The places of the parts of a request that the agent has made.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    /// The number of messages of the system.
+    system: usize,
+    /// The position of the prompt. The history stands before it.
+    prompt: usize,
+}
+
+/// The removed parts of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    messages: usize,
+    characters: usize,
+}
+
+impl<'a> Fitted<'a> {
+    /// Makes the model for requests that begin with the messages of `question`, whose last one is the prompt.
+    pub(super) fn new(
+        model: &'a Watched<'a>,
+        ctx: &'a NodeContext,
+        on_overflow: OnOverflow,
+        question: &ChatRequest,
+    ) -> Self {
+        let system = question.messages.iter().take_while(|it| it.role == Role::System).count();
+        let prompt = question.messages.len().saturating_sub(1);
+        Self {
+            model,
+            ctx,
+            on_overflow,
+            question: Question { system, prompt },
+            cuts: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn save_last(&self) {
+        self.model.save_last().await;
+    }
+
+    fn cuts(&self) -> u32 {
+        *self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the request after this many cuts, or `None` if nothing more can be removed.
+    fn shortened(&self, request: &ChatRequest, cuts: u32) -> Option<(ChatRequest, LeftOut)> {
+        let all = characters(request);
+        let rest = (0..cuts).fold(all, |it, _| it / 4 * 3);
+        let excess = usize::try_from(all - rest).unwrap_or(usize::MAX);
+        let mut messages = request.messages.clone();
+        let mut left_out = LeftOut::default();
+        self.question.cut(&mut messages, excess, &long_values(self.ctx), &mut left_out);
+        let is_shorter = left_out != LeftOut::default();
+        // Another request needs another key.
+        let key = match request.key.as_str() {
+            "" => String::new(),
+            key => format!("{key}/cut-{cuts}"),
+        };
+        is_shorter.then(|| (ChatRequest { key, messages, ..request.clone() }, left_out))
+    }
+}
+
+#[async_trait]
+impl ChatModel for Fitted<'_> {
+    async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        let mut cuts = self.cuts();
+        let mut sent = match cuts {
+            0 => None,
+            cuts => self.shortened(request, cuts),
+        };
+        loop {
+            let current = sent.as_ref().map_or(request, |it| &it.0);
+            let replied = self.model.chat(current).await;
+            let is_cut = self.on_overflow == OnOverflow::Cut;
+            let Err(ModelError::ContextOverflow { .. }) = &replied else { return replied };
+            if !is_cut || cuts == CUTS_MAX {
+                return replied;
+            }
+            cuts += 1;
+            let next = self.shortened(request, cuts);
+            let Some((next, left_out)) = next.filter(|it| characters(&it.0) < characters(current))
+            else {
+                return replied;
+            };
+            *self.cuts.lock().unwrap_or_else(PoisonError::into_inner) = cuts;
+            let message = format!("the request is too long for {}: {left_out}", self.name());
+            self.ctx.report(Report::Warning { message }).await;
+            sent = Some((next, left_out));
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+impl Question {
+    /// Removes at least this many characters from a conversation, as far as the order allows it.
+    fn cut(
+        self,
+        messages: &mut Vec<Message>,
+        mut excess: usize,
+        values: &[String],
+        left_out: &mut LeftOut,
+    ) {
+        let mut prompt = self.prompt.min(messages.len().saturating_sub(1));
+        let removed = self.removed_messages(&messages[..prompt], &mut excess);
+        if removed > 0 {
+            let gone: usize = messages
+                .drain(self.system..self.system + removed)
+                .map(|it| length(&it.content))
+                .sum();
+            prompt -= removed;
+            let first = &mut messages[self.system];
+            first.content =
+                format!("[… {removed} earlier messages left out …]\n\n{}", first.content);
+            left_out.messages += removed;
+            left_out.characters += gone;
+        }
+        for result in messages.iter_mut().filter(|it| it.role == Role::Tool) {
+            let whole = std::mem::take(&mut result.content);
+            result.content = left_out.shorten(whole, &mut excess);
+        }
+        let prompt = &mut messages[prompt];
+        for value in values {
+            if excess > 0 && prompt.content.contains(value.as_str()) {
+                let short = left_out.shorten(value.clone(), &mut excess);
+                prompt.content = prompt.content.replacen(value.as_str(), &short, 1);
+            }
+        }
+    }
+
+    /// Returns how many of the oldest messages before the prompt are removed. The first message that stays is one of the
+    /// user, because some providers refuse others.
+    fn removed_messages(self, before: &[Message], excess: &mut usize) -> usize {
+        let history = &before[self.system.min(before.len())..];
+        let mut removed = 0;
+        while let Some(message) = history.get(removed)
+            && (*excess > 0 || (removed > 0 && message.role != Role::User))
+        {
+            *excess = excess.saturating_sub(length(&message.content));
+            removed += 1;
+        }
+        removed
+    }
+}
+
+impl LeftOut {
+    /// Removes the middle of a text: as many characters as are too many, but not all of a long text.
+    fn shorten(&mut self, text: String, excess: &mut usize) -> String {
+        let all = length(&text);
+        if *excess == 0 || all <= WHOLE_CHARACTERS_MAX {
+            return text;
+        }
+        let rest = all.saturating_sub(*excess).max(WHOLE_CHARACTERS_MAX);
+        let gone = all - rest;
+        *excess = excess.saturating_sub(gone);
+        self.characters += gone;
+        let start: String = text.chars().take(rest.div_ceil(2)).collect();
+        let end: String = text.chars().skip(all - rest / 2).collect();
+        format!("{start}\n[… {} characters left out …]\n{end}", grouped(gone))
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} characters are left out", grouped(self.characters))?;
+        match self.messages {
+            0 => Ok(()),
+            1 => f.write_str(", with 1 earlier message"),
+            messages => write!(f, ", with {messages} earlier messages"),
+        }
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Returns the texts of the state and the input that may be shortened, the longest first.
+fn long_values(ctx: &NodeContext) -> Vec<String> {
+    let mut texts = Vec::new();
+    for channel in ctx.state.schema().channels() {
+        add_texts(&mut texts, ctx.state.get(channel.name().as_str()).unwrap_or(&Value::Null));
+    }
+    if let Input::Value(item) = &ctx.input {
+        add_texts(&mut texts, item);
+    }
+    texts.sort_by(|a, b| length(b).cmp(&length(a)).then(a.cmp(b)));
+    texts.dedup();
+    texts
+}
+
+fn add_texts(texts: &mut Vec<String>, value: &Value) {
+    match value {
+        Value::String(text) if length(text) > WHOLE_CHARACTERS_MAX => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|it| add_texts(texts, it)),
+        Value::Object(fields) => fields.values().for_each(|it| add_texts(texts, it)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question() -> Vec<Message> {
+        vec![
+            Message::system("s".repeat(3_000)),
+            Message::user("u".repeat(100)),
+            Message::assistant("a".repeat(100)),
+            Message::user("v".repeat(100)),
+            Message::assistant("b".repeat(100)),
+            Message::user(format!(
+                "Fix this: {}\nThe error: {}",
+                "c".repeat(4_000),
+                "e".repeat(2_000)
+            )),
+            Message::tool("1", "o".repeat(5_000)),
+            Message::tool("2", "p".repeat(5_000)),
+            Message::assistant("no JSON".repeat(500)),
+            Message::user("It is invalid.".repeat(500)),
+        ]
+    }
+
+    fn cut(excess: usize) -> (Vec<Message>, LeftOut) {
+        let (mut messages, mut left_out) = (question(), LeftOut::default());
+        let values = ["c".repeat(4_000)];
+        Question { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
+        (messages, left_out)
+    }
+
+    #[test]
+    fn the_oldest_messages_are_left_out_first_and_in_pairs() {
+        let (messages, left_out) = cut(50);
+        assert_eq!(left_out, LeftOut { messages: 2, characters: 200 });
+        let first = format!("[… 2 earlier messages left out …]\n\n{}", "v".repeat(100));
+        assert_eq!((messages.len(), messages[1].content.as_str()), (8, first.as_str()));
+        assert_eq!(messages[2..], question()[4..]);
+        let (messages, left_out) = cut(201);
+        assert_eq!((messages.len(), left_out.messages), (6, 4));
+        assert!(messages[1].content.starts_with("[… 4 earlier messages left out …]\n\nFix this"));
+    }
+
+    #[test]
+    fn then_results_lose_their_middles_the_oldest_first() {
+        let (messages, left_out) = cut(400 + 1_500);
+        assert_eq!(left_out.characters, 1_900);
+        let middle = "\n[… 1,500 characters left out …]\n";
+        let expected = format!("{}{middle}{}", "o".repeat(1_750), "o".repeat(1_750));
+        assert_eq!(messages[2].content, expected);
+        assert_eq!(messages[3..], question()[7..]);
+        let (messages, _) = cut(400 + 4_000 + 10);
+        let short = &messages[2].content;
+        assert!(short.starts_with(&"o".repeat(500)) && short.contains("4,000"), "{short}");
+        assert_eq!(messages[3].content.matches('p').count(), 4_990);
+    }
+
+    #[test]
+    fn then_the_longest_values_of_the_prompt_lose_their_middles() {
+        let (messages, left_out) = cut(usize::MAX);
+        assert_eq!(left_out.characters, 400 + 4_000 + 4_000 + 3_000);
+        let prompt = &messages[1].content;
+        assert!(prompt.contains("Fix this: ccc") && prompt.contains("3,000 characters left out"));
+        assert!(prompt.ends_with(&format!("\nThe error: {}", "e".repeat(2_000))), "{prompt}");
+        assert_eq!(messages[0], question()[0], "the system prompt is never cut");
+        assert_eq!(messages[4..], question()[8..], "an invalid answer and its problems stay");
+    }
+
+    #[test]
+    fn nothing_is_left_out_of_a_request_that_fits() {
+        assert_eq!(cut(0), (question(), LeftOut::default()));
+    }
+}
