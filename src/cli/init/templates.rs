@@ -13,7 +13,7 @@ pub(super) struct Template {
     pub(super) name: &'static str,
     /// The pattern that it shows, in the form of an argument.
     pub(super) pattern: &'static str,
-    /// What it does, as the end of a sentence in a list.
+    /// Its purpose, as the end of a sentence in a list.
     pub(super) about: &'static str,
     /// Its files, each with its path and content.
     pub(super) files: &'static [(&'static str, &'static str)],
