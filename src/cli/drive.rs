@@ -13,12 +13,13 @@ use super::{
     database::Database,
     error::CliError,
     exit::Exit,
-    globals::{Globals, Output},
+    globals::{Globals, Output, Progress},
     json::to_json,
     migrate,
     origin::Origin,
     progress::{Caption, Views},
     report::RunReport,
+    report_files::{Moment, ReportFiles},
     signals::{Signal, Signals},
     summary,
     terminal::{print_message, print_result},
@@ -47,6 +48,7 @@ pub(super) struct Run<'a> {
     pub(super) engine: Engine,
     pub(super) id: RunId,
     pub(super) name: String,
+    pub(super) reports: ReportFiles,
 }
 
 /// How a run starts in this process.
@@ -161,6 +163,7 @@ impl Run<'_> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut end, mut is_open, mut is_saved, mut first) = (None, true, false, None);
+        let mut is_due = false;
         while is_open || end.is_none() {
             tokio::select! {
                 biased;
@@ -172,6 +175,7 @@ impl Run<'_> {
                         let waiting = deltas.iter_mut().flat_map(waiting_deltas);
                         waiting.for_each(|it| views.show_delta(&it));
                         views.show(&event);
+                        is_due |= self.reports.are_changed_by(&event.event);
                     }
                     None => is_open = false,
                 },
@@ -187,9 +191,17 @@ impl Run<'_> {
                     }
                 }
                 _ = ticks.tick() => views.tick(),
+                // After all events that wait: a report shows the last of their steps.
+                () = std::future::ready(()), if is_due => {
+                    is_due = false;
+                    self.write_reports(Moment::Step, &mut views).await;
+                }
                 // Last: a model that sends many pieces must not keep the others waiting.
                 Some(delta) = next_delta(&mut deltas) => views.show_delta(&delta),
             }
+        }
+        if is_reported(end.as_ref(), is_saved) {
+            self.write_reports(Moment::Stop, &mut views).await;
         }
         views.close().map_err(CliError::write)?;
         match end {
@@ -201,6 +213,17 @@ impl Run<'_> {
             Some(Err(error)) if is_saved => Err(self.failure(error)),
             Some(Err(error)) => Err(self.refused(error).await),
             None => Ok((None, first)),
+        }
+    }
+
+    /// Writes the reports of the workflow. One that cannot be written is a warning.
+    async fn write_reports(&self, moment: Moment, views: &mut Views) {
+        for warning in self.reports.write(self.checkpointer.as_ref(), &self.id, moment).await {
+            let line = self.globals.stderr.loud(&format!("warning: {warning}"));
+            match self.globals.progress {
+                Progress::Silent => print_message(&line),
+                Progress::Tree | Progress::Plain => views.note(&line),
+            }
         }
     }
 
@@ -216,6 +239,7 @@ impl Run<'_> {
     /// Prints the result, and the command to resume the run if it can continue.
     pub(super) async fn finish(&self, stopped: Option<Signal>) -> Result<Exit, CliError> {
         let report = RunReport::read(self.checkpointer.as_ref(), &self.id, self.database).await?;
+        let report = report.with_artifacts(self.reports.paths());
         print_report(&report, self.globals, self.database)?;
         let paint = self.globals.stderr;
         if !report.questions.is_empty() {
@@ -266,6 +290,16 @@ impl Run<'_> {
             )),
             None => failure,
         }
+    }
+}
+
+/// Returns whether the reports of a run are written after it has stopped here: if it is one of this process, or over.
+fn is_reported(end: Option<&Result<RunEnd, RunError>>, is_saved: bool) -> bool {
+    match end {
+        Some(Ok(_) | Err(RunError::NothingToDo(_))) => true,
+        // Another process writes them now.
+        Some(Err(RunError::Checkpoint(CheckpointError::Overtaken { .. }))) | None => false,
+        Some(Err(_)) => is_saved,
     }
 }
 

@@ -63,6 +63,7 @@ impl Args {
                     (None, None),
                 )
                 .await?;
+            let reports = loaded.reports(&origin.out);
             let graph = if self.no_run {
                 prepare::check(&origin.workflow)
                     .map_err(|it| prepare::refuse(&origin.workflow, it))?
@@ -100,7 +101,7 @@ impl Args {
                 print_report(&report, globals, &database)?;
                 return Ok(Exit::Done);
             }
-            let run = Run { globals, database: &database, checkpointer, engine, id, name };
+            let run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
             run.drive(Begin::Resume(Answers::default())).await
         })
     }

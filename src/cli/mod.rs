@@ -81,6 +81,7 @@ mod recorded_mcp;
 mod recorded_memory;
 mod refusals;
 mod report;
+mod report_files;
 mod resources;
 mod run_at;
 mod run_folders;

@@ -62,6 +62,7 @@ impl NewRunArgs {
             self.begin(workflow, options, database_of_run, (thread, input)).await?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(database)?, loaded.memory(globals)?);
+        let reports = loaded.reports(&origin.out);
         let graph = loaded.compile(models, &origin.out, services)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph)?;
@@ -69,7 +70,7 @@ impl NewRunArgs {
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
         let (id, name) = (info.id.clone(), info.name.clone());
-        Ok((Run { globals, database, checkpointer, engine, id, name }, info))
+        Ok((Run { globals, database, checkpointer, engine, id, name, reports }, info))
     }
 
     /// Gives the run a name and an id, and saves how it was started. A thread that exists already keeps these.

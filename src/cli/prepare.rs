@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::{
     costs, database::Database, error::CliError, exit::Exit, globals::Globals, hosts, models,
-    options::Settings, recorded_mcp, recorded_memory, web,
+    options::Settings, recorded_mcp, recorded_memory, report_files::ReportFiles, web,
 };
 use crate::{
     compile::{CompiledGraph, compile},
@@ -224,6 +224,16 @@ impl LoadedWorkflow {
         Ok(Memory::new(store))
     }
 
+    /// Returns the reports of a run with this output folder.
+    pub(super) fn reports(&self, out: &Path) -> ReportFiles {
+        ReportFiles::of(&self.workflow, out, self.replace())
+    }
+
+    /// Returns which files in the output folder may be replaced.
+    fn replace(&self) -> Replace {
+        if self.settings.options.force { Replace::Anything } else { Replace::Delivered }
+    }
+
     /// Makes the remaining checks; returns the warnings of all checks.
     ///
     /// # Errors
@@ -237,8 +247,7 @@ impl LoadedWorkflow {
     ) -> Result<CompiledGraph, CliError> {
         let prices = Arc::clone(&self.settings.prices);
         let windows = Arc::clone(&self.settings.windows);
-        let replace =
-            if self.settings.options.force { Replace::Anything } else { Replace::Delivered };
+        let replace = self.replace();
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
         let mcp = self.mcp(&hosts)?;

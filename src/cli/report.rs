@@ -140,6 +140,14 @@ impl RunReport {
         }
     }
 
+    /// Returns the same report with further files, which no event names.
+    pub(super) fn with_artifacts(mut self, paths: Vec<String>) -> Self {
+        let is_new = |it: &String| !self.artifacts.contains(it);
+        let new: Vec<String> = paths.into_iter().filter(is_new).collect();
+        self.artifacts.extend(new);
+        self
+    }
+
     /// Returns the exit code for this report.
     pub(super) fn exit(&self) -> Exit {
         let is_failed = self.status == Status::Failed;

@@ -189,6 +189,7 @@ pub(super) fn drive_saved(
         let models = loaded.connect()?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(&database)?, loaded.memory(globals)?);
+        let reports = loaded.reports(&origin.out);
         let graph = loaded.compile(models, &origin.out, services).map_err(broken)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph);
@@ -196,7 +197,7 @@ pub(super) fn drive_saved(
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
         let (id, name) = (info.id, info.name);
-        let mut run = Run { globals, database: &database, checkpointer, engine, id, name };
+        let mut run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
         if pauses.is_err() {
             // The new version may have renamed the nodes of breakpoints, among others.
             run.check_changes().await?;

@@ -9,8 +9,14 @@ use serde_json::Value;
 
 use super::program::Place;
 
-const TEMPLATES: [&str; 8] =
-    ["review", "approval", "research", "dev_team", "cycle", "lifecycle", "escalation", "autocode"];
+/// Returns the templates that `graphrun init` lists, each with its pattern.
+fn templates() -> Vec<(String, String)> {
+    let listed = Place::new().run(["init", "--output", "json"]);
+    assert_eq!(listed.code, 0, "{listed}");
+    let text = |template: &Value, key: &str| template[key].as_str().expect(key).to_owned();
+    let listed = listed.json()["templates"].as_array().expect("a list").clone();
+    listed.iter().map(|it| (text(it, "name"), text(it, "pattern"))).collect()
+}
 
 /// Runs a shell line in which `graphrun` is the built program.
 fn shell(place: &Place, line: &str) -> (Option<i32>, String) {
@@ -26,34 +32,83 @@ fn shell(place: &Place, line: &str) -> (Option<i32>, String) {
 
 #[test]
 fn each_template_is_valid_and_its_commands_work() {
-    for template in TEMPLATES {
+    for (template, pattern) in templates() {
         let place = Place::new();
-        let made = place.run(["init", template, "new", "--output", "json"]);
+        let made = place.run(["init", &template, "new", "--output", "json"]);
         assert_eq!(made.code, 0, "{made}");
         let made = made.json();
         let (code, said) = shell(&place, &format!("graphrun validate --strict {template}.yaml"));
         assert_eq!(code, Some(0), "{template}: {said}");
         let commands: Vec<&str> =
             made["commands"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-        assert!(commands.len() >= 2, "{template}: {commands:?}");
-        for command in commands {
+        let has = |start: &str| commands.iter().any(|it| it.starts_with(start));
+        assert!(has("graphrun test ") && has("graphrun execute "), "{template}: {commands:?}");
+        if pattern != "team" {
+            assert!(has(&format!("graphrun test {template}.yaml --coverage")), "{commands:?}");
+        }
+        let mut calls = 0;
+        for command in &commands {
             let (code, said) = shell(&place, command);
-            // A test has no person at the terminal.
-            let expected = if said.contains(" asks: ") { 3 } else { 0 };
+            let expected = expected(command, &pattern, &said);
             assert_eq!(code, Some(expected), "{template}: {command}\n{said}");
-            if expected == 3 {
-                assert!(said.contains("or with: graphrun approve "), "{said}");
-            }
             if command.contains("--coverage") {
                 assert!(said.contains("100%"), "{template} has ways without a case: {said}");
             }
-            if command.contains("--replay") {
-                let made = fs::read_to_string(place.path("new/recording.jsonl")).unwrap();
-                let calls = format!("{} calls", made.lines().count());
-                assert!(said.contains(&calls), "each recorded answer is used: {said}");
-            }
+            // Of a thread, the last summary counts the calls of all turns.
+            calls = calls.max(called(&said));
+        }
+        if let Ok(recording) = fs::read_to_string(place.path("new/recording.jsonl")) {
+            assert_eq!(
+                recording.lines().count(),
+                calls,
+                "each recorded answer is used: {template}"
+            );
         }
     }
+}
+
+/// Returns the code with which a command of a template must end on a machine without keys and without a person.
+fn expected(command: &str, pattern: &str, said: &str) -> i32 {
+    if pattern == "team" && command.starts_with("graphrun execute ") {
+        // Nothing but the keys is missing: the workflow loads and the input fits.
+        assert!(said.contains("no key for openai"), "{command}: {said}");
+        return 5;
+    }
+    if said.contains(" asks: ") {
+        assert!(said.contains("or with: graphrun approve "), "{said}");
+        return 3;
+    }
+    0
+}
+
+/// Returns the number of calls of models that a summary reports.
+fn called(said: &str) -> usize {
+    let line = said.lines().find_map(|it| it.trim_start().strip_prefix("models  "));
+    let count = line.and_then(|it| it.split(' ').next()).map(str::parse);
+    count.map_or(0, |it| it.expect("the summary counts the calls"))
+}
+
+#[test]
+fn without_a_template_all_are_listed_and_none_is_written() {
+    let place = Place::new();
+    let listed = place.run(["init"]);
+    assert_eq!(listed.code, 0, "{listed}");
+    insta::assert_snapshot!("templates", listed.stdout);
+    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 0, "it wrote something");
+}
+
+#[test]
+fn a_pattern_is_another_name_of_its_template() {
+    let templates = templates();
+    let of_patterns = templates.iter().filter(|it| it.1 != "team");
+    for (template, pattern) in of_patterns.clone() {
+        let place = Place::new();
+        assert_eq!(place.run(["init", pattern]).code, 0, "{pattern}");
+        assert!(place.path(&format!("{template}.yaml")).exists(), "{pattern} is {template}");
+    }
+    assert_eq!(of_patterns.count(), 8);
+    let team = Place::new().run(["init", "team"]);
+    assert_eq!(team.code, 2, "several templates are teams: {team}");
 }
 
 #[test]

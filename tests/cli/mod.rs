@@ -40,6 +40,7 @@ mod prune;
 mod refused;
 mod remedies;
 mod rendered;
+mod report_files;
 mod resources;
 mod result;
 mod retry;

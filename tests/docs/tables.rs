@@ -47,6 +47,28 @@ fn the_table_of_functions_is_that_of_the_program() {
     check_generated(&page.path, &text);
 }
 
+#[test]
+fn the_table_of_templates_is_that_of_the_program() {
+    let page = Page::read("docs/getting-started.md");
+    let program = graphrun::cli::command();
+    let init = program.find_subcommand("init").expect("the program has `init`");
+    let template = init.get_arguments().find(|it| it.get_id() == "template").expect("an argument");
+    let values = template.get_possible_values();
+    let rows = values.iter().map(|it| {
+        let names: Vec<&str> = it.get_name_and_aliases().collect();
+        let help = it.get_help().expect("it is described").to_string();
+        // The help of a template with another name begins with its pattern.
+        let (pattern, about) = match names.get(1) {
+            Some(pattern) => (format!("`{pattern}`"), help.split_once(": ").expect("a pattern").1),
+            None => (String::new(), help.as_str()),
+        };
+        let (first, rest) = about.split_at(1);
+        format!("| `{}` | {pattern} | {}{rest} |", names[0], first.to_uppercase())
+    });
+    let text = with_rows(&page.text, "| template | pattern | does |", rows);
+    check_generated(&page.path, &text);
+}
+
 /// Returns the names of the fields of an object, with those of its lists of objects.
 fn listed(object: &Value, root: &Value) -> String {
     let name = |(name, field): (&String, &Value)| match field["items"]["$ref"].as_str() {

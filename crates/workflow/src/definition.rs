@@ -18,7 +18,8 @@ use graphrun_core::{
 use serde_json::{Value, json};
 
 use super::{
-    Expression, FolderDefinition, HostSettings, NestedUse, kind::NodeSettings, memory::Tiers,
+    Expression, FolderDefinition, HostSettings, NestedUse, ReportFile, kind::NodeSettings,
+    memory::Tiers,
 };
 
 /// A workflow whose names, types, expressions and prompts are checked.
@@ -46,6 +47,8 @@ pub struct Workflow {
     pub limits: Limits,
     /// The defaults of the nodes, which are already part of their policies.
     pub defaults: Defaults,
+    /// The files that are rendered from the state of a run; those of used workflows are not part of it.
+    pub reports: Vec<ReportFile>,
     /// The nodes by name.
     pub nodes: BTreeMap<NodeName, NodeDefinition>,
     /// The workflows of the nodes whose tasks are nested runs.

@@ -239,25 +239,54 @@ impl<'e> NodeScope<'e> {
             written,
             written_again,
             nodes,
-            node,
+            node: Some(node),
             bounded,
             item,
             any_item,
             given,
         };
-        // Finding one place takes time proportional to the text, and more findings are not reported
-        // anyway.
-        let (problems, facts) = loaded.prompt.check(scope);
-        report.needs(&facts);
-        for problem in problems.into_iter().take(FINDINGS_MAX) {
-            let place = loaded.place(report, &problem);
-            report.push_problem(problem, place);
-        }
+        check_in(report, loaded, scope);
     }
 
     /// The prompt for the node.
     pub(crate) fn finish_prompt(&self, loaded: LoadedPrompt) -> Prompt {
         loaded.prompt.calling_item(self.item.map(|it| it.name.as_str()))
+    }
+}
+
+/// Checks the template of a report, which no node renders.
+pub(crate) fn check_report(
+    report: &mut Report,
+    env: &Environment,
+    loaded: &LoadedPrompt,
+    written: &AssignedFields,
+) {
+    for name in loaded.prompt.variables() {
+        report.uses(FIELDS, name);
+    }
+    let scope = PromptScope {
+        schema: &env.schema,
+        written,
+        written_again: written,
+        nodes: &env.declarations.nodes,
+        node: None,
+        bounded: false,
+        item: None,
+        any_item: false,
+        given: &[],
+    };
+    check_in(report, loaded, scope);
+}
+
+/// Checks a prompt in a scope.
+fn check_in(report: &mut Report, loaded: &LoadedPrompt, scope: PromptScope<'_>) {
+    // Finding one place takes time proportional to the text, and more findings are not reported
+    // anyway.
+    let (problems, facts) = loaded.prompt.check(scope);
+    report.needs(&facts);
+    for problem in problems.into_iter().take(FINDINGS_MAX) {
+        let place = loaded.place(report, &problem);
+        report.push_problem(problem, place);
     }
 }
 

@@ -64,6 +64,7 @@ mod prompt;
 mod reader;
 mod registry;
 mod report;
+mod reports;
 mod request_settings;
 mod route;
 mod secrets;
@@ -103,6 +104,7 @@ pub use self::{
     mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
+    reports::ReportFile,
     sections::OnOverflow,
     source::Buffers,
     structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, NestedUse, Parallel, Use},

@@ -26,6 +26,7 @@ use super::{
     prompt::PromptFiles,
     reader::{Data, Entry, Yaml},
     report::Report,
+    reports::read_reports,
     sections::{Sections, read_limits},
     shape::Section,
     structure::{read_lists, warn_of_unread_items},
@@ -57,6 +58,7 @@ pub(super) const KEYS: &[&str] = &[
     "tools",
     "limits",
     "defaults",
+    "reports",
     "start",
     "nodes",
 ];
@@ -146,6 +148,7 @@ fn read_workflow(
     let (nodes, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
     check_used(report, yaml_nodes, &env);
+    let reports = read_reports(report, top, &env, &draft);
     check_outputs(report, top, &env, (&input, &inbox));
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
@@ -170,6 +173,7 @@ fn read_workflow(
         facts: std::mem::take(&mut report.facts),
         settled: if chain.is_used() { env.flow.at_end() } else { BTreeSet::new() },
         schema: env.schema,
+        reports,
         defaults: env.sections.defaults,
     };
     take_used(&mut workflow, env.loaded);

@@ -71,8 +71,8 @@ pub(super) const AGENT_KEYS: &[&str] = &[
 const CALL_KEYS: [&str; 4] = ["max_tool_rounds", "tool_timeout", "tool_choice", "parallel_tools"];
 /// The keys of a tool in the list of an agent.
 pub(super) const TOOL_USE_KEYS: &[&str] = &["tool", "approve"];
-/// The keys of a system prompt that is not a path.
-pub(super) const SYSTEM_KEYS: &[&str] = &["text"];
+/// The keys of a template that is not a path.
+pub(super) const TEMPLATE_KEYS: &[&str] = &["text"];
 /// The keys of `tools` that are no tools.
 #[cfg(test)]
 pub(super) const TOOLS_KEYS: &[&str] = &[FILES];
@@ -229,7 +229,8 @@ impl Sections {
         let model = section.require(report, "model", help);
         let providers = registry.known_providers();
         let models = model.map(|it| self.find_model(report, it, providers)).unwrap_or_default();
-        let system = section.get("system").and_then(|it| read_system(report, prompts, it));
+        let system =
+            section.get("system").and_then(|it| read_template(report, prompts, it, "system"));
         let settings = request_settings::read(report, |key| section.get(key), &models, providers);
         let cache = section.get("cache").map(|it| request_settings::read_cache(report, it));
         let parallel = section.get("parallel_tools");
@@ -452,15 +453,21 @@ pub(super) fn read_prompt(
     prompts.load(report, &path)
 }
 
-/// Reads a system prompt: a path, or the text itself.
-fn read_system(report: &mut Report, prompts: &PromptFiles, yaml: &Yaml) -> Option<LoadedPrompt> {
+/// Reads the template under a key: a path, or the text itself.
+pub(super) fn read_template(
+    report: &mut Report,
+    prompts: &PromptFiles,
+    yaml: &Yaml,
+    key: &str,
+) -> Option<LoadedPrompt> {
     if !matches!(yaml.data, Data::Map(_)) {
         return read_prompt(report, prompts, yaml);
     }
-    let section = Section::read(report, yaml, "`system`", SYSTEM_KEYS)?;
-    let help = "write the text, or give `system` the path of a file";
-    let text = section.require(report, "text", help)?;
-    LoadedPrompt::inline(report, text, "`system`")
+    let what = format!("`{key}`");
+    let section = Section::read(report, yaml, &what, TEMPLATE_KEYS)?;
+    let help = format!("write the text, or give {what} the path of a file");
+    let text = section.require(report, "text", &help)?;
+    LoadedPrompt::inline(report, text, &what)
 }
 
 fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {

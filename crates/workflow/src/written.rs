@@ -1,8 +1,9 @@
 //! Which fields are assigned where an expression or a prompt is read, and on which way one is not.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_analysis::flow_model::Bits;
+use graphrun_core::id::ChannelName;
 
 use super::flow::Paths;
 /// The fields that are assigned at one point of a workflow. Cheap to clone.
@@ -15,9 +16,11 @@ enum Source {
     Paths { paths: Arc<Paths>, node: usize, when: When },
     /// Before the first step.
     Start(Arc<Paths>),
+    /// Between any two steps of any run: these fields.
+    Throughout(Arc<BTreeSet<ChannelName>>),
     /// The same everywhere.
     #[cfg(test)]
-    Fixed(std::collections::BTreeSet<graphrun_core::id::ChannelName>),
+    Fixed(BTreeSet<ChannelName>),
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +70,11 @@ impl AssignedFields {
         Self(Source::Start(Arc::clone(paths)))
     }
 
+    /// The fields that are assigned in every state of a run.
+    pub(super) fn throughout(fields: BTreeSet<ChannelName>) -> Self {
+        Self(Source::Throughout(Arc::new(fields)))
+    }
+
     /// Returns whether a field is assigned.
     pub(crate) fn presence(&self, field: &str) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
@@ -79,6 +87,8 @@ impl AssignedFields {
                 When::After => paths.after(*node, it),
             }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
+            Source::Throughout(fields) if fields.contains(field) => Presence::Always,
+            Source::Throughout(_) => Presence::Sometimes,
             #[cfg(test)]
             Source::Fixed(fields) if fields.contains(field) => Presence::Always,
             #[cfg(test)]
@@ -98,8 +108,8 @@ impl AssignedFields {
 }
 
 #[cfg(test)]
-impl FromIterator<graphrun_core::id::ChannelName> for AssignedFields {
-    fn from_iter<I: IntoIterator<Item = graphrun_core::id::ChannelName>>(fields: I) -> Self {
+impl FromIterator<ChannelName> for AssignedFields {
+    fn from_iter<I: IntoIterator<Item = ChannelName>>(fields: I) -> Self {
         Self(Source::Fixed(fields.into_iter().collect()))
     }
 }

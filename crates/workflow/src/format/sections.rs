@@ -8,13 +8,13 @@ use super::{
     node::NodeKeys,
     values::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
-        Duration, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName, FieldType,
-        Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName, Memory, MethodName,
-        ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef, Number, NumberPath,
-        OneOrMany, OverflowWord, Positive, PromptCache, PromptPath, PromptText, ReducerName,
-        RequestKeys, Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared,
-        StateName, TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared,
-        ToolName, TypeDeclared, TypeNotation, VariableName, Version,
+        Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
+        FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName,
+        Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef,
+        Number, NumberPath, OneOrMany, OverflowWord, Positive, PromptCache, PromptPath, PromptText,
+        ReducerName, RequestKeys, Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath,
+        ServerDeclared, StateName, TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord,
+        ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -61,6 +61,8 @@ pub(super) struct WorkflowFile {
     limits: Option<Limits>,
     /// The settings of nodes without their own.
     defaults: Option<DefaultsKeys>,
+    /// The files that show people the state of a run, below its output folder. They are written when the run stops.
+    reports: Option<Named<FileName, Either<PromptPath, ReportParts>>>,
     /// The first node, or several that start in parallel.
     start: OneOrMany<NodeRef>,
     /// The nodes by name. Each has exactly one kind and names its next nodes.
@@ -214,6 +216,16 @@ pub(super) struct TierParts {
     /// The type of its values. Default: `string`.
     #[serde(rename = "type")]
     ty: Option<TypeNotation>,
+}
+
+/// A report that is not only written when the run stops.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct ReportParts {
+    /// Its template: the path of a file, or `{ text: … }`.
+    render: Either<PromptPath, PromptText>,
+    /// `step`: it is also written after each step.
+    each: Option<EachStep>,
 }
 
 /// The settings of the built-in tools.

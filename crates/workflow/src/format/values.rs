@@ -200,6 +200,8 @@ value_types! {
     pub CustomName = {"type": "string", "x-refers": "custom"};
     /// The name of a file below the output folder.
     pub FileName = {"type": "string"};
+    /// When a report is written, besides the end.
+    pub EachStep = {"enum": ["step"]};
     /// A Python package.
     pub Requirement = {"type": "string"};
     /// A path to a number inside a field.

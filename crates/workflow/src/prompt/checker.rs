@@ -36,7 +36,8 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) written_again: &'a AssignedFields,
     /// The nodes whose visits and usage can be read.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
-    pub(crate) node: &'a NodeName,
+    /// The node that renders it; a report belongs to none.
+    pub(crate) node: Option<&'a NodeName>,
     /// Whether the node has a bound.
     pub(crate) bounded: bool,
     /// The name and the type of the item that is dispatched to the node.

@@ -1,6 +1,9 @@
 //! The types of the expressions of a template.
 
-use graphrun_core::{id::NodeName, state::Type};
+use graphrun_core::{
+    id::NodeName,
+    state::{Channel, Type},
+};
 use minijinja::machinery::{
     Span,
     ast::{
@@ -69,6 +72,11 @@ fn symbol(operator: BinOpKind) -> Option<&'static str> {
 /// Whether only a node that a `map` runs has this name.
 fn is_of_item(name: &str) -> bool {
     name == ITEM || name == INDEX
+}
+
+/// Whether only a template that a node renders has this name.
+fn is_of_node(name: &str) -> bool {
+    is_of_item(name) || matches!(name, "visit" | "max_visits" | "via" | "remaining")
 }
 
 /// Whether a value of the type has no items.
@@ -362,6 +370,13 @@ impl Checker<'_> {
     }
 
     fn name(&mut self, name: &str, span: Span) -> Type {
+        let is_private = self.scope.schema.channel(name).is_some_and(Channel::is_private);
+        if is_private && self.scope.node.is_none() {
+            let message = format!("a report shows `{name}`, which is private");
+            let help = "remove it here, or remove `private` from the field";
+            self.problem("GR112", span, message, "for the nodes alone").help =
+                Some(help.to_owned());
+        }
         self.facts.item_index |= name == INDEX;
         match self.look_up(name) {
             Some((ty, Presence::Always)) => ty,
@@ -370,7 +385,7 @@ impl Checker<'_> {
             Some((ty, _)) if self.missed.iter().any(|it| it == name) => ty,
             Some((ty, Presence::Never)) => {
                 self.missed.push(name.to_owned());
-                let node = self.scope.node;
+                let node = self.reader();
                 let problem = if self.scope.schema.channel(name).is_some() {
                     format!("`{name}` is used here, but nothing writes it before `{node}` runs")
                 } else if is_of_item(name) {
@@ -384,9 +399,12 @@ impl Checker<'_> {
             }
             Some((ty, Presence::Sometimes)) => {
                 self.missed.push(name.to_owned());
-                let node = self.scope.node;
-                let message =
-                    format!("`{name}` is used here, but not every path to `{node}` writes it");
+                let message = match self.scope.node {
+                    Some(node) => {
+                        format!("`{name}` is used here, but not every path to `{node}` writes it")
+                    }
+                    None => format!("`{name}` is used here, and not every state of a run has it"),
+                };
                 let help = self.guarded(name);
                 let without = self.scope.written.without(name);
                 let problem = self.problem("GR130", span, message, "may be unwritten here");
@@ -397,19 +415,39 @@ impl Checker<'_> {
             None => {
                 let fields = self.scope.schema.channels().iter().map(|it| it.name().as_str());
                 let variables = self.variables.iter().map(|(it, _)| it.as_str());
-                let known = fields.chain(variables).chain(["visit", "max_visits", "via"]);
-                let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
-                let message = format!("a prompt has no name `{name}`");
+                let known = fields.chain(variables);
+                let (help, message) = if self.scope.node.is_some() {
+                    let known = known.chain(["visit", "max_visits", "via"]);
+                    let help = Fact::meant_by(name).or_else(|| suggestion(name, known));
+                    (help, format!("a prompt has no name `{name}`"))
+                } else if is_of_node(name) {
+                    let help = "no node renders a report: it reads fields, `run`, `usage`, \
+                                `now()` and `visits(\"NODE\")`";
+                    (Some(help.to_owned()), format!("a report has no `{name}`"))
+                } else {
+                    (suggestion(name, known), format!("a report has no name `{name}`"))
+                };
                 self.problem("GR041", span, message, "not known").help = help;
                 Type::Any
             }
         }
     }
 
+    /// The name of the node for messages.
+    fn reader(&self) -> &str {
+        self.scope.node.map_or("a report", NodeName::as_str)
+    }
+
     /// The type of a name, and its presence.
     fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
         if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
             return Some((ty.clone(), Presence::Always));
+        }
+        if self.scope.node.is_none()
+            && is_of_node(name)
+            && self.scope.schema.channel(name).is_none()
+        {
+            return None;
         }
         let defined = self.defined.iter().any(|it| it == name);
         let ty = match name {

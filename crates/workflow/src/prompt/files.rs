@@ -46,6 +46,11 @@ impl LoadedPrompt {
         compiled(report, &name, &word.text, origin)
     }
 
+    /// Returns the prompt for a reader without an item.
+    pub(crate) fn into_prompt(self) -> Prompt {
+        self.prompt
+    }
+
     /// The place of some bytes of its text.
     pub(crate) fn place(&self, report: &Report, problem: &Problem) -> Option<Place> {
         self.origin.place(report, problem)

@@ -360,7 +360,7 @@ mod tests {
             written: &AssignedFields::from_iter([]),
             written_again: &AssignedFields::from_iter([]),
             nodes: &BTreeSet::new(),
-            node: &node,
+            node: Some(&node),
             bounded: false,
             any_item: false,
             item: None,

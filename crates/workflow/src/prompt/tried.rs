@@ -212,7 +212,7 @@ mod tests {
             written: &written,
             written_again: &written,
             nodes: &BTreeSet::new(),
-            node: &NodeName::parse("node").unwrap(),
+            node: Some(&NodeName::parse("node").unwrap()),
             bounded: false,
             any_item: false,
             item: None,
