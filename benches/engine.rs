@@ -5,6 +5,7 @@
 //! which other work on the machine hardly changes; the last one waits, so it is elapsed time. The floors read and write
 //! the same state as JSON and call the same nodes as boxed futures, without a graph, rules or bounds.
 //! `GRAPHRUN_BENCH_ROUNDS` sets the rounds, and words after `--` choose rows: `cargo bench --bench engine -- chain`.
+//! With `GRAPHRUN_BENCH_JSON=1`, each row with a floor is a JSON object. `benches/peers/run` compares other engines.
 
 #[path = "shared/mod.rs"]
 mod shared;

@@ -3,7 +3,7 @@
 //! `cargo bench --bench durable`; words after `--` choose rows by their names. The items are noise that does not
 //! compress. The databases are in the target folder. The rows "without disk" and "resume" use `/dev/shm`, where a
 //! sync takes no time, and are the CPU time of all threads; the others are elapsed time. `GRAPHRUN_BENCH_ROUNDS` sets the
-//! rounds of the short runs.
+//! rounds of the short runs. With `GRAPHRUN_BENCH_JSON=1`, each of their rows is a JSON object.
 
 #[path = "../shared/mod.rs"]
 mod shared;

@@ -6,12 +6,15 @@ use nix::sys::{
     resource::{UsageWho, getrusage},
     time::{TimeVal, TimeValLike},
 };
+use serde_json::json;
 
 /// How many rounds a benchmark runs, and which rows.
 pub(crate) struct Table {
     rounds: u32,
     /// The words of the command line; a row is measured if its name contains one of them.
     wanted: Vec<String>,
+    /// Whether each row is a JSON object, for programs.
+    is_json: bool,
 }
 
 /// One row of the table.
@@ -25,16 +28,20 @@ pub(crate) struct Row<'a> {
 }
 
 impl Table {
-    /// Reads the words of the command line and `GRAPHRUN_BENCH_ROUNDS`, and prints the head of the table.
+    /// Reads the words of the command line, `GRAPHRUN_BENCH_ROUNDS` and `GRAPHRUN_BENCH_JSON`, and prints the head of the
+    /// table.
     pub(crate) fn begin(rounds: u32) -> Self {
         let set = std::env::var("GRAPHRUN_BENCH_ROUNDS").ok().and_then(|it| it.parse().ok());
         // Cargo adds `--bench`.
         let wanted = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
-        println!(
-            "{:<48} {:>10} {:>10} {:>8} {:>10}",
-            "", "graphrun", "by hand", "ratio", "at most"
-        );
-        Self { rounds: set.unwrap_or(rounds).max(1), wanted }
+        let is_json = std::env::var_os("GRAPHRUN_BENCH_JSON").is_some();
+        if !is_json {
+            println!(
+                "{:<48} {:>10} {:>10} {:>8} {:>10}",
+                "", "graphrun", "by hand", "ratio", "at most"
+            );
+        }
+        Self { rounds: set.unwrap_or(rounds).max(1), wanted, is_json }
     }
 
     pub(crate) fn is_wanted(&self, name: &str) -> bool {
@@ -56,7 +63,11 @@ impl Table {
         let (ours, floor): (Vec<Duration>, Vec<Duration>) =
             (0..self.rounds).map(|_| round()).unzip();
         let (ours, floor) = (median(ours, units), median(floor, units));
-        println!("{name:<48} {ours:>10.2} {floor:>10.2} {:>8.2} {at_most:>10}", ours / floor);
+        if self.is_json {
+            println!("{}", json!({ "row": name, "graphrun": ours, "by_hand": floor }));
+        } else {
+            println!("{name:<48} {ours:>10.2} {floor:>10.2} {:>8.2} {at_most:>10}", ours / floor);
+        }
         Some(self.rounds + 1)
     }
 }
