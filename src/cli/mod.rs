@@ -38,6 +38,7 @@ mod mcp;
 mod memory;
 mod message;
 mod migrate;
+mod network;
 mod plan;
 mod render;
 mod resume;

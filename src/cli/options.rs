@@ -22,6 +22,7 @@ use crate::{
     graph::Limits,
     id::NodeName,
     llm::{ContextWindows, Prices, Providers},
+    sandbox::NetworkHost,
     workflow::HostPermission,
 };
 
@@ -65,6 +66,15 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_http_private: Vec<String>,
+    /// Let sandboxes of the workflow reach this host by `https`, as in `api.example.com` or `*.example.com`; can be
+    /// given several times, and holds for this process only
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_network: Vec<NetworkHost>,
+    /// The same, also for a host on this machine or in a private network
+    #[arg(long, value_name = "HOST")]
+    #[serde(skip)]
+    pub(super) allow_network_private: Vec<NetworkHost>,
     /// Stop after this many super-steps
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count::<u64>)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,12 +143,15 @@ pub(super) struct UntrustedLimits {
 impl RunOptions {
     /// Returns the flags of the permissions that hold for one process, as they are written behind a command.
     pub(super) fn permission_flags(&self) -> String {
-        let flags = [
-            ("--allow-host", &self.allow_host),
-            ("--allow-http", &self.allow_http),
-            ("--allow-http-private", &self.allow_http_private),
+        let texts = |hosts: &[NetworkHost]| hosts.iter().map(ToString::to_string).collect();
+        let flags: [(_, Vec<String>); 5] = [
+            ("--allow-host", self.allow_host.clone()),
+            ("--allow-http", self.allow_http.clone()),
+            ("--allow-http-private", self.allow_http_private.clone()),
+            ("--allow-network", texts(&self.allow_network)),
+            ("--allow-network-private", texts(&self.allow_network_private)),
         ];
-        let of = |(flag, names): (&str, &Vec<String>)| {
+        let of = |(flag, names): (&str, Vec<String>)| {
             let words = names.iter().map(|it| format!(" {flag} {}", shell_word(it)));
             words.collect::<String>()
         };
@@ -196,6 +209,9 @@ impl RunOptions {
             allow_host: [self.allow_host, those.allow_host].concat(),
             allow_http: [self.allow_http, those.allow_http].concat(),
             allow_http_private: [self.allow_http_private, those.allow_http_private].concat(),
+            allow_network: [self.allow_network, those.allow_network].concat(),
+            allow_network_private: [self.allow_network_private, those.allow_network_private]
+                .concat(),
             max_steps: self.max_steps.or(those.max_steps),
             max_tokens: self.max_tokens.or(those.max_tokens),
             max_cost: self.max_cost.or(those.max_cost),

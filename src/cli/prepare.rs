@@ -1,6 +1,7 @@
 //! Loads, checks and connects a workflow.
 
 use std::{
+    collections::BTreeMap,
     env, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,17 +11,18 @@ use nix::unistd::{AccessFlags, access};
 
 use super::{
     costs, database::Database, error::CliError, exit::Exit, globals::Globals, hosts, models,
-    options::Settings, recorded_mcp, recorded_memory, report_files::ReportFiles, web,
+    network, options::Settings, recorded_mcp, recorded_memory, report_files::ReportFiles, web,
 };
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
+    id::NodeName,
     mcp::Servers,
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    tool::{McpCaller, ToolAction, WebAccess},
-    workflow::{self, HostAccess, LoadError, McpServer, NodeDefinition, Workflow},
+    tool::{DeclaredTool, McpCaller, ToolAction, WebAccess},
+    workflow::{self, HostAccess, LoadError, McpServer, NodeDefinition, SandboxSettings, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -141,6 +143,7 @@ impl LoadedWorkflow {
         hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
         let tools = || settings().flat_map(|(_, it)| it.declared_tools());
         web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
+        network::check(&network::access(&self.settings.options), sandboxes(&nodes), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
@@ -250,9 +253,11 @@ impl LoadedWorkflow {
         let replace = self.replace();
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
+        let network = Arc::new(network::access(&self.settings.options));
         let mcp = self.mcp(&hosts)?;
         let services = services(models, out.to_owned());
-        let services = Services { prices, windows, replace, hosts, web, mcp, memory, ..services };
+        let services =
+            Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }
@@ -269,6 +274,20 @@ fn servers<'a>(nodes: impl Iterator<Item = &'a NodeDefinition>) -> Vec<Arc<McpSe
         }
     }
     servers
+}
+
+/// Returns the sandboxes of nodes and of the tools that they may call.
+fn sandboxes<'a>(
+    nodes: &'a BTreeMap<NodeName, &'a NodeDefinition>,
+) -> impl Iterator<Item = &'a SandboxSettings> {
+    let of_tool = |it: &'a Arc<DeclaredTool>| match &it.action {
+        ToolAction::Command(tool) => Some(&tool.sandbox),
+        ToolAction::Request(_) | ToolAction::Server(_) => None,
+    };
+    nodes.values().flat_map(move |it| {
+        let of_tools = it.settings.declared_tools().iter().filter_map(of_tool);
+        it.settings.sandbox().into_iter().chain(of_tools)
+    })
 }
 
 fn assemble(

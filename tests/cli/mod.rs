@@ -31,6 +31,7 @@ mod list_models;
 mod mcp;
 mod memory;
 mod migrate;
+mod network;
 mod people;
 mod plan;
 mod postgres;

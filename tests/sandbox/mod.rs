@@ -7,6 +7,7 @@
 
 mod attack;
 mod host;
+mod network;
 mod supervision;
 
 use std::{

@@ -1,9 +1,9 @@
 //! The tools that a workflow declares: a command in a sandbox, or an HTTP request.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use graphrun_core::state::read_json_bytes;
+use graphrun_core::{graph::NodeError, state::read_json_bytes};
 use graphrun_models::{FetchRequest, fetch};
 use graphrun_sandbox::{Job, Outcome, SandboxError, SourceFile, clean_output};
 use graphrun_workflow::{
@@ -16,7 +16,10 @@ use graphrun_workflow::{
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::{call_in_sandbox::Streams, sandboxed::Bench};
+use crate::{
+    call_in_sandbox::Streams,
+    sandboxed::{Bench, SandboxServices},
+};
 
 /// The most characters of an output in an error.
 const SHOWN_CHARACTERS_MAX: usize = 500;
@@ -25,7 +28,7 @@ const SHOWN_CHARACTERS_MAX: usize = 500;
 #[derive(Debug)]
 pub(crate) struct Declared {
     definition: Arc<DeclaredTool>,
-    cache_dir: PathBuf,
+    sandboxes: SandboxServices,
     web: Arc<WebAccess>,
     mcp: Arc<dyn McpCaller>,
     bench: OnceCell<Bench>,
@@ -33,9 +36,9 @@ pub(crate) struct Declared {
 
 impl Declared {
     pub(crate) fn new(definition: Arc<DeclaredTool>, services: &Services) -> Self {
-        let (cache_dir, web) = (services.cache_dir.clone(), Arc::clone(&services.web));
+        let (sandboxes, web) = (SandboxServices::of(services), Arc::clone(&services.web));
         let mcp = Arc::clone(&services.mcp);
-        Self { definition, cache_dir, web, mcp, bench: OnceCell::new() }
+        Self { definition, sandboxes, web, mcp, bench: OnceCell::new() }
     }
 
     async fn run(
@@ -44,14 +47,16 @@ impl Declared {
         input: &Value,
         ctx: &ToolContext,
     ) -> Result<Value, ToolError> {
-        let prepare = || Bench::prepare(&tool.sandbox, &self.cache_dir);
-        let bench = self.bench.get_or_try_init(prepare).await.map_err(|error| {
+        let prepare = || Bench::prepare(&tool.sandbox, &self.sandboxes);
+        let no_sandbox = |error| {
             let message = match error {
-                graphrun_core::graph::NodeError::Failed(failure) => failure.message,
-                graphrun_core::graph::NodeError::Ask(_) => "no sandbox".to_owned(),
+                NodeError::Failed(failure) => failure.message,
+                NodeError::Ask(_) => "no sandbox".to_owned(),
             };
             ToolError::permanent(message)
-        })?;
+        };
+        let bench = self.bench.get_or_try_init(prepare).await.map_err(no_sandbox)?;
+        let open = bench.open().map_err(no_sandbox)?;
         let streams = Streams::new();
         let mut files = tool.scripts.clone();
         files.push(SourceFile { path: streams.input.clone(), content: input.to_string() });
@@ -64,7 +69,7 @@ impl Declared {
             required: tool.argv.first().cloned().into_iter().collect(),
             ..Job::default()
         };
-        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+        let finished = match open.sandbox.run(&job, &ctx.cancel).await {
             Ok(finished) => finished,
             Err(SandboxError::ProgramNotFound { program }) => {
                 let message = format!("there is no program `{program}` inside the sandbox");
@@ -88,6 +93,8 @@ impl Declared {
             Outcome::OutOfMemory => "the command used too much memory".to_owned(),
             Outcome::OutputLimit => "the command wrote too much output".to_owned(),
         };
+        let refused = open.refused().map(|it| format!(" ({it})")).unwrap_or_default();
+        let why = why + &refused;
         let said = if stderr.is_empty() { &stdout } else { &stderr };
         Err(ToolError::permanent(with_text(why, said)))
     }

@@ -6,12 +6,7 @@
 mod on_host;
 mod read;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -35,7 +30,7 @@ pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
     in_folder::files_of,
-    sandboxed::{Bench, unusable},
+    sandboxed::{Bench, SandboxServices, unusable},
     write_files::{replace_in, source_files},
 };
 
@@ -48,7 +43,7 @@ const STREAM_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 struct Run {
     definition: RunNode,
-    cache_dir: PathBuf,
+    sandboxes: SandboxServices,
     hosts: Arc<HostAccess>,
     /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
@@ -65,8 +60,8 @@ struct Ended {
 
 impl Run {
     fn new(definition: RunNode, services: &Services) -> Self {
-        let (cache_dir, hosts) = (services.cache_dir.clone(), Arc::clone(&services.hosts));
-        Self { definition, cache_dir, hosts, bench: OnceCell::new() }
+        let (sandboxes, hosts) = (SandboxServices::of(services), Arc::clone(&services.hosts));
+        Self { definition, sandboxes, hosts, bench: OnceCell::new() }
     }
 
     /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
@@ -214,10 +209,13 @@ impl Run {
         settings: &SandboxSettings,
         folder: &Arc<[FolderFile]>,
     ) -> Result<Ended, NodeError> {
-        let prepare = || Bench::prepare(settings, &self.cache_dir);
+        let prepare = || Bench::prepare(settings, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
         let (job, names) = self.job(&ExpressionView::of(ctx), (bench, settings), folder)?;
-        let finished = match bench.sandbox.run(&job, &ctx.cancel).await {
+        let open = bench.open()?;
+        let finished = open.sandbox.run(&job, &ctx.cancel).await;
+        open.report(ctx).await;
+        let finished = match finished {
             Ok(finished) => finished,
             // A model may have chosen these names, so the failure is one of the work.
             Err(SandboxError::Refused(JobError::Files(refused))) => {

@@ -5,7 +5,7 @@ mod read_runner;
 mod result;
 mod runner;
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -14,10 +14,10 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
+    JobError, Project, PytestError, Sandbox, SandboxError, SourceFile, TestCommand, TestReport,
     TestSettings, run_node, run_pytest, run_test_command,
 };
-use graphrun_workflow::ExpressionView;
+use graphrun_workflow::{ExpressionView, kind::Services};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -29,7 +29,7 @@ pub use self::{
 };
 use super::{
     in_folder::files_of,
-    sandboxed::{Bench, unusable},
+    sandboxed::{Bench, SandboxServices, unusable},
     write_files::source_files,
 };
 
@@ -37,14 +37,14 @@ use super::{
 #[derive(Debug)]
 struct RunTests {
     definition: RunTestsNode,
-    cache_dir: PathBuf,
+    sandboxes: SandboxServices,
     /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
 
 impl RunTests {
-    fn new(definition: RunTestsNode, cache_dir: PathBuf) -> Self {
-        Self { definition, cache_dir, bench: OnceCell::new() }
+    fn new(definition: RunTestsNode, services: &Services) -> Self {
+        Self { definition, sandboxes: SandboxServices::of(services), bench: OnceCell::new() }
     }
 
     /// Returns the tested artifact and the number of the attempt.
@@ -64,13 +64,16 @@ impl RunTests {
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
         let folder = files_of(ctx, self.definition.folder.as_ref()).await?;
         let project = Project { folder, files: files.to_vec() };
-        let prepare = || Bench::prepare(&self.definition.sandbox, &self.cache_dir);
+        let prepare = || Bench::prepare(&self.definition.sandbox, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
+        let open = bench.open()?;
+        let place = (bench, &open.sandbox);
         let ran = match &self.definition.runner {
-            TestRunner::Pytest(settings) => self.run_pytest(ctx, bench, &project, settings).await,
-            TestRunner::Node(settings) => self.run_node(ctx, bench, &project, settings).await,
-            TestRunner::Command(command) => self.run_command(ctx, bench, &project, command).await,
+            TestRunner::Pytest(settings) => self.run_pytest(ctx, place, &project, settings).await,
+            TestRunner::Node(settings) => self.run_node(ctx, place.1, &project, settings).await,
+            TestRunner::Command(command) => self.run_command(ctx, place, &project, command).await,
         };
+        open.report(ctx).await;
         match ran {
             // The model chose these names, so the model gets the error.
             Err(PytestError::Sandbox(SandboxError::Refused(JobError::Files(refused)))) => {
@@ -86,13 +89,12 @@ impl RunTests {
     async fn run_pytest(
         &self,
         ctx: &NodeContext,
-        bench: &Bench,
+        (bench, sandbox): (&Bench, &Sandbox),
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
         let environment = bench.environment().ok_or(PytestError::NotInstalled)?;
-        let sandbox = &bench.sandbox;
         let report =
             run_pytest(sandbox, environment, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
@@ -101,24 +103,23 @@ impl RunTests {
     async fn run_node(
         &self,
         ctx: &NodeContext,
-        bench: &Bench,
+        sandbox: &Sandbox,
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let report = run_node(&bench.sandbox, project, settings, &limits, &ctx.cancel).await?;
+        let report = run_node(sandbox, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
     async fn run_command(
         &self,
         ctx: &NodeContext,
-        bench: &Bench,
+        (bench, sandbox): (&Bench, &Sandbox),
         project: &Project,
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {
         let (limits, mounts) = (self.definition.sandbox.limits(), bench.mounts());
-        let sandbox = &bench.sandbox;
         let report =
             run_test_command(sandbox, &mounts, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();

@@ -1,31 +1,81 @@
 //! The sandbox and the packages of a workflow, for the nodes that run code.
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use graphrun_core::graph::{ErrorKind, Failure, NodeError};
-use graphrun_sandbox::{Mount, PythonEnvironment, Sandbox, SandboxError};
-use graphrun_workflow::SandboxSettings;
+use graphrun_core::{
+    event::Report,
+    graph::{ErrorKind, Failure, NodeContext, NodeError},
+};
+use graphrun_sandbox::{
+    Mount, Network, NetworkAccess, NetworkHost, PythonEnvironment, Sandbox, SandboxError,
+};
+use graphrun_workflow::{SandboxSettings, kind::Services};
+
+/// The services of sandboxes.
+#[derive(Debug)]
+pub(super) struct SandboxServices {
+    /// The folder for environments.
+    cache_dir: PathBuf,
+    /// The hosts that the operator allows.
+    network: Arc<NetworkAccess>,
+}
 
 /// A sandbox with its packages.
 #[derive(Debug)]
 pub(super) struct Bench {
-    pub(super) sandbox: Sandbox,
+    sandbox: Sandbox,
     /// The packages; `None` if none are declared.
     environment: Option<PythonEnvironment>,
+    /// The hosts that programs may reach.
+    hosts: Vec<NetworkHost>,
+    access: Arc<NetworkAccess>,
+}
+
+/// A sandbox for one attempt, with its network.
+#[derive(Debug)]
+pub(super) struct OpenBench {
+    pub(super) sandbox: Sandbox,
+    network: Option<Arc<Network>>,
+}
+
+impl SandboxServices {
+    pub(super) fn of(services: &Services) -> Self {
+        Self { cache_dir: services.cache_dir.clone(), network: Arc::clone(&services.network) }
+    }
 }
 
 impl Bench {
     /// Checks that a sandbox is available, and installs the declared packages.
     pub(super) async fn prepare(
         settings: &SandboxSettings,
-        cache_dir: &Path,
+        services: &SandboxServices,
     ) -> Result<Self, NodeError> {
         let sandbox = probe().await?;
         let environment = match settings.requirements.as_slice() {
             [] => None,
-            some => Some(python(some, cache_dir).await?),
+            some => Some(python(some, &services.cache_dir).await?),
         };
-        Ok(Self { sandbox, environment })
+        let (hosts, access) = (settings.network.clone(), Arc::clone(&services.network));
+        Ok(Self { sandbox, environment, hosts, access })
+    }
+
+    /// Opens the network of the sandbox, if it has one.
+    pub(super) fn open(&self) -> Result<OpenBench, NodeError> {
+        if self.hosts.is_empty() {
+            return Ok(OpenBench { sandbox: self.sandbox.clone(), network: None });
+        }
+        let network = self.access.open(&self.hosts).map_err(|host| {
+            let message = format!(
+                "the operator does not allow the sandbox to reach `{host}` (pass \
+                 `--allow-network {host}` to allow it in this process)"
+            );
+            Failure::new(ErrorKind::Sandbox, message)
+        })?;
+        let sandbox = self.sandbox.with_network(Arc::clone(&network));
+        Ok(OpenBench { sandbox, network: Some(network) })
     }
 
     pub(super) fn environment(&self) -> Option<&PythonEnvironment> {
@@ -34,6 +84,24 @@ impl Bench {
 
     pub(super) fn mounts(&self) -> Vec<Mount> {
         self.environment.as_ref().map(|it| it.mounts().to_vec()).unwrap_or_default()
+    }
+}
+
+impl OpenBench {
+    /// Reports the connections of the programs that have run.
+    pub(super) async fn report(&self, ctx: &NodeContext) {
+        for connections in self.network.iter().flat_map(|it| it.connections()) {
+            let message = format!("network: {connections}");
+            ctx.report(Report::Note { message }).await;
+        }
+    }
+
+    /// Returns a text about the connections that were refused, if there are any.
+    pub(super) fn refused(&self) -> Option<String> {
+        let connections = self.network.as_ref()?.connections();
+        let refused = connections.iter().filter(|it| it.answer.is_refused());
+        let texts: Vec<String> = refused.map(ToString::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 

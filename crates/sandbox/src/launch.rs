@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, PipeReader, PipeWriter, Seek as _, Write as _},
-    net::Shutdown,
+    net::{Shutdown, TcpListener},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt as _},
@@ -19,9 +19,11 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::{
     archive,
+    enter::Namespaces,
     error::SandboxError,
     job::{Job, Limits},
     mounts::{SYNTHETIC_ETC, SystemMounts},
+    network::PROXY_ENVIRONMENT,
 };
 
 /// The script inside: it unpacks the files, runs the program and packs the declared files.
@@ -56,6 +58,8 @@ pub(super) struct Launch {
     launcher: Arc<Launcher>,
     pub(super) job: Job,
     pub(super) archive: Vec<u8>,
+    /// Whether programs find a proxy.
+    has_proxy: bool,
 }
 
 /// A starting sandbox, with the host's ends of its pipes.
@@ -79,11 +83,21 @@ pub(super) struct Launched {
 
 impl Launch {
     /// Checks the job and packs its files; nothing is started.
-    pub(super) fn prepare(launcher: &Arc<Launcher>, job: &Job) -> Result<Self, SandboxError> {
+    pub(super) fn prepare(
+        launcher: &Arc<Launcher>,
+        job: &Job,
+        has_proxy: bool,
+    ) -> Result<Self, SandboxError> {
         job.check()?;
         let archive =
             archive::pack(&job.folder, &job.files).map_err(SandboxError::io("pack the files"))?;
-        Ok(Self { launcher: Arc::clone(launcher), job: job.clone(), archive })
+        Ok(Self { launcher: Arc::clone(launcher), job: job.clone(), archive, has_proxy })
+    }
+
+    /// Listens on the loopback of a sandbox, of which this process waits inside.
+    pub(super) fn listen(&self, inside: u32) -> Result<TcpListener, SandboxError> {
+        let listener = Namespaces::of(inside).and_then(|it| it.listen(self.launcher.become_user));
+        listener.map_err(SandboxError::io("listen in the sandbox"))
     }
 
     /// Starts bubblewrap. It dies with the *thread* that calls this, so that thread must live until it has ended.
@@ -150,6 +164,10 @@ impl Launch {
             arguments.add(&["--setenv", name, value]);
         }
         for (name, value) in &self.job.env {
+            arguments.add(&["--setenv", name, value]);
+        }
+        // The last value of a variable counts.
+        for (name, value) in PROXY_ENVIRONMENT.iter().filter(|_| self.has_proxy) {
             arguments.add(&["--setenv", name, value]);
         }
         arguments.0.extend_from_slice(self.launcher.mounts.arguments());

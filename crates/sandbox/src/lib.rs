@@ -23,6 +23,7 @@
 mod archive;
 mod command_tests;
 mod delivered;
+mod enter;
 mod error;
 mod filter;
 mod folder_file;
@@ -37,6 +38,7 @@ mod junit;
 mod launch;
 mod libtest;
 mod mounts;
+mod network;
 mod node;
 mod output;
 mod path;
@@ -57,6 +59,9 @@ pub use folder_file::{FolderContent, FolderFile, Project};
 pub use host_command::{HostCommand, HostError, HostProcess, HostResult};
 pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
 pub use mounts::find_tool;
+pub use network::{
+    Answer, Connections, HostError as NetworkHostError, Network, NetworkAccess, NetworkHost,
+};
 pub use node::run_node;
 pub use output::clean_output;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};

@@ -1,11 +1,11 @@
 //! The sandbox: checks that this machine supports one, and runs jobs in it.
 
-use std::{io, sync::Arc, thread};
+use std::{future::pending, io, sync::Arc, thread};
 
 use nix::unistd::geteuid;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, field, info_span};
+use tracing::{Instrument, field, info, info_span};
 
 use super::{
     error::SandboxError,
@@ -13,6 +13,7 @@ use super::{
     job::{Finished, Job, Outcome},
     launch::{Launch, Launcher},
     mounts::{SystemMounts, find_tool},
+    network::{Network, proxy},
     process_tree,
     supervisor::supervise,
 };
@@ -40,11 +41,12 @@ const REQUIRED_STATUS: [(&str, &str); 7] = [
 ///
 /// Inside there is an empty file system with the host's `/usr` (read-only), the job's mounts (read-only) and three
 /// writable folders of limited size in memory: the work folder `/box`, `/tmp` and `/dev/shm`. The only network is the
-/// sandbox's loopback, the only processes are its own, and there are no capabilities. Every run gets a new sandbox, and
-/// nothing of it remains.
+/// sandbox's loopback, where a proxy leads to named hosts if there is a [`Network`]. The only processes are its own, and
+/// there are no capabilities. Every run gets a new sandbox, and nothing of it remains.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     launcher: Arc<Launcher>,
+    network: Option<Arc<Network>>,
 }
 
 impl Sandbox {
@@ -66,9 +68,15 @@ impl Sandbox {
             filters: filter::compile()?,
             become_user: geteuid().is_root().then_some(UNPRIVILEGED_USER),
         };
-        let sandbox = Self { launcher: Arc::new(launcher) };
+        let sandbox = Self { launcher: Arc::new(launcher), network: None };
         sandbox.examine()?;
         Ok(sandbox)
+    }
+
+    /// Returns a sandbox whose programs reach the hosts of a network, by a proxy.
+    #[must_use]
+    pub fn with_network(&self, network: Arc<Network>) -> Self {
+        Self { launcher: Arc::clone(&self.launcher), network: Some(network) }
     }
 
     /// Runs a job to its end, and returns when no process of it is left.
@@ -86,6 +94,9 @@ impl Sandbox {
     ) -> Result<Finished, SandboxError> {
         let span = info_span!("sandbox", exit_code = field::Empty);
         let finished = self.run_within(job, cancel).instrument(span.clone()).await;
+        for it in self.network.iter().flat_map(|it| it.connections()) {
+            info!(parent: &span, host = it.host, answer = ?it.answer, count = it.count, "{it}");
+        }
         if let Some(code) = finished.as_ref().ok().and_then(|it| it.outcome.exit_code()) {
             span.record("exit_code", code);
         }
@@ -97,25 +108,40 @@ impl Sandbox {
         job: &Job,
         cancel: &CancellationToken,
     ) -> Result<Finished, SandboxError> {
-        let launch = Launch::prepare(&self.launcher, job)?;
+        let launch = Launch::prepare(&self.launcher, job, self.network.is_some())?;
         let (stop, stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
         let (sender, mut receiver) = oneshot::channel();
+        let (door, opened) = oneshot::channel();
+        let door = self.network.as_ref().map(|_| door);
         thread::Builder::new()
             .name("sandbox".to_owned())
             .spawn(move || {
                 // Sending fails if the future was dropped; then the result is not needed.
-                let _ = sender.send(supervise(&launch, &stop));
+                let _ = sender.send(supervise(&launch, &stop, door));
             })
             .map_err(SandboxError::io("start a thread"))?;
         // Dropping the other end of the stop pipe, here or with the future, ends the run.
         let stopper = Some(stopper);
-        tokio::select! {
+        let mut answering = JoinSet::new();
+        let proxy = async {
+            match (&self.network, opened.await) {
+                (Some(network), Ok(listener)) => {
+                    proxy::serve(network, listener, &mut answering).await;
+                }
+                _ => pending().await,
+            }
+        };
+        let finished = tokio::select! {
+            () = proxy => Err(SandboxError::SupervisorLost),
             finished = &mut receiver => finished.unwrap_or(Err(SandboxError::SupervisorLost)),
             () = cancel.cancelled() => {
                 drop(stopper);
                 receiver.await.unwrap_or(Err(SandboxError::SupervisorLost)).and(Err(SandboxError::Cancelled))
             }
-        }
+        };
+        // No program is left that could use a connection.
+        answering.shutdown().await;
+        finished
     }
 
     /// Runs a program inside that prints its rights, and checks that it has none.
@@ -124,9 +150,9 @@ impl Sandbox {
             argv: vec!["/usr/bin/cat".to_owned(), "/proc/self/status".to_owned()],
             ..Job::default()
         };
-        let launch = Launch::prepare(&self.launcher, &job)?;
+        let launch = Launch::prepare(&self.launcher, &job, false)?;
         let (stop, _stopper) = io::pipe().map_err(SandboxError::io("make a pipe"))?;
-        let finished = supervise(&launch, &stop).map_err(diagnose)?;
+        let finished = supervise(&launch, &stop, None).map_err(diagnose)?;
         if finished.outcome != Outcome::Passed {
             return Err(SandboxError::Setup { detail: finished.output });
         }

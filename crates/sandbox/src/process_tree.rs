@@ -45,6 +45,11 @@ impl ProcessTree {
         self.init = self.init.or_else(|| children(self.monitor).first().copied());
     }
 
+    /// Returns the script inside, the child of process 1, before the program starts.
+    pub(super) fn script(&self) -> Option<u32> {
+        children(self.init?).first().copied()
+    }
+
     /// Makes the kernel end these processes rather than this one when memory runs out. Their children inherit the
     /// setting, and they cannot undo it, for their `/proc` is read-only. A kernel that refuses the setting chooses by
     /// size.

@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     mem,
+    net::TcpListener,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::ExitStatusExt as _,
@@ -22,6 +23,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
+use tokio::sync::oneshot;
 
 use super::{
     archive::{self, COLLECT_BYTES_MAX},
@@ -43,8 +45,13 @@ const RECORDS_BYTES_MAX: usize = 8 << 20;
 /// The time for the kernel to end a killed sandbox before the monitor is killed as well.
 const DEATH_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Runs one job to its end. Blocks. The calling thread must live until then.
-pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, SandboxError> {
+/// Runs one job to its end. Blocks. The calling thread must live until then. `door` gets the socket that listens inside,
+/// before the program starts.
+pub(super) fn supervise(
+    launch: &Launch,
+    stop: &PipeReader,
+    door: Option<oneshot::Sender<TcpListener>>,
+) -> Result<Finished, SandboxError> {
     let Launched { child, output, report, files, go, collected, records } = launch.start()?;
     let fixed = [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()];
     for descriptor in fixed.into_iter().chain(records.as_ref().map(AsFd::as_fd)) {
@@ -62,6 +69,10 @@ pub(super) fn supervise(launch: &Launch, stop: &PipeReader) -> Result<Finished, 
         stop,
     };
     supervisor.set_up(report, files, &launch.archive)?;
+    if let Some(door) = door {
+        // If it is not taken, the run has been dropped, and the loop below notices that.
+        let _ = door.send(supervisor.listen(launch)?);
+    }
     supervisor.watch(go, &launch.job)
 }
 
@@ -122,6 +133,14 @@ impl Supervisor<'_> {
         };
         drop(files);
         Err(self.give_up(failure))
+    }
+
+    /// Listens inside. The script there waits for the word to go.
+    fn listen(&mut self, launch: &Launch) -> Result<TcpListener, SandboxError> {
+        self.tree.find_init();
+        let lost = || SandboxError::Setup { detail: "its first process is gone".to_owned() };
+        let listener = self.tree.script().ok_or_else(lost).and_then(|it| launch.listen(it));
+        listener.map_err(|error| self.give_up(error))
     }
 
     /// Ends a sandbox whose program has not run, and adds the messages of the tools to the failure.

@@ -15,6 +15,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Schema,
 };
+use graphrun_sandbox::NetworkHost;
 use serde_json::{Value, json};
 
 use super::{
@@ -113,7 +114,7 @@ pub struct Caching {
     pub key: Option<Expression>,
 }
 
-/// The limits of a sandbox. There is no network in it.
+/// The limits of a sandbox, and the hosts that its programs may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSettings {
     /// Memory.
@@ -122,6 +123,8 @@ pub struct SandboxSettings {
     pub time: Duration,
     /// The installed Python packages, as pip names them.
     pub requirements: Vec<String>,
+    /// The hosts that programs may reach, if the operator allows them, too.
+    pub network: Vec<NetworkHost>,
 }
 
 /// Makes the node values of a workflow.
@@ -240,8 +243,14 @@ impl Workflow {
 impl SandboxSettings {
     /// The part of the cache key of jobs in this sandbox.
     pub fn fingerprint(&self) -> Value {
-        let Self { memory_bytes, time, requirements } = self;
-        json!({"memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements})
+        let Self { memory_bytes, time, requirements, network } = self;
+        let mut fingerprint = json!({
+            "memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements,
+        });
+        if !network.is_empty() {
+            fingerprint["network"] = network.iter().map(ToString::to_string).collect();
+        }
+        fingerprint
     }
 
     /// The limits of a job in this sandbox.

@@ -12,6 +12,7 @@ use graphrun_core::{
     graph::Limits,
 };
 use graphrun_models::{Parameter, Providers, RequestSettings, ToolChoice};
+use graphrun_sandbox::NetworkHost;
 use serde_json::Value;
 
 use super::{
@@ -471,17 +472,18 @@ pub(super) fn read_template(
 }
 
 fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
-    let mut settings =
-        SandboxSettings { memory_bytes: MEMORY_BYTES, time: TIME, requirements: Vec::new() };
+    let mut settings = SandboxSettings {
+        memory_bytes: MEMORY_BYTES,
+        time: TIME,
+        requirements: Vec::new(),
+        network: Vec::new(),
+    };
     let what = format!("the sandbox `{}`", key.text);
     let Some(section) = Section::read(report, yaml, &what, SANDBOX_KEYS) else {
         return settings;
     };
-    if let Some(word) = section.get("network").and_then(|it| report.word(it, "`network`"))
-        && word.text != "off"
-    {
-        let help = "write `network: off`";
-        report.bad_value(&word, "there is no network in a sandbox", help);
+    if let Some(network) = section.get("network") {
+        settings.network = read_network(report, network);
     }
     if let Some(memory) = section.get("memory").and_then(|it| report.bytes(it, "`memory`")) {
         settings.memory_bytes = memory;
@@ -497,6 +499,39 @@ fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxS
         }
     }
     settings
+}
+
+/// Reads the hosts that a sandbox may reach: a list, or `off`.
+fn read_network(report: &mut Report, yaml: &Yaml) -> Vec<NetworkHost> {
+    let help = "write `network: off`, or the hosts as in `network: [api.example.com]`";
+    match &yaml.data {
+        Data::List(_) => {}
+        Data::Scalar { .. } => {
+            if let Some(word) = yaml.word().filter(|it| it.text != "off") {
+                let message = "a sandbox reaches no network except the hosts in a list";
+                report.bad_value(&word, message, help);
+            }
+            return Vec::new();
+        }
+        Data::Null | Data::Map(_) => {
+            report.wrong_kind(yaml, "`network`", "`off` or a list of hosts");
+            return Vec::new();
+        }
+    }
+    let mut hosts: Vec<NetworkHost> = Vec::new();
+    for word in report.words(yaml, "`network`") {
+        match word.text.parse() {
+            Ok(host) if hosts.contains(&host) => report.named_twice(&word, "`network`"),
+            Ok(host) => hosts.push(host),
+            Err(error) => {
+                let message = format!("`{}` {error}", word.text);
+                let help = "write a name, as in `api.example.com`, `*.example.com` or \
+                            `api.example.com:8443`; the port is 443 by default";
+                report.bad_value(&word, message, help);
+            }
+        }
+    }
+    hosts
 }
 
 /// Checks a requirement, because it becomes an argument of an installer.

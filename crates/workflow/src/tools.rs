@@ -90,8 +90,12 @@ pub(super) fn read_tools(
 /// A tool in place of an invalid one, which accepts any call.
 fn unknown(name: &str) -> DeclaredTool {
     let (input, output) = (serde_json::json!({"type": "object"}), serde_json::json!({}));
-    let sandbox =
-        crate::SandboxSettings { memory_bytes: 0, time: Duration::ZERO, requirements: Vec::new() };
+    let sandbox = crate::SandboxSettings {
+        memory_bytes: 0,
+        time: Duration::ZERO,
+        requirements: Vec::new(),
+        network: Vec::new(),
+    };
     let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new() };
     let signature = ToolSignature { name: name.to_owned(), input, output };
     let (about, action) = (String::new(), ToolAction::Command(command));

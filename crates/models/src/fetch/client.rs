@@ -4,13 +4,10 @@
 //! moment later reaches nothing. Redirects are not followed, and no proxy of the environment is used, because either
 //! would choose another server.
 
-use std::{
-    error::Error as _,
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
-};
+use std::{error::Error as _, io, net::SocketAddr};
 
 use graphrun_core::graph::with_causes;
+use graphrun_guard::address::{ResolveError, Scope, resolve as resolve_name};
 use reqwest::{
     Client, Method, Response, Url,
     header::{HeaderName, HeaderValue},
@@ -114,75 +111,21 @@ async fn read(
     }
 }
 
-/// Returns the addresses of the server. One that is not public is an error, because a name with such an address is
-/// meant to reach something inside.
+/// Returns the addresses of the server.
 async fn resolve(
     url: &Url,
     host: &str,
     allows_private: bool,
 ) -> Result<Vec<SocketAddr>, FetchError> {
     let port = url.port_or_known_default().unwrap_or(443);
-    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let addresses = if let Ok(address) = literal {
-        vec![SocketAddr::new(address, port)]
-    } else {
-        let name = host.to_owned();
-        let failed = |source| FetchError::Resolve { host: host.to_owned(), source };
-        let found = spawn_blocking(move || (name.as_str(), port).to_socket_addrs()).await;
-        let found = found.map_err(|error| failed(io::Error::other(error)))?;
-        found.map_err(failed)?.collect()
-    };
-    let inside = addresses.iter().map(SocketAddr::ip).find(|it| !is_public(*it) || is_own(*it));
-    match inside.filter(|_| !allows_private) {
-        Some(address) => Err(FetchError::Private { host: host.to_owned(), address }),
-        None => Ok(addresses),
-    }
-}
-
-/// Returns whether an address is one of this machine: only these can be bound.
-fn is_own(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
-}
-
-/// Returns whether an address belongs to the public Internet (the special ranges of RFC 6890 and its registries do
-/// not).
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let is_special = matches!(
-        (a, b, c),
-        (0 | 10 | 127 | 224..=255, _, _)
-            | (100, 64..=127, _)
-            | (169, 254, _)
-            | (172, 16..=31, _)
-            | (192, 0, 0 | 2)
-            | (192, 88, 99)
-            | (192, 168, _)
-            | (198, 18 | 19, _)
-            | (198, 51, 100)
-            | (203, 0, 113)
-    );
-    !is_special
-}
-
-/// Only `2000::/3` is assigned for public use. Forms that contain an IPv4 address, such as 6to4, Teredo, NAT64 and mapped
-/// ones, are refused or lie outside of it.
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [first, second, ..] = address.segments();
-    let is_global = first & 0xe000 == 0x2000;
-    let is_special = match first {
-        0x2001 => second < 0x0200 || second == 0x0db8,
-        0x2002 => true,
-        0x3fff => second < 0x1000,
-        _ => false,
-    };
-    is_global && !is_special
+    let scope = if allows_private { Scope::Any } else { Scope::Public };
+    let name = host.to_owned();
+    let found = spawn_blocking(move || resolve_name(&name, port, scope)).await;
+    let failed = |source| FetchError::Resolve { host: host.to_owned(), source };
+    found.map_err(|error| failed(io::Error::other(error)))?.map_err(|error| match error {
+        ResolveError::Unknown(source) => failed(source),
+        ResolveError::Inside(address) => FetchError::Private { host: host.to_owned(), address },
+    })
 }
 
 #[cfg(test)]
@@ -194,66 +137,6 @@ mod tests {
     fn request(url: &str) -> FetchRequest {
         let (method, time) = ("GET".to_owned(), Duration::from_secs(10));
         FetchRequest { method, url: url.to_owned(), time, ..FetchRequest::default() }
-    }
-
-    #[test]
-    fn special_addresses_are_not_public() {
-        for address in [
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "100.127.255.255",
-            "127.0.0.1",
-            "127.1.2.3",
-            "169.254.169.254",
-            "172.16.0.1",
-            "172.31.255.255",
-            "192.0.0.1",
-            "192.0.2.1",
-            "192.88.99.1",
-            "192.168.1.1",
-            "198.18.0.1",
-            "198.19.0.1",
-            "198.51.100.1",
-            "203.0.113.1",
-            "224.0.0.1",
-            "240.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::ffff:127.0.0.1",
-            "::ffff:8.8.8.8",
-            "::127.0.0.1",
-            "64:ff9b::7f00:1",
-            "64:ff9b:1::1",
-            "100::1",
-            "fc00::1",
-            "fd00::1",
-            "fe80::1",
-            "fec0::1",
-            "ff02::1",
-            "2001::1",
-            "2001:db8::1",
-            "2002:7f00:1::",
-            "2001:10::1",
-            "2001:20::1",
-            "3fff::1",
-            "4000::1",
-        ] {
-            assert!(!is_public(address.parse().unwrap()), "{address}");
-        }
-        for address in [
-            "8.8.8.8",
-            "100.63.0.1",
-            "100.128.0.1",
-            "172.32.0.1",
-            "198.20.0.1",
-            "2606:4700::1111",
-            "2001:4860:4860::8888",
-            "2a00::1",
-        ] {
-            assert!(is_public(address.parse().unwrap()), "{address}");
-        }
     }
 
     #[tokio::test]
@@ -299,11 +182,5 @@ mod tests {
         let error = fetch(request).await.unwrap_err();
         assert!(matches!(error, FetchError::Invalid { .. }), "{error}");
         assert!(!format!("{error:?}").contains("canary"), "{error:?}");
-    }
-
-    #[test]
-    fn addresses_of_this_machine_are_known() {
-        assert!(is_own("127.0.0.1".parse().unwrap()));
-        assert!(!is_own("192.0.2.1".parse().unwrap()));
     }
 }

@@ -236,8 +236,11 @@ impl NodeSettings for RunNode {
         Ok(Arc::new(Run::new(self.clone(), ctx.services)))
     }
 
-    fn needs_sandbox(&self) -> bool {
-        matches!(self.place, RunPlace::Sandbox(_))
+    fn sandbox(&self) -> Option<&SandboxSettings> {
+        match &self.place {
+            RunPlace::Sandbox(settings) => Some(settings),
+            RunPlace::Host(_) => None,
+        }
     }
 
     fn has_exit_code(&self) -> bool {

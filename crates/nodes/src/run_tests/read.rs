@@ -161,11 +161,11 @@ impl Kind for RunTestsKind {
 
 impl NodeSettings for RunTestsNode {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        Ok(Arc::new(RunTests::new(self.clone(), ctx.services.cache_dir.clone())))
+        Ok(Arc::new(RunTests::new(self.clone(), ctx.services)))
     }
 
-    fn needs_sandbox(&self) -> bool {
-        true
+    fn sandbox(&self) -> Option<&SandboxSettings> {
+        Some(&self.sandbox)
     }
 }
 

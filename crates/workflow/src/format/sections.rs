@@ -10,11 +10,12 @@ use super::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
         Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
         FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName,
-        Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NodeName, NodeRef,
-        Number, NumberPath, OneOrMany, OverflowWord, Positive, PromptCache, PromptPath, PromptText,
-        ReducerName, RequestKeys, Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath,
-        ServerDeclared, StateName, TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord,
-        ToolDeclared, ToolName, TypeDeclared, TypeNotation, VariableName, Version,
+        Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName,
+        NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive, PromptCache,
+        PromptPath, PromptText, ReducerName, RequestKeys, Requirement, SandboxDeclared,
+        SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName, Text, TierAccess,
+        TierDeclared, ToolChoiceWord, ToolDeclared, ToolName, TypeDeclared, TypeNotation,
+        VariableName, Version,
     },
 };
 
@@ -146,12 +147,13 @@ pub(super) struct ToolUse {
     approve: Option<ApprovalWord>,
 }
 
-/// A sandbox for generated code, without a network.
+/// A sandbox for generated code.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Sandbox {
-    /// There is none: `network: off`.
-    network: Option<Network>,
+    /// The hosts that programs may reach by `https`, such as `[api.example.com, "*.example.com"]`, if the operator
+    /// allows them, too. Default: `off`, none.
+    network: Option<Either<Network, Vec<NetworkHostName>>>,
     /// The memory limit of an execution, such as `2G`.
     memory: Option<Memory>,
     /// The time limit of an execution, such as `60s`.

@@ -140,8 +140,10 @@ value_types! {
     pub Memory = {"type": "string", "pattern": "^\\+?[0-9]+[KMG]$", "examples": ["512M", "2G"]};
     /// A model as its provider calls it.
     pub ModelName = {"type": "string", "pattern": "^[^/\\s]+/\\S+$", "examples": ["openai/gpt-5-mini"]};
-    /// The network of a sandbox.
+    /// The network of a sandbox without hosts.
     pub Network = {"enum": ["off"]};
+    /// A host by its name, or all hosts below a name, with a port if it is not 443.
+    pub NetworkHostName = {"type": "string", "examples": ["api.example.com", "*.example.com"]};
     /// The name of an event.
     pub EventName = {"type": "string"};
     /// A condition or a computed value.

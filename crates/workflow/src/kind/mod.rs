@@ -31,7 +31,7 @@ pub use self::{
     reader::NodeReader,
     services::{ModelSource, Services, ToolSource},
 };
-use crate::{Expression, HostUse, Registry, tool::DeclaredTool};
+use crate::{Expression, HostUse, Registry, SandboxSettings, tool::DeclaredTool};
 pub use crate::{
     argument::{ArgumentAdvice, check_argument, read_arguments},
     fixed_files::read_fixed,
@@ -211,9 +211,14 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether it runs code in a sandbox.
+    /// Returns the sandbox in which it runs code.
+    fn sandbox(&self) -> Option<&SandboxSettings> {
+        None
+    }
+
+    /// Whether it, or one of its tools, runs code in a sandbox.
     fn needs_sandbox(&self) -> bool {
-        false
+        self.sandbox().is_some()
     }
 
     /// Whether its failures have an exit code.

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{ChatModel, ContextWindows, ModelError, Prices};
-use graphrun_sandbox::Replace;
+use graphrun_sandbox::{NetworkAccess, Replace};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -51,6 +51,8 @@ pub struct Services {
     pub hosts: Arc<HostAccess>,
     /// The hosts to which declared tools may send requests.
     pub web: Arc<WebAccess>,
+    /// The hosts that programs in sandboxes may reach.
+    pub network: Arc<NetworkAccess>,
     /// The MCP servers.
     pub mcp: Arc<dyn McpCaller>,
     /// The memory across runs.
@@ -71,6 +73,7 @@ impl Services {
             replace: Replace::default(),
             hosts: Arc::default(),
             web: Arc::default(),
+            network: Arc::default(),
             mcp: Arc::new(NoServers),
             memory: Memory::new(Arc::new(InMemoryStore::default())),
         }

@@ -1,0 +1,38 @@
+//! The hosts that sandboxes of a workflow reach: what the operator allows, by a flag.
+//!
+//! Neither the environment nor a file can allow a host, and no run keeps a permission.
+
+use std::path::Path;
+
+use super::{error::CliError, options::RunOptions, refusals::Refusals};
+use crate::{sandbox::NetworkAccess, workflow::SandboxSettings};
+
+/// Returns what the operator allows.
+pub(super) fn access(options: &RunOptions) -> NetworkAccess {
+    let public = options.allow_network.iter().cloned();
+    let access = public.fold(NetworkAccess::default(), NetworkAccess::allow);
+    options.allow_network_private.iter().cloned().fold(access, NetworkAccess::allow_private)
+}
+
+/// Checks that the operator allows each host of each sandbox, before the first node runs.
+///
+/// # Errors
+///
+/// Fails with each host that is not allowed, and the way to allow it.
+pub(super) fn check<'a>(
+    access: &NetworkAccess,
+    sandboxes: impl Iterator<Item = &'a SandboxSettings>,
+    workflow: &Path,
+) -> Result<(), CliError> {
+    let mut refusals = Refusals::default();
+    for host in sandboxes.flat_map(|it| &it.network).filter(|it| !access.allows(it)) {
+        refusals.add(
+            format!("programs in a sandbox reach `{host}`"),
+            format!("read the file, and pass `--allow-network {host}` to allow it in this process"),
+        );
+    }
+    refusals.or_ok(format!(
+        "sandboxes of `{}` reach hosts that you have not allowed; nothing was started",
+        workflow.display()
+    ))
+}
