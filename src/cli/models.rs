@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
+    env, iter,
     sync::Arc,
 };
 
@@ -49,7 +49,7 @@ pub(super) fn connect<'a>(
     }
     let mut providers = Providers::default();
     // The agents of each list of failures: one missing key is reported once.
-    let mut unusable: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut unusable: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
     for (node, models) in agents {
         let mut failures = Vec::new();
         for model in models {
@@ -60,7 +60,7 @@ pub(super) fn connect<'a>(
             }
         }
         if failures.len() == models.len() {
-            unusable.entry(failures.join("; ")).or_default().push(format!("`{node}`"));
+            unusable.entry(failures).or_default().push(format!("`{node}`"));
         }
     }
     if unusable.is_empty() {
@@ -68,8 +68,12 @@ pub(super) fn connect<'a>(
         let usable = usable.map(|(name, _)| name.clone()).collect();
         return Ok(Connected { source: Arc::new(providers), usable });
     }
-    let problems =
-        unusable.into_iter().map(|(failures, agents)| format!("{}: {failures}", agents.join(", ")));
+    let problems = unusable.into_iter().flat_map(|(failures, agents)| {
+        // Each on its own line, because a long line is cut.
+        let leads =
+            iter::once(format!("{}: ", agents.join(", "))).chain(iter::repeat("or ".into()));
+        leads.zip(failures).map(|(lead, failure)| lead + &failure).collect::<Vec<_>>()
+    });
     Err(CliError::new(Exit::Unusable, "agents have no usable model; nothing was started")
         .with_problems(problems.collect())
         .with_help(

@@ -36,12 +36,12 @@ pub(super) struct ReportFiles {
     workflow: Arc<str>,
     out: PathBuf,
     replace: Replace,
-    written: Mutex<Written>,
+    written: Mutex<WrittenFiles>,
 }
 
 /// What this process has written and reported so far.
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenFiles {
     /// The content of each report, by its name.
     contents: BTreeMap<String, String>,
     /// The files that exist.

@@ -60,11 +60,23 @@ fn agents_that_miss_the_same_keys_are_reported_together() {
     let team = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/dev_team.yaml");
     let ended = place.run(["execute", team, "-i", "brief=x"]);
     assert_eq!(ended.code, 5, "{ended}");
-    let lines: Vec<&str> = ended.stderr.lines().filter(|it| it.starts_with("  - ")).collect();
-    let missing: BTreeSet<&str> =
-        lines.iter().filter_map(|it| it.split_once(": ")).map(|it| it.1).collect();
-    assert_eq!(missing.len(), lines.len(), "{ended}");
-    assert!(lines.len() < 3 && ended.stderr.contains("`ba`, `qc`"), "{ended}");
+    let lines = || ended.stderr.lines().filter(|it| it.starts_with("  - "));
+    let groups = lines().filter(|it| it.starts_with("  - `")).count();
+    let others: BTreeSet<&str> =
+        lines().filter(|it| it.starts_with("  - or no key for ")).collect();
+    assert_eq!((groups, others.len(), lines().count()), (2, 1, 3), "{ended}");
+    assert!(ended.stderr.contains("`ba`, `qc`"), "{ended}");
+}
+
+#[test]
+fn the_variables_of_missing_keys_are_named_for_many_agents() {
+    let place = Place::new();
+    let many = concat!(env!("CARGO_MANIFEST_DIR"), "/graphs/autocode.yaml");
+    let ended = place.run(["execute", many, "-i", "repo_path=.", "-i", "task=x"]);
+    assert_eq!(ended.code, 5, "{ended}");
+    for variable in ["OPENAI_API_KEY, or", "ANTHROPIC_API_KEY, or"] {
+        assert!(ended.stderr.contains(variable), "{variable} is cut: {ended}");
+    }
 }
 
 #[test]

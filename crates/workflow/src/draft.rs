@@ -27,6 +27,9 @@ use super::{
 /// The keys of a `parallel`.
 const PARALLEL_KEYS: &[&str] = &["parallel", "about", "then"];
 
+/// The key with the arguments of a tool.
+const ARGUMENTS: &str = "args";
+
 /// The nodes and edges of a workflow as they are written.
 #[derive(Debug)]
 pub(super) struct WorkflowDraft<'y> {
@@ -158,9 +161,16 @@ fn node_section<'y>(
     let mut known: Vec<&str> = own.chain(COMMON.iter().copied()).collect();
     known.sort_unstable();
     known.dedup();
+    let has_it = |it: &&RegisteredKind| entry.value.get(it.key()).is_some();
+    let its_kinds = || kinds.iter().filter(has_it);
+    // An unknown key was probably meant for the kind of the node, and a help names only the first known ones.
+    known.sort_by_key(|key| match COMMON.contains(key) {
+        _ if its_kinds().any(|it| it.takes(key)) => 0,
+        true => 1,
+        false => 2,
+    });
     let within = |key: &str| {
-        let has_it = |it: &&RegisteredKind| entry.value.get(it.key()).is_some();
-        kinds.iter().filter(has_it).find_map(|it| within_kind(it, key))
+        its_kinds().find_map(|it| within_kind(it, key).or_else(|| arguments_of(it, key)))
     };
     let what = format!("the node `{}`", entry.key.text);
     Section::read_with(report, &entry.value, &what, &known, within)
@@ -170,6 +180,12 @@ fn node_section<'y>(
 fn within_kind(kind: &RegisteredKind, key: &str) -> Option<String> {
     let has_it = kind.keys_within(kind.key()).contains(&key);
     has_it.then(|| format!("it belongs into `{}: {{ … }}`", kind.key()))
+}
+
+/// Returns the advice for the arguments of a tool under their name in other formats.
+fn arguments_of(kind: &RegisteredKind, key: &str) -> Option<String> {
+    let is_meant = ["input", "inputs", "arguments", "params", "parameters"].contains(&key);
+    (is_meant && kind.takes(ARGUMENTS)).then(|| format!("this format calls it `{ARGUMENTS}`"))
 }
 
 /// The kind of a node, if it has exactly one.

@@ -209,14 +209,14 @@ pub(super) fn read_mcp(
             let known = lock.servers.contains_key(&key.text);
             let how = if known { "have another command" } else { "are missing" };
             let message = format!("the tools of `{}` {how} in the lock file", key.text);
-            report.push(unlocked(report, key, message));
+            report.push(unlocked(report, key, &server.host.name, message));
             continue;
         };
         for tool in server.tools.iter().flatten().filter(|it| *it != RESOURCE_TOOL) {
             if !locked.tools.contains_key(tool) {
                 let message =
                     format!("the tool `{tool}` of `{}` is not in the lock file", key.text);
-                report.push(unlocked(report, key, message));
+                report.push(unlocked(report, key, &server.host.name, message));
             }
         }
         unlocked_servers.remove(&key.text);
@@ -227,12 +227,15 @@ pub(super) fn read_mcp(
     (tools, unlocked_servers)
 }
 
-fn unlocked(report: &Report, key: &SpannedText, message: String) -> Diagnostic {
+fn unlocked(report: &Report, key: &SpannedText, host: &str, message: String) -> Diagnostic {
     let name = &report.file.name;
-    Diagnostic::error("GR054", message)
-        .at(report.place(&key.range), "not locked")
-        .help(format!("run `graphrun mcp lock {name}`, and read the descriptions that it prints"))
+    Diagnostic::error("GR054", message).at(report.place(&key.range), "not locked").help(format!(
+        "run `graphrun mcp lock {name} --allow-host {host}`, and read the descriptions that it prints"
+    ))
 }
+
+/// Stands for the hosts of all servers, where the lock file as a whole is missing.
+const ANY_HOST: &str = "HOST";
 
 /// Reads the lock file; an invalid one is reported.
 fn read_lock(report: &mut Report, key: &SpannedText, prompts: &PromptFiles) -> Option<McpLock> {
@@ -243,14 +246,14 @@ fn read_lock(report: &mut Report, key: &SpannedText, prompts: &PromptFiles) -> O
         Ok(text) => text,
         Err(error) => {
             let message = format!("the lock file `{}` cannot be read: {error}", name.display());
-            report.push(unlocked(report, key, message));
+            report.push(unlocked(report, key, ANY_HOST, message));
             return None;
         }
     };
     let lock = McpLock::parse(&text);
     if let Err(reason) = &lock {
         let message = format!("the lock file `{}` is not valid: {reason}", name.display());
-        report.push(unlocked(report, key, message));
+        report.push(unlocked(report, key, ANY_HOST, message));
     }
     lock.ok()
 }
