@@ -5,6 +5,7 @@ use std::{
     env,
     error::Error,
     net::{TcpStream, ToSocketAddrs},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -23,6 +24,7 @@ use super::{
     run_folders,
     runtime::block_on,
     terminal::{Paint, print_result},
+    user_folders::UserFolders,
     words::{clean, count, table},
 };
 use crate::{
@@ -69,7 +71,7 @@ impl Args {
                 is_said || env::var_os(name).is_some_and(|it| !it.is_empty())
             };
             let checks = [
-                sandbox(&probed),
+                sandbox(&probed).await,
                 python,
                 models(&providers, &is_set, &listens),
                 database(globals.database_to_read()),
@@ -102,10 +104,27 @@ impl Check {
     }
 }
 
-fn sandbox(probed: &Result<Sandbox, crate::sandbox::SandboxError>) -> Check {
+async fn sandbox(probed: &Result<Sandbox, crate::sandbox::SandboxError>) -> Check {
     match probed {
-        Ok(_) => Check::good("sandbox", "namespaces, no network, system call filter, limits"),
+        Ok(sandbox) => {
+            let parts = "namespaces, no network, system call filter, limits";
+            Check::good("sandbox", format!("{parts}; {}", folders_inside(sandbox).await))
+        }
         Err(error) => Check::bad("sandbox", error.to_string()).help(error.hint()),
+    }
+}
+
+/// Returns how commands get folders: mounted, or as a copy where the kernel or the file system refuses that.
+async fn folders_inside(sandbox: &Sandbox) -> String {
+    let worktrees = UserFolders::find().worktrees();
+    let existing =
+        worktrees.as_deref().into_iter().flat_map(Path::ancestors).find(|it| it.is_dir());
+    let argv = vec!["/usr/bin/true".to_owned()];
+    let mounted = Some(existing.unwrap_or(Path::new("/")).to_owned());
+    let job = Job { argv, mounted, ..Job::default() };
+    match sandbox.run(&job, &CancellationToken::new()).await {
+        Ok(_) => "folders are mounted".to_owned(),
+        Err(error) => format!("folders are copied, because {}", causes(&error)),
     }
 }
 

@@ -92,6 +92,22 @@ fn a_removed_run_takes_its_worktree_with_it() {
     assert!(told.contains("worktrees without a run") && told.contains("run-three/repo"), "{told}");
 }
 
+/// A copy has at most 64 MiB.
+#[test]
+fn a_command_gets_a_large_repository_without_a_copy() {
+    let place = Place::new();
+    repository(&place);
+    let large = fs::File::create(place.path("repo/large")).unwrap();
+    large.set_len(80 << 20).unwrap();
+    in_repository(&place, &["add", "--all"]);
+    in_repository(&place, &["commit", "--quiet", "--message", "large"]);
+    let state = done(&place.run(execute(&workflow("repository"), "one")));
+    let listing = state["listing"].as_str().unwrap();
+    assert!(listing.contains("./large\n"), "{listing}");
+    let changed = in_repository(&place, &["diff", "--name-status", "main", "graphrun/one"]);
+    assert_eq!(changed, "A\tsrc/new.txt\nA\tsrc/upper.txt");
+}
+
 #[test]
 fn a_repository_that_cannot_be_used_starts_nothing() {
     let place = Place::new();

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where its setup fails")]
 
 mod attack;
+mod folder;
 mod host;
 mod network;
 mod supervision;

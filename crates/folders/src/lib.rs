@@ -19,5 +19,5 @@ pub use self::{
     error::FolderError,
     git::version,
     history::{Against, Commit, CommitRequest, MergeConflict, PreparedMerge},
-    worktree::{NewFolder, OpenFolder, RunFolder, RunFolders},
+    worktree::{KeptFolder, NewFolder, OpenFolder, RunFolder, RunFolders},
 };

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
@@ -15,6 +16,15 @@ use super::error::FolderError;
 /// Each git process inherits it. So the lock of a killed process ends with its last
 /// git process.
 pub(crate) async fn lock(path: &Path) -> Result<File, FolderError> {
+    take(path, File::lock).await
+}
+
+/// Waits until no operation changes the folder of this lock, and keeps others from changing it until the file is closed.
+pub(crate) async fn lock_shared(path: &Path) -> Result<File, FolderError> {
+    take(path, File::lock_shared).await
+}
+
+async fn take(path: &Path, lock: fn(&File) -> io::Result<()>) -> Result<File, FolderError> {
     let path = path.to_owned();
     let take = move || {
         if let Some(parent) = path.parent() {
@@ -28,7 +38,7 @@ pub(crate) async fn lock(path: &Path) -> Result<File, FolderError> {
             .truncate(false)
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&path)?;
-        file.lock()?;
+        lock(&file)?;
         Ok(file)
     };
     let attempt = "lock the folder of the run";

@@ -14,7 +14,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::FolderError, git::Git, lock::lock};
+use super::{
+    error::FolderError,
+    git::Git,
+    lock::{lock, lock_shared},
+};
 
 /// A folder of a run, as it is saved with the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +61,13 @@ pub struct OpenFolder {
     pub(crate) run: String,
     pub(crate) folder: RunFolder,
     pub(crate) git: Git,
+}
+
+/// A folder with its worktree, which no operation changes meanwhile. Others may read it.
+#[derive(Debug)]
+pub struct KeptFolder {
+    pub(crate) path: PathBuf,
+    _lock: fs::File,
 }
 
 impl NewFolder {
@@ -124,6 +135,33 @@ impl RunFolders {
         let open = OpenFolder { run: self.run.clone(), folder: folder.clone(), git };
         open.complete_merge().await?;
         Ok(open)
+    }
+
+    /// Opens a folder that stays as it is, also for several readers at a time. Waits until no operation changes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn keep(&self, name: &str) -> Result<KeptFolder, FolderError> {
+        let unknown = || FolderError::Unknown { name: name.to_owned() };
+        let folder = self.folders.get(name).ok_or_else(unknown)?;
+        loop {
+            let lock = lock_shared(&folder.beside("lock")).await?;
+            let is_whole = folder.is_complete() && !folder.beside("merge").exists();
+            if is_whole && folder.check_branch(lock.try_clone().ok()).await? {
+                return Ok(KeptFolder { path: folder.worktree.clone(), _lock: lock });
+            }
+            drop(lock);
+            // This makes the worktree, and completes a merge that a killed process has begun.
+            drop(self.open(name).await?);
+        }
+    }
+}
+
+impl KeptFolder {
+    /// Returns the path of the worktree.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use git::git;
@@ -91,6 +92,49 @@ async fn a_run_works_on_its_own_branch_and_leaves_the_checkout_alone() {
     assert_eq!(message, "graphrun\nAdd a file\n\nGraphrun-Run: r1\nGraphrun-Task: r1/1/commit/0");
     assert_eq!(home.git(&["rev-parse", "main"]), folder.base);
     assert_eq!(home.git(&["status", "--porcelain", "--branch"]), before);
+}
+
+#[tokio::test]
+async fn readers_share_a_folder_and_keep_writers_out() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let one = folders.keep("repo").await.unwrap();
+    let other = folders.keep("repo").await.unwrap();
+    assert_eq!(fs::read_to_string(one.path().join("a.txt")).unwrap(), "one\n");
+    let writers = folders.clone();
+    let mut writer = tokio::spawn(async move { writers.open("repo").await.map(drop) });
+    drop(one);
+    // The lock is the kernel's, so a writer that could pass would do so without a wait.
+    let waits = tokio::time::timeout(Duration::from_millis(300), &mut writer).await;
+    assert!(waits.is_err(), "a writer has the folder of a reader");
+    drop(other);
+    writer.await.unwrap().unwrap();
+    // A folder with a writer is not kept for a reader.
+    let open = folders.open("repo").await.unwrap();
+    let mut reader = tokio::spawn(async move { folders.keep("repo").await.map(drop) });
+    let waits = tokio::time::timeout(Duration::from_millis(300), &mut reader).await;
+    assert!(waits.is_err(), "a reader has the folder of a writer");
+    drop(open);
+    reader.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn only_a_folder_without_a_nested_git_is_mounted() {
+    let home = Home::new();
+    let (_, folders) = home.start("r1").await;
+    let kept = folders.keep("repo").await.unwrap();
+    assert!(kept.path().join(".git").exists() && kept.is_mountable().await.unwrap());
+    for nested in ["below/.git", ".Git", "below/deep/.GIT"] {
+        let path = kept.path().join(nested);
+        fs::create_dir_all(&path).unwrap();
+        assert!(!kept.is_mountable().await.unwrap(), "{nested}");
+        fs::remove_dir(path).unwrap();
+    }
+    assert!(kept.is_mountable().await.unwrap());
+    symlink("/etc", kept.path().join("link")).unwrap();
+    assert!(kept.is_mountable().await.unwrap());
+    assert!(kept.has(Path::new("a.txt"), b"one\n"));
+    assert!(!kept.has(Path::new("a.txt"), b"one") && !kept.has(Path::new("link/passwd"), b""));
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! The folders of a run, for the nodes that work in them.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -8,8 +11,8 @@ use graphrun_core::{
     id::ChannelName,
     state::Type,
 };
-use graphrun_folders::{FolderError, OpenFolder, RunFolders};
-use graphrun_sandbox::{FolderFile, WriteError};
+use graphrun_folders::{FolderError, KeptFolder, OpenFolder, RunFolders};
+use graphrun_sandbox::{FolderContent, FolderFile, WriteError};
 use graphrun_workflow::{
     Expression,
     kind::{NodeReader, Section, Yaml, suggestion},
@@ -132,8 +135,62 @@ pub(super) async fn tools_folder(
     Ok(Some(open_folder(ctx, name).await?.path().into()))
 }
 
+/// The folder of a node, for its sandbox.
+pub(super) enum SandboxFolder {
+    /// A copy of its files.
+    Copy(Arc<[FolderFile]>),
+    /// The folder itself, which nothing changes meanwhile.
+    Mounted(KeptFolder),
+}
+
+impl SandboxFolder {
+    /// Opens the folder that a node names, if it names one. Without `can_mount`, and if the folder cannot be mounted, its
+    /// files are read.
+    pub(super) async fn open(
+        ctx: &NodeContext,
+        name: Option<&String>,
+        can_mount: bool,
+    ) -> Result<Self, NodeError> {
+        let Some(name) = name.filter(|_| can_mount) else {
+            return files_of(ctx, name).await.map(Self::Copy);
+        };
+        let kept = folders_of(ctx)?.keep(name).await.map_err(|it| failure(&it))?;
+        if kept.is_mountable().await.map_err(|it| failure(&it))? {
+            return Ok(Self::Mounted(kept));
+        }
+        drop(kept);
+        files_of(ctx, Some(name)).await.map(Self::Copy)
+    }
+
+    /// Returns its files, if they are copied.
+    pub(super) fn files(&self) -> Arc<[FolderFile]> {
+        match self {
+            Self::Copy(files) => Arc::clone(files),
+            Self::Mounted(_) => Arc::default(),
+        }
+    }
+
+    /// Returns its path, if it is mounted.
+    pub(super) fn mounted(&self) -> Option<PathBuf> {
+        match self {
+            Self::Copy(_) => None,
+            Self::Mounted(folder) => Some(folder.path().to_owned()),
+        }
+    }
+
+    /// Returns whether it has a regular file with this content.
+    pub(super) fn has(&self, path: &Path, content: &[u8]) -> bool {
+        match self {
+            Self::Copy(files) => files.binary_search_by(|it| it.path.as_path().cmp(path)).is_ok_and(
+                |at| matches!(&files[at].content, FolderContent::File { bytes, .. } if bytes[..] == *content),
+            ),
+            Self::Mounted(folder) => folder.has(path, content),
+        }
+    }
+}
+
 /// Reads the files of the folder that a node names, for its sandbox.
-pub(super) async fn files_of(
+async fn files_of(
     ctx: &NodeContext,
     name: Option<&String>,
 ) -> Result<Arc<[FolderFile]>, NodeError> {

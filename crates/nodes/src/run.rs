@@ -15,8 +15,7 @@ use graphrun_core::{
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{
-    Finished, FolderContent, FolderFile, HostResult, Job, JobError, Outcome, SandboxError,
-    SourceFile, clean_output,
+    Finished, HostResult, Job, JobError, Outcome, SandboxError, SourceFile, clean_output,
 };
 use graphrun_workflow::{
     Expression, ExpressionView, HostAccess, HostSettings, SandboxSettings, kind::Services,
@@ -29,7 +28,7 @@ pub(super) use self::read::RunKind;
 pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
-    in_folder::files_of,
+    in_folder::SandboxFolder,
     sandboxed::{Bench, SandboxServices, unusable},
     write_files::{replace_in, source_files},
 };
@@ -70,7 +69,7 @@ impl Run {
         &self,
         view: &ExpressionView<'_>,
         (bench, settings): (&Bench, &SandboxSettings),
-        folder: &Arc<[FolderFile]>,
+        folder: &SandboxFolder,
     ) -> Result<(Job, Streams), NodeError> {
         let names = Streams::new();
         let mut files = match &self.definition.files {
@@ -100,7 +99,8 @@ impl Run {
         let job = Job {
             argv: names.argv(self.definition.argv.iter().cloned()),
             files,
-            folder: Arc::clone(folder),
+            folder: folder.files(),
+            mounted: folder.mounted(),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
             read_only: bench.mounts(),
             limits: settings.limits(),
@@ -159,20 +159,11 @@ impl Run {
     async fn write_back(
         &self,
         ctx: &NodeContext,
-        folder: &[FolderFile],
-        collected: BTreeMap<String, Vec<u8>>,
+        changes: BTreeMap<String, Vec<u8>>,
     ) -> Result<(), NodeError> {
         let Some(name) = &self.definition.folder else { return Ok(()) };
-        let before: BTreeMap<&Path, &FolderContent> =
-            folder.iter().map(|it| (it.path.as_path(), &it.content)).collect();
         let mut files = Vec::new();
-        for (path, content) in collected {
-            let old = before.get(Path::new(&path));
-            if let Some(FolderContent::File { bytes, .. }) = old
-                && bytes[..] == content[..]
-            {
-                continue;
-            }
+        for (path, content) in changes {
             let content = String::from_utf8(content).map_err(|_| {
                 let message = format!("`{}` wrote `{path}`, which is not UTF-8", self.program());
                 Failure::new(ErrorKind::Command, message)
@@ -207,13 +198,19 @@ impl Run {
         &self,
         ctx: &NodeContext,
         settings: &SandboxSettings,
-        folder: &Arc<[FolderFile]>,
     ) -> Result<Ended, NodeError> {
         let prepare = || Bench::prepare(settings, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
-        let (job, names) = self.job(&ExpressionView::of(ctx), (bench, settings), folder)?;
         let open = bench.open()?;
-        let finished = open.sandbox.run(&job, &ctx.cancel).await;
+        let name = self.definition.folder.as_ref();
+        let (finished, names, folder) = loop {
+            let folder = SandboxFolder::open(ctx, name, bench.can_mount()).await?;
+            let (job, names) = self.job(&ExpressionView::of(ctx), (bench, settings), &folder)?;
+            match open.sandbox.run(&job, &ctx.cancel).await {
+                Err(error) if bench.copies_after(&error) => {}
+                finished => break (finished, names, folder),
+            }
+        };
         open.report(ctx).await;
         let finished = match finished {
             Ok(finished) => finished,
@@ -231,7 +228,9 @@ impl Run {
             }
             Err(error) => return Err(unusable(&error)),
         };
-        Ok(self.ended(finished, &names, settings.time)?)
+        let mut ended = self.ended(finished, &names, settings.time)?;
+        ended.changes.retain(|path, content| !folder.has(Path::new(path), content));
+        Ok(ended)
     }
 
     fn update(&self, ended: &Ended) -> Result<Update, Failure> {
@@ -268,9 +267,8 @@ impl Run {
 #[async_trait]
 impl Node for Run {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let folder = files_of(&ctx, self.definition.folder.as_ref()).await?;
         let ended = match &self.definition.place {
-            RunPlace::Sandbox(settings) => self.in_sandbox(&ctx, settings, &folder).await?,
+            RunPlace::Sandbox(settings) => self.in_sandbox(&ctx, settings).await?,
             RunPlace::Host(host) => self.on_host(&ctx, host).await?,
         };
         let message = format!("`{}` ended with {}", self.program(), ended.code);
@@ -282,7 +280,7 @@ impl Node for Run {
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
-        self.write_back(&ctx, &folder, ended.changes).await?;
+        self.write_back(&ctx, ended.changes).await?;
         Ok(update.into())
     }
 

@@ -28,7 +28,7 @@ pub use self::{
     runner::{Runner, TestRunner},
 };
 use super::{
-    in_folder::files_of,
+    in_folder::SandboxFolder,
     sandboxed::{Bench, SandboxServices, unusable},
     write_files::source_files,
 };
@@ -62,16 +62,26 @@ impl RunTests {
     }
 
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
-        let folder = files_of(ctx, self.definition.folder.as_ref()).await?;
-        let project = Project { folder, files: files.to_vec() };
         let prepare = || Bench::prepare(&self.definition.sandbox, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
         let open = bench.open()?;
         let place = (bench, &open.sandbox);
-        let ran = match &self.definition.runner {
-            TestRunner::Pytest(settings) => self.run_pytest(ctx, place, &project, settings).await,
-            TestRunner::Node(settings) => self.run_node(ctx, place.1, &project, settings).await,
-            TestRunner::Command(command) => self.run_command(ctx, place, &project, command).await,
+        // The other runners choose among the files.
+        let takes_any = matches!(self.definition.runner, TestRunner::Command(_));
+        let name = self.definition.folder.as_ref();
+        let ran = loop {
+            let folder = SandboxFolder::open(ctx, name, takes_any && bench.can_mount()).await?;
+            let (copied, mounted) = (folder.files(), folder.mounted());
+            let project = Project { folder: copied, mounted, files: files.to_vec() };
+            let ran = match &self.definition.runner {
+                TestRunner::Pytest(it) => self.run_pytest(ctx, place, &project, it).await,
+                TestRunner::Node(it) => self.run_node(ctx, place.1, &project, it).await,
+                TestRunner::Command(it) => self.run_command(ctx, place, &project, it).await,
+            };
+            match ran {
+                Err(PytestError::Sandbox(error)) if bench.copies_after(&error) => {}
+                ran => break ran,
+            }
         };
         open.report(ctx).await;
         match ran {

@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use graphrun_core::{
@@ -32,6 +35,8 @@ pub(super) struct Bench {
     /// The hosts that programs may reach.
     hosts: Vec<NetworkHost>,
     access: Arc<NetworkAccess>,
+    /// Whether folders are mounted, until this machine refuses it once.
+    can_mount: AtomicBool,
 }
 
 /// A sandbox for one attempt, with its network.
@@ -59,7 +64,22 @@ impl Bench {
             some => Some(python(some, &services.cache_dir).await?),
         };
         let (hosts, access) = (settings.network.clone(), Arc::clone(&services.network));
-        Ok(Self { sandbox, environment, hosts, access })
+        let can_mount = AtomicBool::new(true);
+        Ok(Self { sandbox, environment, hosts, access, can_mount })
+    }
+
+    /// Whether folders are mounted; otherwise their files are copied.
+    pub(super) fn can_mount(&self) -> bool {
+        self.can_mount.load(Relaxed)
+    }
+
+    /// Returns whether the error is that this machine mounts no folders. From then on their files are copied.
+    pub(super) fn copies_after(&self, error: &SandboxError) -> bool {
+        let is_refused = matches!(error, SandboxError::Mount { .. });
+        if is_refused {
+            self.can_mount.store(false, Relaxed);
+        }
+        is_refused
     }
 
     /// Opens the network of the sandbox, if it has one.

@@ -142,6 +142,7 @@ pub async fn run_test_command(
         argv: wrapper.into_iter().chain(command.argv.iter().cloned()).collect(),
         required: command.argv.first().cloned().into_iter().collect(),
         folder: Arc::clone(&project.folder),
+        mounted: project.mounted.clone(),
         files: project.files.clone(),
         read_only: mounts.to_vec(),
         limits: limits.clone(),

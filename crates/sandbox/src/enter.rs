@@ -13,13 +13,14 @@
 )]
 
 use std::{
+    ffi::{CStr, CString},
     fs::File,
     io::{self, IoSliceMut},
     mem,
     net::TcpListener,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt as _},
+        unix::{ffi::OsStrExt as _, net::UnixStream, process::CommandExt as _},
     },
     path::Path,
     process::{Command, Stdio},
@@ -27,12 +28,18 @@ use std::{
 };
 
 use nix::{
-    cmsg_space, libc, request_code_none,
+    cmsg_space, libc,
+    mount::{MntFlags, MsFlags, mount, umount2},
+    request_code_none,
     sched::{CloneFlags, setns},
-    sys::socket::{
-        AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn,
-        bind, listen, recvmsg, socket,
+    sys::{
+        socket::{
+            AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn,
+            bind, listen, recvmsg, socket,
+        },
+        stat::{Mode, SFlag, mknod},
     },
+    unistd::chdir,
 };
 
 use super::network::PROXY_PORT;
@@ -43,19 +50,33 @@ const WAITING_MAX: i32 = 128;
 /// The request of `ioctl` for the user namespace that owns another namespace (`NS_GET_USERNS` of `linux/nsfs.h`).
 const OWNER_OF_NAMESPACE: libc::c_ulong = request_code_none!(0xb7, 0x1);
 
+/// The folders in `/box` whose layers become the new `/box`, as `mount` takes them. `userxattr`: only privileged users have the
+/// attributes that are the default.
+const LAYERS: &CStr = c"lowerdir=/box/lower,upperdir=/box/upper,workdir=/box/work,userxattr";
+/// An attribute that file systems accept if the layers can be above them.
+const ATTRIBUTE: &CStr = c"user.graphrun";
+
 /// The namespaces of a sandbox.
 #[derive(Debug)]
 pub(super) struct Namespaces {
     /// The user namespace that owns the others. The program inside is in one below it.
     user: OwnedFd,
     network: OwnedFd,
+    mounts: OwnedFd,
 }
 
 impl Namespaces {
     /// Opens the namespaces of a process inside, which must wait meanwhile: its number may not mean another process.
     pub(super) fn of(process: u32) -> io::Result<Self> {
-        let network: OwnedFd = File::open(format!("/proc/{process}/ns/net"))?.into();
-        Ok(Self { user: owner_of(network.as_fd())?, network })
+        let open = |name: &str| File::open(format!("/proc/{process}/ns/{name}")).map(OwnedFd::from);
+        let (network, mounts) = (open("net")?, open("mnt")?);
+        Ok(Self { user: owner_of(network.as_fd())?, network, mounts })
+    }
+
+    fn try_clone(&self) -> io::Result<Self> {
+        let Self { user, network, mounts } = self;
+        let (user, network) = (user.try_clone()?, network.try_clone()?);
+        Ok(Self { user, network, mounts: mounts.try_clone()? })
     }
 
     /// Listens on the loopback of the sandbox. `user` is the user who made it, if it is another one than this process.
@@ -71,13 +92,73 @@ impl Namespaces {
         receive_descriptor(&receiver).map(TcpListener::from)
     }
 
+    /// Mounts a folder of the host as the lower layer of the work folder, below a writable layer. The changes
+    /// of programs are in the upper layer, which has the room of the work folder; the folder itself is read-only. `.git` does not appear.
+    ///
+    /// bubblewrap has made `lower`, `upper` and `work` in `/box`. `lower` is the folder already, unless `user` is another one
+    /// than this process: then this process alone can read the folder, and mounts it with `user` in place of its owner.
+    pub(super) fn mount_folder(&self, user: Option<u32>, folder: &Path) -> io::Result<()> {
+        let lower = user.map(|_| self.open_as_user(folder)).transpose()?;
+        self.visit(user, move |namespaces| {
+            setns(&namespaces.mounts, CloneFlags::CLONE_NEWNS)?;
+            chdir(c"/box")?;
+            if let Some(lower) = &lower {
+                attach(lower.as_fd(), c"lower")?;
+            }
+            // This device is how layers write that a name is removed.
+            mknod(c"upper/.git", SFlag::S_IFCHR, Mode::empty(), 0)?;
+            check_attributes(c"upper")?;
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+            mount(Some(c"overlay"), c"/box", Some(c"overlay"), flags, Some(LAYERS))?;
+            // This process still stands in the old work folder. The layers keep the folder.
+            umount2(c"lower", MntFlags::MNT_DETACH)?;
+            Ok(())
+        })
+    }
+
+    /// Opens a folder as a mount whose files belong to the user of the sandbox in place of their owner.
+    fn open_as_user(&self, folder: &Path) -> io::Result<OwnedFd> {
+        let path = CString::new(folder.as_os_str().as_bytes())?;
+        let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+        // SAFETY: the path is a text with its end, and the kernel returns a new descriptor or an error.
+        let tree =
+            unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+        let tree = libc::c_int::try_from(tree).unwrap_or(-1);
+        if tree < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it, and nothing else has it.
+        let tree = unsafe { OwnedFd::from_raw_fd(tree) };
+        let attributes = libc::mount_attr {
+            attr_set: libc::MOUNT_ATTR_IDMAP
+                | libc::MOUNT_ATTR_RDONLY
+                | libc::MOUNT_ATTR_NOSUID
+                | libc::MOUNT_ATTR_NODEV,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: self.user.as_raw_fd().unsigned_abs().into(),
+        };
+        // SAFETY: the pointers are to values that outlive the call, and the length is the one of the structure.
+        let changed = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                tree.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                &raw const attributes,
+                size_of_val(&attributes),
+            )
+        };
+        if changed == 0 { Ok(tree) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Performs some calls of the kernel in the user namespace, by a child process that ends then.
     fn visit(
         &self,
         user: Option<u32>,
         perform: impl Fn(&Self) -> io::Result<()> + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let namespaces = Self { user: self.user.try_clone()?, network: self.network.try_clone()? };
+        let namespaces = self.try_clone()?;
         // The child has to become some program, and this one does nothing.
         let mut command = Command::new(Path::new("/usr/bin/true"));
         command.env_clear().current_dir("/");
@@ -110,6 +191,40 @@ fn owner_of(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// The size of a descriptor in a control message.
 const DESCRIPTOR_BYTES: u32 = 4;
+
+/// Attaches a mount to a folder of this mount namespace.
+fn attach(mount: BorrowedFd<'_>, folder: &CStr) -> io::Result<()> {
+    // SAFETY: the paths are texts with their ends, and the kernel changes nothing of this process.
+    let attached = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            folder.as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    if attached == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Checks that files of a folder can have attributes of users. Without them, a removed folder of the lower layer would
+/// appear again when a new one has its name.
+fn check_attributes(folder: &CStr) -> io::Result<()> {
+    let value = [b'y'];
+    // SAFETY: the paths and names are texts with their ends, and the length is the one of the value.
+    let changed = unsafe {
+        let set = libc::setxattr(
+            folder.as_ptr(),
+            ATTRIBUTE.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        );
+        if set == 0 { libc::removexattr(folder.as_ptr(), ATTRIBUTE.as_ptr()) } else { set }
+    };
+    if changed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// Room for the header of a control message and one descriptor. The kernel reads it as `cmsghdr`.
 #[repr(C, align(8))]

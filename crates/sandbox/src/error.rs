@@ -50,6 +50,12 @@ pub enum SandboxError {
         /// The messages of the tools, cleaned.
         detail: String,
     },
+    /// A folder of the host could not be mounted; the program did not run. A copy of its files needs no mount.
+    #[error("the folder cannot be mounted in the sandbox")]
+    Mount {
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The program does not exist inside the sandbox.
     #[error("there is no program `{program}` inside the sandbox")]
     ProgramNotFound {
@@ -99,6 +105,7 @@ impl SandboxError {
             Self::Filter(_)
             | Self::Refused(_)
             | Self::Setup { .. }
+            | Self::Mount { .. }
             | Self::Io { .. }
             | Self::Cancelled
             | Self::SupervisorLost => None,
@@ -127,6 +134,12 @@ pub enum JobError {
     Mount {
         /// The mount point inside.
         inside: PathBuf,
+    },
+    /// A folder that is not named from the root.
+    #[error("the folder `{}` cannot be mounted: its path is relative", path.display())]
+    Folder {
+        /// The path.
+        path: PathBuf,
     },
     /// The generated files are not acceptable.
     #[error(transparent)]

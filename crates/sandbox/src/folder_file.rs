@@ -9,6 +9,9 @@ use super::source_file::SourceFile;
 pub struct Project {
     /// The copy of a folder.
     pub folder: Arc<[FolderFile]>,
+    /// A folder of the host that lies below all of them, without a copy. Only a test command gets it: the other runners
+    /// choose among the files.
+    pub mounted: Option<PathBuf>,
     /// The files above it.
     pub files: Vec<SourceFile>,
 }
@@ -21,7 +24,7 @@ impl Project {
         let files: Vec<SourceFile> =
             self.files.iter().filter(|it| !is_left_out(&it.path)).cloned().collect();
         let is_less = folder.len() < self.folder.len() || files.len() < self.files.len();
-        (Self { folder, files }, is_less)
+        (Self { folder, files, mounted: self.mounted.clone() }, is_less)
     }
 
     /// Returns the paths of the regular files. A path that is not UTF-8 names no test.

@@ -1,5 +1,5 @@
 # Runs inside the sandbox, under its limits and its filter, as the parent of the program.
-# Arguments: the number of the last descriptor below, the number of required programs, their names, the number of declared
+# Arguments: the number of the last descriptor below, `mounted` if the host mounts a folder, the number of required programs, their names, the number of declared
 # files, their names, then the program with its arguments.
 # Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
 # with a channel also 6 the secret of the program and 7 the records of the program.
@@ -13,6 +13,15 @@ for path in /proc/self/fd/*; do
   fd=${path##*/}
   if ((fd > last)); then exec {fd}>&-; fi
 done
+
+# The host mounts the folder below everything else, and answers.
+if [[ $1 == mounted ]]; then
+  printf 'ready\n' >&3
+  read -r word
+  [[ $word == mounted ]]
+  cd /box
+fi
+shift
 
 count=$1
 required=("${@:2:count}")

@@ -18,6 +18,9 @@ pub struct Job {
     pub files: Vec<SourceFile>,
     /// The copy of a folder, which lies in the work folder below `files`.
     pub folder: Arc<[FolderFile]>,
+    /// A folder of the host that lies in the work folder below everything else, without a copy. Programs can change it there,
+    /// and the folder of the host stays as it is. `.git` in it does not appear. Nothing else may change it meanwhile.
+    pub mounted: Option<PathBuf>,
     /// Variables in addition to the fixed ones. Variables that change how programs are found or loaded are refused.
     pub env: BTreeMap<String, String>,
     /// Folders of the host that appear inside, read-only.
@@ -159,6 +162,9 @@ impl Job {
         }
         if let Some(mount) = self.read_only.iter().find(|mount| !mount.is_harmless()) {
             return Err(JobError::Mount { inside: mount.inside.clone() });
+        }
+        if let Some(folder) = self.mounted.as_ref().filter(|it| !it.is_absolute()) {
+            return Err(JobError::Folder { path: folder.clone() });
         }
         for path in self.collect.iter().chain(&self.collect_below) {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;

@@ -9,7 +9,7 @@ use std::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt as _},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
 };
@@ -189,11 +189,16 @@ impl Launch {
         for folder in ["/dev/shm", "/tmp", "/box"] {
             arguments.add(&["--perms", "0700", "--size", &room, "--tmpfs", folder]);
         }
-        arguments.add(&["--perms", "0700", "--dir", "/box/.home"]);
+        match &self.job.mounted {
+            Some(folder) => self.add_layers(&mut arguments, folder),
+            None => arguments.add(&["--perms", "0700", "--dir", "/box/.home"]),
+        }
         // Bubblewrap's own tmpfs mounts have no size, so they are read-only. So is `/proc`: these processes must not
         // change their settings there, such as being killed first when memory runs out.
         arguments.add(&["--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]);
-        arguments.add(&["--chdir", "/box"]);
+        // A process in the work folder would keep the one below a mounted folder.
+        let start = if self.job.mounted.is_some() { "/" } else { "/box" };
+        arguments.add(&["--chdir", start]);
         for filter in &self.launcher.filters {
             let number = descriptors.pass_bytes(filter)?.to_string();
             arguments.add(&["--add-seccomp-fd", &number]);
@@ -202,7 +207,8 @@ impl Launch {
         arguments.0.extend(resource_limits(limits).map(OsString::from));
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
         let last = if self.job.channel.is_some() { RECORDS } else { COLLECTED };
-        arguments.add(&[&last.to_string()]);
+        let is_mounted = if self.job.mounted.is_some() { "mounted" } else { "plain" };
+        arguments.add(&[&last.to_string(), is_mounted]);
         let collect = [&self.job.collect[..], &self.job.collect_below].concat();
         for names in [&self.job.required, &collect] {
             arguments.add(&[&names.len().to_string()]);
@@ -210,6 +216,29 @@ impl Launch {
         }
         arguments.0.extend(self.job.argv.iter().map(OsString::from));
         Ok(arguments.0)
+    }
+}
+
+impl Launch {
+    /// Adds the folders that become the layers of the work folder.
+    fn add_layers(&self, arguments: &mut Arguments, folder: &Path) {
+        for layer in ["/box/work", "/box/upper", "/box/upper/.home"] {
+            arguments.add(&["--perms", "0700", "--dir", layer]);
+        }
+        match self.launcher.become_user {
+            Some(_) => arguments.add(&["--perms", "0700", "--dir", "/box/lower"]),
+            None => {
+                arguments.0.extend(["--ro-bind".into(), folder.into(), "/box/lower".into()]);
+            }
+        }
+    }
+
+    /// Mounts the folder of the job in a sandbox, of which this process waits inside.
+    pub(super) fn mount_folder(&self, inside: u32) -> Result<(), SandboxError> {
+        let Some(folder) = &self.job.mounted else { return Ok(()) };
+        let mounted = Namespaces::of(inside)
+            .and_then(|it| it.mount_folder(self.launcher.become_user, folder));
+        mounted.map_err(|source| SandboxError::Mount { source })
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn supervise(
     stop: &PipeReader,
     door: Option<oneshot::Sender<TcpListener>>,
 ) -> Result<Finished, SandboxError> {
-    let Launched { child, output, report, files, go, collected, records } = launch.start()?;
+    let Launched { child, output, report, files, mut go, collected, records } = launch.start()?;
     let fixed = [output.as_fd(), report.as_fd(), files.as_fd(), collected.as_fd()];
     for descriptor in fixed.into_iter().chain(records.as_ref().map(AsFd::as_fd)) {
         do_not_block(descriptor)?;
@@ -68,7 +68,7 @@ pub(super) fn supervise(
         records_bytes: Vec::new(),
         stop,
     };
-    supervisor.set_up(report, files, &launch.archive)?;
+    supervisor.set_up(launch, (report, files, &mut go))?;
     if let Some(door) = door {
         // If it is not taken, the run has been dropped, and the loop below notices that.
         let _ = door.send(supervisor.listen(launch)?);
@@ -97,18 +97,25 @@ impl Supervisor<'_> {
     /// also holds when this process is killed, at any stage of bubblewrap's setup.
     fn set_up(
         &mut self,
-        report: PipeReader,
-        files: PipeWriter,
-        archive: &[u8],
+        launch: &Launch,
+        (report, files, go): (PipeReader, PipeWriter, &mut PipeWriter),
     ) -> Result<(), SandboxError> {
         let deadline = Instant::now() + SETUP_TIME_MAX;
         let mut report = Stream::new(report);
         let mut files = Some(files);
-        let mut unsent = archive;
+        let mut unsent = &launch.archive[..];
         let mut word = Vec::new();
         let failure = loop {
             match word.as_slice() {
                 b"unpacked" => return Ok(()),
+                b"ready\n" => {
+                    if let Err(error) = self.script().and_then(|it| launch.mount_folder(it)) {
+                        break error;
+                    }
+                    // If the script has ended, the end of its reports shows that.
+                    let _ = go.write_all(b"mounted\n");
+                    word.clear();
+                }
                 [b'm', .., b'\n'] => {
                     break SandboxError::ProgramNotFound { program: missing(&word) };
                 }
@@ -137,10 +144,15 @@ impl Supervisor<'_> {
 
     /// Listens inside. The script there waits for the word to go.
     fn listen(&mut self, launch: &Launch) -> Result<TcpListener, SandboxError> {
+        let listener = self.script().and_then(|it| launch.listen(it));
+        listener.map_err(|error| self.give_up(error))
+    }
+
+    /// Returns the script inside, while it waits for a word.
+    fn script(&mut self) -> Result<u32, SandboxError> {
         self.tree.find_init();
         let lost = || SandboxError::Setup { detail: "its first process is gone".to_owned() };
-        let listener = self.tree.script().ok_or_else(lost).and_then(|it| launch.listen(it));
-        listener.map_err(|error| self.give_up(error))
+        self.tree.script().ok_or_else(lost)
     }
 
     /// Ends a sandbox whose program has not run, and adds the messages of the tools to the failure.
