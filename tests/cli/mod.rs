@@ -35,6 +35,7 @@ mod people;
 mod plan;
 mod postgres;
 pub(crate) mod program;
+mod programs;
 mod provider;
 mod prune;
 mod refused;

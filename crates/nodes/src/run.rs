@@ -6,12 +6,7 @@
 mod on_host;
 mod read;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -20,8 +15,8 @@ use graphrun_core::{
     state::{Update, read_json_bytes},
 };
 use graphrun_sandbox::{
-    Finished, FolderContent, FolderFile, HostResult, Job, JobError, Outcome, SandboxError,
-    SourceFile, clean_output,
+    Finished, FolderFile, HostResult, Job, JobError, Outcome, SandboxError, SourceFile,
+    clean_output,
 };
 use graphrun_workflow::{
     Expression, ExpressionView, HostAccess, HostSettings, SandboxSettings, kind::Services,
@@ -34,9 +29,10 @@ pub(super) use self::read::RunKind;
 pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
+    changes::write_back,
     in_folder::files_of,
     sandboxed::{Bench, unusable},
-    write_files::{replace_in, source_files},
+    write_files::source_files,
 };
 
 /// The longest value of a variable; the kernel takes twice as much.
@@ -160,39 +156,6 @@ impl Run {
         Ok(Ended { code, stdout, stderr, changes: finished.collected })
     }
 
-    /// Writes the changed files back to the folder.
-    async fn write_back(
-        &self,
-        ctx: &NodeContext,
-        folder: &[FolderFile],
-        collected: BTreeMap<String, Vec<u8>>,
-    ) -> Result<(), NodeError> {
-        let Some(name) = &self.definition.folder else { return Ok(()) };
-        let before: BTreeMap<&Path, &FolderContent> =
-            folder.iter().map(|it| (it.path.as_path(), &it.content)).collect();
-        let mut files = Vec::new();
-        for (path, content) in collected {
-            let old = before.get(Path::new(&path));
-            if let Some(FolderContent::File { bytes, .. }) = old
-                && bytes[..] == content[..]
-            {
-                continue;
-            }
-            let content = String::from_utf8(content).map_err(|_| {
-                let message = format!("`{}` wrote `{path}`, which is not UTF-8", self.program());
-                Failure::new(ErrorKind::Command, message)
-            })?;
-            files.push(SourceFile { path, content });
-        }
-        if files.is_empty() {
-            return Ok(());
-        }
-        for path in replace_in(ctx, name, files).await? {
-            ctx.report(Report::Artifact { path: path.display().to_string() }).await;
-        }
-        Ok(())
-    }
-
     /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
     fn is_failure(&self, code: i32, attempt: u32) -> bool {
         let retry = &self.definition.retry;
@@ -288,7 +251,9 @@ impl Node for Run {
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
-        self.write_back(&ctx, &folder, ended.changes).await?;
+        if let Some(name) = &self.definition.folder {
+            write_back(&ctx, (name, &folder), ended.changes, self.program()).await?;
+        }
         Ok(update.into())
     }
 
@@ -348,7 +313,7 @@ fn text_of(value: &Value) -> String {
 }
 
 /// Returns output as text without control characters, and with a mark where it was truncated.
-fn shown(bytes: &[u8]) -> String {
+pub(super) fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
         return clean_output(bytes, false);
     }
@@ -360,7 +325,7 @@ const LAST_LINES: usize = 20;
 const LINE_CHARACTERS_MAX: usize = 200;
 
 /// Returns a message with the last lines of the output.
-fn with_last_words(message: String, said: &[u8]) -> String {
+pub(super) fn with_last_words(message: String, said: &[u8]) -> String {
     let said = shown(said);
     let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
     let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();

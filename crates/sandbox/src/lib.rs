@@ -39,6 +39,7 @@ mod libtest;
 mod mounts;
 mod node;
 mod output;
+mod output_reader;
 mod path;
 mod probe;
 mod process_tree;
@@ -59,6 +60,7 @@ pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_vari
 pub use mounts::find_tool;
 pub use node::run_node;
 pub use output::clean_output;
+pub use output_reader::OutputReader;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
 pub use pytest::{PytestError, run_pytest};

@@ -24,6 +24,7 @@ use super::{
     mcp::read_mcp,
     memory::{Tiers, read_tiers},
     policies::read_catch,
+    program::{Program, ProgramPlace, read_program, refuse_both, refuse_program_keys},
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
@@ -63,6 +64,11 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "max_tool_rounds",
     "tool_timeout",
     "about",
+    "command",
+    "protocol",
+    "in",
+    "scripts",
+    "secrets",
 ];
 /// The keys of a tool in the list of an agent.
 pub(super) const TOOL_USE_KEYS: &[&str] = &["tool", "approve"];
@@ -86,8 +92,10 @@ pub(super) const LIMITS_KEYS: &[&str] =
 /// An agent as it is declared.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
-    /// The models as `provider/model`, in order of fallback.
+    /// The models as `provider/model`, in order of fallback; none if it has a program.
     pub models: Vec<String>,
+    /// The program that does the work in place of a model.
+    pub program: Option<Arc<Program>>,
     /// The system prompt, not checked yet.
     pub system: Option<LoadedPrompt>,
     /// The settings of its requests.
@@ -170,6 +178,20 @@ impl Sections {
         sections
     }
 
+    /// Returns the hosts with all secrets that their commands get, those of single agents included: the file that a
+    /// person starts has to list them for the workflows that it uses.
+    pub(crate) fn hosts_with_secrets_of_programs(&self) -> BTreeMap<String, HostSettings> {
+        let mut hosts = self.hosts.clone();
+        for program in self.agents.values().filter_map(|it| it.program.as_ref()) {
+            if let ProgramPlace::Host(own) = &program.place
+                && let Some(host) = hosts.get_mut(&own.name)
+            {
+                host.add_secrets(&own.secrets);
+            }
+        }
+        hosts
+    }
+
     /// Resolves one of `folders`.
     pub(crate) fn find_folder(&self, report: &mut Report, word: SpannedText) -> Option<String> {
         if !self.folders.contains(&word.text) {
@@ -193,7 +215,21 @@ impl Sections {
         if let Some(about) = section.get("about") {
             report.word(about, "`about`");
         }
-        let help = "name one of `models`";
+        if let Some(command) = section.key("command") {
+            if section.get("model").is_none() {
+                let program = read_program(report, (key, &section), (prompts, self));
+                let system = section.get("system").and_then(|it| read_system(report, prompts, it));
+                return Some(Agent {
+                    program: Some(Arc::new(program?)),
+                    system,
+                    ..Agent::default()
+                });
+            }
+            refuse_both(report, &what, command);
+            return None;
+        }
+        refuse_program_keys(report, &section);
+        let help = "name one of `models`, or write `command` for an agent that is a program";
         let model = section.require(report, "model", help);
         let providers = registry.known_providers();
         let models = model.map(|it| self.find_model(report, it, providers)).unwrap_or_default();
@@ -220,7 +256,16 @@ impl Sections {
         let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
         let tool_timeout = section.get("tool_timeout");
         let tool_timeout = tool_timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
-        Some(Agent { models, system, settings, tools, approvals, tool_rounds_max, tool_timeout })
+        Some(Agent {
+            models,
+            program: None,
+            system,
+            settings,
+            tools,
+            approvals,
+            tool_rounds_max,
+            tool_timeout,
+        })
     }
 
     /// Reads the tools that an agent may call, and when a person is asked before.
