@@ -128,7 +128,7 @@ impl LoadedWorkflow {
         // A recording answers in place of servers and programs.
         let is_replay = self.settings.options.replay.is_some();
         let needs_sandbox =
-            |it: &dyn NodeSettings| it.needs_sandbox() && !(is_replay && !it.programs().is_empty());
+            |it: &dyn NodeSettings| it.needs_sandbox() && (!is_replay || it.programs().is_empty());
         if settings().any(|(_, it)| needs_sandbox(it.as_ref())) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();

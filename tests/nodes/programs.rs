@@ -135,7 +135,7 @@ async fn a_price_under_the_name_of_the_program_applies() {
     assert!(cost > 0.0 && cost < 0.001, "{cost}");
 }
 
-/// The kind of the failure, the text, and what is left.
+/// Checks the kind and the message of a failure, and that the folder is as before.
 async fn check_failure(coder: &Coder, kind: &str, message: &str) {
     let home = Home::new(&[("a.txt", "a\n")]);
     let ended = coder.in_sandbox(&home).await;

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 /// Takes the standard output of a program as it arrives, on any thread and without waiting.
 #[derive(Clone)]
-pub struct OutputReader(Arc<dyn Fn(&[u8]) + Send + Sync>);
+pub struct OutputReader(Arc<Take>);
+
+type Take = dyn Fn(&[u8]) + Send + Sync;
 
 impl OutputReader {
     /// Creates a reader from a function, which gets each piece of the output, in order.

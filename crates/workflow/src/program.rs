@@ -34,7 +34,7 @@ pub struct Program {
     pub name: String,
     /// The program and its arguments, all of them constants.
     pub argv: Vec<String>,
-    /// The form of what it prints.
+    /// The form of its output.
     pub protocol: ProgramProtocol,
     /// Where it runs.
     pub place: ProgramPlace,
@@ -51,7 +51,7 @@ pub enum ProgramPlace {
     Host(HostSettings),
 }
 
-/// The form of what the program of an agent prints.
+/// The form of the output of an agent's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramProtocol {
     /// Claude Code with `--output-format stream-json --verbose`, or `json`.

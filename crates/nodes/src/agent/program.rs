@@ -2,8 +2,8 @@
 //! the node, and its last words are the answer.
 //!
 //! A program is a model to the rest of the agent, so answers are checked, repaired, counted, saved and recorded as those
-//! of models are. Here is only how one request becomes one run of the program. What it prints is read in `output`, by
-//! the rules of its protocol.
+//! of models are. Here is only how one request becomes one run of the program. `output` reads the output, by the rules of
+//! its protocol.
 
 mod claude;
 mod codex;
@@ -188,15 +188,7 @@ impl ProgramModel {
 
     fn failure(&self, kind: ErrorKind, what: &str, reading: Option<&Reading>) -> ModelError {
         let failure = Failure::new(kind, format!("`{}` {what}", self.command()));
-        self.failed(failure, reading)
-    }
-
-    fn failed(&self, failure: Failure, reading: Option<&Reading>) -> ModelError {
-        ModelError::Program {
-            failure: Box::new(failure),
-            usage: reading.and_then(|it| it.usage).unwrap_or_default(),
-            cost_usd: reading.and_then(|it| it.cost_usd),
-        }
+        failed(failure, reading)
     }
 
     /// Runs the program, and reads its answer. The outer error means that it did not run to its end.
@@ -381,7 +373,7 @@ impl ProgramModel {
             let said = if ended.stderr.is_empty() { &reading.rest } else { &ended.stderr };
             let (raw, exit_code) = (Some(shown(said)), Some(code));
             let failure = Failure::new(ErrorKind::Command, message);
-            return Err(self.failed(Failure { raw, exit_code, ..failure }, Some(&reading)));
+            return Err(failed(Failure { raw, exit_code, ..failure }, Some(&reading)));
         }
         let Some(answer) = &reading.answer else {
             let program = self.command();
@@ -391,7 +383,7 @@ impl ProgramModel {
             );
             let raw = Some(shown(&reading.rest));
             let failure = Failure::new(ErrorKind::InvalidOutput, message);
-            return Err(self.failed(Failure { raw, ..failure }, Some(&reading)));
+            return Err(failed(Failure { raw, ..failure }, Some(&reading)));
         };
         let answer = redact(answer).into_owned();
         let estimate = || TokenUsage::estimate(prompt_chars, answer.chars().count());
@@ -402,6 +394,14 @@ impl ProgramModel {
             text: answer,
             ..ChatReply::default()
         })
+    }
+}
+
+fn failed(failure: Failure, reading: Option<&Reading>) -> ModelError {
+    ModelError::Program {
+        failure: Box::new(failure),
+        usage: reading.and_then(|it| it.usage).unwrap_or_default(),
+        cost_usd: reading.and_then(|it| it.cost_usd),
     }
 }
 

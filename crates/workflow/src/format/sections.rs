@@ -111,7 +111,7 @@ pub(super) struct AgentKeys {
     /// In place of `model`: a program that does the work, such as a coding agent, and its arguments. It gets the prompt on its
     /// standard input.
     command: Option<Vec<Scalar>>,
-    /// The form of what the program prints. Default: `json`, by which the last JSON value is the answer.
+    /// The form of the program's output. Default: `json`, by which the last JSON value is the answer.
     protocol: Option<ProgramProtocolName>,
     /// Where the program runs: one of `sandboxes` or of `hosts`.
     #[serde(rename = "in")]

@@ -178,7 +178,7 @@ value_types! {
     pub HostName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a server under `mcp`.
     pub ServerDeclared = {"type": "string"};
-    /// The form of what a program prints.
+    /// The form of a program's output.
     pub ProgramProtocolName = {"enum": (ProgramProtocol::ALL.map(ProgramProtocol::as_str))};
     /// The beginning of a command.
     pub CommandBeginning = {"type": "string", "examples": ["git push", "gh pr create"]};

@@ -20,7 +20,7 @@ pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
         return Reading::default();
     }
     let Some(mut value) = last_value(text) else {
-        // For a form, the reader of answers says what is wrong, and the program can mend it.
+        // For a form, the reader of answers lists the problems, and the program can mend them.
         let answer = Some(String::from_utf8_lossy(text).into_owned());
         return Reading { answer, ..Reading::default() };
     };
@@ -46,7 +46,7 @@ fn last_value(text: &[u8]) -> Option<Value> {
     }
     let lines: Vec<&[u8]> = text.split(|it| *it == b'\n').collect();
     let last = lines.iter().rev().find_map(|it| read_json_bytes(it).ok().filter(is_answer));
-    // A value over several lines that ends the text begins before any value on a line of its own.
+    // A value over several lines may have a value on its last line, so it comes first.
     let mut start = 0;
     let mut starts = Vec::new();
     for line in &lines {

@@ -1,4 +1,4 @@
-//! What a program prints: events as JSON lines, or one JSON value, by the rules of its protocol.
+//! The output of a program: events as JSON lines, or one JSON value, by the rules of its protocol.
 //!
 //! Unknown events are passed over, because each release of a program adds some.
 
@@ -35,7 +35,7 @@ pub(super) struct Output {
     calls: usize,
 }
 
-/// What is known of the answer of a program.
+/// The part of the answer of a program that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// The answer, once the program has ended its work.
@@ -51,7 +51,7 @@ pub(super) struct Reading {
     pub(super) rest: Vec<u8>,
 }
 
-/// What an event shows of the work.
+/// A part of the work that an event shows.
 #[derive(Debug, PartialEq)]
 pub(super) enum Activity {
     /// A part of a message.
