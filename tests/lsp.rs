@@ -603,6 +603,11 @@ fn completion_offers_the_keys_of_the_section_that_are_not_there() {
     assert_eq!(
         offers("model: fast,", "model: fast, §"),
         [
+            "command",
+            "protocol",
+            "in",
+            "scripts",
+            "secrets",
             "system",
             "top_p",
             "seed",

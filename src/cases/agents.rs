@@ -188,6 +188,10 @@ impl ModelSource for ScriptedModels {
         let (conversations, others) = (Arc::clone(&self.conversations), Arc::clone(&self.others));
         Ok(Arc::new(ScriptedModel { name: name.to_owned(), conversations, others }))
     }
+
+    fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {
+        self.others.in_place_of_programs()
+    }
 }
 
 #[derive(Debug)]

@@ -287,4 +287,8 @@ impl ModelSource for Recorded {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
     }
+
+    fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {
+        Some(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
 }

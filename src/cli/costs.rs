@@ -15,9 +15,13 @@ pub(super) fn check(
     settings: &Settings,
     connected: &Connected,
 ) -> Result<(), CliError> {
+    let is_replay = settings.options.replay.is_some();
     let unpriced = |it: &NodeDefinition| -> Vec<String> {
-        let Some(used) = it.settings.models() else { return Vec::new() };
-        let models = used.models.iter().filter(|it| connected.may_be_paid(it));
+        let used = it.settings.models().map(|it| it.models).unwrap_or_default();
+        let models = used.iter().filter(|it| connected.may_be_paid(it));
+        let programs = it.settings.programs().into_iter();
+        let programs = programs.filter(|it| !it.protocol.states_cost() && !is_replay);
+        let models = models.chain(programs.map(|it| &it.name));
         let counting = settings.trusted_prices.as_ref().unwrap_or(&settings.prices);
         models.filter(|it| counting.of(it).is_none()).cloned().collect()
     };

@@ -11,8 +11,12 @@ use crate::{
     cases::Recorded,
     graph::{ErrorKind, Failure},
     id::NodeName,
-    llm::{ChatModel, ConfigError, ModelError, OpenAiCompatible, Recorder, Replay},
+    llm::{
+        ChatModel, ChatReply, ChatRequest, ConfigError, ModelError, OpenAiCompatible, Recorder,
+        RecordingError, RecordingFile, Replay,
+    },
     nodes::ModelSource,
+    workflow::Program,
 };
 
 /// The models of a run, and which of them may cost money.
@@ -39,6 +43,7 @@ impl Connected {
 /// Fails when an agent has no usable model, or a recording cannot be used.
 pub(super) fn connect<'a>(
     agents: impl Iterator<Item = (&'a NodeName, &'a [String])>,
+    mut programs: impl Iterator<Item = &'a Program>,
     settings: &Settings,
 ) -> Result<Connected, CliError> {
     if let Some(path) = &settings.options.replay {
@@ -48,6 +53,10 @@ pub(super) fn connect<'a>(
         return Ok(Connected { source, usable: BTreeSet::new() });
     }
     let mut providers = Providers::default();
+    if let (Some(path), Some(_)) = (&settings.options.record, programs.next()) {
+        let recording = RecordingFile::open(path).map_err(|it| not_recorded(problem_of(&it)))?;
+        providers.recording = Some(recording);
+    }
     // The agents of each list of failures: one missing key is reported once.
     let mut unusable: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
     for (node, models) in agents {
@@ -64,7 +73,7 @@ pub(super) fn connect<'a>(
         }
     }
     if unusable.is_empty() {
-        let usable = providers.0.iter().filter(|(_, it)| it.is_ok());
+        let usable = providers.models.iter().filter(|(_, it)| it.is_ok());
         let usable = usable.map(|(name, _)| name.clone()).collect();
         return Ok(Connected { source: Arc::new(providers), usable });
     }
@@ -84,6 +93,10 @@ pub(super) fn connect<'a>(
 /// Returns a source for workflows that are only inspected.
 pub(super) fn unconnected() -> Arc<dyn ModelSource> {
     Arc::new(Providers::default())
+}
+
+fn problem_of(error: &RecordingError) -> String {
+    Failure::of(ErrorKind::Recording, error).message
 }
 
 fn not_recorded(problem: String) -> CliError {
@@ -108,7 +121,11 @@ pub(super) fn client(model: &str, settings: &Settings) -> Result<OpenAiCompatibl
 
 /// Models by their names in a workflow.
 #[derive(Debug, Default)]
-struct Providers(BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>);
+struct Providers {
+    models: BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>,
+    /// Where the exchanges with programs are recorded.
+    recording: Option<RecordingFile>,
+}
 
 /// Why a model cannot be used.
 #[derive(Clone, Debug)]
@@ -123,7 +140,7 @@ impl Providers {
     /// Connects a model, once.
     fn connect(&mut self, model: &str, settings: &Settings) -> Result<(), Obstacle> {
         let connected =
-            self.0.entry(model.to_owned()).or_insert_with(|| Self::client(model, settings));
+            self.models.entry(model.to_owned()).or_insert_with(|| Self::client(model, settings));
         connected.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
@@ -134,9 +151,7 @@ impl Providers {
             None => Ok(Arc::new(client)),
             Some(path) => Recorder::wrap(Arc::new(client), path)
                 .map(|it| Arc::new(it) as Arc<dyn ChatModel>)
-                .map_err(|error| {
-                    Obstacle::Recording(Failure::of(ErrorKind::Recording, &error).message)
-                }),
+                .map_err(|error| Obstacle::Recording(problem_of(&error))),
         }
     }
 }
@@ -144,11 +159,19 @@ impl Providers {
 impl ModelSource for Providers {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let unusable = |message: String| ModelError::Auth { message };
-        match self.0.get(name) {
+        match self.models.get(name) {
             Some(model) => model.clone().map_err(|it| match it {
                 Obstacle::Model(problem) | Obstacle::Recording(problem) => unusable(problem),
             }),
             None => Err(unusable(format!("`{name}` is not connected"))),
         }
+    }
+
+    fn record_program(
+        &self,
+        request: &ChatRequest,
+        outcome: &Result<ChatReply, ModelError>,
+    ) -> Result<(), ModelError> {
+        self.recording.as_ref().map_or(Ok(()), |it| it.append(request, outcome))
     }
 }

@@ -22,7 +22,10 @@ use crate::{
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
     tool::{DeclaredTool, McpCaller, ToolAction, WebAccess},
-    workflow::{self, HostAccess, LoadError, McpServer, NodeDefinition, SandboxSettings, Workflow},
+    workflow::{
+        self, HostAccess, LoadError, McpServer, NodeDefinition, Program, SandboxSettings, Workflow,
+        kind::NodeSettings,
+    },
 };
 
 /// A loaded workflow with its warnings.
@@ -86,6 +89,8 @@ impl LoadedWorkflow {
         let nodes = self.workflow.all_nodes();
         let servers = servers(nodes.values().copied());
         let commands = nodes.values().filter_map(|it| it.settings.host());
+        let programs = nodes.values().flat_map(|it| it.settings.programs());
+        let commands = commands.chain(programs.filter_map(Program::host_use));
         hosts::access(&self.settings, commands.chain(servers.iter().map(|it| it.host_use())))
     }
 
@@ -122,7 +127,11 @@ impl LoadedWorkflow {
     pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
         let nodes = self.workflow.all_nodes();
         let settings = || nodes.iter().map(|(name, it)| (name, &it.settings));
-        if settings().any(|(_, it)| it.needs_sandbox()) {
+        // A recording answers in place of servers and programs.
+        let is_replay = self.settings.options.replay.is_some();
+        let needs_sandbox =
+            |it: &dyn NodeSettings| it.needs_sandbox() && (!is_replay || it.programs().is_empty());
+        if settings().any(|(_, it)| needs_sandbox(it.as_ref())) {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
                 let message = "the workflow needs a sandbox, and no usable one was found on this \
@@ -134,18 +143,20 @@ impl LoadedWorkflow {
         let access = self.host_access();
         let commands = settings().filter_map(|(_, it)| it.host());
         let mut servers = servers(nodes.values().copied());
-        if self.settings.options.replay.is_some() {
-            // The recording answers in place of the servers.
+        let mut programs: Vec<&Program> = settings().flat_map(|(_, it)| it.programs()).collect();
+        if is_replay {
             servers.clear();
+            programs.clear();
         }
         let commands = commands.chain(servers.iter().map(|it| it.host_use()));
+        let commands = commands.chain(programs.iter().filter_map(|it| it.host_use()));
         hosts::check(&access, commands, &self.path)?;
         hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
         let tools = || settings().flat_map(|(_, it)| it.declared_tools());
         web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
         network::check(&network::access(&self.settings.options), sandboxes(&nodes), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
-        let connected = models::connect(agents, &self.settings)?;
+        let connected = models::connect(agents, programs.iter().copied(), &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
         Ok(connected.source)
     }

@@ -36,6 +36,7 @@ mod people;
 mod plan;
 mod postgres;
 pub(crate) mod program;
+mod programs;
 mod provider;
 mod prune;
 mod refused;

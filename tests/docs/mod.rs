@@ -9,6 +9,7 @@ mod command_line;
 mod commands;
 mod links;
 mod page;
+mod programs;
 mod providers;
 mod sessions;
 mod summary;

@@ -23,10 +23,10 @@ use super::{
 };
 
 /// A repository, and the worktree of a run.
-struct Home(tempfile::TempDir);
+pub(super) struct Home(pub(super) tempfile::TempDir);
 
 impl Home {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         fs::create_dir(home.repository()).unwrap();
         for (path, content) in files {
@@ -62,18 +62,23 @@ impl Home {
         assert!(status.success(), "{arguments:?}");
     }
 
-    fn read(&self, path: &str) -> Option<String> {
+    pub(super) fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.worktree().join(path)).ok()
     }
 
-    async fn run(&self, nodes: &str, input: Value, services: Services) -> Ended {
+    /// The folder `repo` of a run.
+    pub(super) async fn folders(&self) -> RunFolders {
         let new = NewFolder {
             name: "repo".into(),
             from: self.repository(),
             branch: "auto/run".into(),
             worktree: self.worktree(),
         };
-        let folders = RunFolders::new("run", [new.find().await.unwrap()]);
+        RunFolders::new("run", [new.find().await.unwrap()])
+    }
+
+    async fn run(&self, nodes: &str, input: Value, services: Services) -> Ended {
+        let folders = self.folders().await;
         let text = format!(
             "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: string\n  \
              result: json\n  files: {{ type: json, default: [] }}\n  out: json\ninput: [files]\n\

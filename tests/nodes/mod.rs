@@ -10,6 +10,7 @@ mod folders;
 mod history;
 mod mcp;
 mod memory;
+mod programs;
 mod run;
 mod run_tests;
 mod tool;

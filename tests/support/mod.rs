@@ -45,6 +45,10 @@ impl ModelSource for Recorded {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
     }
+
+    fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {
+        Some(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
 }
 
 /// Returns a child process that runs only this test of the given module.

@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use graphrun_core::graph;
+
 use super::TokenUsage;
 
 /// The reason why a model did not answer.
@@ -145,6 +147,16 @@ pub enum ModelError {
         /// The limit.
         bytes_max: usize,
     },
+    /// A program that answers in place of a model gave no answer.
+    #[error("{}", .failure.message)]
+    Program {
+        /// The failure of its node.
+        failure: Box<graph::Failure>,
+        /// The usage of the call, as far as the program states it.
+        usage: TokenUsage,
+        /// The cost in US dollars, if the program states it.
+        cost_usd: Option<f64>,
+    },
     /// A recording has no answer to the request.
     #[error("no entry of {} answers node {node:?}{}", .file.display(), nearest_text(.nearest.as_ref()))]
     NoRecording {
@@ -216,6 +228,8 @@ pub enum ErrorKind {
     Refused,
     /// The answer does not fit the requested shape.
     InvalidOutput,
+    /// A program that answers in place of a model failed.
+    Program,
     /// The recording does not fit.
     Recording,
 }
@@ -233,6 +247,7 @@ impl ErrorKind {
             Self::BadRequest => "bad_request",
             Self::Refused => "refused",
             Self::InvalidOutput => "invalid_output",
+            Self::Program => "program",
             Self::Recording => "recording",
         }
     }
@@ -258,6 +273,7 @@ impl ModelError {
             Self::Truncated { .. } | Self::UnknownTool { .. } | Self::NoAnswer { .. } => {
                 ErrorKind::InvalidOutput
             }
+            Self::Program { .. } => ErrorKind::Program,
             Self::NoRecording { .. } | Self::NotRecorded { .. } => ErrorKind::Recording,
         }
     }
@@ -272,6 +288,7 @@ impl ModelError {
             | Self::EmptyResponse { .. }
             | Self::Incomplete { .. }
             | Self::StreamTruncated { .. } => true,
+            Self::Program { failure, .. } => failure.transient,
             Self::Auth { .. }
             | Self::Quota { .. }
             | Self::ContextOverflow { .. }
@@ -307,8 +324,17 @@ impl ModelError {
             | Self::StreamTruncated { usage, .. }
             | Self::UnknownTool { usage, .. }
             | Self::NoAnswer { usage, .. }
+            | Self::Program { usage, .. }
             | Self::EmptyResponse { usage } => *usage,
             _ => TokenUsage::default(),
+        }
+    }
+
+    /// Returns the cost of the failed call in US dollars, if it is stated.
+    pub fn cost_usd(&self) -> Option<f64> {
+        match self {
+            Self::Program { cost_usd, .. } => *cost_usd,
+            _ => None,
         }
     }
 }

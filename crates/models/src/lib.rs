@@ -77,8 +77,8 @@ pub use retry_after::read_retry_after;
 pub use secret::Secret;
 pub use settings::RequestSettings;
 pub use structured::{
-    Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_schema, ask_structured,
-    extract_json, repair_messages, strict_schema, with_twice_the_room,
+    Extracted, SchemaCheck, Structured, StructuredError, Wanted, answer_instruction, answer_schema,
+    ask_structured, extract_json, repair_messages, strict_schema, with_twice_the_room,
 };
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 pub use windows::ContextWindows;

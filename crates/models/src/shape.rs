@@ -6,7 +6,7 @@ use super::calls::{Offered, wire_name};
 use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::provider::{OutputMode, Parameter, Profile, SystemRole};
 use super::refused::Refused;
-use super::structured::{answer_schema, strict_schema};
+use super::structured::{answer_instruction, answer_schema, strict_schema};
 use super::tools::{ToolCall, ToolChoice};
 
 /// The key for an answer that is no object: providers force objects only.
@@ -218,10 +218,7 @@ fn is_object(schema: &Value) -> bool {
 }
 
 pub(super) fn add_instruction(messages: &mut Vec<Message>, schema: &Value) {
-    let instruction = format!(
-        "Answer with one JSON value and nothing else: no explanation, no code fence. It must match this \
-         JSON Schema:\n{schema:#}"
-    );
+    let instruction = answer_instruction(schema);
     match messages.iter_mut().find(|message| message.role == Role::System) {
         Some(system) => {
             system.content.push_str("\n\n");

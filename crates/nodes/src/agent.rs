@@ -4,6 +4,7 @@ mod answer;
 mod by_value;
 mod cut;
 mod history;
+mod program;
 mod read;
 mod tools;
 
@@ -30,6 +31,7 @@ pub(super) use self::read::AgentKind;
 use self::{
     answer::Answer,
     cut::Fitted,
+    program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
 pub use self::{by_value::AgentMatchNode, read::AgentNode};
@@ -45,6 +47,8 @@ struct Agent {
     definition: AgentNode,
     services: Services,
     toolbox: Toolbox,
+    /// The program that it asks in place of a model.
+    program: Option<Arc<ProgramRunner>>,
 }
 
 impl Agent {
@@ -84,6 +88,9 @@ impl Agent {
         told: &ToolContext,
     ) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
+        if let Some(program) = &self.program {
+            return self.ask_program(ctx, program, (&request, answer)).await;
+        }
         let (calls, mut fallback) = (Calls::default(), Fallback::default());
         for name in &self.definition.models {
             let model = match self.services.models.model(name) {
@@ -214,7 +221,9 @@ impl Agent {
     /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
         let AgentNode { models, tool_rounds_max, tool_choice, .. } = &self.definition;
-        let models = u64::try_from(models.len()).unwrap_or(u64::MAX);
+        // A program counts as one model.
+        let models = models.len().max(usize::from(self.program.is_some()));
+        let models = u64::try_from(models).unwrap_or(u64::MAX);
         let may_call = !self.toolbox.is_empty() && tool_choice.allows_calls();
         let rounds = if may_call { u64::from(*tool_rounds_max) } else { 0 };
         let calls = models.saturating_mul(rounds + self.definition.answers_max());
@@ -241,6 +250,9 @@ impl Agent {
         }
         if self.definition.on_overflow != OnOverflow::Fail {
             fingerprint["on_overflow"] = self.definition.on_overflow.as_str().into();
+        }
+        if let Some(program) = &self.program {
+            fingerprint["program"] = program.fingerprint();
         }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();
@@ -280,8 +292,9 @@ enum Refusal {
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
         let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
-        // Tools that others take the place of need no folder.
-        let folder = self.definition.folder.as_ref().filter(|_| self.services.tools.is_none());
+        // Tools that others take the place of need no folder, and a program opens its own.
+        let has_tools = self.services.tools.is_none() && self.program.is_none();
+        let folder = self.definition.folder.as_ref().filter(|_| has_tools);
         let told = ToolContext {
             cancel: ctx.cancel.token(),
             folder: tools_folder(&ctx, folder).await?,
@@ -299,7 +312,7 @@ impl Node for Agent {
             kind: "agent",
             contract: Contract { reads: None, writes: Some(writes) },
             calls_max: self.calls_max(),
-            side_effects: if self.toolbox.is_empty() {
+            side_effects: if self.toolbox.is_empty() && self.program.is_none() {
                 SideEffects::Models
             } else {
                 SideEffects::World

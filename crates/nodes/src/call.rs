@@ -221,7 +221,7 @@ impl ChatModel for Watched<'_> {
         }
         if tokens != TokenUsage::default() {
             // The provider knows discounts and fees that no table of prices has.
-            let stated = replied.as_ref().ok().and_then(|it| it.cost_usd);
+            let stated = replied.as_ref().map_or_else(ModelError::cost_usd, |it| it.cost_usd);
             let cost_usd = stated.or_else(|| self.services.prices.cost(self.named, tokens));
             let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -317,6 +317,9 @@ impl Fallback {
 
 /// The failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
+    if let ModelError::Program { failure, .. } = error {
+        return Failure::clone(failure);
+    }
     let kind = match error.kind() {
         ModelErrorKind::RateLimit => ErrorKind::RateLimit,
         ModelErrorKind::Auth | ModelErrorKind::Quota => ErrorKind::Credentials,
@@ -324,6 +327,7 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
         ModelErrorKind::InvalidOutput => ErrorKind::InvalidOutput,
         ModelErrorKind::ContextOverflow => ErrorKind::ContextOverflow,
         ModelErrorKind::Recording => ErrorKind::Recording,
+        ModelErrorKind::Program => ErrorKind::Command,
         // The provider was silent. A timeout of the node itself is reported by the engine.
         ModelErrorKind::Timeout | ModelErrorKind::Provider | ModelErrorKind::BadRequest => {
             ErrorKind::Provider
@@ -368,6 +372,7 @@ pub(super) fn may_fall_back(error: &ModelError) -> bool {
         ModelErrorKind::BadRequest
         | ModelErrorKind::Refused
         | ModelErrorKind::InvalidOutput
+        | ModelErrorKind::Program
         | ModelErrorKind::Recording => false,
     }
 }

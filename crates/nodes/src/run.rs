@@ -6,7 +6,7 @@
 mod on_host;
 mod read;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -28,9 +28,10 @@ pub(super) use self::read::RunKind;
 pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
+    changes::write_back,
     in_folder::SandboxFolder,
     sandboxed::{Bench, SandboxServices, unusable},
-    write_files::{replace_in, source_files},
+    write_files::source_files,
 };
 
 /// The longest value of a variable; the kernel takes twice as much.
@@ -63,15 +64,15 @@ impl Run {
         Self { definition, sandboxes, hosts, bench: OnceCell::new() }
     }
 
-    /// Returns the job, and the names of the files with its streams. The names cannot be guessed,
-    /// so a file of the command is never taken for a stream.
+    /// Returns the job. The names of the files with its streams cannot be guessed, so a file of the command is never taken
+    /// for a stream.
     fn job(
         &self,
         view: &ExpressionView<'_>,
         (bench, settings): (&Bench, &SandboxSettings),
         folder: &SandboxFolder,
-    ) -> Result<(Job, Streams), NodeError> {
-        let names = Streams::new();
+        names: &Streams,
+    ) -> Result<Job, NodeError> {
         let mut files = match &self.definition.files {
             Some(files) => source_files(files.evaluate(view)?.as_ref())?,
             None => Vec::new(),
@@ -96,7 +97,7 @@ impl Run {
             }
             Ok((name.clone(), text))
         };
-        let job = Job {
+        Ok(Job {
             argv: names.argv(self.definition.argv.iter().cloned()),
             files,
             folder: folder.files(),
@@ -110,8 +111,7 @@ impl Run {
             // make it seem absent.
             required: self.definition.argv.first().cloned().into_iter().collect(),
             ..Job::default()
-        };
-        Ok((job, names))
+        })
     }
 
     fn program(&self) -> &str {
@@ -155,30 +155,6 @@ impl Run {
         Ok(Ended { code, stdout, stderr, changes: finished.collected })
     }
 
-    /// Writes the changed files back to the folder.
-    async fn write_back(
-        &self,
-        ctx: &NodeContext,
-        changes: BTreeMap<String, Vec<u8>>,
-    ) -> Result<(), NodeError> {
-        let Some(name) = &self.definition.folder else { return Ok(()) };
-        let mut files = Vec::new();
-        for (path, content) in changes {
-            let content = String::from_utf8(content).map_err(|_| {
-                let message = format!("`{}` wrote `{path}`, which is not UTF-8", self.program());
-                Failure::new(ErrorKind::Command, message)
-            })?;
-            files.push(SourceFile { path, content });
-        }
-        if files.is_empty() {
-            return Ok(());
-        }
-        for path in replace_in(ctx, name, files).await? {
-            ctx.report(Report::Artifact { path: path.display().to_string() }).await;
-        }
-        Ok(())
-    }
-
     /// Whether an exit code is a failure. It is a result if a field receives it, unless another attempt follows.
     fn is_failure(&self, code: i32, attempt: u32) -> bool {
         let retry = &self.definition.retry;
@@ -201,18 +177,10 @@ impl Run {
     ) -> Result<Ended, NodeError> {
         let prepare = || Bench::prepare(settings, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
-        let open = bench.open()?;
-        let name = self.definition.folder.as_ref();
-        let (finished, names, folder) = loop {
-            let folder = SandboxFolder::open(ctx, name, bench.can_mount()).await?;
-            let (job, names) = self.job(&ExpressionView::of(ctx), (bench, settings), &folder)?;
-            match open.sandbox.run(&job, &ctx.cancel).await {
-                Err(error) if bench.copies_after(&error) => {}
-                finished => break (finished, names, folder),
-            }
-        };
-        open.report(ctx).await;
-        let finished = match finished {
+        let names = Streams::new();
+        let view = ExpressionView::of(ctx);
+        let job = |folder: &SandboxFolder| self.job(&view, (bench, settings), folder, &names);
+        let finished = match bench.run_in_folder(ctx, self.definition.folder.as_ref(), job).await? {
             Ok(finished) => finished,
             // A model may have chosen these names, so the failure is one of the work.
             Err(SandboxError::Refused(JobError::Files(refused))) => {
@@ -228,9 +196,7 @@ impl Run {
             }
             Err(error) => return Err(unusable(&error)),
         };
-        let mut ended = self.ended(finished, &names, settings.time)?;
-        ended.changes.retain(|path, content| !folder.has(Path::new(path), content));
-        Ok(ended)
+        Ok(self.ended(finished, &names, settings.time)?)
     }
 
     fn update(&self, ended: &Ended) -> Result<Update, Failure> {
@@ -280,7 +246,9 @@ impl Node for Run {
             return Err(Failure { raw, exit_code, ..failure }.into());
         }
         let update = self.update(&ended)?;
-        self.write_back(&ctx, ended.changes).await?;
+        if let Some(name) = &self.definition.folder {
+            write_back(&ctx, name, ended.changes, self.program()).await?;
+        }
         Ok(update.into())
     }
 
@@ -343,7 +311,7 @@ fn text_of(value: &Value) -> String {
 }
 
 /// Returns output as text without control characters, and with a mark where it was truncated.
-fn shown(bytes: &[u8]) -> String {
+pub(super) fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= STREAM_BYTES_MAX {
         return clean_output(bytes, false);
     }
@@ -355,7 +323,7 @@ const LAST_LINES: usize = 20;
 const LINE_CHARACTERS_MAX: usize = 200;
 
 /// Returns a message with the last lines of the output.
-fn with_last_words(message: String, said: &[u8]) -> String {
+pub(super) fn with_last_words(message: String, said: &[u8]) -> String {
     let said = shown(said);
     let lines: Vec<&str> = said.lines().filter(|it| !it.trim().is_empty()).collect();
     let shown = |it: &&str| it.trim_end().chars().take(LINE_CHARACTERS_MAX).collect::<String>();

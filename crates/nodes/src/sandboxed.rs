@@ -13,9 +13,12 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_sandbox::{
-    Mount, Network, NetworkAccess, NetworkHost, PythonEnvironment, Sandbox, SandboxError,
+    Finished, Job, Mount, Network, NetworkAccess, NetworkHost, PythonEnvironment, Sandbox,
+    SandboxError,
 };
 use graphrun_workflow::{SandboxSettings, kind::Services};
+
+use crate::in_folder::SandboxFolder;
 
 /// The services of sandboxes.
 #[derive(Debug)]
@@ -96,6 +99,29 @@ impl Bench {
         })?;
         let sandbox = self.sandbox.with_network(Arc::clone(&network));
         Ok(OpenBench { sandbox, network: Some(network) })
+    }
+
+    /// Runs a job in the folder that a node names, if it names one: mounted, or copied where this machine mounts none. The
+    /// files below `collect_below` that the job has not changed are left out of the result.
+    pub(super) async fn run_in_folder(
+        &self,
+        ctx: &NodeContext,
+        name: Option<&String>,
+        job: impl Fn(&SandboxFolder) -> Result<Job, NodeError>,
+    ) -> Result<Result<Finished, SandboxError>, NodeError> {
+        let open = self.open()?;
+        let (ran, folder) = loop {
+            let folder = SandboxFolder::open(ctx, name, self.can_mount()).await?;
+            match open.sandbox.run(&job(&folder)?, &ctx.cancel).await {
+                Err(error) if self.copies_after(&error) => {}
+                ran => break (ran, folder),
+            }
+        };
+        open.report(ctx).await;
+        Ok(ran.map(|mut finished| {
+            finished.collected.retain(|path, content| !folder.has(Path::new(path), content));
+            finished
+        }))
     }
 
     pub(super) fn environment(&self) -> Option<&PythonEnvironment> {

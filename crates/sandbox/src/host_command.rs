@@ -27,7 +27,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{job::Outcome, mounts::find_tool, process_tree::children};
+use super::{job::Outcome, mounts::find_tool, output_reader::OutputReader, process_tree::children};
 
 /// The variable that marks the processes of a command.
 const MARK: &str = "GRAPHRUN_COMMAND";
@@ -68,6 +68,10 @@ pub struct HostCommand {
     pub time: Duration,
     /// The bytes that are kept of each stream.
     pub kept_bytes: usize,
+    /// Takes its standard output as it arrives.
+    pub reader: Option<OutputReader>,
+    /// Whether the processes that it leaves behind are killed, too, when it has ended.
+    pub ends_all: bool,
 }
 
 /// The result of a command.
@@ -182,7 +186,9 @@ impl HostCommand {
             }
             Ok(())
         };
-        let (mut out, mut err) = (Stream::new(self.kept_bytes), Stream::new(self.kept_bytes));
+        let reader = self.reader.clone();
+        let mut out = Stream { reader, ..Stream::new(self.kept_bytes) };
+        let mut err = Stream::new(self.kept_bytes);
         let status = {
             let read = async { tokio::try_join!(write, out.read(stdout), err.read(stderr)) };
             let mut read = std::pin::pin!(read);
@@ -198,7 +204,12 @@ impl HostCommand {
                 }
             };
             if status.is_some() {
-                processes.is_ended = true;
+                if self.ends_all {
+                    // The id may soon be that of another process; the mark is not.
+                    processes.id = None;
+                } else {
+                    processes.is_ended = true;
+                }
                 if !is_read {
                     let _ = timeout(DRAIN_TIME, read).await;
                 }
@@ -235,11 +246,12 @@ fn outcome_of(status: ExitStatus) -> Outcome {
 struct Stream {
     kept: Vec<u8>,
     kept_bytes: usize,
+    reader: Option<OutputReader>,
 }
 
 impl Stream {
     fn new(kept_bytes: usize) -> Self {
-        Self { kept: Vec::new(), kept_bytes }
+        Self { kept: Vec::new(), kept_bytes, reader: None }
     }
 
     /// Reads to the end, so that the command does not wait for its reader. Fails with `FileTooLarge` above the limit.
@@ -255,6 +267,9 @@ impl Stream {
             if total > STREAM_BYTES_MAX {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
+            if let Some(reader) = &self.reader {
+                reader.take(&buffer[..count]);
+            }
             let room = self.kept_bytes.saturating_sub(self.kept.len());
             self.kept.extend_from_slice(&buffer[..count.min(room)]);
         }
@@ -264,6 +279,7 @@ impl Stream {
 /// The processes of a command, which are killed unless it has ended by itself.
 #[derive(Debug)]
 struct Processes {
+    /// The first process; `None` after its end.
     id: Option<u32>,
     mark: String,
     is_ended: bool,
@@ -271,13 +287,12 @@ struct Processes {
 
 impl Processes {
     fn kill(&self) {
-        let Some(id) = self.id else { return };
-        let group = i32::try_from(id).map(Pid::from_raw);
+        let group = self.id.and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw);
         for _ in 0..KILL_ROUNDS {
-            if let Ok(group) = group {
+            if let Some(group) = group {
                 let _ = killpg(group, Signal::SIGKILL);
             }
-            let found = self.find(id);
+            let found = self.find();
             // The first process is a zombie until it is waited for.
             if found.iter().all(|it| is_zombie(*it)) {
                 return;
@@ -289,7 +304,7 @@ impl Processes {
         }
     }
 
-    fn find(&self, id: u32) -> BTreeSet<u32> {
+    fn find(&self) -> BTreeSet<u32> {
         let mark = format!("{MARK}={}", self.mark);
         let is_marked = |process: &u32| {
             let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
@@ -297,7 +312,7 @@ impl Processes {
         };
         let all = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         let ids = all.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
-        let mut next: Vec<u32> = ids.filter(is_marked).chain([id]).collect();
+        let mut next: Vec<u32> = ids.filter(is_marked).chain(self.id).collect();
         let mut found = BTreeSet::new();
         while let Some(process) = next.pop() {
             if found.insert(process) {
@@ -428,6 +443,29 @@ mod tests {
             () = seen => {}
         }
         assert!(!lives("86393.5"));
+    }
+
+    #[tokio::test]
+    async fn a_command_may_leave_processes_only_if_it_is_meant_to() {
+        let script =
+            "setsid sleep 86394.5 >/dev/null 2>&1 & (sleep 86394.5 >/dev/null 2>&1 &) ; echo done";
+        let command = HostCommand { ends_all: true, ..shell(script) };
+        assert_eq!(run(&command).await.stdout, b"done\n");
+        assert!(!lives("86394.5"));
+    }
+
+    #[tokio::test]
+    async fn a_reader_gets_the_output_while_the_command_works() {
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        let reader = OutputReader::new(move |bytes| drop(sender.send(bytes.to_vec())));
+        let cancel = CancellationToken::new();
+        let command = HostCommand { reader: Some(reader), ..shell("echo first; sleep 86395.5") };
+        let first = async {
+            assert_eq!(receiver.recv().await.unwrap(), b"first\n");
+            cancel.cancel();
+        };
+        let (result, ()) = tokio::join!(command.run(&cancel), first);
+        assert!(matches!(result, Err(HostError::Aborted)));
     }
 
     #[tokio::test]

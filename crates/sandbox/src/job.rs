@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use super::{
     error::JobError,
     folder_file::FolderFile,
+    output_reader::OutputReader,
     path::{check_files, check_path},
     source_file::SourceFile,
 };
@@ -39,6 +40,8 @@ pub struct Job {
     /// A channel from the program to the host. The program reads this secret from its standard input, to the end, and
     /// writes records to descriptor 3. Other processes inside can also write there, so records need a proof of the secret.
     pub channel: Option<Vec<u8>>,
+    /// Takes the records as they arrive. The result then has none of them, and they count as output.
+    pub reader: Option<OutputReader>,
 }
 
 /// A file that nothing inside the sandbox can change.

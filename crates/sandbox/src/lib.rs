@@ -41,6 +41,7 @@ mod mounts;
 mod network;
 mod node;
 mod output;
+mod output_reader;
 mod path;
 mod probe;
 mod process_tree;
@@ -64,6 +65,7 @@ pub use network::{
 };
 pub use node::run_node;
 pub use output::clean_output;
+pub use output_reader::OutputReader;
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
 pub use pytest::{PytestError, run_pytest};

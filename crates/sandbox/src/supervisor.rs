@@ -31,6 +31,7 @@ use super::{
     job::{Finished, Job, Outcome},
     launch::{Launch, Launched},
     output::Output,
+    output_reader::OutputReader,
     process_tree::ProcessTree,
 };
 
@@ -66,6 +67,8 @@ pub(super) fn supervise(
         shown: Output::default(),
         collected_bytes: Vec::new(),
         records_bytes: Vec::new(),
+        records_total: 0,
+        reader: launch.job.reader.clone(),
         stop,
     };
     supervisor.set_up(launch, (report, files, &mut go))?;
@@ -87,6 +90,9 @@ struct Supervisor<'a> {
     shown: Output,
     collected_bytes: Vec<u8>,
     records_bytes: Vec<u8>,
+    /// The bytes of the records that the reader has taken.
+    records_total: u64,
+    reader: Option<OutputReader>,
     stop: &'a PipeReader,
 }
 
@@ -205,7 +211,7 @@ impl Supervisor<'_> {
             let now = Instant::now();
             let passed = if now >= started + job.limits.wall {
                 Some(Outcome::TimedOut)
-            } else if self.shown.total() > job.limits.output_bytes {
+            } else if self.shown.total() + self.records_total > job.limits.output_bytes {
                 Some(Outcome::OutputLimit)
             } else if now >= next_look {
                 next_look = now + WATCH_INTERVAL;
@@ -240,7 +246,13 @@ impl Supervisor<'_> {
             keep(&mut self.collected_bytes, bytes, COLLECT_BYTES_MAX);
         });
         let read_records = self.records.as_mut().is_some_and(|records| {
-            records.read(|bytes| keep(&mut self.records_bytes, bytes, RECORDS_BYTES_MAX))
+            records.read(|bytes| match &self.reader {
+                Some(reader) => {
+                    self.records_total += bytes.len() as u64;
+                    reader.take(bytes);
+                }
+                None => keep(&mut self.records_bytes, bytes, RECORDS_BYTES_MAX),
+            })
         });
         read_output || read_collected || read_records
     }

@@ -22,7 +22,7 @@ pub fn read_arguments<'y>(report: &mut Report, yaml: &'y Yaml, what: &str) -> Op
         let place = report.place(&yaml.range);
         let message = format!("{what} is a list of arguments, not a shell command");
         let finding = Diagnostic::error("GR005", message).at(place, "expected a list");
-        report.push(finding.help(as_list(yaml)));
+        report.push(finding.help(as_list(what.trim_matches('`'), yaml)));
         return None;
     };
     if items.first().is_none_or(|it| it.text() == Some("")) {
@@ -56,13 +56,13 @@ pub fn check_argument(
 }
 
 /// The advice to write a command line as a list, with the list itself if the value is a line.
-fn as_list(yaml: &Yaml) -> String {
+fn as_list(key: &str, yaml: &Yaml) -> String {
     let words: Vec<&str> = yaml.text().unwrap_or_default().split_whitespace().collect();
     let plain = |it: &&str| it.chars().all(|it| it.is_ascii_alphanumeric() || "_-./=".contains(it));
     if words.is_empty() || words.len() > 8 || !words.iter().all(plain) {
-        return "write `run: [ruff, check, src]`; graphrun starts no shell".to_owned();
+        return format!("write `{key}: [ruff, check, src]`; graphrun starts no shell");
     }
-    format!("write `run: [{}]`", words.join(", "))
+    format!("write `{key}: [{}]`", words.join(", "))
 }
 
 /// Returns whether the argument after these is the script of a shell.

@@ -47,7 +47,7 @@ pub(super) fn read_cache(
         what: "a node with `folder`".to_owned(),
         help: "omit it: its result depends on the files of the folder",
     });
-    let on_host = settings.is_some_and(|it| it.host().is_some()).then(|| CacheRefusal {
+    let on_host = settings.is_some_and(is_on_host).then(|| CacheRefusal {
         what: "a command on a host".to_owned(),
         help: "omit it: the command acts on this machine each time",
     });
@@ -60,4 +60,9 @@ pub(super) fn read_cache(
         return None;
     }
     Some(caching)
+}
+
+/// Whether a node runs a command on this machine.
+fn is_on_host(settings: &dyn NodeSettings) -> bool {
+    settings.host().is_some() || settings.programs().iter().any(|it| it.host_use().is_some())
 }

@@ -153,6 +153,13 @@ impl HostSettings {
         format!("host {name} {}", &hash[..12])
     }
 
+    /// Adds the secrets of a command that gets more than others.
+    pub(crate) fn add_secrets(&mut self, secrets: &[String]) {
+        let more = secrets.iter().filter(|it| !self.secrets.contains(it));
+        let more: Vec<String> = more.cloned().collect();
+        self.secrets.extend(more);
+    }
+
     /// Returns what another host of this name may do and this one may not, if there is anything.
     fn exceeded_by(&self, other: &Self) -> Option<String> {
         if let Some(shape) = other.allow.iter().find(|it| !self.allows(it)) {
@@ -302,9 +309,19 @@ fn read_host(
     if let Some(approve) = section.get("approve").and_then(|it| read_approval(report, it)) {
         host.approve = approve;
     }
-    for word in section.get("secrets").map(|it| report.words(it, "`secrets`")).unwrap_or_default() {
+    host.secrets = section.get("secrets").map(|it| read_secrets(report, it)).unwrap_or_default();
+    if let Some(time) = section.get("time").and_then(|it| report.duration(it, "`time`")) {
+        host.time = time;
+    }
+    host
+}
+
+/// Reads the names of variables with secrets.
+pub(super) fn read_secrets(report: &mut Report, yaml: &Yaml) -> Vec<String> {
+    let mut secrets = Vec::new();
+    for word in report.words(yaml, "`secrets`") {
         if is_harmless_variable(&word.text) {
-            host.secrets.push(word.text);
+            secrets.push(word.text);
         } else {
             let message = format!("a command cannot get the variable `{}`", word.text);
             let finding = Diagnostic::error("GR048", message);
@@ -312,10 +329,24 @@ fn read_host(
             report.push(finding.help("name a variable with a secret, such as `GH_TOKEN`"));
         }
     }
-    if let Some(time) = section.get("time").and_then(|it| report.duration(it, "`time`")) {
-        host.time = time;
+    secrets
+}
+
+/// Reports a command of a declaration that its host does not allow. `word` names the host.
+pub(super) fn check_allowed(
+    report: &mut Report,
+    word: &SpannedText,
+    host: &HostSettings,
+    command: &[String],
+) {
+    // Without a valid `allow` there is an error already.
+    if host.allow.is_empty() || host.allows(command) {
+        return;
     }
-    host
+    let message = format!("the host `{}` does not allow `{}`", host.name, command.join(" "));
+    let place = report.place(&word.range);
+    let finding = Diagnostic::error("GR053", message).at(place, "not allowed");
+    report.push(finding.help("add the beginning of the command to `allow` of the host"));
 }
 
 /// Reports a host of a used workflow that may do more than this one says: the file that a person starts lists all that

@@ -60,6 +60,7 @@ pub mod memory;
 mod nodes;
 mod outline;
 mod policies;
+mod program;
 mod prompt;
 mod reader;
 mod registry;
@@ -102,6 +103,7 @@ pub use self::{
     },
     layout::{FileKind, format_text},
     mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
+    program::{Program, ProgramPlace, ProgramProtocol},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     reports::ReportFile,

@@ -160,7 +160,7 @@ fn read_workflow(
         output,
         inbox,
         folders,
-        hosts: env.sections.hosts,
+        hosts: env.sections.hosts_with_secrets_of_programs(),
         memory: Arc::clone(&env.sections.memory),
         limits,
         nodes,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{
     Approval, LoadError,
     argument::{ArgumentAdvice, check_argument, read_arguments},
-    hosts::{HostSettings, HostUse, read_hosts},
+    hosts::{HostSettings, HostUse, check_allowed, read_hosts},
     lower::KEYS,
     prompt::PromptFiles,
     reader::{self, Entry, SpannedText, Yaml},
@@ -296,12 +296,7 @@ fn read_server(
 
 /// Checks that a host starts this command without a question, in the folder of the node that calls.
 fn check_host(report: &mut Report, word: &SpannedText, host: &HostSettings, command: &[String]) {
-    if !host.allows(command) {
-        let message = format!("the host `{}` does not allow `{}`", host.name, command.join(" "));
-        let place = report.place(&word.range);
-        let finding = Diagnostic::error("GR053", message).at(place, "not allowed");
-        report.push(finding.help("add the beginning of the command to `allow` of the host"));
-    }
+    check_allowed(report, word, host, command);
     if host.approve != Approval::Never {
         let message = format!(
             "the host `{}` asks before a command, and a server starts by itself",

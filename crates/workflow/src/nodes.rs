@@ -108,7 +108,10 @@ fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn Node
     } else if is_pure {
         let keys = keys(&["retry", "timeout", "limits"]);
         (keys, "the node computes its fields at once", "remove it")
-    } else if settings.models().is_none() && settings.needs_sandbox() {
+    } else if settings.models().is_none()
+        && settings.programs().is_empty()
+        && settings.needs_sandbox()
+    {
         let limits = section.get("limits").map(Yaml::entries).unwrap_or_default();
         let of_models = limits.iter().map(|it| &it.key);
         let of_models = of_models.filter(|it| matches!(it.text.as_str(), "tokens" | "usd"));

@@ -25,6 +25,7 @@ use super::{
     mcp::read_mcp,
     memory::{Tiers, read_tiers},
     policies::read_catch,
+    program::{Program, ProgramPlace, read_program, refuse_both, refuse_program_keys},
     prompt::{LoadedPrompt, PromptFiles},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
@@ -67,6 +68,11 @@ pub(super) const AGENT_KEYS: &[&str] = &[
     "tool_choice",
     "parallel_tools",
     "about",
+    "command",
+    "protocol",
+    "in",
+    "scripts",
+    "secrets",
 ];
 /// The keys of an agent that are about calls of its tools.
 const CALL_KEYS: [&str; 4] = ["max_tool_rounds", "tool_timeout", "tool_choice", "parallel_tools"];
@@ -92,8 +98,10 @@ pub(super) const LIMITS_KEYS: &[&str] =
 /// An agent as it is declared.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
-    /// The models as `provider/model`, in order of fallback.
+    /// The models as `provider/model`, in order of fallback; none if it has a program.
     pub models: Vec<String>,
+    /// The program that does the work in place of a model.
+    pub program: Option<Arc<Program>>,
     /// The system prompt, not checked yet.
     pub system: Option<LoadedPrompt>,
     /// The settings of its requests.
@@ -203,6 +211,20 @@ impl Sections {
         sections
     }
 
+    /// Returns the hosts with all secrets that their commands get, those of single agents included: the file that a
+    /// person starts has to list them for the workflows that it uses.
+    pub(crate) fn hosts_with_secrets_of_programs(&self) -> BTreeMap<String, HostSettings> {
+        let mut hosts = self.hosts.clone();
+        for program in self.agents.values().filter_map(|it| it.program.as_ref()) {
+            if let ProgramPlace::Host(own) = &program.place
+                && let Some(host) = hosts.get_mut(&own.name)
+            {
+                host.add_secrets(&own.secrets);
+            }
+        }
+        hosts
+    }
+
     /// Resolves one of `folders`.
     pub(crate) fn find_folder(&self, report: &mut Report, word: SpannedText) -> Option<String> {
         if !self.folders.contains(&word.text) {
@@ -226,12 +248,32 @@ impl Sections {
         if let Some(about) = section.get("about") {
             report.word(about, "`about`");
         }
-        let help = "name one of `models`";
+        let system = section.get("system");
+        let system = system.and_then(|it| read_template(report, prompts, it, "system"));
+        let Some(command) = section.key("command") else {
+            refuse_program_keys(report, &section);
+            let agent = self.read_model_agent(report, &section, registry)?;
+            return Some(Agent { system, ..agent });
+        };
+        if section.get("model").is_some() {
+            refuse_both(report, &what, command);
+            return None;
+        }
+        let program = Some(Arc::new(read_program(report, (key, &section), (prompts, self))?));
+        Some(Agent { program, system, ..Agent::default() })
+    }
+
+    /// Reads the keys of an agent that asks models, except for its system prompt.
+    fn read_model_agent(
+        &self,
+        report: &mut Report,
+        section: &Section<'_>,
+        registry: &Registry,
+    ) -> Option<Agent> {
+        let help = "name one of `models`, or write `command` for an agent that is a program";
         let model = section.require(report, "model", help);
         let providers = registry.known_providers();
         let models = model.map(|it| self.find_model(report, it, providers)).unwrap_or_default();
-        let system =
-            section.get("system").and_then(|it| read_template(report, prompts, it, "system"));
         let settings = request_settings::read(report, |key| section.get(key), &models, providers);
         let cache = section.get("cache").map(|it| request_settings::read_cache(report, it));
         let parallel = section.get("parallel_tools");
@@ -240,10 +282,26 @@ impl Sections {
             parallel_tools: parallel.and_then(|it| report.bool(it, "`parallel_tools`")),
             ..settings
         };
-        let (tools, approvals) = section
-            .get("tools")
-            .map(|it| self.read_agent_tools(report, registry, it))
-            .unwrap_or_default();
+        for (key, parameter) in
+            [("tool_choice", Parameter::ToolChoice), ("parallel_tools", Parameter::ParallelTools)]
+        {
+            if let Some(yaml) = section.get(key) {
+                let named = (key, parameter);
+                request_settings::check_support(report, yaml, named, &models, providers);
+            }
+        }
+        let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
+        let agent = self.read_tool_calls(report, section, registry);
+        Some(Agent { models, settings, on_overflow: overflow.unwrap_or_default(), ..agent })
+    }
+
+    /// Reads the keys of an agent about calls of its tools.
+    fn read_tool_calls(
+        &self,
+        report: &mut Report,
+        section: &Section<'_>,
+        registry: &Registry,
+    ) -> Agent {
         for key in CALL_KEYS.iter().filter_map(|it| section.key(it)) {
             if !section.has_or_means("tools") {
                 let message = match key.text.as_str() {
@@ -253,34 +311,23 @@ impl Sections {
                 report.bad_value(key, message, "give the agent `tools`, or remove this");
             }
         }
+        let list = section.get("tools");
+        let (tools, approvals) =
+            list.map(|it| self.read_agent_tools(report, registry, it)).unwrap_or_default();
         let rounds = section.get("max_tool_rounds");
         let rounds = rounds.and_then(|it| report.count(it, "`max_tool_rounds`", 1));
-        let tool_rounds_max = rounds.unwrap_or(TOOL_ROUNDS);
-        let tool_timeout = section.get("tool_timeout");
-        let tool_timeout = tool_timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
-        let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
-        let choice = section.get("tool_choice");
-        let choice = choice.zip(section.get("tools"));
+        let timeout = section.get("tool_timeout");
+        let tool_timeout = timeout.and_then(|it| report.duration(it, "`tool_timeout`"));
+        let choice = section.get("tool_choice").zip(list);
         let choice = choice.and_then(|(it, tools)| read_tool_choice(report, it, tools));
-        for (key, parameter) in
-            [("tool_choice", Parameter::ToolChoice), ("parallel_tools", Parameter::ParallelTools)]
-        {
-            if let Some(yaml) = section.get(key) {
-                let named = (key, parameter);
-                request_settings::check_support(report, yaml, named, &models, providers);
-            }
-        }
-        Some(Agent {
-            models,
-            system,
-            settings,
+        Agent {
             tools,
             approvals,
-            tool_rounds_max,
+            tool_rounds_max: rounds.unwrap_or(TOOL_ROUNDS),
             tool_timeout,
             tool_choice: choice.unwrap_or_default(),
-            on_overflow: overflow.unwrap_or_default(),
-        })
+            ..Agent::default()
+        }
     }
 
     /// Reads the tools that an agent may call, and when a person is asked before.

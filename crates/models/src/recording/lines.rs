@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use graphrun_core::graph::{ErrorKind, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -181,6 +182,9 @@ pub(super) struct ErrorLine {
     pub(super) after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) message: String,
+    /// The failure of a program that answers in place of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Box<Failure>>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -201,6 +205,7 @@ pub(super) enum ErrorWord {
     Incomplete,
     StreamTruncated,
     NotFound,
+    Program,
 }
 
 impl ErrorLine {
@@ -232,6 +237,11 @@ impl ErrorLine {
             ErrorWord::Incomplete => ModelError::Incomplete { finish: message, text, usage },
             ErrorWord::StreamTruncated => ModelError::StreamTruncated { text, usage },
             ErrorWord::NotFound => ModelError::NotFound { message },
+            ErrorWord::Program => {
+                let other = || Box::new(Failure::new(ErrorKind::Command, message));
+                let failure = self.failure.clone().unwrap_or_else(other);
+                ModelError::Program { failure, usage, cost_usd: None }
+            }
         }
     }
 
@@ -251,6 +261,7 @@ impl ErrorLine {
             ModelError::Incomplete { .. } => ErrorWord::Incomplete,
             ModelError::StreamTruncated { .. } => ErrorWord::StreamTruncated,
             ModelError::NotFound { .. } => ErrorWord::NotFound,
+            ModelError::Program { .. } => ErrorWord::Program,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }
             | ModelError::ReplyTooLarge { .. }
@@ -279,6 +290,10 @@ impl ErrorLine {
             ModelError::BadRequest { status, .. } => Some(*status),
             _ => None,
         };
-        Self { kind, status, after_ms, message }
+        let failure = match error {
+            ModelError::Program { failure, .. } => Some(failure.clone()),
+            _ => None,
+        };
+        Self { kind, status, after_ms, message, failure }
     }
 }

@@ -67,7 +67,11 @@ impl RecordingFile {
         self.append(&ChatRequest::of_node(node, question), &Ok(reply))
     }
 
-    fn append(
+    /// Appends an exchange, also a failed one.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::NotRecorded`] when the file cannot be written.
+    pub fn append(
         &self,
         request: &ChatRequest,
         outcome: &Result<ChatReply, ModelError>,

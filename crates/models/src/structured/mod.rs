@@ -11,4 +11,4 @@ pub use ask::{Structured, StructuredError, ask_structured, repair_messages, with
 pub use extract::{Extracted, Wanted, extract_json};
 #[cfg(feature = "openai")]
 pub(super) use schema::tool_schema;
-pub use schema::{SchemaCheck, answer_schema, strict_schema};
+pub use schema::{SchemaCheck, answer_instruction, answer_schema, strict_schema};

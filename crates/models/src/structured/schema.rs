@@ -57,6 +57,14 @@ pub fn strict_schema(schema: &Value) -> Option<Value> {
     Some(strict)
 }
 
+/// Returns the instruction to answer by a schema, for a model that nothing else forces to do so.
+pub fn answer_instruction(schema: &Value) -> String {
+    format!(
+        "Answer with one JSON value and nothing else: no explanation, no code fence. It must match this JSON \
+         Schema:\n{schema:#}"
+    )
+}
+
 /// Returns the schema of a tool's arguments in a form that every provider accepts: keywords that some reject are moved
 /// into the description. Calls are still checked against the whole schema.
 #[cfg(feature = "openai")]

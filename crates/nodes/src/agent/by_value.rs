@@ -8,7 +8,7 @@ use graphrun_core::{
     graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
 };
 use graphrun_workflow::{
-    Expression, ExpressionView,
+    Expression, ExpressionView, Program,
     kind::{MakeContext, ModelUse, NodeSettings},
     tool::DeclaredTool,
 };
@@ -58,18 +58,28 @@ impl NodeSettings for AgentMatchNode {
         self.nodes.iter().any(|(_, it)| it.needs_sandbox())
     }
 
+    fn has_exit_code(&self) -> bool {
+        self.nodes.iter().any(|(_, it)| it.has_exit_code())
+    }
+
+    fn programs(&self) -> Vec<&Program> {
+        self.nodes.iter().filter_map(|(_, it)| it.program.as_ref()).collect()
+    }
+
     fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
         &self.declared
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {
-        let answers_max = self.nodes.iter().map(|(_, it)| it.answers_max()).max()?;
+        let asking = self.nodes.iter().filter(|(_, it)| it.program.is_none());
+        let answers_max = asking.map(|(_, it)| it.answers_max()).max()?;
         Some(ModelUse { models: &self.models, answers_max })
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
         let replaced = |(value, it): &(String, AgentNode)| {
-            (value.clone(), AgentNode { models: models.to_vec(), ..it.clone() })
+            let models = if it.program.is_some() { Vec::new() } else { models.to_vec() };
+            (value.clone(), AgentNode { models, ..it.clone() })
         };
         let nodes = self.nodes.iter().map(replaced).collect();
         Some(Arc::new(Self::new(self.on.clone(), nodes)))

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
 use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
-    Approval, Expression, OnOverflow, Prompt,
+    Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
     kind::{
         Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
-        SpannedText,
+        SpannedText, Yaml,
         values::{
             self, AgentName, Count, Either, FieldName, FolderName, MatchedValue, Named, OneOrMany,
-            PromptPath, RequestKeys, Template,
+            PromptPath, RequestKeys, Template, Text,
         },
     },
     memory::Tiers,
@@ -20,10 +20,11 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 
 use super::{
-    Agent, AgentMatchNode, Toolbox,
+    Agent, AgentMatchNode, ProgramRunner, Toolbox,
     history::{History, HistoryParts},
 };
 use crate::{
+    changes::read_changes,
     checked::{Checked, ToolSources},
     declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
@@ -50,8 +51,10 @@ struct AgentKeys {
     history: Option<Either<FieldName, HistoryParts>>,
     #[schemars(flatten)]
     request: RequestKeys,
-    /// One of `folders`, in which its built-in tools work.
+    /// One of `folders`, in which its built-in tools or its program work.
     folder: Option<FolderName>,
+    /// Files and folders of `folder` that are written back if the program of the agent has changed them, in a sandbox.
+    changes: Option<OneOrMany<Text>>,
 }
 
 /// An agent for each value of an enum or a bool.
@@ -84,8 +87,10 @@ struct PromptParts {
 pub struct AgentNode {
     /// The name of the agent.
     pub agent: String,
-    /// The models as `provider/model`, in order of fallback; at least one.
+    /// The models as `provider/model`, in order of fallback; none if it has a program.
     pub models: Vec<String>,
+    /// The program that does the work in place of a model.
+    pub program: Option<Program>,
     /// The system prompt.
     pub system: Option<Prompt>,
     /// The prompt.
@@ -116,8 +121,10 @@ pub struct AgentNode {
     pub repairs_max: u32,
     /// The conversation that it continues.
     pub history: Option<History>,
-    /// The folder of the run in which its built-in tools work.
+    /// The folder of the run in which its built-in tools or its program work.
     pub folder: Option<String>,
+    /// Files and folders of the copy of a program that are written back.
+    pub changes: Vec<String>,
     /// The tiers of memory that its built-in tools can use.
     pub tiers: Arc<Tiers>,
 }
@@ -145,7 +152,11 @@ impl AgentNode {
         let tools = self.tools.iter().map(find).collect::<Result<_, _>>()?;
         let services = ctx.services.clone();
         let toolbox = Toolbox::new(tools, self.folder.clone(), self.tool_timeout);
-        Ok(Agent { definition: self.clone(), services, toolbox })
+        let program = self.program.clone().map(|it| {
+            let folder = (self.folder.clone(), self.changes.clone());
+            Arc::new(ProgramRunner::new(it, folder, services.clone()))
+        });
+        Ok(Agent { definition: self.clone(), services, toolbox, program })
     }
 }
 
@@ -199,6 +210,9 @@ impl Kind for AgentKind {
         let models: Vec<String> = agents().flat_map(|it| &it.models).cloned().collect();
         let settings = reader.request_settings(&models);
         let folder = read_folder(reader);
+        let changes = read_changes(reader);
+        let programs = agents().filter_map(|it| it.program.clone());
+        check_programs(reader, &programs.collect::<Vec<_>>(), &models);
         let tools: Vec<String> = agents().flat_map(|it| &it.tools).cloned().collect();
         check_writing_tools(reader, &tools);
         let (on, agents) = chosen?;
@@ -211,6 +225,7 @@ impl Kind for AgentKind {
             let node = AgentNode {
                 agent,
                 models: found.models,
+                program: found.program.map(|it| in_folder(&it, folder.as_deref())),
                 system: found.system.map(|it| reader.finish_prompt(it)),
                 prompt: prompt.clone(),
                 prompt_again: again.clone(),
@@ -227,6 +242,7 @@ impl Kind for AgentKind {
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),
                 folder: folder.clone(),
+                changes: changes.clone(),
                 tiers: reader.tiers(),
             };
             nodes.push((value, node));
@@ -277,7 +293,16 @@ impl NodeSettings for AgentNode {
     }
 
     fn needs_sandbox(&self) -> bool {
-        need_sandbox(&self.declared)
+        let is_in_sandbox = |it: &Program| matches!(it.place, ProgramPlace::Sandbox(_));
+        need_sandbox(&self.declared) || self.program.as_ref().is_some_and(is_in_sandbox)
+    }
+
+    fn has_exit_code(&self) -> bool {
+        self.program.is_some()
+    }
+
+    fn programs(&self) -> Vec<&Program> {
+        self.program.iter().collect()
     }
 
     fn declared_tools(&self) -> &[Arc<DeclaredTool>] {
@@ -285,11 +310,17 @@ impl NodeSettings for AgentNode {
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {
+        if self.program.is_some() {
+            return None;
+        }
         let answers_max = self.answers_max();
         Some(ModelUse { models: &self.models, answers_max })
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
+        if self.program.is_some() {
+            return None;
+        }
         Some(Arc::new(Self { models: models.to_vec(), ..self.clone() }))
     }
 
@@ -301,6 +332,41 @@ impl NodeSettings for AgentNode {
     fn detail(&self) -> Option<String> {
         Some(self.agent.clone())
     }
+}
+
+/// Reports keys of a node that do not fit the programs of its agents.
+fn check_programs(reader: &mut NodeReader<'_>, programs: &[Arc<Program>], models: &[String]) {
+    if let (Some(program), true) = (programs.first(), models.is_empty()) {
+        reader.refuse_request_settings(&program.argv[0]);
+    }
+    let is_in_sandbox = |it: &Arc<Program>| matches!(it.place, ProgramPlace::Sandbox(_));
+    if let Some(key) = reader.key("changes").filter(|_| !programs.iter().any(is_in_sandbox)) {
+        let message = "only a program in a sandbox has a copy of the folder";
+        let help = match programs {
+            [] => "remove it: a model changes files by tools such as `fs.write`",
+            _ => "remove it: a program on a host works in the folder itself",
+        };
+        reader.report().bad_value(key, message, help);
+    }
+    let Some(word) = reader.get("folder").and_then(Yaml::word) else { return };
+    for program in programs {
+        if let ProgramPlace::Host(host) = &program.place
+            && let Some(other) = host.folder.as_ref().filter(|it| **it != word.text)
+        {
+            let message = format!("the commands of `{}` work in `{other}`", host.name);
+            let help = "name the same folder, or remove it from the host";
+            reader.report().bad_value(&word, message, help);
+        }
+    }
+}
+
+/// Returns a program with the folder of its node.
+fn in_folder(program: &Program, folder: Option<&str>) -> Program {
+    let mut program = program.clone();
+    if let (ProgramPlace::Host(host), Some(folder)) = (&mut program.place, folder) {
+        host.folder = Some(folder.to_owned());
+    }
+    program
 }
 
 /// Reads the prompt of the first visit, and that of later ones if it differs.

@@ -34,7 +34,7 @@ const SAME_CALL_MAX: u32 = 2;
 /// The most characters of a result in the conversation.
 const RESULT_CHARACTERS_MAX: usize = 60_000;
 /// The most characters of arguments in an event.
-const INPUT_CHARACTERS_MAX: usize = 200;
+pub(super) const INPUT_CHARACTERS_MAX: usize = 200;
 
 /// The tools that an agent may call.
 #[derive(Debug)]
@@ -377,7 +377,7 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
 }
 
 /// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
-fn cut(text: &str, characters_max: usize) -> String {
+pub(super) fn cut(text: &str, characters_max: usize) -> String {
     let text = redact(text);
     match text.char_indices().nth(characters_max) {
         None => text.into_owned(),

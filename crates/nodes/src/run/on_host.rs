@@ -2,17 +2,16 @@
 
 use graphrun_core::{
     event::Report,
-    graph::{ErrorKind, Failure, NodeContext, NodeError, Question},
+    graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_sandbox::{HostCommand, HostError, HostResult};
-use graphrun_workflow::{Approval, ExpressionView, HostAccess, HostSettings, HostUse};
-use serde_json::json;
+use graphrun_workflow::{ExpressionView, HostAccess, HostSettings, HostUse};
 
 use super::{Argument, RunNode, STREAM_BYTES_MAX, VARIABLE_BYTES_MAX, text_of};
-use crate::in_folder::open_folder;
-
-/// The characters of a command that the trace shows.
-const SHOWN_CHARACTERS_MAX: usize = 2_000;
+use crate::{
+    host_approval::{ask_for_command, shown},
+    in_folder::open_folder,
+};
 
 /// A call of a command on a host.
 #[derive(Debug)]
@@ -39,12 +38,12 @@ impl HostCall<'_> {
         let mut call = HostCommand {
             argv,
             folder,
-            env: Vec::new(),
             stdin,
             time: self.host.time,
             kept_bytes: STREAM_BYTES_MAX + 1,
+            ..HostCommand::default()
         };
-        self.ask(ctx, approval, &call).await?;
+        ask_for_command(ctx, self.host, approval, &call).await?;
         let variables = self.access.variables_of(self.host);
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
@@ -93,84 +92,5 @@ impl HostCall<'_> {
             return Err(Failure::new(ErrorKind::Command, message).into());
         }
         Ok(argv)
-    }
-
-    /// Asks a person, if this call needs an approval. The key of the question contains a hash of the whole call, so an
-    /// answer never approves another one.
-    async fn ask(
-        &self,
-        ctx: &NodeContext,
-        approval: Approval,
-        call: &HostCommand,
-    ) -> Result<(), NodeError> {
-        let (host, grant) = (&self.host.name, self.host.grant());
-        let is_approved = match approval {
-            Approval::Never => true,
-            Approval::Once => ctx.is_granted(&grant),
-            Approval::Each => false,
-        };
-        if is_approved {
-            return Ok(());
-        }
-        let mut show = json!({ "host": host, "command": call.argv });
-        if let Some(folder) = &call.folder {
-            show["folder"] = folder.display().to_string().into();
-        }
-        if let Some(stdin) = &call.stdin {
-            show["stdin"] = stdin.as_str().into();
-        }
-        if !self.host.secrets.is_empty() {
-            show["secrets"] = json!(self.host.secrets);
-        }
-        let hash = blake3::hash(show.to_string().as_bytes()).to_hex();
-        let key = format!("{}-{}", ctx.node, &hash[..12]);
-        let prompt = match approval {
-            Approval::Once => format!(
-                "Run this command on this machine, and later ones on `{host}` without a question?"
-            ),
-            _ => "Run this command on this machine?".to_owned(),
-        };
-        let mut question = Question::new(key, format!("{prompt}\n{}", quoted(&call.argv)));
-        question.show = show;
-        if !ctx.ask::<bool>(question)? {
-            let message = format!("a person declined `{}`", shown(&call.argv));
-            return Err(Failure::new(ErrorKind::Declined, message).into());
-        }
-        if approval == Approval::Once {
-            ctx.grant(&grant).await?;
-        }
-        Ok(())
-    }
-}
-
-/// Returns a command as it could be typed, so that each argument can be told apart.
-fn quoted(argv: &[String]) -> String {
-    let plain = |it: char| it.is_ascii_alphanumeric() || "_-./=:,@%+".contains(it);
-    let quote = |it: &String| {
-        if !it.is_empty() && it.chars().all(plain) {
-            return it.clone();
-        }
-        format!("'{}'", it.replace('\'', r"'\''"))
-    };
-    argv.iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
-fn shown(argv: &[String]) -> String {
-    let text = quoted(argv);
-    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_argument_can_be_told_apart() {
-        let argv = ["git", "commit", "-m", "it's a\nline", "", "$HOME", "a b"].map(str::to_owned);
-        assert_eq!(quoted(&argv), "git commit -m 'it'\\''s a\nline' '' '$HOME' 'a b'");
-        assert_eq!(shown(&["x".repeat(3_000)]).chars().count(), SHOWN_CHARACTERS_MAX + 1);
     }
 }

@@ -13,7 +13,7 @@ use graphrun_core::{
     id::ChannelName,
     state::Type,
 };
-use graphrun_sandbox::{SourceFile, check_path, is_harmless_variable};
+use graphrun_sandbox::{SourceFile, is_harmless_variable};
 use graphrun_workflow::{
     Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
@@ -29,7 +29,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::in_folder::read_folder;
+use crate::{changes::read_changes, in_folder::read_folder};
 
 /// The kind `run`.
 #[derive(Debug)]
@@ -386,26 +386,6 @@ fn refuse_on_host(reader: &mut NodeReader<'_>, key: &str) {
     };
     let message = format!("a command on a host takes no `{key}`");
     reader.report().bad_value(word, message, help);
-}
-
-/// Reads the paths that are written back.
-fn read_changes(reader: &mut NodeReader<'_>) -> Vec<String> {
-    let Some(yaml) = reader.get("changes") else { return Vec::new() };
-    if let (None, Some(key)) = (reader.get("folder"), reader.key("changes")) {
-        let help = "name one of `folders` with `folder:`";
-        reader.report().bad_value(key, "without `folder` nothing can be written back", help);
-    }
-    let mut changes = Vec::new();
-    for word in reader.report().words(yaml, "`changes`") {
-        match check_path(&word.text) {
-            Ok(()) => changes.push(word.text),
-            Err(error) => {
-                let message = format!("`{}` cannot be written back: {error}", word.text);
-                reader.report().bad_value(&word, message, "name a file or a folder, as in `src`");
-            }
-        }
-    }
-    changes
 }
 
 fn check_variable(reader: &mut NodeReader<'_>, key: &SpannedText) {

@@ -11,11 +11,11 @@ use super::{
         Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
         FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName,
         Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName,
-        NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive, PromptCache,
-        PromptPath, PromptText, ReducerName, RequestKeys, Requirement, SandboxDeclared,
-        SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName, Text, TierAccess,
-        TierDeclared, ToolChoiceWord, ToolDeclared, ToolName, TypeDeclared, TypeNotation,
-        VariableName, Version,
+        NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive,
+        ProgramProtocolName, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
+        Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName,
+        TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName,
+        TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
 
@@ -110,7 +110,19 @@ pub(super) struct Best {
 #[schemars(deny_unknown_fields)]
 pub(super) struct AgentKeys {
     /// One of `models`, or `provider/model` itself.
-    model: ModelRef,
+    model: Option<ModelRef>,
+    /// In place of `model`: a program that does the work, such as a coding agent, and its arguments. It gets the prompt on its
+    /// standard input.
+    command: Option<Vec<Scalar>>,
+    /// The form of the program's output. Default: `json`, by which the last JSON value is the answer.
+    protocol: Option<ProgramProtocolName>,
+    /// Where the program runs: one of `sandboxes` or of `hosts`.
+    #[serde(rename = "in")]
+    within: Option<SandboxName>,
+    /// Files or folders beside the workflow that a program in a sandbox gets, under the same paths.
+    scripts: Option<OneOrMany<Text>>,
+    /// The variables of graphrun's environment that a program on a host gets, beside those of the host.
+    secrets: Option<OneOrMany<VariableName>>,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
     system: Option<Either<PromptPath, PromptText>>,
     #[schemars(flatten)]

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
-    Approval, OnOverflow,
+    Approval, OnOverflow, ProgramProtocol,
     policies::ATTEMPTS_MAX,
     tool::{BUILT_IN, Method},
     types::{RANGE_KEYS, TYPES, reducer_names},
@@ -172,7 +172,7 @@ value_types! {
     pub ModelRef = {"type": "string", "x-refers": "model"};
     /// The name of a sandbox under `sandboxes`.
     pub SandboxDeclared = {"type": "string", "x-declares": "sandbox"};
-    /// One of `sandboxes`, or one of `hosts` for `run`.
+    /// One of `sandboxes`, or one of `hosts` for `run` and for a program.
     pub SandboxName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a host under `hosts`.
     pub HostDeclared = {"type": "string", "x-declares": "sandbox"};
@@ -180,6 +180,8 @@ value_types! {
     pub HostName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a server under `mcp`.
     pub ServerDeclared = {"type": "string"};
+    /// The form of a program's output.
+    pub ProgramProtocolName = {"enum": (ProgramProtocol::ALL.map(ProgramProtocol::as_str))};
     /// The beginning of a command.
     pub CommandBeginning = {"type": "string", "examples": ["git push", "gh pr create"]};
     /// When a person is asked.

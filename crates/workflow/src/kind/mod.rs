@@ -31,7 +31,7 @@ pub use self::{
     reader::NodeReader,
     services::{ModelSource, Services, ToolSource},
 };
-use crate::{Expression, HostUse, Registry, SandboxSettings, tool::DeclaredTool};
+use crate::{Expression, HostUse, Program, Registry, SandboxSettings, tool::DeclaredTool};
 pub use crate::{
     argument::{ArgumentAdvice, check_argument, read_arguments},
     fixed_files::read_fixed,
@@ -229,6 +229,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     /// Returns the command that it runs on this machine, outside of a sandbox.
     fn host(&self) -> Option<HostUse<'_>> {
         None
+    }
+
+    /// Returns the programs that answer it in place of models.
+    fn programs(&self) -> Vec<&Program> {
+        Vec::new()
     }
 
     /// Returns the declared tools that it calls, or that a model of it may call.

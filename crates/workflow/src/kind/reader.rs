@@ -390,6 +390,15 @@ impl NodeReader<'_> {
         request_settings::read(self.report, |key| section.get(key), models, providers)
     }
 
+    /// Reports settings of requests in a node that asks no model. The kind has their keys.
+    pub fn refuse_request_settings(&mut self, agent: &str) {
+        for key in request_settings::KEYS.into_iter().filter_map(|it| self.section.key(it)) {
+            let message = format!("`{}` is about a model, and `{agent}` is a program", key.text);
+            let help = "remove it, or pass an option to the program in its `command`";
+            self.report.bad_value(key, message, help);
+        }
+    }
+
     /// Returns the sandbox that the key `in` of the node names.
     pub fn sandbox(&mut self) -> Option<SandboxSettings> {
         let help = "name one of `sandboxes`: generated code runs only in a sandbox";

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use graphrun_memory::{InMemoryStore, Memory};
-use graphrun_models::{ChatModel, ContextWindows, ModelError, Prices};
+use graphrun_models::{ChatModel, ChatReply, ChatRequest, ContextWindows, ModelError, Prices};
 use graphrun_sandbox::{NetworkAccess, Replace};
 
 use async_trait::async_trait;
@@ -22,6 +22,24 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     ///
     /// Fails with the reason if the model cannot be used.
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+
+    /// Returns the model that answers in place of the programs of agents, if there is one.
+    fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {
+        None
+    }
+
+    /// Records an exchange with a program, if exchanges are recorded.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be recorded.
+    fn record_program(
+        &self,
+        _request: &ChatRequest,
+        _outcome: &Result<ChatReply, ModelError>,
+    ) -> Result<(), ModelError> {
+        Ok(())
+    }
 }
 
 /// Takes the place of tools, for tests.

@@ -1,0 +1,125 @@
+//! The protocol of any other command: the last JSON value that it prints is the answer.
+//!
+//! Beside the keys of the answer, the value may have `usage` with `input_tokens`, `cached_input_tokens`, `output_tokens`,
+//! `cost_usd` and `model`. For a text, the value is a string, or has the text in `answer`; an output without JSON is the
+//! text itself.
+
+use graphrun_core::state::read_json_bytes;
+use graphrun_models::{OutputSchema, TokenUsage};
+use serde_json::Value;
+
+use super::output::{Reading, count, shown};
+
+/// The most lines from which a value over several lines is tried to begin.
+const STARTS_MAX: usize = 1_000;
+
+/// Reads a whole output. `output` is the requested form, if it is no text.
+pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Reading::default();
+    }
+    let Some(mut value) = last_value(text) else {
+        // For a form, the reader of answers lists the problems, and the program can mend them.
+        let answer = Some(String::from_utf8_lossy(text).into_owned());
+        return Reading { answer, ..Reading::default() };
+    };
+    let usage = take_usage(&mut value, output);
+    let answer = match (&value, output) {
+        (Value::Object(parts), None) => parts.get("answer").map(shown),
+        _ => None,
+    };
+    let counts = usage.as_ref();
+    Reading {
+        answer: Some(answer.unwrap_or_else(|| shown(&value))),
+        usage: counts.filter(|it| it.get("input_tokens").is_some()).map(token_usage),
+        cost_usd: counts.and_then(|it| it.get("cost_usd")?.as_f64()),
+        model: counts.and_then(|it| Some(it.get("model")?.as_str()?.to_owned())),
+        ..Reading::default()
+    }
+}
+
+/// Returns the value that the whole text is, or the one on its last lines.
+fn last_value(text: &[u8]) -> Option<Value> {
+    if let Ok(value) = read_json_bytes(text) {
+        return Some(value);
+    }
+    let lines: Vec<&[u8]> = text.split(|it| *it == b'\n').collect();
+    let last = lines.iter().rev().find_map(|it| read_json_bytes(it).ok().filter(is_answer));
+    // A value over several lines may have a value on its last line, so it comes first.
+    let mut start = 0;
+    let mut starts = Vec::new();
+    for line in &lines {
+        if matches!(line.first(), Some(b'{' | b'[')) {
+            starts.push(start);
+        }
+        start += line.len() + 1;
+    }
+    let whole =
+        starts.iter().rev().take(STARTS_MAX).find_map(|it| read_json_bytes(&text[*it..]).ok());
+    whole.or(last)
+}
+
+/// Whether a value on one line among others may be an answer. A number may just as well be progress.
+fn is_answer(value: &Value) -> bool {
+    matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_))
+}
+
+/// Takes `usage` out of a value, unless it is part of the requested form.
+fn take_usage(value: &mut Value, output: Option<&OutputSchema>) -> Option<Value> {
+    let properties = output.and_then(|it| it.schema.get("properties"));
+    let is_requested = properties.is_some_and(|it| it.get("usage").is_some());
+    let usage = value.get("usage").is_some_and(Value::is_object) && !is_requested;
+    usage.then(|| value.as_object_mut()?.shift_remove("usage")).flatten()
+}
+
+fn token_usage(counts: &Value) -> TokenUsage {
+    TokenUsage {
+        input_tokens: count(counts, "input_tokens"),
+        cached_input_tokens: count(counts, "cached_input_tokens"),
+        output_tokens: count(counts, "output_tokens"),
+        calls: 1,
+        ..TokenUsage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(text: &str) -> Option<String> {
+        read(text.as_bytes(), None).answer
+    }
+
+    #[test]
+    fn the_last_value_is_the_answer() {
+        for (text, expected) in [
+            (r#""done""#, "done"),
+            ("{\"a\": 1}\n{\"a\": 2}\n", r#"{"a":2}"#),
+            ("reading…\n[1, 2]\nall done\n", "[1,2]"),
+            ("reading…\n{\n  \"a\": [\n    \"x\"\n  ]\n}\n", r#"{"a":["x"]}"#),
+            ("{\n  \"a\": 1\n}\n", r#"{"a":1}"#),
+            ("7\n{\"answer\": \"done\", \"note\": 1}\n8\n", "done"),
+            ("plain words\n", "plain words"),
+            ("{\"a\": 1", "{\"a\": 1"),
+        ] {
+            assert_eq!(answer(text).as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(answer(" \n"), None);
+    }
+
+    #[test]
+    fn usage_beside_the_answer_is_taken_out() {
+        let text = br#"{"a": 1, "usage": {"input_tokens": 7, "output_tokens": 2, "cost_usd": 0.5, "model": "m"}}"#;
+        let form = |schema| OutputSchema { name: "n".into(), schema };
+        let reading = read(text, Some(&form(json!({"properties": {"a": {}}}))));
+        assert_eq!(reading.answer.as_deref(), Some(r#"{"a":1}"#));
+        let usage = reading.usage.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.calls), (7, 2, 1));
+        assert_eq!((reading.cost_usd, reading.model.as_deref()), (Some(0.5), Some("m")));
+        let reading = read(text, Some(&form(json!({"properties": {"a": {}, "usage": {}}}))));
+        assert!(reading.usage.is_none() && reading.answer.unwrap().contains("usage"));
+    }
+}

@@ -1,0 +1,111 @@
+"""A coding agent that needs no model. Its first argument says how it behaves."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+ANSWER = {"colour": "teal", "count": 2}
+DONE = json.dumps(ANSWER)
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+def claude():
+    say(type="system", subtype="init", session_id="s", model="claude-test", tools=["Write"])
+    work = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"path": "made.txt"}}
+    say(type="assistant", message={"content": [{"type": "text", "text": "I write it."}, work]})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "written"}
+    say(type="user", message={"content": [result]})
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 7}
+    say(type="result", subtype="success", is_error=False, result=DONE, total_cost_usd=0.25, usage=usage)
+
+
+def codex():
+    say(type="thread.started", thread_id="t")
+    say(type="turn.started")
+    item = {"id": "i1", "type": "file_change", "changes": [{"path": "made.txt", "kind": "add"}], "status": "completed"}
+    say(type="item.completed", item=item)
+    say(type="item.completed", item={"id": "i2", "type": "agent_message", "text": DONE})
+    say(type="turn.completed", usage={"input_tokens": 150, "cached_input_tokens": 50, "output_tokens": 7})
+
+
+def gemini():
+    say(type="init", session_id="s", model="gemini-test")
+    say(type="tool_use", tool_name="write_file", tool_id="w1", parameters={"path": "made.txt"})
+    say(type="tool_result", tool_id="w1", status="success")
+    for piece in (DONE[:9], DONE[9:]):
+        say(type="message", role="assistant", content=piece, delta=True)
+    stats = {"total_tokens": 157, "input_tokens": 150, "output_tokens": 7, "cached": 50}
+    say(type="result", status="success", stats=stats)
+
+
+def any_command():
+    print("working")
+    usage = {"input_tokens": 150, "cached_input_tokens": 50, "output_tokens": 7, "cost_usd": 0.25, "model": "own"}
+    print(json.dumps({**ANSWER, "usage": usage}))
+
+
+def hang():
+    sleeper = ["sleep", sys.argv[2]]
+    subprocess.Popen(sleeper)
+    subprocess.Popen(sleeper, start_new_session=True)
+    say(type="system", subtype="init", model="claude-test")
+    time.sleep(600)
+
+
+def flood():
+    while True:
+        print("x" * 65536)
+
+
+def fork():
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for _ in range(5):
+        subprocess.Popen(["sleep", sys.argv[2]], start_new_session=True, **quiet)
+    print(DONE)
+
+
+def outside():
+    for path in sys.argv[2:]:
+        try:
+            with open(path, "w") as file:
+                file.write("written\n")
+        except OSError:
+            pass
+    print(DONE)
+
+
+def mend(prompt):
+    with open("runs.txt", "a") as file:
+        file.write("run\n")
+    print(DONE if "cannot be used" in prompt else DONE[:15])
+
+
+def main():
+    prompt, mode = sys.stdin.read(), sys.argv[1]
+    if mode in ("claude", "codex", "gemini", "json"):
+        with open("made.txt", "w") as file:
+            file.write(prompt.splitlines()[0] + "\n")
+        with open("lost.txt", "w") as file:
+            file.write("lost\n")
+        {"claude": claude, "codex": codex, "gemini": gemini, "json": any_command}[mode]()
+    elif mode == "half":
+        print(DONE[:15])
+    elif mode == "wrong":
+        print('{"colour": 7}')
+    elif mode == "fail":
+        print("no such branch", file=sys.stderr)
+        sys.exit(3)
+    elif mode == "says":
+        print(json.dumps(os.environ.get(sys.argv[2], "unset")))
+    elif mode == "mend":
+        mend(prompt)
+    else:
+        {"hang": hang, "flood": flood, "fork": fork, "outside": outside}[mode]()
+
+
+main()
