@@ -252,7 +252,7 @@ impl Sections {
         let system = system.and_then(|it| read_template(report, prompts, it, "system"));
         let Some(command) = section.key("command") else {
             refuse_program_keys(report, &section);
-            let agent = self.read_model_agent(report, &section, registry)?;
+            let agent = self.read_model_agent(report, &section, registry);
             return Some(Agent { system, ..agent });
         };
         if section.get("model").is_some() {
@@ -269,7 +269,7 @@ impl Sections {
         report: &mut Report,
         section: &Section<'_>,
         registry: &Registry,
-    ) -> Option<Agent> {
+    ) -> Agent {
         let help = "name one of `models`, or write `command` for an agent that is a program";
         let model = section.require(report, "model", help);
         let providers = registry.known_providers();
@@ -292,7 +292,7 @@ impl Sections {
         }
         let overflow = section.get("on_overflow").and_then(|it| read_on_overflow(report, it));
         let agent = self.read_tool_calls(report, section, registry);
-        Some(Agent { models, settings, on_overflow: overflow.unwrap_or_default(), ..agent })
+        Agent { models, settings, on_overflow: overflow.unwrap_or_default(), ..agent }
     }
 
     /// Reads the keys of an agent about calls of its tools.
