@@ -19,7 +19,7 @@ use graphrun::{
         RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
     engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
-    event::{Event, EventSink, Status},
+    event::{Event, EventSink, RunEvent, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,
         Question, START, Target, node_fn,
@@ -337,6 +337,32 @@ async fn a_breakpoint_stops_the_whole_step() {
     let both = rests(after(&["right", "left"])).await;
     let done = ["plan", "left", "right"].map(str::to_owned).to_vec();
     assert_eq!(both, [(done, "breakpoint after `left`, `right`".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_report_before_a_breakpoint_is_saved_once() {
+    let started = Policies { emits: Some("started".to_owned()), ..Policies::default() };
+    let graph = || {
+        GraphBuilder::new::<Team>("reports")
+            .node("plan", notes_its_name().with_policies(started.clone()))
+            .edge(START, "plan")
+    };
+    for pauses in [Pauses::default(), before(&["plan"])] {
+        let is_paused = !pauses.is_empty();
+        let place = Place::with_pauses(graph(), pauses);
+        let end = place.start().await;
+        let first = place.storage.journal(&place.run).await.unwrap().remove(0);
+        let status = first.entry.run_status.as_ref().map(|it| it.status);
+        if is_paused {
+            // A crash between both would leave a run that looks unfinished.
+            assert_eq!((end.status, status), (Status::Paused, Some(Status::Paused)));
+            place.answer(&[]).await.unwrap();
+        }
+        let events = place.storage.events(&place.run, 0).await.unwrap();
+        let is_report = |it: &&RunEvent| matches!(it.event, Event::TaskEmitted { .. });
+        assert_eq!(events.iter().filter(is_report).count(), 1, "{events:?}");
+        assert!(first.entry.events.iter().filter(is_report).count() == 1, "{first:?}");
+    }
 }
 
 #[tokio::test]

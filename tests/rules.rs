@@ -1,5 +1,6 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
+mod emissions;
 mod items;
 mod limits;
 mod partial;
@@ -24,6 +25,7 @@ use graphrun::{
         Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId},
+    llm::TokenUsage,
     state::{State, Update},
 };
 use proptest::prelude::*;
@@ -556,6 +558,37 @@ fn a_reducer_refusal_fails_the_node_and_can_be_caught() {
         assert_eq!((status, reason), (Status::Done, None), "{field}: {value}");
         assert_eq!(state.get("facts"), Some(&json!({"repaired": 1})), "{field}: {value}");
     }
+}
+
+#[test]
+fn a_refused_commit_keeps_the_usage_of_its_step() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Sum {
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "sum"))]
+        total: u8,
+    }
+    let graph = compiled(
+        GraphBuilder::new::<Sum>("sum")
+            .node("left", Decided)
+            .node("right", Decided)
+            .edge(START, "left")
+            .edge(START, "right"),
+    );
+    let mut hand = Hand::start(&graph);
+    while let Some(task) = hand.open.pop_front() {
+        let tokens = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+        let usage = Usage { tokens, cost_usd: None };
+        let attempt = Attempt { ms: 5, usage, ..attempt(1) };
+        // Each update fits, but not both.
+        let command = Update::default().write(channel("total"), 200).into();
+        hand.tell(Event::Finished { task: task.id, command, attempt });
+    }
+    let (status, reason) = hand.rest.unwrap();
+    assert_eq!(status, Status::Failed, "{reason:?}");
+    let position = hand.machine.position();
+    let committed = (position.used.usage.total_tokens(), position.used.elapsed_ms);
+    assert_eq!((hand.machine.usage().total_tokens(), committed), (20, (0, 0)));
 }
 
 #[test]

@@ -33,6 +33,7 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
+    log::event_of_emission,
     nested, spans,
     superstep::{self, Action, Attempt, Machine},
     task::AttemptContext,
@@ -289,12 +290,12 @@ impl<'a> Driver<'a> {
             Box::pin(self.read_inbox()).await?;
         }
         let actions = self.machine.apply(*event);
-        self.enqueue(actions).await
+        self.stage(actions).await
     }
 
-    /// Performs actions in their order. Actions that depend on a result wait until it is durable.
+    /// Stages actions and saves their entry.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let end = self.enqueue(actions).await?;
+        let end = self.stage(actions).await?;
         self.save_unless(end).await
     }
 
@@ -307,8 +308,9 @@ impl<'a> Driver<'a> {
         Ok(self.interrupted_if_drained())
     }
 
-    /// Adds results to the next entry, and tasks to the queue. Returns the status if the run stops.
-    async fn enqueue(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
+    /// Stages actions: results into the next entry, tasks into the queue. Nothing starts here; `start_tasks` runs after
+    /// the entry is saved. Returns the status if the run stops.
+    async fn stage(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
         let mut end = None;
         for action in actions {
             match action {
@@ -330,11 +332,7 @@ impl<'a> Driver<'a> {
                     self.budget.reopen();
                 }
                 Action::Emit { task, node, from, name } => {
-                    let message = match from {
-                        Some(from) => format!("{from} {name} to {node}"),
-                        None => format!("{node} {name}"),
-                    };
-                    let emitted = || Event::TaskEmitted { task, node, name, message };
+                    let emitted = || event_of_emission(task, node, from, name);
                     Box::pin(self.journal.emit(emitted)).await;
                 }
                 Action::PublishMessages(messages) => {
@@ -401,7 +399,7 @@ impl<'a> Driver<'a> {
         let actions = self.machine.apply(event);
         // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.
         if !actions.is_empty() {
-            self.enqueue(actions).await?;
+            self.stage(actions).await?;
             self.journal.confirm_when_saved(saved);
         }
         Ok(())

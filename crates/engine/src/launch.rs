@@ -3,7 +3,7 @@
 use std::{future::IntoFuture, pin::Pin, sync::Arc};
 
 use graphrun_core::{
-    event::EventSink,
+    event::{Event, EventSink},
     id::{ChannelName, NodeName, RunId},
     state::{Channel, NotFields, Update},
 };
@@ -16,7 +16,7 @@ use super::{
     entrance,
     journal_writer::JournalWriter,
     lease::Lease,
-    log::Log,
+    log::{Log, event_of_emission},
     resume::Resumption,
     stream::{self, StreamMode},
     superstep::{Action, Machine, Terms},
@@ -314,16 +314,18 @@ async fn start(
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
     let terms = Terms { is_unsaved: kept.is_some(), ..engine.terms() };
-    let (machine, first, actions) = machine(terms, info.id.clone())?;
+    let (machine, first, mut actions) = machine(terms, info.id.clone())?;
+    let mut log = Log::begin(&info, sinks, engine.clock.clone());
+    for event in take_emissions(&mut actions) {
+        log.add(event);
+    }
     if let Some(kept) = kept {
-        let log = Log::begin(&info, sinks, engine.clock.clone());
         let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
         journal.publish().await?;
         return Ok(Ok(Begun { machine, journal, actions }));
     }
     let graph = Some(Box::new(Outline::of(&engine.graph)));
     let info = RunInfo { graph, ..info };
-    let mut log = Log::begin(&info, sinks, engine.clock.clone());
     if let [Action::Stop(status)] = actions.as_slice() {
         // Acceptance and status are saved together. A crash between the two would leave a run that looks
         // unfinished and gets resumed past its breakpoint.
@@ -335,6 +337,17 @@ async fn start(
     let mut journal = JournalWriter::create(engine, &info, first.into(), log).await?;
     journal.publish().await?;
     Ok(Ok(Begun { machine, journal, actions }))
+}
+
+/// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.
+pub(super) fn take_emissions(actions: &mut Vec<Action>) -> Vec<Event> {
+    let is_emission = |it: &&Action| matches!(it, Action::Emit { .. });
+    let count = actions.iter().take_while(is_emission).count();
+    let emitted = actions.drain(..count).filter_map(|it| match it {
+        Action::Emit { task, node, from, name } => Some(event_of_emission(task, node, from, name)),
+        _ => None,
+    });
+    emitted.collect()
 }
 
 /// The checks of the data flow rely on every input that the graph declares.

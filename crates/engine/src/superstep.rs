@@ -1,8 +1,8 @@
 //! The rules of a run, without I/O, clock or randomness: events in, actions out.
 //!
-//! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes each
-//! durable before the next, and feeds the resulting events back. The order in which the results of one step
-//! arrive makes no difference.
+//! A [`Machine`] holds the position of a run. The driver performs the actions in order, and feeds the resulting events
+//! back. It may save several records and a commit in one transaction, but nothing that follows them is started or
+//! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
 //! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
 //! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `task_end` what
@@ -33,7 +33,7 @@ use graphrun_core::{
         ErrorKind, Failure, ItemNeeds, Limits, OriginalTask, Policies, Remaining, RunFacts, Visits,
     },
     id::{NodeName, RunId},
-    state::{Change, State, Update},
+    state::{Change, State, StateError, Update},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -89,8 +89,6 @@ pub struct Machine {
     step: OpenStep,
     inbox: Inbox,
     is_unsaved: bool,
-    /// Whether items that waited for others begin. A chain of items that all end at once would otherwise recurse.
-    is_releasing: bool,
     /// The latest known time.
     now: Timestamp,
     /// The facts at the start of the open step.
@@ -159,34 +157,42 @@ impl Machine {
             return Vec::new();
         }
         self.now = event.time().map_or(self.now, |it| it.max(self.now));
+        // A step with one task: its record, the commit and the next task.
+        let mut actions = Vec::with_capacity(3);
+        self.handle(index, event, &mut actions);
+        self.advance(&mut actions);
+        actions
+    }
+
+    fn handle(&mut self, index: usize, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Finished { command, attempt, .. } => {
                 self.step.add_attempt(index, &attempt);
-                self.finish(index, command)
+                self.finish(index, command, actions);
             }
             Event::Failed { failure, attempt, .. } => {
                 self.step.add_attempt(index, &attempt);
-                self.fail_attempt(index, failure, attempt.ended)
+                self.fail_attempt(index, failure, attempt.ended, actions);
             }
             Event::Aborted { attempt, .. } => {
                 self.step.add_attempt(index, &attempt);
-                vec![self.step.abort(index).into()]
+                actions.push(self.step.abort(index).into());
             }
             Event::MemoSaved { name, value, attempt, .. } => {
-                vec![self.step.save_memo(index, &attempt, name, value).into()]
+                actions.push(self.step.save_memo(index, &attempt, name, value).into());
             }
             Event::Asked { question, attempt, .. } => {
                 self.step.add_attempt(index, &attempt);
-                self.ask(index, question)
+                self.ask(index, question, actions);
             }
             Event::Answered { key, answer, by, question_hash, .. } => {
                 let record = self.step.answer(index, key, answer, by, question_hash);
-                vec![record.into(), self.run_task(index)]
+                actions.extend([record.into(), self.run_task(index)]);
             }
-            Event::Expired { .. } => self.expire(index),
+            Event::Expired { .. } => self.expire(index, actions),
             Event::Woke { .. } => {
                 self.step.run_again(index);
-                vec![self.run_task(index)]
+                actions.push(self.run_task(index));
             }
         }
     }
@@ -224,7 +230,9 @@ impl Machine {
                 actions.push(self.step.abort(index).into());
             }
         }
-        self.commit(&mut actions);
+        if self.commit(&mut actions) {
+            self.advance(&mut actions);
+        }
         actions
     }
 
@@ -291,21 +299,22 @@ impl Machine {
         self.graph.at(self.position.frontier[index].node).0
     }
 
-    /// Reports each node of the frontier that has a name for this and is not skipped.
-    fn emissions(&self) -> Vec<Action> {
-        let frontier = self.position.frontier.iter().enumerate();
-        let emission = |(index, active): (usize, &Active)| {
+    /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
+    /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
+    fn emit(&self, actions: &mut Vec<Action>) {
+        for (index, active) in self.position.frontier.iter().enumerate() {
             let (node, spec) = self.graph.at(active.node);
-            let name = spec.policies.emits.clone()?;
-            let (node, from) = (node.clone(), active.trigger.node().cloned());
-            let task = self.step.id(index);
-            self.is_to_run(index).then(|| Action::Emit { task, node, from, name })
-        };
-        frontier.filter_map(emission).collect()
+            let Some(name) = &spec.policies.emits else { continue };
+            if self.is_to_run(index) {
+                let (node, from) = (node.clone(), active.trigger.node().cloned());
+                let (task, name) = (self.step.id(index), name.clone());
+                actions.push(Action::Emit { task, node, from, name });
+            }
+        }
     }
 
     /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
-    fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Vec<Action>> {
+    fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
         if self.position.frontier.is_empty() || self.pauses.is_empty() {
             return None;
         }
@@ -316,69 +325,82 @@ impl Machine {
         let next = next.map(|(index, it)| (self.graph.at(it.node).0, index));
         let ran = ran.map(|it| &it.node);
         let reason = self.pauses.between(ran, next, |index| self.is_to_run(index))?;
-        Some(vec![Action::stop(Status::Paused, Some(reason))])
+        Some(Action::stop(Status::Paused, Some(reason)))
     }
 
-    /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
-    fn begin_step(&mut self, actions: &mut Vec<Action>) {
-        if self.position.frontier.is_empty() {
-            let failure = self.position.failure.clone();
-            let status = if failure.is_some() { Status::Failed } else { Status::Done };
-            let limit = || self.position.used.limit.clone();
-            return actions.push(Action::stop(status, failure.or_else(limit)));
-        }
-        let nodes = self.position.frontier.iter().map(|it| it.node);
-        let may_spend = || budget::may_spend(&self.graph, nodes);
-        if let Some(reason) = self.used().reached(&self.limits, may_spend) {
-            return actions.push(Action::stop(Status::Limit, Some(reason)));
+    /// Begins the tasks of the frontier, and returns `true`. Stops the run if the frontier is empty or a limit is
+    /// reached.
+    fn begin_step(&mut self, actions: &mut Vec<Action>) -> bool {
+        if let Some(stop) = self.stop_between_steps() {
+            actions.push(stop);
+            return false;
         }
         actions.reserve(self.position.frontier.len());
         for index in 0..self.position.frontier.len() {
             self.begin(index, actions);
         }
+        true
+    }
+
+    /// Returns the action that stops a run whose frontier is empty, or that has reached a limit.
+    fn stop_between_steps(&self) -> Option<Action> {
+        if self.position.frontier.is_empty() {
+            let failure = self.position.failure.clone();
+            let status = if failure.is_some() { Status::Failed } else { Status::Done };
+            let limit = || self.position.used.limit.clone();
+            return Some(Action::stop(status, failure.or_else(limit)));
+        }
+        let nodes = self.position.frontier.iter().map(|it| it.node);
+        let may_spend = || budget::may_spend(&self.graph, nodes);
+        let reason = self.used().reached(&self.limits, may_spend)?;
+        Some(Action::stop(Status::Limit, Some(reason)))
     }
 
     /// Continues a task from its restored state.
-    fn continue_task(&mut self, index: usize) -> Vec<Action> {
+    fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
         match *self.step.tasks()[index].phase() {
-            Phase::Running => {
-                let mut actions = Vec::new();
-                self.begin(index, &mut actions);
-                actions
-            }
+            Phase::Running => self.begin(index, actions),
             Phase::Sleeping { wake, wait_ms, .. } => {
-                vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
+                actions.push(Action::Sleep { task: self.step.id(index), wake, wait_ms });
             }
             Phase::Blocked
             | Phase::Aborted
             | Phase::Waiting(_)
             | Phase::Failed(_)
-            | Phase::Settled => Vec::new(),
+            | Phase::Settled => (),
         }
     }
 
-    /// Runs a task of the step, or skips it if the condition of its node does not hold. If its node has finished
-    /// and its route failed, only the decision is tried again.
+    /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
     fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
         if let Some((update, goto)) = self.step.take_result(index) {
-            return actions.extend(self.decide(index, update, goto));
+            self.decide(index, update, goto, actions);
+        } else if !self.step.block(index) && !self.end_by_failed_need(index, actions) {
+            self.run_or_skip(index, actions);
         }
-        if self.step.block(index) {
-            return self.advance(actions);
+    }
+
+    /// Ends an item of a map that does not run because of the other items. Returns whether it does not run.
+    fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
+        let Some((failure, need)) = self.step.failed_need(index) else { return false };
+        // The first failed item decides for all of them, also for those that need it.
+        let caught = need.and_then(|it| match &it.outcome {
+            Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions.clone()),
+            _ => None,
+        });
+        match caught {
+            Some(transitions) => {
+                let (update, for_all_items) = (Update::default(), true);
+                let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+                self.settle(index, caught, actions);
+            }
+            None => self.fail(index, failure, actions),
         }
-        if let Some((failure, need)) = self.step.failed_need(index) {
-            // The first failed item decides for all of them, also for those that need it.
-            let caught = need.and_then(|it| match &it.outcome {
-                Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions),
-                _ => None,
-            });
-            let Some(transitions) = caught.cloned() else {
-                return actions.extend(self.fail(index, failure));
-            };
-            let (update, for_all_items) = (Update::default(), true);
-            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-            return actions.extend(self.settle(index, caught));
-        }
+        true
+    }
+
+    /// Runs a task, or skips it if the condition of its node does not hold.
+    fn run_or_skip(&mut self, index: usize, actions: &mut Vec<Action>) {
         let active = &self.position.frontier[index];
         if self.graph.at(active.node).1.when.is_none() {
             return actions.push(self.run_task(index));
@@ -388,38 +410,34 @@ impl Machine {
         let condition = match routing.false_condition(active) {
             Ok(None) => return actions.push(self.run_task(index)),
             Ok(Some(condition)) => condition,
-            Err(failure) => return actions.extend(self.fail(index, failure)),
+            Err(failure) => return self.fail(index, failure, actions),
         };
-        actions.extend(match routing.transitions(active, &[]) {
-            Ok(transitions) => self.settle(index, Outcome::Skipped { condition, transitions }),
-            Err(failure) => self.fail_uncaught(index, failure),
-        });
+        match routing.transitions(active, &[]) {
+            Ok(transitions) => {
+                self.settle(index, Outcome::Skipped { condition, transitions }, actions);
+            }
+            Err(failure) => self.fail_uncaught(index, failure, actions),
+        }
     }
 
-    fn record_and_advance(&mut self, record: impl Into<Action>) -> Vec<Action> {
-        // A step with one task: its record, the commit and the next task.
-        let mut actions = Vec::with_capacity(3);
-        actions.push(record.into());
-        self.advance(&mut actions);
-        actions
-    }
-
-    /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
-    /// tasks.
+    /// Continues after tasks settled, suspended or were restored: commits the step and begins the next one, stops the
+    /// run, or waits for the other tasks.
+    ///
+    /// It is a loop, because a step may settle at once: its nodes are skipped, or an item that others need has failed.
     fn advance(&mut self, actions: &mut Vec<Action>) {
-        if self.is_releasing {
-            // The call that begins the waiting items continues after them.
-            return;
-        }
-        self.is_releasing = true;
-        while let Some(index) = self.step.next_ready() {
-            self.begin(index, actions);
-        }
-        self.is_releasing = false;
-        if self.step.is_complete() {
-            self.commit(actions);
-        } else if self.step.is_idle() {
-            actions.push(self.stop_open());
+        loop {
+            while let Some(index) = self.step.next_ready() {
+                self.begin(index, actions);
+            }
+            if self.step.is_complete() {
+                if !self.commit(actions) {
+                    return;
+                }
+            } else if self.step.is_idle() {
+                return actions.push(self.stop_open());
+            } else {
+                return;
+            }
         }
     }
 
@@ -431,43 +449,62 @@ impl Machine {
         Action::stop(Status::Paused, self.unanswered())
     }
 
-    /// Folds the records of the step, in task order, into the next checkpoint.
-    fn commit(&mut self, actions: &mut Vec<Action>) {
-        let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
-        self.position.people.grants.extend(self.step.grants().iter().cloned());
-        self.position.used.elapsed_ms += self.step.longest_ms();
-        let records = self.step.take_records();
-        let updates = records.iter().filter_map(|it| it.outcome.update());
-        // Lists grow in place, since the finished tasks no longer share the state.
-        let state = Arc::make_mut(&mut self.state);
-        let schema = self.graph.schema();
-        let folded = if self.is_unsaved {
-            schema.fold(state, updates).map(|()| Vec::new())
-        } else {
-            schema.fold_changes(state, updates)
-        };
-        let changes = match folded {
+    /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
+    fn commit(&mut self, actions: &mut Vec<Action>) -> bool {
+        let changes = match self.fold_step() {
             Ok(changes) => changes,
             Err(error) => {
                 let reason = Failure::of(ErrorKind::Other, &error).message;
-                return actions.push(Action::stop(Status::Failed, Some(reason)));
+                actions.push(Action::stop(Status::Failed, Some(reason)));
+                return false;
             }
         };
+        let records = self.close_step();
+        actions.push(self.committed(changes));
+        self.process_inbox(actions);
+        self.emit(actions);
+        let has_begun = match self.pause(&records) {
+            Some(stop) => {
+                actions.push(stop);
+                false
+            }
+            None => self.begin_step(actions),
+        };
+        self.step.recycle(records);
+        has_begun
+    }
+
+    /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
+    fn fold_step(&mut self) -> Result<Vec<Change>, StateError> {
+        let updates = self.step.records().filter_map(|it| it.outcome.update());
+        // Lists grow in place, since the finished tasks no longer share the state.
+        let state = Arc::make_mut(&mut self.state);
+        let schema = self.graph.schema();
+        if self.is_unsaved {
+            schema.fold(state, updates).map(|()| Vec::new())
+        } else {
+            schema.fold_changes(state, updates)
+        }
+    }
+
+    /// Replaces the position and the open step by the next ones. Returns the records of the step.
+    fn close_step(&mut self) -> Vec<Arc<TaskRecord>> {
+        let people = &mut self.position.people;
+        people.grants.extend(self.step.grants().iter().cloned());
+        people.question_keys.extend(self.step.question_keys().cloned());
+        self.position.used.elapsed_ms += self.step.longest_ms();
+        let records = self.step.take_records();
         let done = (&records[..], &*self.state);
         next_frontier(&self.graph, &self.limits, &mut self.position, done);
-        self.position.people.question_keys.extend(question_keys);
         self.position.began = self.graph.graph().facts.time.then_some(self.now);
+        self.open_step();
+        records
+    }
+
+    /// Opens the step after the position.
+    fn open_step(&mut self) {
         self.step.reset(&self.graph, &self.position);
         self.prepare_step();
-
-        actions.push(self.committed(changes));
-        actions.extend(self.emissions());
-        actions.extend(self.process_inbox());
-        match self.pause(&records) {
-            Some(stop) => actions.extend(stop),
-            None => self.begin_step(actions),
-        }
-        self.step.recycle(records);
     }
 
     /// Returns the action that saves a step with these changes.
@@ -480,17 +517,16 @@ impl Machine {
 
     /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
     /// read them.
-    fn process_inbox(&mut self) -> Vec<Action> {
+    fn process_inbox(&mut self, actions: &mut Vec<Action>) {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
-            return Vec::new();
+            return;
         }
         let state = Arc::make_mut(&mut self.state);
         let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
-        self.step.reset(&self.graph, &self.position);
-        self.prepare_step();
-        vec![Action::PublishMessages(messages), self.committed(changes)]
+        self.open_step();
+        actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
     }
 }

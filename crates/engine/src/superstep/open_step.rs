@@ -126,8 +126,7 @@ pub(super) struct TaskUsage {
 }
 
 impl OpenStep {
-    /// Returns the step after a position. Each task counts as busy until it has begun, so the step cannot end
-    /// before its last task has begun.
+    /// Returns the step after a position. Each task counts as busy until it has begun.
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
         let (spare, ready) = (Vec::new(), BTreeSet::new());
@@ -563,7 +562,12 @@ impl OpenStep {
         }
     }
 
-    /// Returns the records of the complete step, in task order.
+    /// Returns the final records, in task order.
+    pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
+        self.tasks.iter().filter_map(|it| it.record.as_deref())
+    }
+
+    /// Takes the records of the complete step, in task order.
     pub(super) fn take_records(&mut self) -> Vec<Arc<TaskRecord>> {
         let count = self.tasks.len();
         let mut records = std::mem::take(&mut self.spare);

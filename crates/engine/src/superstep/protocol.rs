@@ -109,9 +109,9 @@ pub struct Attempt {
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Save the record of a task, durably, before anything that follows.
+    /// Save the record of a task. Nothing that follows is started or published before it is durable.
     Record(Arc<TaskRecord>),
-    /// Save a step, durably, before anything that follows.
+    /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
     /// A step of a run that nothing saves has ended.
     StepEnded,

@@ -92,11 +92,13 @@ impl Machine {
         let position = IndexedPosition { began, ..position };
         let commit = Commit { position: position.named(&graph), changes };
         let mut machine = Self::at(graph, terms, run, position, state);
-        let actions = machine.pause(&[]).unwrap_or_else(|| {
-            let mut actions = machine.emissions();
-            machine.begin_step(&mut actions);
-            actions
-        });
+        let mut actions = Vec::new();
+        machine.emit(&mut actions);
+        if let Some(stop) = machine.pause(&[]) {
+            actions.push(stop);
+        } else if machine.begin_step(&mut actions) {
+            machine.advance(&mut actions);
+        }
         (machine, commit, actions)
     }
 
@@ -131,21 +133,20 @@ impl Machine {
     ) -> Result<(Self, Vec<Action>), RestoreError> {
         let is_new = records.is_empty();
         let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
-        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
-            let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
-            machine.begin_step(&mut actions);
-            return Ok((machine, actions));
-        }
         let mut actions = Vec::new();
-        if machine.step.is_idle() {
-            machine.advance(&mut actions);
+        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
+            if is_new {
+                machine.process_inbox(&mut actions);
+            }
+            if !machine.begin_step(&mut actions) {
+                return Ok((machine, actions));
+            }
         } else {
-            // Each task counts as busy until it has begun, so the step cannot end before the last of these
-            // has begun.
             for index in machine.step.busy_tasks() {
-                actions.extend(machine.continue_task(index));
+                machine.continue_task(index, &mut actions);
             }
         }
+        machine.advance(&mut actions);
         Ok((machine, actions))
     }
 
@@ -194,7 +195,6 @@ impl Machine {
             step,
             inbox,
             is_unsaved,
-            is_releasing: false,
             now,
             facts,
         };
