@@ -2,7 +2,7 @@
 
 use graphrun::{
     checkpoint::{InboxMessage, Message},
-    engine::superstep::{Pauses, Terms},
+    engine::superstep::{Breakpoints, RunSettings},
     id::TaskId,
 };
 
@@ -35,7 +35,7 @@ fn named(actions: &[Action]) -> Vec<(String, Option<String>)> {
 fn finish(machine: &mut Machine, actions: &[Action]) -> Vec<Action> {
     let Some(Action::Run(task)) = actions.last() else { panic!("{actions:?}") };
     let command = Command::default();
-    machine.apply(Event::Finished { task: task.id, command, attempt: attempt(1) })
+    machine.apply(TaskEvent::Finished { task: task.id, command, attempt: attempt(1) })
 }
 
 fn message(number: u64, text: &str) -> InboxMessage {
@@ -91,8 +91,8 @@ fn a_node_before_a_breakpoint_is_reported_once() {
             .edge("plan", "write"),
     );
     let before = || [name("plan"), name("write")].into();
-    let pauses = || Pauses { before: before(), ..Pauses::default() };
-    let terms = || Terms { pauses: pauses(), ..Terms::default() };
+    let breakpoints = || Breakpoints { before: before(), ..Breakpoints::default() };
+    let terms = || RunSettings { breakpoints: breakpoints(), ..RunSettings::default() };
     let (_, commit, actions) =
         Machine::start(graph.clone(), terms(), run_id(), Update::default()).unwrap();
     let is_paused = |actions: &[Action]| matches!(actions.last(), Some(Action::Stop(_)));

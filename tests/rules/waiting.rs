@@ -402,7 +402,7 @@ fn abandoned_arrivals_and_deferred_nodes_are_dropped() {
             failed = true;
             let attempt = attempt(task.attempt);
             let failure = to_end(ErrorKind::Other);
-            hand.tell(Event::Failed { task: task.id, failure, attempt });
+            hand.tell(TaskEvent::Failed { task: task.id, failure, attempt });
         } else {
             hand.finish(&task, noting(&task));
         }

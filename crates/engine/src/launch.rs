@@ -19,7 +19,7 @@ use super::{
     log::{Log, event_of_emission},
     resume::Resumption,
     stream::{self, StreamMode},
-    superstep::{Action, Machine, Terms},
+    superstep::{Action, Machine, RunSettings},
     turn,
 };
 use crate::checkpoint::{Checkpoint, CheckpointError, Commit, Entry, Outline, RunInfo};
@@ -244,8 +244,8 @@ impl Begin {
                 begin_new(engine, *info, input, sinks).await
             }
             Self::At { info, checkpoint } => {
-                start(engine, *info, sinks, |terms, run| {
-                    Machine::start_at(engine.graph.clone(), terms, run.clone(), *checkpoint)
+                start(engine, *info, sinks, |settings, run| {
+                    Machine::start_at(engine.graph.clone(), settings, run.clone(), *checkpoint)
                         .map_err(|source| RunError::Changed { run, source })
                 })
                 .await
@@ -299,8 +299,8 @@ async fn begin_new(
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     check_input(engine, &input)?;
     entrance::redact_update(&mut input);
-    start(engine, info, sinks, |terms, run| {
-        Machine::start(engine.graph.clone(), terms, run, input).map_err(RunError::Input)
+    start(engine, info, sinks, |settings, run| {
+        Machine::start(engine.graph.clone(), settings, run, input).map_err(RunError::Input)
     })
     .await
 }
@@ -310,11 +310,11 @@ async fn start(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
-    machine: impl FnOnce(Terms, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
+    machine: impl FnOnce(RunSettings, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
-    let terms = Terms { is_unsaved: kept.is_some(), ..engine.terms() };
-    let (machine, first, mut actions) = machine(terms, info.id.clone())?;
+    let settings = RunSettings { is_unsaved: kept.is_some(), ..engine.run_settings() };
+    let (machine, first, mut actions) = machine(settings, info.id.clone())?;
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
         log.add(event);

@@ -101,7 +101,7 @@ pub use self::{
 use self::{
     lease::Lease,
     storage::MemoryStorage,
-    superstep::{Pauses, Terms},
+    superstep::{Breakpoints, RunSettings},
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::checkpoint::{Checkpoint, Checkpointer, ForkSource, Mapping, Position, RunInfo};
@@ -120,7 +120,7 @@ pub struct Engine {
     /// The same, if the engine has no storage: runs that stopped before their end.
     kept: Option<Arc<MemoryStorage>>,
     limits: Limits,
-    pauses: Pauses,
+    breakpoints: Breakpoints,
     grace: Duration,
     /// The longest wait for the next attempt during which a run keeps its process.
     wait_max: Option<Duration>,
@@ -215,7 +215,7 @@ impl Engine {
         let kept = Arc::new(MemoryStorage::of_process());
         let checkpointer: Arc<dyn Checkpointer> = Arc::clone(&kept) as _;
         let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
-        let pauses = Pauses::default();
+        let breakpoints = Breakpoints::default();
         let provided = Provided::default();
         let (kept, wait_max, parent) = (Some(kept), None, None);
         Self {
@@ -223,7 +223,7 @@ impl Engine {
             checkpointer,
             kept,
             limits,
-            pauses,
+            breakpoints,
             grace,
             wait_max,
             lease,
@@ -251,8 +251,8 @@ impl Engine {
 
     /// Sets breakpoints: the run stops there as paused, and [`Engine::resume`] continues it.
     #[must_use]
-    pub fn with_pauses(mut self, pauses: Pauses) -> Self {
-        self.pauses = pauses;
+    pub fn with_breakpoints(mut self, breakpoints: Breakpoints) -> Self {
+        self.breakpoints = breakpoints;
         self
     }
 
@@ -510,7 +510,7 @@ impl Engine {
     /// use graphrun_analysis::GraphBuilder;
     /// use graphrun_core::{graph::{NodeContext, NodeError, START}, id::NodeName};
     /// use graphrun_engine::{
-    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Pauses,
+    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Breakpoints,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -525,8 +525,8 @@ impl Engine {
     /// # };
     /// let storage = Arc::new(MemoryStorage::default());
     /// let second = NodeName::parse("second")?;
-    /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
-    /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_pauses(pauses);
+    /// let breakpoints = Breakpoints { before: [second.clone()].into(), ..Breakpoints::default() };
+    /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_breakpoints(breakpoints);
     /// let run = engine.run(&()).await?.run;
     ///
     /// // `second` has another name by now.
@@ -569,8 +569,8 @@ impl Engine {
         migrate::try_migration(self, run, mapping).await
     }
 
-    fn terms(&self) -> Terms {
-        let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, now: self.clock.now(), ..Terms::default() }
+    fn run_settings(&self) -> RunSettings {
+        let (limits, breakpoints) = (self.limits.clone(), self.breakpoints.clone());
+        RunSettings { limits, breakpoints, now: self.clock.now(), ..RunSettings::default() }
     }
 }

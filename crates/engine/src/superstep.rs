@@ -9,13 +9,13 @@
 //! follows when a task ends, and `status` what its driver may ask.
 
 mod backoff;
+mod breakpoints;
 mod carry;
 mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
 mod open_step;
-mod pauses;
 mod protocol;
 mod revise;
 mod rounds;
@@ -38,9 +38,9 @@ use graphrun_core::{
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
-pub use self::pauses::Pauses;
-pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
+pub use self::protocol::{Action, AttemptStats, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
 pub(super) use self::{
     carry::{carry, carry_values},
@@ -49,7 +49,7 @@ pub(super) use self::{
 use self::{
     frontier::next_frontier,
     inbox::{Inbox, Processed},
-    indexed::{Active, IndexedPosition},
+    indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
     routing::Routing,
 };
@@ -58,20 +58,20 @@ use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Terms {
+pub struct RunSettings {
     /// The limits.
     pub limits: Limits,
     /// The breakpoints.
-    pub pauses: Pauses,
+    pub breakpoints: Breakpoints,
     /// The inbox messages that are not processed yet, in the order of their numbers.
     pub messages: Vec<InboxMessage>,
-    /// Whether nothing saves the run: [`Action::StepEnded`] then takes the place of each commit.
+    /// Whether nothing saves the run: [`Action::EndStep`] then takes the place of each commit.
     pub is_unsaved: bool,
     /// When the machine starts. The rules have no clock; later they learn the time from events.
     pub now: Timestamp,
 }
 
-impl From<Limits> for Terms {
+impl From<Limits> for RunSettings {
     fn from(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
@@ -82,11 +82,11 @@ impl From<Limits> for Terms {
 pub struct Machine {
     graph: CompiledGraph,
     limits: Limits,
-    pauses: Pauses,
+    breakpoints: Breakpoints,
     run: RunId,
     position: IndexedPosition,
     state: Arc<State>,
-    step: OpenStep,
+    open_step: OpenStep,
     inbox: Inbox,
     is_unsaved: bool,
     /// The latest known time.
@@ -99,7 +99,7 @@ impl Machine {
     /// Notes the facts at the start of the step after the position, and the order of its items.
     fn prepare_step(&mut self) {
         self.note_facts();
-        if !self.position.frontier.iter().any(Active::is_dispatched) {
+        if !self.position.frontier.iter().any(IndexedActivation::is_dispatched) {
             return;
         }
         let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
@@ -111,7 +111,7 @@ impl Machine {
         }
         for items in maps.into_values() {
             let needs = self.item_needs(&items);
-            self.step.order_items(&items, needs);
+            self.open_step.link_items(&items, needs);
         }
     }
 
@@ -151,9 +151,9 @@ impl Machine {
     ///
     /// An event about a task that is settled, or not of this step, changes nothing. So delivering an event
     /// twice does no harm.
-    pub fn apply(&mut self, event: Event) -> Vec<Action> {
-        let Some(index) = self.step.index(event.task()) else { return Vec::new() };
-        if !self.step.expects(index, &event) {
+    pub fn apply(&mut self, event: TaskEvent) -> Vec<Action> {
+        let Some(index) = self.open_step.index(event.task()) else { return Vec::new() };
+        if !self.open_step.expects(index, &event) {
             return Vec::new();
         }
         self.now = event.time().map_or(self.now, |it| it.max(self.now));
@@ -164,34 +164,34 @@ impl Machine {
         actions
     }
 
-    fn handle(&mut self, index: usize, event: Event, actions: &mut Vec<Action>) {
+    fn handle(&mut self, index: usize, event: TaskEvent, actions: &mut Vec<Action>) {
         match event {
-            Event::Finished { command, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
+            TaskEvent::Finished { command, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
                 self.finish(index, command, actions);
             }
-            Event::Failed { failure, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
+            TaskEvent::Failed { failure, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
                 self.fail_attempt(index, failure, attempt.ended, actions);
             }
-            Event::Aborted { attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
-                actions.push(self.step.abort(index).into());
+            TaskEvent::Aborted { attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                actions.push(self.open_step.abort(index).into());
             }
-            Event::MemoSaved { name, value, attempt, .. } => {
-                actions.push(self.step.save_memo(index, &attempt, name, value).into());
+            TaskEvent::MemoSaved { name, value, attempt, .. } => {
+                actions.push(self.open_step.save_memo(index, &attempt, name, value).into());
             }
-            Event::Asked { question, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
+            TaskEvent::Asked { question, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
                 self.ask(index, question, actions);
             }
-            Event::Answered { key, answer, by, question_hash, .. } => {
-                let record = self.step.answer(index, key, answer, by, question_hash);
+            TaskEvent::Answered { key, answer, by, question_hash, .. } => {
+                let record = self.open_step.answer(index, key, answer, by, question_hash);
                 actions.extend([record.into(), self.run_task(index)]);
             }
-            Event::Expired { .. } => self.expire(index, actions),
-            Event::Woke { .. } => {
-                self.step.run_again(index);
+            TaskEvent::Expired { .. } => self.expire(index, actions),
+            TaskEvent::Woke { .. } => {
+                self.open_step.run_again(index);
                 actions.push(self.run_task(index));
             }
         }
@@ -199,7 +199,7 @@ impl Machine {
 
     fn used(&self) -> Used {
         let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        let of_step = self.step.usage();
+        let of_step = self.open_step.usage();
         used.usage.add(&of_step.usage);
         used.elapsed_ms += of_step.ms;
         used
@@ -216,7 +216,7 @@ impl Machine {
     /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
     /// failed for good, it stops as failed, as it would have done without the limit.
     pub fn out_of_budget(&mut self) -> Vec<Action> {
-        if self.step.failure().is_some() {
+        if self.open_step.failure().is_some() {
             return vec![self.stop_open()];
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
@@ -224,10 +224,10 @@ impl Machine {
             return vec![Action::stop(Status::Limit, self.used().reached(&self.limits, || true))];
         }
         let mut actions = Vec::new();
-        for index in 0..self.step.tasks().len() {
-            if self.step.tasks()[index].record.is_none() {
+        for index in 0..self.open_step.tasks().len() {
+            if self.open_step.tasks()[index].record.is_none() {
                 // The task waits for its turn, its next attempt or a person.
-                actions.push(self.step.abort(index).into());
+                actions.push(self.open_step.abort(index).into());
             }
         }
         if self.commit(&mut actions) {
@@ -246,11 +246,12 @@ impl Machine {
     }
 
     fn task_at(&self, index: usize) -> Task {
-        let Active { node, input, trigger, timeout_ms } = self.position.frontier[index].clone();
-        let task = &self.step.tasks()[index];
+        let IndexedActivation { node, input, trigger, timeout_ms } =
+            self.position.frontier[index].clone();
+        let task = &self.open_step.tasks()[index];
         Task {
-            id: self.step.id(index),
-            node: self.graph.at(node).0.clone(),
+            id: self.open_step.id(index),
+            node: self.graph.name_at(node).clone(),
             node_index: node,
             original: self.original_task(index).cloned(),
             attempt: task.attempt,
@@ -261,7 +262,7 @@ impl Machine {
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
-            memos: self.step.memos_of(index, &self.position.people.grants),
+            memos: self.open_step.memos_of(index, &self.position.people.grants),
         }
     }
 
@@ -272,7 +273,7 @@ impl Machine {
 
     /// Returns the facts for a task of the step.
     fn facts_of(&self, index: usize) -> Arc<RunFacts> {
-        match self.step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
+        match self.open_step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
             Some(item) => {
                 Arc::new(RunFacts { item_index: Some(item), ..self.facts.as_ref().clone() })
             }
@@ -291,12 +292,12 @@ impl Machine {
     }
 
     fn policies(&self, index: usize) -> &Policies {
-        &self.graph.at(self.position.frontier[index].node).1.policies
+        self.graph.policies_at(self.position.frontier[index].node)
     }
 
     /// Returns the node of a task.
     fn name_at(&self, index: usize) -> &NodeName {
-        self.graph.at(self.position.frontier[index].node).0
+        self.graph.name_at(self.position.frontier[index].node)
     }
 
     /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
@@ -307,7 +308,7 @@ impl Machine {
             let Some(name) = &spec.policies.emits else { continue };
             if self.is_to_run(index) {
                 let (node, from) = (node.clone(), active.trigger.node().cloned());
-                let (task, name) = (self.step.id(index), name.clone());
+                let (task, name) = (self.open_step.id(index), name.clone());
                 actions.push(Action::Emit { task, node, from, name });
             }
         }
@@ -315,16 +316,16 @@ impl Machine {
 
     /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
     fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
-        if self.position.frontier.is_empty() || self.pauses.is_empty() {
+        if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
             return None;
         }
         let ran = records
             .iter()
             .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
         let next = self.position.frontier.iter().enumerate();
-        let next = next.map(|(index, it)| (self.graph.at(it.node).0, index));
+        let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
         let ran = ran.map(|it| &it.node);
-        let reason = self.pauses.between(ran, next, |index| self.is_to_run(index))?;
+        let reason = self.breakpoints.between(ran, next, |index| self.is_to_run(index))?;
         Some(Action::stop(Status::Paused, Some(reason)))
     }
 
@@ -358,10 +359,10 @@ impl Machine {
 
     /// Continues a task from its restored state.
     fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
-        match *self.step.tasks()[index].phase() {
+        match *self.open_step.tasks()[index].phase() {
             Phase::Running => self.begin(index, actions),
             Phase::Sleeping { wake, wait_ms, .. } => {
-                actions.push(Action::Sleep { task: self.step.id(index), wake, wait_ms });
+                actions.push(Action::Sleep { task: self.open_step.id(index), wake, wait_ms });
             }
             Phase::Blocked
             | Phase::Aborted
@@ -373,16 +374,16 @@ impl Machine {
 
     /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
     fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
-        if let Some((update, goto)) = self.step.take_result(index) {
+        if let Some((update, goto)) = self.open_step.take_result(index) {
             self.decide(index, update, goto, actions);
-        } else if !self.step.block(index) && !self.end_by_failed_need(index, actions) {
+        } else if !self.open_step.block(index) && !self.end_by_failed_need(index, actions) {
             self.run_or_skip(index, actions);
         }
     }
 
     /// Ends an item of a map that does not run because of the other items. Returns whether it does not run.
     fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
-        let Some((failure, need)) = self.step.failed_need(index) else { return false };
+        let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
         // The first failed item decides for all of them, also for those that need it.
         let caught = need.and_then(|it| match &it.outcome {
             Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions.clone()),
@@ -402,7 +403,7 @@ impl Machine {
     /// Runs a task, or skips it if the condition of its node does not hold.
     fn run_or_skip(&mut self, index: usize, actions: &mut Vec<Action>) {
         let active = &self.position.frontier[index];
-        if self.graph.at(active.node).1.when.is_none() {
+        if self.graph.spec_at(active.node).when.is_none() {
             return actions.push(self.run_task(index));
         }
         let facts = self.facts_of(index);
@@ -426,14 +427,14 @@ impl Machine {
     /// It is a loop, because a step may settle at once: its nodes are skipped, or an item that others need has failed.
     fn advance(&mut self, actions: &mut Vec<Action>) {
         loop {
-            while let Some(index) = self.step.next_ready() {
+            while let Some(index) = self.open_step.next_ready() {
                 self.begin(index, actions);
             }
-            if self.step.is_complete() {
+            if self.open_step.is_complete() {
                 if !self.commit(actions) {
                     return;
                 }
-            } else if self.step.is_idle() {
+            } else if self.open_step.is_idle() {
                 return actions.push(self.stop_open());
             } else {
                 return;
@@ -443,7 +444,7 @@ impl Machine {
 
     /// Stops a run whose step is still open: a task failed, or a person has to answer.
     fn stop_open(&self) -> Action {
-        if let Some(reason) = self.step.failure() {
+        if let Some(reason) = self.open_step.failure() {
             return Action::stop(Status::Failed, Some(reason));
         }
         Action::stop(Status::Paused, self.unanswered())
@@ -470,13 +471,13 @@ impl Machine {
             }
             None => self.begin_step(actions),
         };
-        self.step.recycle(records);
+        self.open_step.recycle(records);
         has_begun
     }
 
     /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
     fn fold_step(&mut self) -> Result<Vec<Change>, StateError> {
-        let updates = self.step.records().filter_map(|it| it.outcome.update());
+        let updates = self.open_step.records().filter_map(|it| it.outcome.update());
         // Lists grow in place, since the finished tasks no longer share the state.
         let state = Arc::make_mut(&mut self.state);
         let schema = self.graph.schema();
@@ -490,27 +491,27 @@ impl Machine {
     /// Replaces the position and the open step by the next ones. Returns the records of the step.
     fn close_step(&mut self) -> Vec<Arc<TaskRecord>> {
         let people = &mut self.position.people;
-        people.grants.extend(self.step.grants().iter().cloned());
-        people.question_keys.extend(self.step.question_keys().cloned());
-        self.position.used.elapsed_ms += self.step.longest_ms();
-        let records = self.step.take_records();
+        people.grants.extend(self.open_step.grants().iter().cloned());
+        people.question_keys.extend(self.open_step.question_keys().cloned());
+        self.position.used.elapsed_ms += self.open_step.longest_ms();
+        let records = self.open_step.take_records();
         let done = (&records[..], &*self.state);
         next_frontier(&self.graph, &self.limits, &mut self.position, done);
         self.position.began = self.graph.graph().facts.time.then_some(self.now);
-        self.open_step();
+        self.open_next_step();
         records
     }
 
     /// Opens the step after the position.
-    fn open_step(&mut self) {
-        self.step.reset(&self.graph, &self.position);
+    fn open_next_step(&mut self) {
+        self.open_step.reset(&self.graph, &self.position);
         self.prepare_step();
     }
 
     /// Returns the action that saves a step with these changes.
     fn committed(&self, changes: Vec<Change>) -> Action {
         if self.is_unsaved {
-            return Action::StepEnded;
+            return Action::EndStep;
         }
         Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
     }
@@ -526,7 +527,7 @@ impl Machine {
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
-        self.open_step();
+        self.open_next_step();
         actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
     }
 }

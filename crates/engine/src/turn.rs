@@ -90,7 +90,7 @@ async fn prepare(
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
     let (machine, commit, actions) =
-        Machine::turn(engine.graph.clone(), engine.terms(), run.clone(), ended, input)
+        Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
     Ok((machine, commit, actions, saved.last_seq, changes))
 }

@@ -16,7 +16,7 @@ use graphrun_core::{
 
 use super::{
     RestoreError,
-    indexed::{Active, IndexedPosition},
+    indexed::{IndexedActivation, IndexedPosition},
     rounds::Rounds,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) fn next_frontier(
     let mut before = std::mem::take(&mut position.frontier);
     for (record, active) in records.iter().zip(&before) {
         position.used.usage.add(&record.usage);
-        let policies = &graph.at(active.node).1.policies;
+        let policies = graph.policies_at(active.node);
         let is_read = || graph.graph().facts.usage_of.contains(&record.node);
         if policies.bounds.limits.is_some() || is_read() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
@@ -66,7 +66,7 @@ pub(super) fn next_frontier(
         reached: Vec::new(),
         sent: Vec::new(),
         arrived: BTreeMap::new(),
-        left: Vec::new(),
+        abandoned_scopes: Vec::new(),
         kept: before.split_off(records.len().min(before.len())),
     };
     for active in &next.kept {
@@ -82,7 +82,7 @@ pub(super) fn next_frontier(
         }
     }
     next.complete_joins();
-    next.abandon_left_scopes();
+    next.drop_abandoned_scopes();
     next.defer();
     next.renew_rounds();
     let Next { reached, sent, kept, .. } = next;
@@ -108,7 +108,7 @@ pub(super) fn resettled(
     position: &mut Position,
 ) -> Result<BTreeMap<NodeName, Trigger>, RestoreError> {
     let mut indexed = IndexedPosition::of(graph, std::mem::take(position))?;
-    let name = |it: NodeIndex| graph.at(it).0.clone();
+    let name = |it: NodeIndex| graph.name_at(it).clone();
     let trigger = |&it: &NodeIndex| Trigger::Then { node: name(it) };
     let arrived = indexed.joins.iter();
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
@@ -118,7 +118,7 @@ pub(super) fn resettled(
         reached: Vec::new(),
         sent: Vec::new(),
         arrived: arrived.collect(),
-        left: Vec::new(),
+        abandoned_scopes: Vec::new(),
         kept: indexed.frontier.clone(),
         rounds: Rounds::before(graph, &indexed),
         position: &mut indexed,
@@ -145,13 +145,13 @@ struct Next<'a> {
     position: &'a mut IndexedPosition,
     /// The nodes that are activated, in the order of their transitions until they are sorted.
     reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<Active>,
+    sent: Vec<IndexedActivation>,
     /// The joins with arrivals in this step, with the last arrival of each.
     arrived: BTreeMap<NodeIndex, Trigger>,
-    /// The used workflows that were left before they finished.
-    left: Vec<String>,
+    /// The used workflows that a transition left before they finished.
+    abandoned_scopes: Vec<String>,
     /// The tasks of the old frontier that stay.
-    kept: Vec<Active>,
+    kept: Vec<IndexedActivation>,
     rounds: Rounds,
 }
 
@@ -162,7 +162,7 @@ impl Next<'_> {
         items.filter(|&it| self.policies(it).schedule.items.is_some()).collect()
     }
 
-    fn follow(&mut self, record: &TaskRecord, active: Active) {
+    fn follow(&mut self, record: &TaskRecord, active: IndexedActivation) {
         let (transitions, trigger) = match &record.outcome {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                 (transitions, Trigger::Then { node: record.node.clone() })
@@ -192,7 +192,7 @@ impl Next<'_> {
                     let to = self.index(name);
                     self.rounds.lead(to, active.node);
                     if let Some(reached) = self.reach(to, trigger.clone()) {
-                        self.note_left_scopes(active.node, reached);
+                        self.note_abandoned_scopes(active.node, reached);
                     }
                 }
                 Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
@@ -214,9 +214,9 @@ impl Next<'_> {
         self.graph.index(name).expect("compile checked every target")
     }
 
-    /// Records which used workflows a transition leaves. Only the last node of a workflow may leave it when
+    /// Records which used workflows a transition abandons. Only the last node of a workflow may leave it when
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
-    fn note_left_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
+    fn note_abandoned_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
         let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
         let done = match &spec.policies.schedule.defer {
             Some(Defer::Scope(done)) => Some(done),
@@ -225,15 +225,15 @@ impl Next<'_> {
         let own = from.scope();
         let is_done = done.is_some_and(|it| own == Some(it.as_str()));
         let mut scope = if is_done { done.and_then(NodeName::scope) } else { own };
-        while let Some(left) = scope.filter(|it| to.strip_scope(it).is_none()) {
-            self.left.push(left.to_owned());
-            scope = left.rsplit_once('.').map(|(outer, _)| outer);
+        while let Some(inner) = scope.filter(|it| to.strip_scope(it).is_none()) {
+            self.abandoned_scopes.push(inner.to_owned());
+            scope = inner.rsplit_once('.').map(|(outer, _)| outer);
         }
     }
 
-    fn abandon_left_scopes(&mut self) {
-        for scope in &self.left {
-            let stays = |it: NodeIndex| self.graph.at(it).0.strip_scope(scope).is_none();
+    fn drop_abandoned_scopes(&mut self) {
+        for scope in &self.abandoned_scopes {
+            let stays = |it: NodeIndex| self.graph.name_at(it).strip_scope(scope).is_none();
             self.reached.retain(|it| stays(it.0));
             self.sent.retain(|it| stays(it.node));
             self.kept.retain(|it| stays(it.node));
@@ -246,7 +246,7 @@ impl Next<'_> {
     /// Holds back the deferred nodes, and releases those that no longer need to wait.
     fn defer(&mut self) {
         let graph = self.graph;
-        let defer = |it: NodeIndex| graph.at(it).1.policies.schedule.defer.as_ref();
+        let defer = |it: NodeIndex| graph.policies_at(it).schedule.defer.as_ref();
         self.sort_reached();
         for (node, trigger) in self.reached.extract_if(.., |it| defer(it.0).is_some()) {
             self.position.deferred.entry(node).or_insert(trigger);
@@ -259,7 +259,7 @@ impl Next<'_> {
         let reached = self.reached.iter().map(|it| it.0);
         let running: BTreeSet<NodeIndex> = reached.chain(sent).chain(kept).collect();
         let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
-        let name = |it: NodeIndex| graph.at(it).0;
+        let name = |it: NodeIndex| graph.name_at(it);
         let rank = |it: NodeIndex| defer(it).map(|defer| rank(name(it), defer));
         let is_free = |node: NodeIndex| {
             let comes_first = |other: NodeIndex| {
@@ -290,11 +290,12 @@ impl Next<'_> {
     /// deferred node has a visit reserved.
     fn leave_room(&mut self) {
         let mut others_come = false;
-        for Active { node, input, trigger, timeout_ms } in std::mem::take(&mut self.sent) {
+        for IndexedActivation { node, input, trigger, timeout_ms } in std::mem::take(&mut self.sent)
+        {
             let promised = u32::from(self.position.deferred.contains_key(&node));
             match self.within_bound_but(promised, node, trigger) {
                 Some((within, trigger)) if within == node => {
-                    self.sent.push(Active { node, input, trigger, timeout_ms });
+                    self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
                 }
                 Some((instead, trigger)) => {
                     others_come = true;
@@ -312,7 +313,7 @@ impl Next<'_> {
     }
 
     fn policies(&self, node: NodeIndex) -> &Policies {
-        &self.graph.at(node).1.policies
+        self.graph.policies_at(node)
     }
 
     fn send(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
@@ -322,7 +323,7 @@ impl Next<'_> {
             Some((within, trigger)) if within == node => {
                 let (input, timeout_ms) =
                     (Input::Value(dispatch.input.clone()), dispatch.timeout_ms);
-                self.sent.push(Active { node, input, trigger, timeout_ms });
+                self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
             }
             Some((instead, trigger)) => {
                 self.rounds.enter(instead, node);
@@ -387,7 +388,7 @@ impl Next<'_> {
         mut trigger: Trigger,
     ) -> Option<(NodeIndex, Trigger)> {
         loop {
-            let name = self.graph.at(node).0;
+            let name = self.graph.name_at(node);
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut promised));
@@ -435,7 +436,7 @@ impl Next<'_> {
 
     /// Handles a route to `fail`. The reason is the text that the node names, and the error that led to the node, if
     /// there are any.
-    fn fail(&mut self, node: &NodeName, active: &Active, trigger: &Trigger) {
+    fn fail(&mut self, node: &NodeName, active: &IndexedActivation, trigger: &Trigger) {
         let cause = trigger.error().or(active.trigger.error());
         let field = self.policies(active.node).on_finish.fail_reason.as_ref();
         let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
@@ -479,9 +480,10 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
     let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
     let missing: Vec<String> = awaited.map(|it| format!("`{it}`")).collect();
-    let name = graph.at(*join).0;
-    let left = graph.count_at(*join).saturating_sub(arrived.len());
-    let some = if left < missing.len() { format!("{left} of ") } else { String::new() };
+    let name = graph.name_at(*join);
+    let still_needed = graph.count_at(*join).saturating_sub(arrived.len());
+    let some =
+        if still_needed < missing.len() { format!("{still_needed} of ") } else { String::new() };
     Some(format!("`{name}` waits for {some}{}, and nothing is left to run", missing.join(", ")))
 }
 
@@ -491,15 +493,15 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
 /// when they were activated.
 fn fill(
     position: &mut IndexedPosition,
-    kept: Vec<Active>,
+    kept: Vec<IndexedActivation>,
     mut reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<Active>,
+    sent: Vec<IndexedActivation>,
 ) {
     if kept.is_empty() && sent.is_empty() {
         // The usual case: the nodes are sorted.
         for (node, trigger) in reached {
             position.count_visit(node);
-            position.frontier.push(Active::by_edge(node, trigger));
+            position.frontier.push(IndexedActivation::by_edge(node, trigger));
         }
         return;
     }
@@ -509,7 +511,7 @@ fn fill(
     let mut counted: Vec<NodeIndex> = reached.iter().map(|it| it.0).collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
-        position.frontier.push(Active::by_edge(node, trigger));
+        position.frontier.push(IndexedActivation::by_edge(node, trigger));
     }
     position.frontier.sort_by_key(|it| it.node);
     position.frontier.extend(dispatched);
@@ -548,7 +550,7 @@ fn route_limit(graph: &CompiledGraph, limits: &Limits, position: &mut IndexedPos
         Target::Node(node) => {
             let node = graph.index(node).expect("compile checked every target");
             position.count_visit(node);
-            position.frontier.push(Active::by_edge(node, Trigger::Limit { error }));
+            position.frontier.push(IndexedActivation::by_edge(node, Trigger::Limit { error }));
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

@@ -61,7 +61,7 @@ impl Inbox {
         for InboxMessage { message, .. } in std::mem::take(&mut self.waiting) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
-            let problem = refuses(schema, state, &update).err().map(|it| reason(&it));
+            let problem = try_apply(schema, state, &update).err().map(|it| reason(&it));
             if problem.is_none() {
                 updates.push(update);
             }
@@ -81,12 +81,12 @@ impl Inbox {
     }
 }
 
-fn refuses(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
+fn try_apply(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
     schema.check(update)?;
     schema.fold(&mut state.clone(), [update])
 }
 
-/// Returns why the state refuses a message.
+/// Returns why the state try_apply a message.
 fn reason(error: &StateError) -> String {
     Failure::of(ErrorKind::Other, error).message
 }

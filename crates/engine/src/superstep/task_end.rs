@@ -21,7 +21,7 @@ impl Machine {
         let checked = routing
             .check_update(&update)
             .and_then(|()| routing.check_choice(active.node, &goto))
-            .and_then(|()| self.step.add_result(&update, goto.chosen()));
+            .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {
             Ok(()) => self.decide(index, update, goto, actions),
             Err(failure) => self.fail(index, failure, actions),
@@ -41,7 +41,7 @@ impl Machine {
     ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
-            self.step.add_result(&Update::default(), &transitions)?;
+            self.open_step.add_result(&Update::default(), &transitions)?;
             Ok(transitions)
         });
         match decided {
@@ -50,7 +50,7 @@ impl Machine {
                 self.settle(index, Outcome::Finished { update, transitions }, actions);
             }
             Err(failure) => {
-                actions.push(self.step.leave_undecided(index, update, goto, failure).into());
+                actions.push(self.open_step.leave_undecided(index, update, goto, failure).into());
             }
         }
     }
@@ -65,8 +65,8 @@ impl Machine {
         ended: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
-        let (attempt, lasted) = (state.failed_attempts(), state.retried_for());
+        let (task, state) = (self.open_step.id(index), &self.open_step.tasks()[index]);
+        let (attempt, lasted) = (state.counted_attempts(), state.retried_for());
         let retry = self.policies(index).attempts.retry.for_failure(&failure);
         let wait_ms = if failure.is_nested_wait {
             failure.retry_after_ms.unwrap_or(0)
@@ -79,7 +79,7 @@ impl Machine {
             backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
         };
         let wake = backoff::after(ended, wait_ms);
-        let record = self.step.retry(index, failure, wake, wait_ms);
+        let record = self.open_step.retry(index, failure, wake, wait_ms);
         actions.extend([record.into(), Action::Sleep { task, wake, wait_ms }]);
     }
 
@@ -110,8 +110,8 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let item = self.step.tasks()[index].item.unwrap_or_default();
-        let node = self.graph.at(active.node).0;
+        let item = self.open_step.tasks()[index].item.unwrap_or_default();
+        let node = self.graph.name_at(active.node);
         let record =
             failed_item(self.graph.schema(), &failed, item, (node, &active.input), &failure);
         let update = Update::default().write(failed, vec![record]);
@@ -119,7 +119,7 @@ impl Machine {
             .check_update(&update)
             .and_then(|()| routing.transitions(active, &[&update]))
             .and_then(|transitions| {
-                self.step.add_result(&update, &transitions)?;
+                self.open_step.add_result(&update, &transitions)?;
                 Ok(transitions)
             });
         match decided {
@@ -143,13 +143,13 @@ impl Machine {
         failure: Failure,
         actions: &mut Vec<Action>,
     ) {
-        actions.push(self.step.fail(index, failure).into());
+        actions.push(self.open_step.fail(index, failure).into());
     }
 
     /// Handles a question to a person: the task waits.
     pub(super) fn ask(&mut self, index: usize, question: Question, actions: &mut Vec<Action>) {
         match check_question(&question) {
-            Ok(()) => actions.push(self.step.ask(index, question).into()),
+            Ok(()) => actions.push(self.open_step.ask(index, question).into()),
             Err(failure) => self.fail(index, failure, actions),
         }
     }
@@ -157,10 +157,10 @@ impl Machine {
     /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
     /// task runs again.
     pub(super) fn expire(&mut self, index: usize, actions: &mut Vec<Action>) {
-        let task = &self.step.tasks()[index];
+        let task = &self.open_step.tasks()[index];
         let Some(deadline) = task.deadline() else { return };
         if task.question().is_some_and(|it| it.nested.is_some()) {
-            self.step.run_again(index);
+            self.open_step.run_again(index);
             return actions.push(self.run_task(index));
         }
         let message = format!("no answer by {deadline:.0}");
@@ -168,7 +168,7 @@ impl Machine {
     }
 
     pub(super) fn settle(&mut self, index: usize, outcome: Outcome, actions: &mut Vec<Action>) {
-        actions.push(self.step.settle(index, outcome).into());
+        actions.push(self.open_step.settle(index, outcome).into());
     }
 }
 
