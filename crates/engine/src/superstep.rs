@@ -5,12 +5,13 @@
 //! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
 //! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
-//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `task_end` what
-//! follows when a task ends, and `status` what its driver may ask.
+//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `facts` what
+//! nodes may read about the run, `task_end` what follows when a task ends, and `status` what its driver may ask.
 
 mod backoff;
 mod breakpoints;
 mod carry;
+mod facts;
 mod fit;
 mod frontier;
 mod inbox;
@@ -24,19 +25,16 @@ mod start;
 mod status;
 mod task_end;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use graphrun_analysis::{CompiledGraph, NodeIndex};
+use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::Status,
-    graph::{
-        ErrorKind, Failure, ItemNeeds, Limits, OriginalTask, Policies, Remaining, RunFacts, Visits,
-    },
+    graph::{ErrorKind, Failure, Limits, OriginalTask, Policies, RunFacts, Visits},
     id::{NodeName, RunId},
     state::{Change, State, StateError, Update},
 };
 use jiff::Timestamp;
-use serde_json::Value;
 
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
@@ -47,7 +45,7 @@ pub(super) use self::{
     revise::{Revised, revise},
 };
 use self::{
-    frontier::next_frontier,
+    frontier::{StepResults, next_frontier},
     inbox::{Inbox, Processed},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
@@ -96,57 +94,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Notes the facts at the start of the step after the position, and the order of its items.
-    fn prepare_step(&mut self) {
-        self.note_facts();
-        if !self.position.frontier.iter().any(IndexedActivation::is_dispatched) {
-            return;
-        }
-        let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
-        for (index, active) in self.position.frontier.iter().enumerate() {
-            let items = self.policies(index).schedule.items.as_ref();
-            if active.is_dispatched() && items.is_some_and(|it| it.order.is_some()) {
-                maps.entry(active.node).or_default().push(index);
-            }
-        }
-        for items in maps.into_values() {
-            let needs = self.item_needs(&items);
-            self.open_step.link_items(&items, needs);
-        }
-    }
-
-    /// Returns the needs of the items of a map, whose tasks have these indexes.
-    fn item_needs(&self, items: &[usize]) -> Result<ItemNeeds, Failure> {
-        let first = items.first().copied().unwrap_or_default();
-        let Some(order) =
-            self.policies(first).schedule.items.as_ref().and_then(|it| it.order.as_ref())
-        else {
-            return Ok(ItemNeeds::default());
-        };
-        let values = items.iter().filter_map(|&it| self.position.frontier[it].input.item());
-        let values: Vec<&Value> = values.collect();
-        self.routing().needs(order.as_ref(), &values, &self.position.frontier[first].trigger)
-    }
-
-    /// Notes the facts at the start of the step after the position.
-    fn note_facts(&mut self) {
-        let (graph, used) = (self.graph.graph(), &self.position.used);
-        let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
-        let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
-        let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
-        let cost = if used.usage.tokens.calls == 0 { Some(0.0) } else { used.usage.cost_usd };
-        let usd = self.limits.usd.zip(cost).map(|(limit, cost)| (limit - cost).max(0.0));
-        // The tasks of the last step no longer share the facts, so this copies nothing.
-        let facts = Arc::make_mut(&mut self.facts);
-        // A run of an earlier version has no time.
-        facts.began = graph.facts.time.then(|| self.position.began.unwrap_or(self.now));
-        facts.usage = used.usage;
-        if !graph.facts.usage_of.is_empty() {
-            facts.node_usage = graph.facts.usage_of.iter().filter_map(usage_of).collect();
-        }
-        facts.remaining = Remaining { steps, tokens, usd };
-    }
-
     /// Applies an event and returns the next actions.
     ///
     /// An event about a task that is settled, or not of this step, changes nothing. So delivering an event
@@ -195,138 +142,6 @@ impl Machine {
                 actions.push(self.run_task(index));
             }
         }
-    }
-
-    fn used(&self) -> Used {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        let of_step = self.open_step.usage();
-        used.usage.add(&of_step.usage);
-        used.elapsed_ms += of_step.ms;
-        used
-    }
-
-    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
-    /// before change nothing.
-    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
-        self.inbox.add(messages);
-    }
-
-    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
-    ///
-    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
-    /// failed for good, it stops as failed, as it would have done without the limit.
-    pub fn out_of_budget(&mut self) -> Vec<Action> {
-        if self.open_step.failure().is_some() {
-            return vec![self.stop_open()];
-        }
-        let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
-        if !is_routed {
-            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits, || true))];
-        }
-        let mut actions = Vec::new();
-        for index in 0..self.open_step.tasks().len() {
-            if self.open_step.tasks()[index].record.is_none() {
-                // The task waits for its turn, its next attempt or a person.
-                actions.push(self.open_step.abort(index).into());
-            }
-        }
-        if self.commit(&mut actions) {
-            self.advance(&mut actions);
-        }
-        actions
-    }
-
-    /// Returns the original names of a task of the step if it began before a migration.
-    fn original_task(&self, index: usize) -> Option<&OriginalTask> {
-        self.position.original_tasks.get(&u32::try_from(index).ok()?)
-    }
-
-    fn run_task(&self, index: usize) -> Action {
-        Action::Run(Box::new(self.task_at(index)))
-    }
-
-    fn task_at(&self, index: usize) -> Task {
-        let IndexedActivation { node, input, trigger, timeout_ms } =
-            self.position.frontier[index].clone();
-        let task = &self.open_step.tasks()[index];
-        Task {
-            id: self.open_step.id(index),
-            node: self.graph.name_at(node).clone(),
-            node_index: node,
-            original: self.original_task(index).cloned(),
-            attempt: task.attempt,
-            input,
-            trigger,
-            timeout: timeout_ms.map(Duration::from_millis),
-            facts: self.facts_of(index),
-            visits: Arc::clone(&self.position.visits),
-            state: Arc::clone(&self.state),
-            answers: task.answers.clone(),
-            memos: self.open_step.memos_of(index, &self.position.people.grants),
-        }
-    }
-
-    fn routing(&self) -> Routing<'_> {
-        let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
-        Routing { graph, state, visits: self.visits(), facts }
-    }
-
-    /// Returns the facts for a task of the step.
-    fn facts_of(&self, index: usize) -> Arc<RunFacts> {
-        match self.open_step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
-            Some(item) => {
-                Arc::new(RunFacts { item_index: Some(item), ..self.facts.as_ref().clone() })
-            }
-            None => Arc::clone(&self.facts),
-        }
-    }
-
-    /// Returns whether a task of the step is not skipped.
-    fn is_to_run(&self, index: usize) -> bool {
-        let facts = self.facts_of(index);
-        Routing { facts: &facts, ..self.routing() }.is_to_run(&self.position.frontier[index])
-    }
-
-    fn visits(&self) -> &Visits {
-        &self.position.visits
-    }
-
-    fn policies(&self, index: usize) -> &Policies {
-        self.graph.policies_at(self.position.frontier[index].node)
-    }
-
-    /// Returns the node of a task.
-    fn name_at(&self, index: usize) -> &NodeName {
-        self.graph.name_at(self.position.frontier[index].node)
-    }
-
-    /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
-    /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
-    fn emit(&self, actions: &mut Vec<Action>) {
-        for (index, active) in self.position.frontier.iter().enumerate() {
-            let (node, spec) = self.graph.at(active.node);
-            let Some(name) = &spec.policies.emits else { continue };
-            if self.is_to_run(index) {
-                let (node, from) = (node.clone(), active.trigger.node().cloned());
-                let (task, name) = (self.open_step.id(index), name.clone());
-                actions.push(Action::Emit { task, node, from, name });
-            }
-        }
-    }
-
-    /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
-    fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
-        if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
-            return None;
-        }
-        let ran = records
-            .iter()
-            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
-        let next = self.position.frontier.iter().enumerate();
-        let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
-        let ran = ran.map(|it| &it.node);
-        let reason = self.breakpoints.between(ran, next, |index| self.is_to_run(index))?;
-        Some(Action::stop(Status::Paused, Some(reason)))
     }
 
     /// Begins the tasks of the frontier, and returns `true`. Stops the run if the frontier is empty or a limit is
@@ -442,6 +257,37 @@ impl Machine {
         }
     }
 
+    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
+    /// before change nothing.
+    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
+        self.inbox.add(messages);
+    }
+
+    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
+    ///
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
+    pub fn out_of_budget(&mut self) -> Vec<Action> {
+        if self.open_step.failure().is_some() {
+            return vec![self.stop_open()];
+        }
+        let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
+        if !is_routed {
+            return vec![Action::stop(Status::Limit, self.used().reached(&self.limits, || true))];
+        }
+        let mut actions = Vec::new();
+        for index in 0..self.open_step.tasks().len() {
+            if self.open_step.tasks()[index].record.is_none() {
+                // The task waits for its turn, its next attempt or a person.
+                actions.push(self.open_step.abort(index).into());
+            }
+        }
+        if self.commit(&mut actions) {
+            self.advance(&mut actions);
+        }
+        actions
+    }
+
     /// Stops a run whose step is still open: a task failed, or a person has to answer.
     fn stop_open(&self) -> Action {
         if let Some(reason) = self.open_step.failure() {
@@ -464,7 +310,7 @@ impl Machine {
         actions.push(self.committed(changes));
         self.process_inbox(actions);
         self.emit(actions);
-        let has_begun = match self.pause(&records) {
+        let has_begun = match self.breakpoint(&records) {
             Some(stop) => {
                 actions.push(stop);
                 false
@@ -495,8 +341,8 @@ impl Machine {
         people.question_keys.extend(self.open_step.question_keys().cloned());
         self.position.used.elapsed_ms += self.open_step.longest_ms();
         let records = self.open_step.take_records();
-        let done = (&records[..], &*self.state);
-        next_frontier(&self.graph, &self.limits, &mut self.position, done);
+        let results = StepResults { records: &records, state: &self.state };
+        next_frontier(&self.graph, &self.limits, &mut self.position, results);
         self.position.began = self.graph.graph().facts.time.then_some(self.now);
         self.open_next_step();
         records
@@ -506,6 +352,35 @@ impl Machine {
     fn open_next_step(&mut self) {
         self.open_step.reset(&self.graph, &self.position);
         self.prepare_step();
+    }
+
+    /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
+    /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
+    fn emit(&self, actions: &mut Vec<Action>) {
+        for (index, active) in self.position.frontier.iter().enumerate() {
+            let (node, spec) = self.graph.at(active.node);
+            let Some(name) = &spec.policies.emits else { continue };
+            if self.is_to_run(index) {
+                let (node, from) = (node.clone(), active.trigger.node().cloned());
+                let (task, name) = (self.open_step.id(index), name.clone());
+                actions.push(Action::Emit { task, node, from, name });
+            }
+        }
+    }
+
+    /// Returns the action that stops the run if there is a breakpoint before the next step. `records` are those of the previous step.
+    fn breakpoint(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
+        if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
+            return None;
+        }
+        let ran = records
+            .iter()
+            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
+        let next = self.position.frontier.iter().enumerate();
+        let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
+        let ran = ran.map(|it| &it.node);
+        let reason = self.breakpoints.between(ran, next, |index| self.is_to_run(index))?;
+        Some(Action::stop(Status::Paused, Some(reason)))
     }
 
     /// Returns the action that saves a step with these changes.
@@ -529,5 +404,67 @@ impl Machine {
         self.position.step = self.position.step.next();
         self.open_next_step();
         actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
+    }
+
+    fn used(&self) -> Used {
+        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+        let of_step = self.open_step.usage();
+        used.usage.add(&of_step.usage);
+        used.elapsed_ms += of_step.ms;
+        used
+    }
+
+    /// Returns the original names of a task of the step if it began before a migration.
+    fn original_task(&self, index: usize) -> Option<&OriginalTask> {
+        self.position.original_tasks.get(&u32::try_from(index).ok()?)
+    }
+
+    fn run_task(&self, index: usize) -> Action {
+        Action::Run(Box::new(self.task_at(index)))
+    }
+
+    fn task_at(&self, index: usize) -> Task {
+        let IndexedActivation { node, input, trigger, timeout_ms } =
+            self.position.frontier[index].clone();
+        let task = &self.open_step.tasks()[index];
+        Task {
+            id: self.open_step.id(index),
+            node: self.graph.name_at(node).clone(),
+            node_index: node,
+            original: self.original_task(index).cloned(),
+            attempt: task.attempt,
+            input,
+            trigger,
+            timeout: timeout_ms.map(Duration::from_millis),
+            facts: self.facts_of(index),
+            visits: Arc::clone(&self.position.visits),
+            state: Arc::clone(&self.state),
+            answers: task.answers.clone(),
+            memos: self.open_step.memos_of(index, &self.position.people.grants),
+        }
+    }
+
+    fn routing(&self) -> Routing<'_> {
+        let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
+        Routing { graph, state, visits: self.visits(), facts }
+    }
+
+    /// Returns whether a task of the step is not skipped.
+    fn is_to_run(&self, index: usize) -> bool {
+        let facts = self.facts_of(index);
+        Routing { facts: &facts, ..self.routing() }.is_to_run(&self.position.frontier[index])
+    }
+
+    fn visits(&self) -> &Visits {
+        &self.position.visits
+    }
+
+    fn policies(&self, index: usize) -> &Policies {
+        self.graph.policies_at(self.position.frontier[index].node)
+    }
+
+    /// Returns the node of a task.
+    fn name_of_task(&self, index: usize) -> &NodeName {
+        self.graph.name_at(self.position.frontier[index].node)
     }
 }

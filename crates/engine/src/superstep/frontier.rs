@@ -1,4 +1,13 @@
 //! Computes the frontier of the next step from transitions, joins, bounds and limits.
+//!
+//! Deferred nodes are the hard part. Such a node runs once, after everything beside it: other tasks may still lead to it,
+//! and each must find it waiting. So a reached node that is deferred moves to `deferred`. It is released when no task that
+//! it waits for runs next, and no deferred node that it waits for comes first: those of inner workflows do. Dispatches
+//! do not wait. A dispatch to a deferred node must leave the visit that is reserved for it, and goes to `exhausted` if
+//! its bound has no other. That target may be deferred as well, so the decision is repeated until no dispatch is refused.
+//!
+//! **Example.** `plan` leads to `report`, which is deferred, and to `slow`. After `plan`, `report` waits and `slow` runs;
+//! after `slow`, nothing else is left, and `report` runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,22 +36,65 @@ use crate::{
 /// The longest text of the state in the reason of a failure, in characters.
 const REASON_CHARACTERS_MAX: usize = 2_000;
 
-/// Replaces a position by the one after a step whose tasks left these records, in task order.
-///
-/// The state is the one after the step. Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
-/// person.
+/// The results of a step.
+pub(super) struct StepResults<'a> {
+    /// The records of its tasks: `records[i]` belongs to `frontier[i]`. Activations beyond the last record stay in the
+    /// frontier; they exist only in steps made by a person.
+    pub(super) records: &'a [Arc<TaskRecord>],
+    /// The state after the step.
+    pub(super) state: &'a State,
+}
+
+/// Replaces a position by the one after a step.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: &Limits,
     position: &mut IndexedPosition,
-    (records, state): (&[Arc<TaskRecord>], &State),
+    StepResults { records, state }: StepResults<'_>,
 ) {
     position.step = position.step.next();
     if !position.original_tasks.is_empty() {
         position.original_tasks.clear();
     }
     let mut before = std::mem::take(&mut position.frontier);
-    for (record, active) in records.iter().zip(&before) {
+    count_records(graph, position, records.iter().zip(&before));
+    let kept = before.split_off(records.len().min(before.len()));
+    let mut next = FrontierBuilder::new(graph, Some(state), position, kept);
+    let open_maps = next.open_maps();
+    let is_leading = is_followed(records.iter().map(|it| &**it));
+    for (record, active) in records.iter().zip(before.drain(..)) {
+        // A task that an edge started beside the items of its node leads where it does without them.
+        let is_of_open_map = || open_maps.contains(&active.node);
+        if !active.is_dispatched() || (is_leading(record) && !is_of_open_map()) {
+            next.follow(record, active);
+        }
+    }
+    next.complete_joins();
+    next.drop_abandoned_scopes();
+    next.settle_deferred();
+    next.renew_rounds();
+    let FrontierBuilder { reached, sent, kept, .. } = next;
+    // Its memory is used again.
+    position.frontier = before;
+    fill(position, kept, reached, sent);
+
+    position.failure = position.failure.take().or_else(|| starved(graph, position));
+    if position.failure.is_some() {
+        position.frontier.clear();
+        position.deferred.clear();
+        position.rounds.clear();
+    } else if !position.frontier.is_empty() && position.used.limit.is_none() {
+        route_limit(graph, limits, position);
+    }
+}
+
+/// Adds the usage of finished tasks to the budget, and resets the visits that they reset.
+fn count_records<'a>(
+    graph: &CompiledGraph,
+    position: &mut IndexedPosition,
+    finished: impl Iterator<Item = (&'a Arc<TaskRecord>, &'a IndexedActivation)>,
+) {
+    for (record, active) in finished {
         position.used.usage.add(&record.usage);
         let policies = graph.policies_at(active.node);
         let is_read = || graph.graph().facts.usage_of.contains(&record.node);
@@ -58,46 +110,6 @@ pub(super) fn next_frontier(
             }
         }
     }
-    let mut next = Next {
-        graph,
-        state: Some(state),
-        rounds: Rounds::before(graph, position),
-        position,
-        reached: Vec::new(),
-        sent: Vec::new(),
-        arrived: BTreeMap::new(),
-        abandoned_scopes: Vec::new(),
-        kept: before.split_off(records.len().min(before.len())),
-    };
-    for active in &next.kept {
-        next.rounds.keep(active.node);
-    }
-    let open_maps = next.open_maps();
-    let is_followed = is_followed(records.iter().map(|it| &**it));
-    for (record, active) in records.iter().zip(before.drain(..)) {
-        // A task that an edge started beside the items of its node leads where it does without them.
-        let is_of_open_map = || open_maps.contains(&active.node);
-        if !active.is_dispatched() || (is_followed(record) && !is_of_open_map()) {
-            next.follow(record, active);
-        }
-    }
-    next.complete_joins();
-    next.drop_abandoned_scopes();
-    next.defer();
-    next.renew_rounds();
-    let Next { reached, sent, kept, .. } = next;
-    // Its memory is used again.
-    position.frontier = before;
-    fill(position, kept, reached, sent);
-
-    position.failure = position.failure.take().or_else(|| starved(graph, position));
-    if position.failure.is_some() {
-        position.frontier.clear();
-        position.deferred.clear();
-        position.rounds.clear();
-    } else if !position.frontier.is_empty() && position.used.limit.is_none() {
-        route_limit(graph, limits, position);
-    }
 }
 
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
@@ -112,22 +124,12 @@ pub(super) fn resettled(
     let trigger = |&it: &NodeIndex| Trigger::Then { node: name(it) };
     let arrived = indexed.joins.iter();
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
-    let mut next = Next {
-        graph,
-        state,
-        reached: Vec::new(),
-        sent: Vec::new(),
-        arrived: arrived.collect(),
-        abandoned_scopes: Vec::new(),
-        kept: indexed.frontier.clone(),
-        rounds: Rounds::before(graph, &indexed),
-        position: &mut indexed,
-    };
-    for active in &next.kept {
-        next.rounds.keep(active.node);
-    }
+    let arrived = arrived.collect();
+    let kept = indexed.frontier.clone();
+    let mut next = FrontierBuilder::new(graph, state, &mut indexed, kept);
+    next.arrived = arrived;
     next.complete_joins();
-    next.defer();
+    next.settle_deferred();
     next.renew_rounds();
     let reached = next.reached;
     for (node, _) in &reached {
@@ -138,7 +140,7 @@ pub(super) fn resettled(
 }
 
 /// Collects the targets of the tasks of a step.
-struct Next<'a> {
+struct FrontierBuilder<'a> {
     graph: &'a CompiledGraph,
     /// The state after the step; `None` if the position was changed by a person and no bound reads the state.
     state: Option<&'a State>,
@@ -155,7 +157,31 @@ struct Next<'a> {
     rounds: Rounds,
 }
 
-impl Next<'_> {
+impl<'a> FrontierBuilder<'a> {
+    /// Begins the frontier after this position. These tasks of its frontier stay.
+    fn new(
+        graph: &'a CompiledGraph,
+        state: Option<&'a State>,
+        position: &'a mut IndexedPosition,
+        kept: Vec<IndexedActivation>,
+    ) -> Self {
+        let mut rounds = Rounds::before(graph, position);
+        for active in &kept {
+            rounds.keep(active.node);
+        }
+        Self {
+            graph,
+            state,
+            position,
+            reached: Vec::new(),
+            sent: Vec::new(),
+            arrived: BTreeMap::new(),
+            abandoned_scopes: Vec::new(),
+            kept,
+            rounds,
+        }
+    }
+
     /// Returns the maps of which items stay: a map ends once, with its last item.
     fn open_maps(&self) -> BTreeSet<NodeIndex> {
         let items = self.kept.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
@@ -204,7 +230,7 @@ impl Next<'_> {
     /// Activates a node, or its `exhausted` target if its bound is used up.
     fn reach(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
         let meant = node;
-        let (node, trigger) = self.within_bound(node, trigger)?;
+        let (node, trigger) = self.follow_exhausted(0, node, trigger)?;
         self.rounds.enter(node, meant);
         self.reached.push((node, trigger));
         Some(node)
@@ -243,41 +269,67 @@ impl Next<'_> {
         }
     }
 
-    /// Holds back the deferred nodes, and releases those that no longer need to wait.
-    fn defer(&mut self) {
-        let graph = self.graph;
-        let defer = |it: NodeIndex| graph.policies_at(it).schedule.defer.as_ref();
+    /// Decides which deferred nodes wait, and which run next.
+    fn settle_deferred(&mut self) {
+        loop {
+            self.hold_back_deferred();
+            if self.position.deferred.is_empty() {
+                return;
+            }
+            self.release_free_deferred();
+            // The targets of refused dispatches may have to wait themselves. The loop ends because each round has
+            // fewer dispatches.
+            if !self.refuse_reserved_dispatches() {
+                return;
+            }
+        }
+    }
+
+    /// Lets the deferred nodes among the activated ones wait.
+    fn hold_back_deferred(&mut self) {
         self.sort_reached();
-        for (node, trigger) in self.reached.extract_if(.., |it| defer(it.0).is_some()) {
+        let graph = self.graph;
+        let is_deferred = |it: NodeIndex| graph.policies_at(it).schedule.defer.is_some();
+        for (node, trigger) in self.reached.extract_if(.., |it| is_deferred(it.0)) {
             self.position.deferred.entry(node).or_insert(trigger);
         }
-        if self.position.deferred.is_empty() {
-            return;
-        }
-        let sent = self.sent.iter().map(|it| it.node);
-        let kept = self.kept.iter().map(|it| it.node);
+    }
+
+    /// Activates the deferred nodes that no longer need to wait.
+    fn release_free_deferred(&mut self) {
+        let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
         let reached = self.reached.iter().map(|it| it.0);
-        let running: BTreeSet<NodeIndex> = reached.chain(sent).chain(kept).collect();
+        let running: BTreeSet<NodeIndex> = reached.chain(tasks).collect();
         let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
-        let name = |it: NodeIndex| graph.name_at(it);
-        let rank = |it: NodeIndex| defer(it).map(|defer| rank(name(it), defer));
-        let is_free = |node: NodeIndex| {
-            let comes_first = |other: NodeIndex| {
-                other != node
-                    && defer(node).is_some_and(|it| waits_for(name(node), it, name(other)))
-            };
-            !running.iter().any(|&it| comes_first(it))
-                && !waiting.iter().any(|&it| comes_first(it) && rank(it) > rank(node))
-        };
-        let free: Vec<NodeIndex> = waiting.iter().copied().filter(|it| is_free(*it)).collect();
-        for node in free {
-            if let Some(trigger) = self.position.deferred.remove(&node) {
+        for node in &waiting {
+            if self.may_run(*node, &running, &waiting)
+                && let Some(trigger) = self.position.deferred.remove(node)
+            {
                 // It waited longest, so its trigger is the first one.
-                self.reached.insert(0, (node, trigger));
+                self.reached.insert(0, (*node, trigger));
             }
         }
         self.sort_reached();
-        self.leave_room();
+    }
+
+    /// Returns whether a deferred node waits for none of these: the nodes that run next, and the other deferred nodes.
+    fn may_run(
+        &self,
+        node: NodeIndex,
+        running: &BTreeSet<NodeIndex>,
+        waiting: &[NodeIndex],
+    ) -> bool {
+        let name_and_defer = |it: NodeIndex| {
+            let defer = self.policies(it).schedule.defer.as_ref()?;
+            Some((self.graph.name_at(it), defer))
+        };
+        let Some((name, defer)) = name_and_defer(node) else { return true };
+        let waits = |it: NodeIndex| it != node && waits_for(name, defer, self.graph.name_at(it));
+        let comes_first = |other: NodeIndex| {
+            name_and_defer(other).is_some_and(|(other, it)| rank(other, it) > rank(name, defer))
+        };
+        !running.iter().any(|&it| waits(it))
+            && !waiting.iter().any(|&it| waits(it) && comes_first(it))
     }
 
     /// Sorts the activated nodes. A node that is reached several times gets the first trigger in task order.
@@ -286,30 +338,15 @@ impl Next<'_> {
         self.reached.dedup_by_key(|it| it.0);
     }
 
-    /// Turns away dispatches that would use up the bound of a deferred node: dispatches do not wait, and the
-    /// deferred node has a visit reserved.
-    fn leave_room(&mut self) {
+    /// Refuses dispatches that would use up the bound of a deferred node, which has a visit reserved. Returns whether
+    /// another node is activated in place of one of them.
+    fn refuse_reserved_dispatches(&mut self) -> bool {
         let mut others_come = false;
-        for IndexedActivation { node, input, trigger, timeout_ms } in std::mem::take(&mut self.sent)
-        {
-            let promised = u32::from(self.position.deferred.contains_key(&node));
-            match self.within_bound_but(promised, node, trigger) {
-                Some((within, trigger)) if within == node => {
-                    self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
-                }
-                Some((instead, trigger)) => {
-                    others_come = true;
-                    self.rounds.enter(instead, node);
-                    self.reached.push((instead, trigger));
-                }
-                None => (),
-            }
+        for dispatched in std::mem::take(&mut self.sent) {
+            let reserved = u32::from(self.position.deferred.contains_key(&dispatched.node));
+            others_come |= self.activate_dispatched(reserved, dispatched);
         }
-        if others_come {
-            // The new targets may have to wait themselves. The loop ends because each round has fewer
-            // dispatches.
-            self.defer();
-        }
+        others_come
     }
 
     fn policies(&self, node: NodeIndex) -> &Policies {
@@ -319,17 +356,26 @@ impl Next<'_> {
     fn send(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
         self.rounds.lead(node, from);
-        match self.within_bound(node, trigger.clone()) {
+        let (input, trigger) = (Input::Value(dispatch.input.clone()), trigger.clone());
+        let timeout_ms = dispatch.timeout_ms;
+        self.activate_dispatched(0, IndexedActivation { node, input, trigger, timeout_ms });
+    }
+
+    /// Activates a dispatched task, or the `exhausted` target if the bound of its node is used up. Returns whether it
+    /// is the latter. This many visits of the node are already reserved.
+    fn activate_dispatched(&mut self, reserved: u32, dispatched: IndexedActivation) -> bool {
+        let IndexedActivation { node, input, trigger, timeout_ms } = dispatched;
+        match self.follow_exhausted(reserved, node, trigger) {
             Some((within, trigger)) if within == node => {
-                let (input, timeout_ms) =
-                    (Input::Value(dispatch.input.clone()), dispatch.timeout_ms);
                 self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
+                false
             }
             Some((instead, trigger)) => {
                 self.rounds.enter(instead, node);
                 self.reached.push((instead, trigger));
+                true
             }
-            None => (),
+            None => false,
         }
     }
 
@@ -373,17 +419,13 @@ impl Next<'_> {
         *rounds = self.rounds.after(self.graph, std::mem::take(rounds), &active);
     }
 
-    /// Follows `exhausted` until it reaches a node that may still run.
+    /// Follows `exhausted` until it reaches a node that may still run. If there is none, the run may have failed. This
+    /// many visits of the first node are already reserved.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
-    fn within_bound(&mut self, node: NodeIndex, trigger: Trigger) -> Option<(NodeIndex, Trigger)> {
-        self.within_bound_but(0, node, trigger)
-    }
-
-    /// Does the same as `within_bound` if this many visits of the node are already reserved.
-    fn within_bound_but(
+    fn follow_exhausted(
         &mut self,
-        mut promised: u32,
+        mut reserved: u32,
         mut node: NodeIndex,
         mut trigger: Trigger,
     ) -> Option<(NodeIndex, Trigger)> {
@@ -391,7 +433,7 @@ impl Next<'_> {
             let name = self.graph.name_at(node);
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
-            let visits = visits.saturating_add(std::mem::take(&mut promised));
+            let visits = visits.saturating_add(std::mem::take(&mut reserved));
             let node_usage = policies
                 .bounds
                 .limits

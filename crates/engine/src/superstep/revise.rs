@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::{
     Machine, RestoreError,
-    frontier::next_frontier,
+    frontier::{StepResults, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{Phase, TaskState},
 };
@@ -154,7 +154,8 @@ fn apply_revision(
     let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };
     let records: Vec<Arc<TaskRecord>> = done.into_iter().map(|it| it.1).collect();
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
-    next_frontier(graph, limits, &mut position, (&records, &state));
+    let results = StepResults { records: &records, state: &state };
+    next_frontier(graph, limits, &mut position, results);
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(step.question_keys().cloned());
     position.people.grants.extend(step.grants().iter().cloned());

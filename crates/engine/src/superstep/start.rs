@@ -94,7 +94,7 @@ impl Machine {
         let mut machine = Self::at(graph, settings, run, position, state);
         let mut actions = Vec::new();
         machine.emit(&mut actions);
-        if let Some(stop) = machine.pause(&[]) {
+        if let Some(stop) = machine.breakpoint(&[]) {
             actions.push(stop);
         } else if machine.begin_step(&mut actions) {
             machine.advance(&mut actions);

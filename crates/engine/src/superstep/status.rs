@@ -96,7 +96,7 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), self.name_at(index));
+                let (key, node) = (question.key.as_str(), self.name_of_task(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let first = self.original_task(index).map(|it| it.task);
