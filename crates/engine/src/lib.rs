@@ -1,12 +1,14 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
 //! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
-//! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
+//! - [`superstep`]: the rules, with `budget` for the limits; `driver`: what performs their actions; `task`: one attempt of a
+//!   node; `entrance`: the removal of keys from what nodes and people give to a run.
+//! - `journal_writer`: which results are saved together; `log`: the numbered events; `lease`: the right to write a run.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
 //! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
 //! - `spans`: what `tracing` subscribers see.
-//! - [`Launch`], [`Run`]: what begins a run, and the handle of one that is driven in its own task.
+//! - [`Launch`] (`launch`, and `turn` for threads), [`Run`]: what begins a run, and the handle of one that is driven in its own task.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
@@ -39,7 +41,7 @@
 //! # }
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod answers;
@@ -117,7 +119,7 @@ const LEASE: Duration = Duration::from_secs(15);
 pub struct Engine {
     graph: CompiledGraph,
     checkpointer: Arc<dyn Checkpointer>,
-    /// The same, if the engine has no storage: runs that stopped before their end.
+    /// Set if the engine has no storage: the same object as `checkpointer`, which keeps runs that stopped early.
     kept: Option<Arc<MemoryStorage>>,
     limits: Limits,
     breakpoints: Breakpoints,

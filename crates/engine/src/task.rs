@@ -196,7 +196,7 @@ impl Watch {
                 Ok(returned) => returned,
                 Err(error) => {
                     // A task that the runtime cancelled, because it shuts down, has no event.
-                    let Some(panic) = panicked(error) else { return None };
+                    let panic = panicked(error)?;
                     (Err(panic.into()), Instant::now())
                 }
             },

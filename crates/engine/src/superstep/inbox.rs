@@ -86,7 +86,7 @@ fn try_apply(schema: &Schema, state: &State, update: &Update) -> Result<(), Stat
     schema.fold(&mut state.clone(), [update])
 }
 
-/// Returns why the state try_apply a message.
+/// Returns why the state refuses a message.
 fn reason(error: &StateError) -> String {
     Failure::of(ErrorKind::Other, error).message
 }
