@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
     draw::{Charset, Drawing},
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
     event::Usage,
     graph::{
         Bounds, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits,
@@ -68,10 +68,10 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                 match action {
                     Action::Run(task) => open.push(*task),
                     Action::Sleep { task, wake, .. } => {
-                        next.extend(machine.apply(Event::Woke { task, wake }));
+                        next.extend(machine.apply(TaskEvent::Woke { task, wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Emit { .. } | Action::PublishMessages(_) | Action::StepEnded => (),
+                    Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep => (),
                     Action::Record(_) | Action::Stop(_) => (),
                 }
             }
@@ -87,8 +87,8 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
 }
 
 /// An attempt that took no time and no tokens.
-fn free_attempt(task: &Task) -> Attempt {
-    Attempt {
+fn free_attempt(task: &Task) -> AttemptStats {
+    AttemptStats {
         number: task.attempt,
         ms: 0,
         usage: Usage::default(),
@@ -96,12 +96,12 @@ fn free_attempt(task: &Task) -> Attempt {
     }
 }
 
-fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
+fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> TaskEvent {
     let attempt = free_attempt(task);
     if dice.fails() {
         let kind = if dice.coin() { ErrorKind::Timeout } else { ErrorKind::Other };
         let failure = Failure { transient: dice.coin(), ..Failure::new(kind, "no luck") };
-        return Event::Failed { task: task.id, failure, attempt };
+        return TaskEvent::Failed { task: task.id, failure, attempt };
     }
     let may = graph.leaving(&task.node).filter_map(|edge| match edge {
         Edge::May { to, .. } => Some(to.clone()),
@@ -116,7 +116,7 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
         _ => Goto::Edges,
     };
     let command = Command { update: Update::default(), goto };
-    Event::Finished { task: task.id, command, attempt }
+    TaskEvent::Finished { task: task.id, command, attempt }
 }
 
 impl Taken {

@@ -14,7 +14,7 @@ use graphrun::{
     diagnostic::{Diagnostics, SourceFile},
     engine::{
         Clock, Engine,
-        superstep::{Action, Attempt, Event, Machine, Task, Terms},
+        superstep::{Action, AttemptStats, Machine, RunSettings, Task, TaskEvent},
     },
     event::{Status, Usage},
     graph::Limits,
@@ -88,7 +88,8 @@ fn committed(actions: &[Action]) -> Option<Checkpoint> {
 fn the_facts_of_a_step_survive_a_new_process() {
     let graph = graph(NOTES);
     let limits = Limits { steps: 9, tokens: Some(5_000), ..Limits::default() };
-    let terms = |now| Terms { limits: limits.clone(), now: second(now), ..Terms::default() };
+    let terms =
+        |now| RunSettings { limits: limits.clone(), now: second(now), ..RunSettings::default() };
     let (mut machine, commit, actions) =
         Machine::start(graph.clone(), terms(100), run_id(), Update::default()).unwrap();
     assert_eq!(commit.position.began, Some(second(100)));
@@ -98,9 +99,9 @@ fn the_facts_of_a_step_survive_a_new_process() {
     let tokens =
         TokenUsage { input_tokens: 40, output_tokens: 2, calls: 1, ..TokenUsage::default() };
     let usage = Usage { tokens, cost_usd: None };
-    let attempt = Attempt { number: 1, ms: 5, usage, ended: second(130) };
+    let attempt = AttemptStats { number: 1, ms: 5, usage, ended: second(130) };
     let command = Update::default().into();
-    let actions = machine.apply(Event::Finished { task: task.id, command, attempt });
+    let actions = machine.apply(TaskEvent::Finished { task: task.id, command, attempt });
     let saved = committed(&actions).unwrap();
     assert_eq!(saved.position.began, Some(second(130)));
     let next = started(actions).remove(0);

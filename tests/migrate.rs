@@ -15,7 +15,7 @@ use graphrun::{
         asked_questions,
     },
     compile::CompiledGraph,
-    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Pauses},
+    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Breakpoints},
     event::{Event, EventSink, Status},
     graph::{
         Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,
@@ -422,8 +422,8 @@ fn uneven([short, long, last, both]: [&str; 4]) -> GraphBuilder {
 #[tokio::test]
 async fn g17_migration_keeps_the_arrivals_at_a_join() {
     let place = Place::new();
-    let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
-    let engine = place.engine(uneven(["short", "long", "last", "both"])).with_pauses(pauses);
+    let pauses = Breakpoints { before: [name("last")].into(), ..Breakpoints::default() };
+    let engine = place.engine(uneven(["short", "long", "last", "both"])).with_breakpoints(pauses);
     assert_eq!(place.start(&engine).await.status, Status::Paused);
     let saved = place.storage.load(&place.run).await.unwrap();
     assert_eq!(saved.position.joins, [(name("both"), [name("short")].into())].into());
@@ -549,7 +549,7 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
         audience: String,
     }
     let place = Place::new();
-    let pauses = Pauses { before: [name("last")].into(), ..Pauses::default() };
+    let pauses = Breakpoints { before: [name("last")].into(), ..Breakpoints::default() };
     let note = || {
         node_fn(|_: Nothing, ctx: NodeContext| async move {
             Ok::<_, NodeError>(Noted { notes: vec![ctx.node.to_string()] })
@@ -557,7 +557,7 @@ async fn new_fields_and_changed_reducers_need_a_decision() {
     };
     let old = GraphBuilder::new::<Board>("board").node("first", note()).node("last", note());
     let old = old.edge(START, "first").edge("first", "last");
-    place.start(&place.engine(old).with_pauses(pauses)).await;
+    place.start(&place.engine(old).with_breakpoints(pauses)).await;
     let graph = || {
         let reads = node_fn(|it: Audience, _| async move {
             Ok::<_, NodeError>(Noted { notes: vec![it.audience] })

@@ -18,8 +18,8 @@ use graphrun::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
         RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
-    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Pauses},
-    event::{Event, EventSink, Status},
+    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Breakpoints},
+    event::{Event, EventSink, RunEvent, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,
         Question, START, Target, node_fn,
@@ -68,14 +68,14 @@ struct Place {
 
 impl Place {
     fn new(builder: GraphBuilder) -> Self {
-        Self::with_pauses(builder, Pauses::default())
+        Self::with_breakpoints(builder, Breakpoints::default())
     }
 
-    fn with_pauses(builder: GraphBuilder, pauses: Pauses) -> Self {
+    fn with_breakpoints(builder: GraphBuilder, pauses: Breakpoints) -> Self {
         let storage = Arc::new(MemoryStorage::default());
         let engine = Engine::new(compiled(builder))
             .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
-        Self { storage, engine: engine.with_pauses(pauses), run: RunId::parse("r").unwrap() }
+        Self { storage, engine: engine.with_breakpoints(pauses), run: RunId::parse("r").unwrap() }
     }
 
     async fn start(&self) -> RunEnd {
@@ -306,17 +306,17 @@ fn diamond() -> GraphBuilder {
         .edge(["left", "right", "never"], "sum")
 }
 
-fn before(nodes: &[&str]) -> Pauses {
-    Pauses { before: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
+fn before(nodes: &[&str]) -> Breakpoints {
+    Breakpoints { before: nodes.iter().map(|it| name(it)).collect(), ..Breakpoints::default() }
 }
 
-fn after(nodes: &[&str]) -> Pauses {
-    Pauses { after: nodes.iter().map(|it| name(it)).collect(), ..Pauses::default() }
+fn after(nodes: &[&str]) -> Breakpoints {
+    Breakpoints { after: nodes.iter().map(|it| name(it)).collect(), ..Breakpoints::default() }
 }
 
 /// Returns the notes and the reason at each stop until the run ends.
-async fn rests(pauses: Pauses) -> Vec<(Vec<String>, String)> {
-    let place = Place::with_pauses(diamond(), pauses);
+async fn rests(pauses: Breakpoints) -> Vec<(Vec<String>, String)> {
+    let place = Place::with_breakpoints(diamond(), pauses);
     let mut end = place.start().await;
     let mut rests = Vec::new();
     while end.status == Status::Paused {
@@ -340,6 +340,32 @@ async fn a_breakpoint_stops_the_whole_step() {
 }
 
 #[tokio::test]
+async fn a_report_before_a_breakpoint_is_saved_once() {
+    let started = Policies { emits: Some("started".to_owned()), ..Policies::default() };
+    let graph = || {
+        GraphBuilder::new::<Team>("reports")
+            .node("plan", notes_its_name().with_policies(started.clone()))
+            .edge(START, "plan")
+    };
+    for pauses in [Breakpoints::default(), before(&["plan"])] {
+        let is_paused = !pauses.is_empty();
+        let place = Place::with_breakpoints(graph(), pauses);
+        let end = place.start().await;
+        let first = place.storage.journal(&place.run).await.unwrap().remove(0);
+        let status = first.entry.run_status.as_ref().map(|it| it.status);
+        if is_paused {
+            // A crash between both would leave a run that looks unfinished.
+            assert_eq!((end.status, status), (Status::Paused, Some(Status::Paused)));
+            place.answer(&[]).await.unwrap();
+        }
+        let events = place.storage.events(&place.run, 0).await.unwrap();
+        let is_report = |it: &&RunEvent| matches!(it.event, Event::TaskEmitted { .. });
+        assert_eq!(events.iter().filter(is_report).count(), 1, "{events:?}");
+        assert!(first.entry.events.iter().filter(is_report).count() == 1, "{first:?}");
+    }
+}
+
+#[tokio::test]
 async fn skipped_nodes_and_the_end_are_no_breakpoints() {
     assert_eq!(rests(before(&["never"])).await, []);
     assert_eq!(rests(after(&["never"])).await, []);
@@ -348,7 +374,7 @@ async fn skipped_nodes_and_the_end_are_no_breakpoints() {
 
 #[tokio::test]
 async fn no_task_after_a_breakpoint_has_begun() {
-    let place = Place::with_pauses(diamond(), before(&["right"]));
+    let place = Place::with_breakpoints(diamond(), before(&["right"]));
     place.start().await;
     assert_eq!(place.records().await, [("plan".to_owned(), "finished")]);
 }
@@ -446,7 +472,7 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
 
 #[tokio::test]
 async fn a_stopped_run_processes_messages_before_its_next_step() {
-    let place = Place::with_pauses(diamond().inbox("notes"), before(&["left", "sum"]));
+    let place = Place::with_breakpoints(diamond().inbox("notes"), before(&["left", "sum"]));
     place.start().await;
     place.storage.post(&place.run, &message("wait")).await.unwrap();
     let end = place.answer(&[]).await.unwrap();

@@ -1,5 +1,6 @@
 //! The rules of a super-step, driven by hand: no runtime, no clock, no storage.
 
+mod emissions;
 mod items;
 mod limits;
 mod partial;
@@ -15,7 +16,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
@@ -24,6 +25,7 @@ use graphrun::{
         Trigger, Visits,
     },
     id::{ChannelName, NodeName, RunId},
+    llm::TokenUsage,
     state::{State, Update},
 };
 use proptest::prelude::*;
@@ -75,8 +77,8 @@ fn compiled(builder: GraphBuilder) -> CompiledGraph {
     builder.compile().unwrap()
 }
 
-fn attempt(number: u32) -> Attempt {
-    Attempt { number, ms: 0, usage: Usage::default(), ended: jiff::Timestamp::UNIX_EPOCH }
+fn attempt(number: u32) -> AttemptStats {
+    AttemptStats { number, ms: 0, usage: Usage::default(), ended: jiff::Timestamp::UNIX_EPOCH }
 }
 
 fn run_id() -> RunId {
@@ -116,14 +118,14 @@ impl Hand {
         for action in actions {
             match action {
                 Action::Record(record) => self.records.push(Arc::unwrap_or_clone(record)),
-                Action::Emit { .. } | Action::PublishMessages(_) | Action::StepEnded => (),
+                Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep => (),
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = *commit;
                 }
                 Action::Run(task) => self.open.push_back(*task),
                 Action::Sleep { task, wake, .. } => {
-                    let actions = self.machine.apply(Event::Woke { task, wake });
+                    let actions = self.machine.apply(TaskEvent::Woke { task, wake });
                     self.perform(actions);
                 }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
@@ -131,13 +133,13 @@ impl Hand {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: TaskEvent) {
         let actions = self.machine.apply(event);
         self.perform(actions);
     }
 
     fn finish(&mut self, task: &Task, command: Command) {
-        self.tell(Event::Finished { task: task.id, command, attempt: attempt(task.attempt) });
+        self.tell(TaskEvent::Finished { task: task.id, command, attempt: attempt(task.attempt) });
     }
 
     /// Runs until the run stops; `pick` chooses which open task ends next.
@@ -151,8 +153,8 @@ impl Hand {
             let task = self.open.remove(at).expect("a run that does not rest has open tasks");
             let attempt = attempt(task.attempt);
             let event = match node(&task) {
-                Ok(command) => Event::Finished { task: task.id, command, attempt },
-                Err(failure) => Event::Failed { task: task.id, failure, attempt },
+                Ok(command) => TaskEvent::Finished { task: task.id, command, attempt },
+                Err(failure) => TaskEvent::Failed { task: task.id, failure, attempt },
             };
             let again = event.clone();
             self.tell(event);
@@ -356,7 +358,7 @@ fn a_failed_task_stops_the_run_after_its_siblings() {
     hand.finish(&plan, noting(&plan));
     let (qc, ta, ux) = (hand.open[0].clone(), hand.open[1].clone(), hand.open[2].clone());
     let failure = Failure::new(ErrorKind::Other, "boom");
-    hand.tell(Event::Failed { task: ta.id, failure, attempt: attempt(1) });
+    hand.tell(TaskEvent::Failed { task: ta.id, failure, attempt: attempt(1) });
     assert_eq!(hand.rest, None, "siblings are still at work");
     hand.finish(&ux, noting(&ux));
     hand.finish(&qc, noting(&qc));
@@ -385,10 +387,10 @@ fn a_question_suspends_the_run_until_its_answer() {
     let mut hand = Hand::start(&graph);
     let task = hand.open.pop_front().unwrap();
     let question = Question::new("ship", "ship it?");
-    hand.tell(Event::Asked { task: task.id, question, attempt: attempt(1) });
+    hand.tell(TaskEvent::Asked { task: task.id, question, attempt: attempt(1) });
     assert_eq!(hand.rest.take().unwrap().0, Status::Paused);
 
-    let answered = |key: &str| Event::Answered {
+    let answered = |key: &str| TaskEvent::Answered {
         task: task.id,
         key: key.into(),
         answer: json!(null),
@@ -556,6 +558,37 @@ fn a_reducer_refusal_fails_the_node_and_can_be_caught() {
         assert_eq!((status, reason), (Status::Done, None), "{field}: {value}");
         assert_eq!(state.get("facts"), Some(&json!({"repaired": 1})), "{field}: {value}");
     }
+}
+
+#[test]
+fn a_refused_commit_keeps_the_usage_of_its_step() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    struct Sum {
+        #[serde(default)]
+        #[schemars(extend("x-merge" = "sum"))]
+        total: u8,
+    }
+    let graph = compiled(
+        GraphBuilder::new::<Sum>("sum")
+            .node("left", Decided)
+            .node("right", Decided)
+            .edge(START, "left")
+            .edge(START, "right"),
+    );
+    let mut hand = Hand::start(&graph);
+    while let Some(task) = hand.open.pop_front() {
+        let tokens = TokenUsage { input_tokens: 10, calls: 1, ..TokenUsage::default() };
+        let usage = Usage { tokens, cost_usd: None };
+        let attempt = AttemptStats { ms: 5, usage, ..attempt(1) };
+        // Each update fits, but not both.
+        let command = Update::default().write(channel("total"), 200).into();
+        hand.tell(TaskEvent::Finished { task: task.id, command, attempt });
+    }
+    let (status, reason) = hand.rest.unwrap();
+    assert_eq!(status, Status::Failed, "{reason:?}");
+    let position = hand.machine.position();
+    let committed = (position.used.usage.total_tokens(), position.used.elapsed_ms);
+    assert_eq!((hand.machine.usage().total_tokens(), committed), (20, (0, 0)));
 }
 
 #[test]

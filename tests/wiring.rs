@@ -12,7 +12,7 @@ use graphrun::{
     checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node,
@@ -267,7 +267,7 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
             Action::Stop(_) => return None,
             Action::Record(_)
             | Action::Commit(_)
-            | Action::StepEnded
+            | Action::EndStep
             | Action::Emit { .. }
             | Action::PublishMessages(_)
             | Action::Sleep { .. } => (),
@@ -276,8 +276,8 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
     None
 }
 
-fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Event {
-    let attempt = Attempt {
+fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> TaskEvent {
+    let attempt = AttemptStats {
         number: task.attempt,
         ms: 0,
         usage: Usage::default(),
@@ -286,11 +286,11 @@ fn event(graph: &CompiledGraph, task: &Task, dice: &std::sync::Mutex<u64>) -> Ev
     let spec = graph.node(&task.node).unwrap();
     if !spec.policies.catch.is_empty() && throw(dice, 3) == 0 {
         let failure = Failure::new(ErrorKind::Other, "dice");
-        return Event::Failed { task: task.id, failure, attempt };
+        return TaskEvent::Failed { task: task.id, failure, attempt };
     }
     let writes = spec.node.describe().contract.writes.unwrap().into_iter();
     let update = writes.fold(Update::default(), |it, channel| it.write(channel, 1));
-    Event::Finished { task: task.id, command: update.into(), attempt }
+    TaskEvent::Finished { task: task.id, command: update.into(), attempt }
 }
 
 proptest! {

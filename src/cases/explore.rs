@@ -23,7 +23,7 @@ use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
     engine::{
-        superstep::{Action, Attempt, Event, Machine, Task},
+        superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
         use_up,
     },
     event::{Status, Usage},
@@ -241,7 +241,7 @@ impl Search<'_> {
         let mut step = Vec::new();
         for (task, (outcomes, &at)) in open.tasks.iter().zip(choices.iter().zip(chosen)) {
             let Outcome { label, result, .. } = &outcomes[at];
-            let attempt = Attempt {
+            let attempt = AttemptStats {
                 number: task.attempt,
                 ms: 0,
                 usage: Usage::default(),
@@ -249,7 +249,9 @@ impl Search<'_> {
             };
             let task_id = task.id;
             let mut applied = match result.clone() {
-                Ok(command) => machine.apply(Event::Finished { task: task_id, command, attempt }),
+                Ok(command) => {
+                    machine.apply(TaskEvent::Finished { task: task_id, command, attempt })
+                }
                 Err(failure) => fail(&mut machine, task_id, &failure, attempt),
             };
             actions.append(&mut applied);
@@ -305,7 +307,7 @@ impl Search<'_> {
                 Action::Record(record) => records.push(Arc::unwrap_or_clone(record)),
                 Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
                 Action::Commit(_) => committed = Some(records.len()),
-                Action::StepEnded
+                Action::EndStep
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)
                 | Action::Sleep { .. } => (),
@@ -424,17 +426,17 @@ fn fail(
     machine: &mut Machine,
     task: TaskId,
     failure: &Failure,
-    mut attempt: Attempt,
+    mut attempt: AttemptStats,
 ) -> Vec<Action> {
     loop {
         let failure = failure.clone();
-        let actions = machine.apply(Event::Failed { task, failure, attempt });
+        let actions = machine.apply(TaskEvent::Failed { task, failure, attempt });
         let wake = actions.iter().find_map(|it| match it {
             Action::Sleep { wake, .. } => Some(*wake),
             _ => None,
         });
         let Some(wake) = wake else { return actions };
-        machine.apply(Event::Woke { task, wake });
+        machine.apply(TaskEvent::Woke { task, wake });
         attempt.number += 1;
     }
 }

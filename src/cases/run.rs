@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
-    engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, superstep::Pauses},
+    engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, superstep::Breakpoints},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},
@@ -123,7 +123,7 @@ impl Suite {
         let engine = Engine::new(graph)
             .with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>)
             .with_clock(Clock::new(move || now))
-            .with_pauses(Pauses { before, ..Pauses::default() });
+            .with_breakpoints(Breakpoints { before, ..Breakpoints::default() });
         let run = RunId::parse(RUN).expect("it is a word");
         let info = RunInfo {
             id: run.clone(),

@@ -82,7 +82,7 @@ impl Args {
                 step: found.position.step,
             };
             let pauses = origin.options.pauses(&graph)?;
-            let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+            let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);
             let engine = engine.with_wait_max(origin.options.wait_max());
             engine.fork(info, from, set).await.map_err(|error| {
                 let is_over = matches!(error, RunError::Revise(ReviseError::AtItsEnd));

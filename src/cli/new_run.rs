@@ -66,7 +66,7 @@ impl NewRunArgs {
         let graph = loaded.compile(models, &origin.out, services)?;
         print_warnings(graph.warnings(), globals.stderr);
         let pauses = origin.options.pauses(&graph)?;
-        let engine = globals.engine(graph, checkpointer.clone())?.with_pauses(pauses);
+        let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
         let (id, name) = (info.id.clone(), info.name.clone());

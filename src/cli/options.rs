@@ -18,7 +18,7 @@ use super::{
 use crate::{
     compile::CompiledGraph,
     diagnostic::did_you_mean,
-    engine::superstep::Pauses,
+    engine::superstep::Breakpoints,
     graph::Limits,
     id::NodeName,
     llm::{ContextWindows, Prices, Providers},
@@ -230,7 +230,7 @@ impl RunOptions {
     /// # Errors
     ///
     /// Fails with every unknown name, and the most similar node.
-    pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Pauses, CliError> {
+    pub(super) fn pauses(&self, graph: &CompiledGraph) -> Result<Breakpoints, CliError> {
         let nodes = &graph.graph().nodes;
         let mut problems = Vec::new();
         let mut read = |flag: &str, names: &[String]| -> BTreeSet<NodeName> {
@@ -249,7 +249,7 @@ impl RunOptions {
         let before = read("--pause-before", &self.pause_before);
         let after = read("--pause-after", &self.pause_after);
         if problems.is_empty() {
-            return Ok(Pauses { before, after });
+            return Ok(Breakpoints { before, after });
         }
         Err(CliError::usage("a breakpoint names no node of the workflow; nothing was started")
             .with_problems(problems)

@@ -19,7 +19,7 @@ use crate::{
     checkpoint::{Activation, Checkpoint, Position},
     compile::CompiledGraph,
     diagnostic::did_you_mean,
-    engine::superstep::{Machine, Task, Terms},
+    engine::superstep::{Machine, RunSettings, Task},
     graph::{
         Edge, Input, NodeContext, NodeError, Provided, Reporter, RouteView, RunFacts, SavedValues,
         Target, Transition, Trigger,
@@ -132,7 +132,7 @@ impl Args {
     fn of_start(&self, graph: &CompiledGraph) -> Result<Moment, CliError> {
         let input = input::read(&self.input, graph.schema(), &graph.graph().input)?;
         let run = RunId::parse("render").expect("it is a valid id");
-        let begun = Machine::start(graph.clone(), Terms::default(), run.clone(), input);
+        let begun = Machine::start(graph.clone(), RunSettings::default(), run.clone(), input);
         let (machine, _, _) = begun.map_err(|error| {
             CliError::usage("the input does not fit the workflow").because(error)
         })?;
@@ -159,8 +159,13 @@ impl Args {
             return Err(CliError::usage(message).with_help("name one of them with `--item`"));
         };
         // The rules alone know the facts, the visits and the trigger of a task.
-        let machine =
-            Machine::restore(graph.clone(), Terms::default(), run.clone(), checkpoint, Vec::new());
+        let machine = Machine::restore(
+            graph.clone(),
+            RunSettings::default(),
+            run.clone(),
+            checkpoint,
+            Vec::new(),
+        );
         let (machine, _) = machine.map_err(|error| {
             CliError::new(Exit::NotResumable, "the run does not fit the workflow").because(error)
         })?;

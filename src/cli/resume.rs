@@ -202,7 +202,7 @@ pub(super) fn drive_saved(
             // The new version may have renamed the nodes of breakpoints, among others.
             run.check_changes().await?;
         }
-        run.engine = run.engine.with_pauses(pauses?);
+        run.engine = run.engine.with_breakpoints(pauses?);
         run.drive(begin).await
     })
 }

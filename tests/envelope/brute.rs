@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use graphrun::{
     checkpoint::Position,
     compile::{CompiledGraph, Envelope},
-    engine::superstep::{Action, Event, Machine, Task},
+    engine::superstep::{Action, Machine, Task, TaskEvent},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
     state::Update,
@@ -135,14 +135,14 @@ fn task(action: Action) -> Option<Task> {
 }
 
 /// One of the outcomes that matter: a failure that is caught, or a result with one of the choices of the node.
-fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
+fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> TaskEvent {
     let attempt = free_attempt(task);
     let catches = &graph.node(&task.node).unwrap().policies.catch;
     let kinds: Vec<ErrorKind> =
         catches.iter().map(|it| it.kind.unwrap_or(ErrorKind::Other)).collect();
     if let Some(kind) = dice.below(1 + kinds.len()).checked_sub(1) {
         let failure = Failure { transient: false, ..Failure::new(kinds[kind], "no luck") };
-        return Event::Failed { task: task.id, failure, attempt };
+        return TaskEvent::Failed { task: task.id, failure, attempt };
     }
     let may = graph.leaving(&task.node).filter_map(|edge| match edge {
         Edge::May { to, .. } => Some(to.clone()),
@@ -155,7 +155,7 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> Event {
         _ => Goto::Edges,
     };
     let command = Command { update: Update::default(), goto };
-    Event::Finished { task: task.id, command, attempt }
+    TaskEvent::Finished { task: task.id, command, attempt }
 }
 
 /// The sum of ratios of bounds to true numbers.

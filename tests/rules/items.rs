@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::superstep::{Event, Machine},
+    engine::superstep::{Machine, TaskEvent},
     event::Status,
     graph::{Command, ErrorKind, Failure, Limits},
     nodes::{Services, factory},
@@ -95,7 +95,7 @@ fn end(hand: &mut Hand, item: &str, succeeds: bool) {
         return hand.finish(&task, update.into());
     }
     let failure = Failure::new(ErrorKind::Command, "broken");
-    hand.tell(Event::Failed { task: task.id, failure, attempt: attempt(task.attempt) });
+    hand.tell(TaskEvent::Failed { task: task.id, failure, attempt: attempt(task.attempt) });
 }
 
 fn needs(names: &[&str]) -> Vec<String> {
@@ -215,8 +215,8 @@ fn the_time_of_a_step_is_that_of_its_longest_chain() {
     for (item, ms) in [("a", 5), ("e", 7), ("b", 1), ("c", 3), ("d", 2)] {
         let at = (0..hand.open.len()).find(|&it| id(&hand, it) == item).unwrap();
         let task = hand.open.remove(at).unwrap();
-        let attempt = graphrun::engine::superstep::Attempt { ms, ..attempt(1) };
-        hand.tell(Event::Finished { task: task.id, command: Command::default(), attempt });
+        let attempt = graphrun::engine::superstep::AttemptStats { ms, ..attempt(1) };
+        hand.tell(TaskEvent::Finished { task: task.id, command: Command::default(), attempt });
     }
     assert_eq!(hand.machine.position().used.elapsed_ms, 10, "`a`, `c` and `d`");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use graphrun::{
     checkpoint::{Checkpoint, Position},
-    engine::superstep::{Attempt, Event, Machine},
+    engine::superstep::{AttemptStats, Machine, TaskEvent},
     event::{Status, Usage},
     graph::{Bounds, GraphBuilder, IntoNode, Limits, NodeLimits, Policies, START, Target, Trigger},
     llm::TokenUsage,
@@ -39,11 +39,11 @@ fn run(hand: &mut Hand, tokens: u64, ms: u64) -> Vec<(String, Trigger)> {
         let tokens = TokenUsage { input_tokens: tokens, calls: 1, ..TokenUsage::default() };
         let usage = Usage { tokens, cost_usd: Some(0.25) };
         let attempt = match task.node.as_str() {
-            "work" | "flush" => Attempt { ms, usage, ..attempt(1) },
+            "work" | "flush" => AttemptStats { ms, usage, ..attempt(1) },
             _ => attempt(1),
         };
         let command = super::noting(&task);
-        hand.tell(Event::Finished { task: task.id, command, attempt });
+        hand.tell(TaskEvent::Finished { task: task.id, command, attempt });
     }
     ran
 }
@@ -85,8 +85,8 @@ fn usage_per_node_survives_a_restart() {
     let mut hand = looped(limits, Target::Node(name("mend")));
     let first = hand.open.pop_front().unwrap();
     let tokens = TokenUsage { input_tokens: 300, calls: 1, ..TokenUsage::default() };
-    let attempt = Attempt { usage: Usage { tokens, cost_usd: None }, ..super::attempt(1) };
-    hand.tell(Event::Finished { task: first.id, command: super::noting(&first), attempt });
+    let attempt = AttemptStats { usage: Usage { tokens, cost_usd: None }, ..super::attempt(1) };
+    hand.tell(TaskEvent::Finished { task: first.id, command: super::noting(&first), attempt });
 
     let saved = serde_json::to_value(hand.machine.position()).unwrap();
     let graph = hand.machine.graph().clone();

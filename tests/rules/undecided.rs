@@ -35,12 +35,12 @@ fn stopped(graph: &CompiledGraph) -> Hand {
     while let Some(task) = hand.open.pop_front() {
         let mut usage = Usage { cost_usd: Some(0.5), ..Usage::default() };
         usage.tokens.calls = 1;
-        let attempt = Attempt { ms: 7, usage, ..attempt(task.attempt) };
+        let attempt = AttemptStats { ms: 7, usage, ..attempt(task.attempt) };
         let mut command = noting(&task);
         if task.node == name("work") {
             command.goto = Goto::Also(vec![Transition::To(Target::Node(name("extra")))]);
         }
-        hand.tell(Event::Finished { task: task.id, command, attempt });
+        hand.tell(TaskEvent::Finished { task: task.id, command, attempt });
     }
     hand
 }

@@ -4,7 +4,7 @@
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, Attempt, Event, Machine, Task},
+    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Limits, Question},
     id::{ChannelName, RunId},
@@ -95,9 +95,9 @@ struct Process {
     parts: Vec<Part>,
     machine: Machine,
     /// The events that are not delivered yet.
-    pending: Vec<Event>,
+    pending: Vec<TaskEvent>,
     /// The events delivered in this process.
-    told: Vec<Event>,
+    told: Vec<TaskEvent>,
     saved: (Commit, State),
     /// The records of the step that is not committed.
     records: Vec<TaskRecord>,
@@ -145,7 +145,7 @@ impl Process {
     fn tell(&mut self, at: usize) {
         let event = self.pending.remove(at);
         // A question that is asked again is a different question.
-        if !matches!(event, Event::Asked { .. }) {
+        if !matches!(event, TaskEvent::Asked { .. }) {
             self.told.push(event.clone());
         }
         let actions = self.machine.apply(event);
@@ -170,9 +170,11 @@ impl Process {
                     assert!(!self.records.iter().any(has_result), "{} ran again", task.id);
                     self.pending.push(self.end_of(&task));
                 }
-                Action::Sleep { task, wake, .. } => self.pending.push(Event::Woke { task, wake }),
+                Action::Sleep { task, wake, .. } => {
+                    self.pending.push(TaskEvent::Woke { task, wake })
+                }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
-                Action::Emit { .. } | Action::StepEnded => (),
+                Action::Emit { .. } | Action::EndStep => (),
                 Action::PublishMessages(messages) => {
                     assert_eq!(messages, [], "there are no messages");
                 }
@@ -185,10 +187,10 @@ impl Process {
         for open in self.machine.open_questions() {
             let (task, key) = (open.task, open.question.key);
             let on_its_way =
-                |it: &Event| matches!(it, Event::Answered { task: of, .. } if *of == task);
+                |it: &TaskEvent| matches!(it, TaskEvent::Answered { task: of, .. } if *of == task);
             if !self.pending.iter().any(on_its_way) {
                 let answer = json!(task.step.0);
-                self.pending.push(Event::Answered {
+                self.pending.push(TaskEvent::Answered {
                     task,
                     key,
                     answer,
@@ -200,13 +202,13 @@ impl Process {
     }
 
     /// Returns how an attempt ends.
-    fn end_of(&self, task: &Task) -> Event {
+    fn end_of(&self, task: &Task) -> TaskEvent {
         let id = task.id;
         let ended = Timestamp::UNIX_EPOCH;
-        let attempt = Attempt { number: task.attempt, ms: 7, usage: Usage::default(), ended };
+        let attempt = AttemptStats { number: task.attempt, ms: 7, usage: Usage::default(), ended };
         let failed = |kind, transient| {
             let failure = Failure { transient, ..Failure::new(kind, "no") };
-            Event::Failed { task: id, failure, attempt }
+            TaskEvent::Failed { task: id, failure, attempt }
         };
         let key = format!("q{id}");
         match self.temper_of(task) {
@@ -218,9 +220,9 @@ impl Process {
             }
             Temper::Asks if task.answers.get(&key).is_none() => {
                 let question = Question::new(key, "how many?");
-                Event::Asked { task: id, question, attempt }
+                TaskEvent::Asked { task: id, question, attempt }
             }
-            _ => Event::Finished { task: id, command: noting(task), attempt },
+            _ => TaskEvent::Finished { task: id, command: noting(task), attempt },
         }
     }
 

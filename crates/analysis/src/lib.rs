@@ -46,7 +46,7 @@ use std::{
 use crate::flow_model::{Draft, FlowModel};
 use graphrun_core::{
     diagnostic::Diagnostics,
-    graph::{Edge, Graph, NodeSpec},
+    graph::{Edge, Graph, NodeSpec, Policies},
     id::NodeName,
     state::Schema,
 };
@@ -213,6 +213,33 @@ impl CompiledGraph {
         self.0.network.agent(index)
     }
 
+    /// Returns the name of the node with this index.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::at`].
+    pub fn name_at(&self, index: NodeIndex) -> &NodeName {
+        self.at(index).0
+    }
+
+    /// Returns the definition of the node with this index.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::at`].
+    pub fn spec_at(&self, index: NodeIndex) -> &NodeSpec {
+        self.at(index).1
+    }
+
+    /// Returns the policies of the node with this index.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::at`].
+    pub fn policies_at(&self, index: NodeIndex) -> &Policies {
+        &self.spec_at(index).policies
+    }
+
     /// Returns whether a node keeps the thread that polls it.
     ///
     /// # Panics
@@ -229,7 +256,7 @@ impl CompiledGraph {
 
     /// Returns the node with this name.
     pub fn node(&self, name: &NodeName) -> Option<&NodeSpec> {
-        self.index(name).map(|it| self.at(it).1)
+        self.index(name).map(|it| self.spec_at(it))
     }
 
     /// Returns the edges that leave a node.

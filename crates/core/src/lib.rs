@@ -4,6 +4,7 @@
 //! - [`diagnostic`]: what checks report, with codes and places.
 //! - [`state`]: typed channels, their reducers, updates and schemas.
 //! - [`event`]: what happens in a run, as observers see it.
+//! - [`usage`]: tokens, calls and money.
 //! - [`graph`]: nodes, edges, routes and policies.
 //! - [`fault`]: faults on purpose, for tests of crashes.
 //!

@@ -6,7 +6,9 @@ use graphrun_core::id::RunId;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Engine, RunError, entrance::redact_event, retry::failed_records, superstep::Event};
+use super::{
+    Engine, RunError, entrance::redact_event, retry::failed_records, superstep::TaskEvent,
+};
 use crate::checkpoint::{
     AskedQuestion, OpenQuestion, Outcome, QuestionOutcome, SavedRun, TaskRecord, asked_questions,
     open_questions, replaceable_questions,
@@ -82,7 +84,7 @@ pub(super) async fn match_answers(
     run: &RunId,
     open: &[OpenQuestion],
     answers: Answers,
-) -> Result<Vec<Event>, RunError> {
+) -> Result<Vec<TaskEvent>, RunError> {
     let Answers { by_name, by } = answers;
     if by_name.is_empty() {
         return Ok(Vec::new());
@@ -109,7 +111,7 @@ pub(super) async fn match_answers(
         };
         let task = question.task;
         let mut answered =
-            Event::Answered { task, key, answer, by: by.clone(), question_hash: hash };
+            TaskEvent::Answered { task, key, answer, by: by.clone(), question_hash: hash };
         redact_event(&mut answered);
         found.push(answered);
     }
@@ -150,9 +152,9 @@ pub(super) async fn replace_answers(
         };
         let (task, key, by) = (question.task, asked.question.key.clone(), answers.by.clone());
         let question_hash = Some(asked.hash);
-        let mut event = Event::Answered { task, key, answer, by, question_hash };
+        let mut event = TaskEvent::Answered { task, key, answer, by, question_hash };
         redact_event(&mut event);
-        let Event::Answered { key, answer, by, .. } = event else { continue };
+        let TaskEvent::Answered { key, answer, by, .. } = event else { continue };
         let outcome = Outcome::Answered { key, answer, by, question_hash };
         // The task begins from its first attempt.
         replaced.push(TaskRecord { attempt: 1, outcome, ..TaskRecord::clone(failed) });

@@ -118,7 +118,7 @@ pub(super) fn may_spend(
     graph: &CompiledGraph,
     mut frontier: impl Iterator<Item = NodeIndex>,
 ) -> bool {
-    frontier.any(|it| graph.at(it).1.node.describe().calls_max != Some(0))
+    frontier.any(|it| graph.spec_at(it).node.describe().calls_max != Some(0))
 }
 
 /// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the

@@ -5,7 +5,7 @@
 
 mod budget_gate;
 mod scheduler;
-mod turn;
+mod yielding;
 
 use std::{
     future::poll_fn,
@@ -33,8 +33,9 @@ use super::{
     Engine, RunEnd, RunError, Stop,
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
+    log::event_of_emission,
     nested, spans,
-    superstep::{self, Action, Attempt, Machine},
+    superstep::{Action, AttemptStats, Machine, TaskEvent},
     task::AttemptContext,
 };
 use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
@@ -61,13 +62,13 @@ pub(super) struct Driver<'a> {
 /// Every input that can wake the driver.
 enum Signal {
     /// An event of a task.
-    Task(Box<superstep::Event>),
+    Task(Box<TaskEvent>),
     /// A message from a node.
     Message(AttemptMessage),
     /// A drain was requested.
     Drain,
-    /// An abort was requested, or the grace period of running tasks is over.
-    Abort,
+    /// A stop without a grace period was requested, or the grace period of running tasks is over.
+    StopNow,
     /// The deadline of an open question has passed.
     QuestionExpired,
     /// The time of the run is over.
@@ -125,7 +126,7 @@ impl<'a> Driver<'a> {
             Err(error) => Err(error),
         };
         if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
-            self.scheduler.discard_all().await;
+            self.scheduler.discard_and_drain().await;
             let reason = Some("the disk is full".to_owned());
             let status = RunStatus { status: Status::Interrupted, reason };
             let event = run_finished(&self.machine, &status);
@@ -145,22 +146,22 @@ impl<'a> Driver<'a> {
                 Box::pin(self.end_step_early()).await?
             } else if let Some(status) = self.suspended() {
                 Some(status)
-            } else if let Some(event) = self.next_ready() {
-                self.handle_finished_tasks(event).await?
+            } else if let Some(event) = self.take_instant_event() {
+                self.handle_task_events(event).await?
             } else {
                 let signal = self.next_signal().await;
-                self.handle(signal).await?
+                self.handle_signal(signal).await?
             };
         }
     }
 
     /// Returns the event of a task that was ready at once, unless the run has to stop.
-    fn next_ready(&mut self) -> Option<Box<superstep::Event>> {
+    fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
         let is_due = |it: Instant| it <= Instant::now();
         let must_stop = self.stop.drain.is_cancelled()
             || self.journal.is_lease_lost()
             || self.budget.time_end().is_some_and(is_due);
-        if must_stop { None } else { self.scheduler.next_ready() }
+        if must_stop { None } else { self.scheduler.take_instant_event() }
     }
 
     /// Returns the status of a run whose tasks all wait for longer than the engine does. Their waits are saved.
@@ -170,19 +171,19 @@ impl<'a> Driver<'a> {
         let left = Duration::try_from(wake.duration_since(self.engine.clock.now()));
         // A clock that was set back makes no wait longer.
         let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
-        (wait_max < left).then(|| self.machine.suspend())
+        (wait_max < left).then(|| self.machine.suspended_status())
     }
 
     async fn next_signal(&mut self) -> Signal {
         let (grace_end, time_end) = (self.scheduler.grace_end(), self.budget.time_end());
         let question_deadline = self.question_deadline;
-        turn::ending_with(async {
+        yielding::yield_if_pending(async {
             tokio::select! {
                 biased;
                 () = self.journal.lease_lost() => Signal::LeaseLost,
-                () = self.stop.now.cancelled() => Signal::Abort,
+                () = self.stop.now.cancelled() => Signal::StopNow,
                 () = self.stop.drain.cancelled(), if grace_end.is_none() => Signal::Drain,
-                () = until(grace_end), if grace_end.is_some() => Signal::Abort,
+                () = until(grace_end), if grace_end.is_some() => Signal::StopNow,
                 () = until(time_end), if time_end.is_some() => Signal::OutOfTime,
                 () = until(question_deadline), if question_deadline.is_some() => {
                     Signal::QuestionExpired
@@ -194,10 +195,10 @@ impl<'a> Driver<'a> {
         .await
     }
 
-    async fn handle(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
+    async fn handle_signal(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
         // The futures of rare signals are boxed: each event of a task would otherwise move them.
         match signal {
-            Signal::Task(event) => self.handle_finished_tasks(event).await,
+            Signal::Task(event) => self.handle_task_events(event).await,
             Signal::Message(message) => {
                 Box::pin(self.handle_message(message)).await?;
                 self.journal.save().await?;
@@ -208,12 +209,12 @@ impl<'a> Driver<'a> {
                 self.scheduler.drain(self.engine.grace);
                 Ok(self.interrupted_if_drained())
             }
-            Signal::Abort => Box::pin(self.abort()).await,
+            Signal::StopNow => Box::pin(self.stop_now()).await,
             Signal::QuestionExpired => Box::pin(self.expire_questions()).await,
             Signal::OutOfTime => Box::pin(self.end_step_early()).await,
             Signal::LeaseLost => {
                 // The results of the running tasks can no longer be saved.
-                Box::pin(self.scheduler.discard_all()).await;
+                Box::pin(self.scheduler.discard_and_drain()).await;
                 let action = format!("continue run `{}`", self.machine.run());
                 let source = "its lease has expired, and another process may own it now".into();
                 Err(CheckpointError::Overtaken { action, source }.into())
@@ -226,7 +227,8 @@ impl<'a> Driver<'a> {
         // The stop signal may arrive later through `select!`; from here on, no task starts.
         while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
-            if !self.budget.has_time(task.id, &self.machine) {
+            if !self.budget.start_clock(task.id, &self.machine) {
+                // This drops the task. The end of the run's time is now, so `end_step_early` follows.
                 break;
             }
             let graph = self.machine.graph();
@@ -235,71 +237,73 @@ impl<'a> Driver<'a> {
                 node: task.node.clone(),
                 attempt: task.attempt,
                 visit: task.visits.at(task.node_index.index()).unwrap_or(1),
-                max_visits: graph.at(task.node_index).1.policies.bounds.max_visits_in(&task.state),
+                max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
             };
             self.journal.publish_early(started).await;
-            let (id, mut task) = (task.id, Some(task));
-            let mut start = |waker: &mut Context<'_>| {
-                Poll::Ready(task.take().and_then(|it| self.scheduler.start(it, waker)))
-            };
-            match poll_fn(&mut start).await {
+            let id = task.id;
+            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            let abort = self.scheduler.start(task, &mut Context::from_waker(&waker));
+            match abort {
                 Some(abort) => self.budget.add_attempt(id, abort),
-                // Many nodes that are ready at once must not keep other futures of this thread from their turn.
+                // Many nodes that are ready at once must not keep other futures of this thread from running.
                 None => coop::consume_budget().await,
             }
         }
     }
 
     /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
-    async fn handle_finished_tasks(
+    async fn handle_task_events(
         &mut self,
-        first: Box<superstep::Event>,
+        first: Box<TaskEvent>,
     ) -> Result<Option<RunStatus>, RunError> {
-        let mut end = self.apply(first).await?;
+        let mut end = self.apply_event(first).await?;
         for _ in 1..TOGETHER_MAX {
             let Some(event) = self.scheduler.next_event_now() else { break };
-            end = self.apply(event).await?.or(end);
+            end = self.apply_event(event).await?.or(end);
         }
-        self.save_unless(end).await
+        self.save_or_stop(end).await
     }
 
     /// Applies all events of tasks until none runs.
-    async fn apply_all(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn apply_remaining_events(&mut self) -> Result<Option<RunStatus>, RunError> {
         let mut end = None;
         while let Some(event) = self.scheduler.next_event().await {
-            end = self.apply(event).await?.or(end);
+            end = self.apply_event(event).await?.or(end);
         }
         Ok(end)
     }
 
-    async fn apply(
+    async fn apply_event(
         &mut self,
-        mut event: Box<superstep::Event>,
+        mut event: Box<TaskEvent>,
     ) -> Result<Option<RunStatus>, RunError> {
         redact_event(&mut event);
         // Messages that a node sent before it ended are processed before its end.
         while let Ok(message) = self.messages.try_recv() {
             Box::pin(self.handle_message(message)).await?;
         }
-        if !matches!(*event, superstep::Event::Woke { .. }) {
+        if !matches!(*event, TaskEvent::Woke { .. }) {
             self.budget.remove_attempt(event.task());
-            self.scheduler.free_slot(self.machine.index_of(event.task()));
+            self.scheduler.free_slot(self.machine.node_index_of(event.task()));
         }
         if self.must_read_inbox() {
             Box::pin(self.read_inbox()).await?;
         }
         let actions = self.machine.apply(*event);
-        self.enqueue(actions).await
+        self.stage(actions).await
     }
 
-    /// Performs actions in their order. Actions that depend on a result wait until it is durable.
+    /// Stages actions and saves their entry.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
-        let end = self.enqueue(actions).await?;
-        self.save_unless(end).await
+        let end = self.stage(actions).await?;
+        self.save_or_stop(end).await
     }
 
     /// Saves the pending entry, unless the run stops: its final status belongs to the same entry.
-    async fn save_unless(&mut self, end: Option<RunStatus>) -> Result<Option<RunStatus>, RunError> {
+    async fn save_or_stop(
+        &mut self,
+        end: Option<RunStatus>,
+    ) -> Result<Option<RunStatus>, RunError> {
         if end.is_some() {
             return Ok(end);
         }
@@ -307,8 +311,9 @@ impl<'a> Driver<'a> {
         Ok(self.interrupted_if_drained())
     }
 
-    /// Adds results to the next entry, and tasks to the queue. Returns the status if the run stops.
-    async fn enqueue(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
+    /// Stages actions: results into the next entry, tasks into the queue. Nothing starts here; `start_tasks` runs after
+    /// the entry is saved. Returns the status if the run stops.
+    async fn stage(&mut self, actions: Vec<Action>) -> Result<Option<RunStatus>, RunError> {
         let mut end = None;
         for action in actions {
             match action {
@@ -325,16 +330,12 @@ impl<'a> Driver<'a> {
                     self.journal.add_commit(*commit, values).await?;
                     self.budget.reopen();
                 }
-                Action::StepEnded => {
+                Action::EndStep => {
                     self.journal.end_step(&self.machine);
                     self.budget.reopen();
                 }
                 Action::Emit { task, node, from, name } => {
-                    let message = match from {
-                        Some(from) => format!("{from} {name} to {node}"),
-                        None => format!("{node} {name}"),
-                    };
-                    let emitted = || Event::TaskEmitted { task, node, name, message };
+                    let emitted = || event_of_emission(task, node, from, name);
                     Box::pin(self.journal.emit(emitted)).await;
                 }
                 Action::PublishMessages(messages) => {
@@ -368,11 +369,13 @@ impl<'a> Driver<'a> {
                 Ok(())
             }
             MessageContent::Spending(call) => {
-                match (self.budget.admit_call(task, call, &self.machine), &self.engine.parent) {
-                    (Some(call), Some(parent)) => parent.reporter.forward_spending(call).await,
-                    // A task that was dropped meanwhile no longer waits.
-                    (Some(call), None) => _ = call.permit.send(()),
-                    (None, _) => (),
+                // A refused call gets no permit: dropping it tells its task.
+                if self.budget.admits_call(task, call.usage_min, &self.machine) {
+                    match &self.engine.parent {
+                        Some(parent) => parent.reporter.forward_spending(call).await,
+                        // A task that was dropped meanwhile no longer waits.
+                        None => _ = call.permit.send(()),
+                    }
                 }
                 Ok(())
             }
@@ -395,13 +398,13 @@ impl<'a> Driver<'a> {
             // A grant of a nested run is one of the outer run. An outer run that has ended does not need it.
             drop(parent.reporter.note(&name, value.clone()).await);
         }
-        let attempt = Attempt { number, ms, usage, ended: self.engine.clock.now() };
-        let mut event = superstep::Event::MemoSaved { task, name, value, attempt };
+        let attempt = AttemptStats { number, ms, usage, ended: self.engine.clock.now() };
+        let mut event = TaskEvent::MemoSaved { task, name, value, attempt };
         redact_event(&mut event);
         let actions = self.machine.apply(event);
         // A memo of an abandoned attempt is not kept, and its sender gets no confirmation.
         if !actions.is_empty() {
-            self.enqueue(actions).await?;
+            self.stage(actions).await?;
             self.journal.confirm_when_saved(saved);
         }
         Ok(())
@@ -422,7 +425,7 @@ impl<'a> Driver<'a> {
         let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
         let mut actions = Vec::new();
         for task in self.machine.expired(now) {
-            actions.extend(self.machine.apply(superstep::Event::Expired { task }));
+            actions.extend(self.machine.apply(TaskEvent::Expired { task }));
         }
         self.set_question_deadline();
         self.perform(actions).await
@@ -445,24 +448,24 @@ impl<'a> Driver<'a> {
 
     /// Ends the step at a limit: aborts the running tasks and keeps the results of the finished ones.
     async fn end_step_early(&mut self) -> Result<Option<RunStatus>, RunError> {
-        let step = self.machine.step();
+        let step = self.machine.committed_step();
         self.scheduler.abort_all();
-        let end = self.apply_all().await?;
+        let end = self.apply_remaining_events().await?;
         self.scheduler.reset();
         let refused_call = self.budget.refused_call();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
-        if self.machine.step() == step && end.is_none() {
+        if self.machine.committed_step() == step && end.is_none() {
             actions = self.machine.out_of_budget(refused_call);
         }
         Ok(self.perform(actions).await?.or(end))
     }
 
     /// Stops the run at once: discards the running tasks and keeps the results of the finished ones.
-    async fn abort(&mut self) -> Result<Option<RunStatus>, RunError> {
+    async fn stop_now(&mut self) -> Result<Option<RunStatus>, RunError> {
         self.scheduler.discard();
-        let end = self.apply_all().await?;
+        let end = self.apply_remaining_events().await?;
         Ok(end.or_else(|| Some(interrupted())))
     }
 
@@ -473,7 +476,7 @@ impl<'a> Driver<'a> {
 
     /// Saves the final entry.
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
-        self.scheduler.discard_all().await;
+        self.scheduler.discard_and_drain().await;
         spans::note_stop(&self.machine, &status);
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
         self.journal.keep(&self.machine, &status);
@@ -495,7 +498,7 @@ fn interrupted() -> RunStatus {
 /// Returns the event of a run that stops with this status.
 pub(super) fn run_finished(machine: &Machine, run_status: &RunStatus) -> Event {
     let RunStatus { status, reason } = run_status.clone();
-    Event::RunFinished { status, reason, steps: machine.step().0, usage: machine.usage() }
+    Event::RunFinished { status, reason, steps: machine.committed_step().0, usage: machine.usage() }
 }
 
 /// Returns the outcome of a run that stopped with this status.

@@ -15,7 +15,7 @@ use graphrun_guard::redact::{redact_text, redact_value};
 
 use crate::checkpoint::Mapping;
 
-use super::superstep::Event;
+use super::superstep::TaskEvent;
 
 /// Removes keys from an update.
 pub(super) fn redact_update(update: &mut Update) {
@@ -32,20 +32,20 @@ pub(super) fn redact_mapping(mapping: &mut Mapping) {
 }
 
 /// Removes keys from an event of a task.
-pub(super) fn redact_event(event: &mut Event) {
+pub(super) fn redact_event(event: &mut TaskEvent) {
     match event {
-        Event::Finished { command, .. } => redact_command(command),
-        Event::Failed { failure, .. } => redact_failure(failure),
-        Event::MemoSaved { name, value, .. } => {
+        TaskEvent::Finished { command, .. } => redact_command(command),
+        TaskEvent::Failed { failure, .. } => redact_failure(failure),
+        TaskEvent::MemoSaved { name, value, .. } => {
             redact_text(name);
             redact_value(value);
         }
-        Event::Asked { question, .. } => redact_question(question),
-        Event::Answered { answer, by, .. } => {
+        TaskEvent::Asked { question, .. } => redact_question(question),
+        TaskEvent::Answered { answer, by, .. } => {
             redact_value(answer);
             by.as_mut().map(redact_text);
         }
-        Event::Aborted { .. } | Event::Expired { .. } | Event::Woke { .. } => (),
+        TaskEvent::Aborted { .. } | TaskEvent::Expired { .. } | TaskEvent::Woke { .. } => (),
     }
 }
 

@@ -141,7 +141,7 @@ impl JournalWriter {
         if let Target::Process { records, .. } = &mut self.target {
             records.clear();
         }
-        let (step, next) = (machine.step(), || machine.next_nodes());
+        let (step, next) = (machine.committed_step(), || machine.next_nodes());
         self.log.add_with(|| Event::StepCommitted { step, next: next() });
         if let Some(stream) = self.log.stream()
             && stream.wants(StreamMode::Values)

@@ -3,7 +3,7 @@
 use std::{future::IntoFuture, pin::Pin, sync::Arc};
 
 use graphrun_core::{
-    event::EventSink,
+    event::{Event, EventSink},
     id::{ChannelName, NodeName, RunId},
     state::{Channel, NotFields, Update},
 };
@@ -16,10 +16,10 @@ use super::{
     entrance,
     journal_writer::JournalWriter,
     lease::Lease,
-    log::Log,
+    log::{Log, event_of_emission},
     resume::Resumption,
     stream::{self, StreamMode},
-    superstep::{Action, Machine, Terms},
+    superstep::{Action, Machine, RunSettings},
     turn,
 };
 use crate::checkpoint::{Checkpoint, CheckpointError, Commit, Entry, Outline, RunInfo};
@@ -244,8 +244,8 @@ impl Begin {
                 begin_new(engine, *info, input, sinks).await
             }
             Self::At { info, checkpoint } => {
-                start(engine, *info, sinks, |terms, run| {
-                    Machine::start_at(engine.graph.clone(), terms, run.clone(), *checkpoint)
+                start(engine, *info, sinks, |settings, run| {
+                    Machine::start_at(engine.graph.clone(), settings, run.clone(), *checkpoint)
                         .map_err(|source| RunError::Changed { run, source })
                 })
                 .await
@@ -299,8 +299,8 @@ async fn begin_new(
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     check_input(engine, &input)?;
     entrance::redact_update(&mut input);
-    start(engine, info, sinks, |terms, run| {
-        Machine::start(engine.graph.clone(), terms, run, input).map_err(RunError::Input)
+    start(engine, info, sinks, |settings, run| {
+        Machine::start(engine.graph.clone(), settings, run, input).map_err(RunError::Input)
     })
     .await
 }
@@ -310,20 +310,22 @@ async fn start(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
-    machine: impl FnOnce(Terms, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
+    machine: impl FnOnce(RunSettings, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
-    let terms = Terms { is_unsaved: kept.is_some(), ..engine.terms() };
-    let (machine, first, actions) = machine(terms, info.id.clone())?;
+    let settings = RunSettings { is_unsaved: kept.is_some(), ..engine.run_settings() };
+    let (machine, first, mut actions) = machine(settings, info.id.clone())?;
+    let mut log = Log::begin(&info, sinks, engine.clock.clone());
+    for event in take_emissions(&mut actions) {
+        log.add(event);
+    }
     if let Some(kept) = kept {
-        let log = Log::begin(&info, sinks, engine.clock.clone());
         let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
         journal.publish().await?;
         return Ok(Ok(Begun { machine, journal, actions }));
     }
     let graph = Some(Box::new(Outline::of(&engine.graph)));
     let info = RunInfo { graph, ..info };
-    let mut log = Log::begin(&info, sinks, engine.clock.clone());
     if let [Action::Stop(status)] = actions.as_slice() {
         // Acceptance and status are saved together. A crash between the two would leave a run that looks
         // unfinished and gets resumed past its breakpoint.
@@ -335,6 +337,17 @@ async fn start(
     let mut journal = JournalWriter::create(engine, &info, first.into(), log).await?;
     journal.publish().await?;
     Ok(Ok(Begun { machine, journal, actions }))
+}
+
+/// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.
+pub(super) fn take_emissions(actions: &mut Vec<Action>) -> Vec<Event> {
+    let is_emission = |it: &&Action| matches!(it, Action::Emit { .. });
+    let count = actions.iter().take_while(is_emission).count();
+    let emitted = actions.drain(..count).filter_map(|it| match it {
+        Action::Emit { task, node, from, name } => Some(event_of_emission(task, node, from, name)),
+        _ => None,
+    });
+    emitted.collect()
 }
 
 /// The checks of the data flow rely on every input that the graph declares.

@@ -1,12 +1,14 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
 //! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
-//! - [`superstep`]: the rules; `driver`: what performs their actions; `task`: one attempt of a node.
+//! - [`superstep`]: the rules, with `budget` for the limits; `driver`: what performs their actions; `task`: one attempt of a
+//!   node; `entrance`: the removal of keys from what nodes and people give to a run.
+//! - `journal_writer`: which results are saved together; `log`: the numbered events; `lease`: the right to write a run.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
 //! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
 //! - `spans`: what `tracing` subscribers see.
-//! - [`Launch`], [`Run`]: what begins a run, and the handle of one that is driven in its own task.
+//! - [`Launch`] (`launch`, and `turn` for threads), [`Run`]: what begins a run, and the handle of one that is driven in its own task.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
@@ -39,7 +41,7 @@
 //! # }
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod answers;
@@ -101,7 +103,7 @@ pub use self::{
 use self::{
     lease::Lease,
     storage::MemoryStorage,
-    superstep::{Pauses, Terms},
+    superstep::{Breakpoints, RunSettings},
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::checkpoint::{Checkpoint, Checkpointer, ForkSource, Mapping, Position, RunInfo};
@@ -117,10 +119,10 @@ const LEASE: Duration = Duration::from_secs(15);
 pub struct Engine {
     graph: CompiledGraph,
     checkpointer: Arc<dyn Checkpointer>,
-    /// The same, if the engine has no storage: runs that stopped before their end.
+    /// Set if the engine has no storage: the same object as `checkpointer`, which keeps runs that stopped early.
     kept: Option<Arc<MemoryStorage>>,
     limits: Limits,
-    pauses: Pauses,
+    breakpoints: Breakpoints,
     grace: Duration,
     /// The longest wait for the next attempt during which a run keeps its process.
     wait_max: Option<Duration>,
@@ -215,7 +217,7 @@ impl Engine {
         let kept = Arc::new(MemoryStorage::of_process());
         let checkpointer: Arc<dyn Checkpointer> = Arc::clone(&kept) as _;
         let (grace, lease, clock) = (GRACE, LEASE, Clock::default());
-        let pauses = Pauses::default();
+        let breakpoints = Breakpoints::default();
         let provided = Provided::default();
         let (kept, wait_max, parent) = (Some(kept), None, None);
         Self {
@@ -223,7 +225,7 @@ impl Engine {
             checkpointer,
             kept,
             limits,
-            pauses,
+            breakpoints,
             grace,
             wait_max,
             lease,
@@ -251,8 +253,8 @@ impl Engine {
 
     /// Sets breakpoints: the run stops there as paused, and [`Engine::resume`] continues it.
     #[must_use]
-    pub fn with_pauses(mut self, pauses: Pauses) -> Self {
-        self.pauses = pauses;
+    pub fn with_breakpoints(mut self, breakpoints: Breakpoints) -> Self {
+        self.breakpoints = breakpoints;
         self
     }
 
@@ -510,7 +512,7 @@ impl Engine {
     /// use graphrun_analysis::GraphBuilder;
     /// use graphrun_core::{graph::{NodeContext, NodeError, START}, id::NodeName};
     /// use graphrun_engine::{
-    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Pauses,
+    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Breakpoints,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -525,8 +527,8 @@ impl Engine {
     /// # };
     /// let storage = Arc::new(MemoryStorage::default());
     /// let second = NodeName::parse("second")?;
-    /// let pauses = Pauses { before: [second.clone()].into(), ..Pauses::default() };
-    /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_pauses(pauses);
+    /// let breakpoints = Breakpoints { before: [second.clone()].into(), ..Breakpoints::default() };
+    /// let engine = Engine::new(graph("second")).with_storage(storage.clone()).with_breakpoints(breakpoints);
     /// let run = engine.run(&()).await?.run;
     ///
     /// // `second` has another name by now.
@@ -569,8 +571,8 @@ impl Engine {
         migrate::try_migration(self, run, mapping).await
     }
 
-    fn terms(&self) -> Terms {
-        let (limits, pauses) = (self.limits.clone(), self.pauses.clone());
-        Terms { limits, pauses, now: self.clock.now(), ..Terms::default() }
+    fn run_settings(&self) -> RunSettings {
+        let (limits, breakpoints) = (self.limits.clone(), self.breakpoints.clone());
+        RunSettings { limits, breakpoints, now: self.clock.now(), ..RunSettings::default() }
     }
 }

@@ -6,7 +6,7 @@ use graphrun_core::{
     event::{EVENT_VERSION, Event, RunEvent},
     fault::{self, Point},
     graph::DeltaReader,
-    id::RunId,
+    id::{NodeName, RunId, TaskId},
 };
 
 use super::{
@@ -137,6 +137,20 @@ pub(super) fn event_of_message(processed: &ProcessedMessage) -> Event {
         by: by.clone(),
         problem: processed.problem.clone(),
     }
+}
+
+/// Returns the event for a node that the run has reached, under the name that its author gave this.
+pub(super) fn event_of_emission(
+    task: TaskId,
+    node: NodeName,
+    from: Option<NodeName>,
+    name: String,
+) -> Event {
+    let message = match from {
+        Some(from) => format!("{from} {name} to {node}"),
+        None => format!("{node} {name}"),
+    };
+    Event::TaskEmitted { task, node, name, message }
 }
 
 /// Returns the event for a task record.

@@ -122,8 +122,8 @@ fn carried(
     let (position, records) = (carried.position, carried.records);
     let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
     let again = (checkpoint, records.clone());
-    let terms = engine.terms();
-    let machine = Machine::restore_only(graph.clone(), terms, run.clone(), again, None);
+    let settings = engine.run_settings();
+    let machine = Machine::restore_only(graph.clone(), settings, run.clone(), again, None);
     let questions = machine.map_err(changed)?.0.open_questions();
     Ok((Migrated { position, differences, records, questions }, state))
 }

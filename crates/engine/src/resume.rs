@@ -19,7 +19,7 @@ use super::{
     lease::Lease,
     log::Log,
     stream::Sinks,
-    superstep::{self, Action, Machine, Terms},
+    superstep::{self, Action, Machine, RunSettings},
 };
 use crate::checkpoint::{
     Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun, TaskRecord,
@@ -61,7 +61,8 @@ impl Resumption {
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
-        for event in answered.into_iter().chain(late.map(|task| superstep::Event::Expired { task }))
+        for event in
+            answered.into_iter().chain(late.map(|task| superstep::TaskEvent::Expired { task }))
         {
             // The machine wanted to stop because these answers were missing.
             actions.retain(|it| !matches!(it, Action::Stop(_)));
@@ -95,7 +96,7 @@ impl Resumption {
         let log = Log::new(machine.run().clone(), (sinks, last_seq), engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
-        journal.add_status(running, Event::RunResumed { step: machine.step() });
+        journal.add_status(running, Event::RunResumed { step: machine.committed_step() });
         if !changes.is_empty() {
             journal.add_event(Event::WorkflowChanged { changes });
         }
@@ -124,9 +125,10 @@ fn restore(
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position: saved.position, state };
-    let (graph, terms) = (engine.graph.clone(), Terms { messages, ..engine.terms() });
+    let (graph, settings) =
+        (engine.graph.clone(), RunSettings { messages, ..engine.run_settings() });
     let saved = (checkpoint, saved.records);
-    Machine::restore_only(graph, terms, run.clone(), saved, only).map_err(changed)
+    Machine::restore_only(graph, settings, run.clone(), saved, only).map_err(changed)
 }
 
 /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.

@@ -25,7 +25,7 @@ pub(super) fn run(machine: &Machine) -> Span {
 
 /// Notes in the current span, that of the run, that it stopped.
 pub(super) fn note_stop(machine: &Machine, run_status: &RunStatus) {
-    let (status, steps) = (run_status.status.as_str(), machine.step().0);
+    let (status, steps) = (run_status.status.as_str(), machine.committed_step().0);
     let span = Span::current();
     span.record("status", status).record("steps", steps);
     info!(status, steps, "the run stopped");

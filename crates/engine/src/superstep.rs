@@ -1,21 +1,22 @@
 //! The rules of a run, without I/O, clock or randomness: events in, actions out.
 //!
-//! A [`Machine`] holds the position of a run. Its driver performs the actions in their order, makes each
-//! durable before the next, and feeds the resulting events back. The order in which the results of one step
-//! arrive makes no difference.
+//! A [`Machine`] holds the position of a run. The driver performs the actions in order, and feeds the resulting events
+//! back. It may save several records and a commit in one transaction, but nothing that follows them is started or
+//! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
 //! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
-//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `task_end` what
-//! follows when a task ends, and `status` what its driver may ask.
+//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `facts` what
+//! nodes may read about the run, `task_end` what follows when a task ends, and `status` what its driver may ask.
 
 mod backoff;
+mod breakpoints;
 mod carry;
+mod facts;
 mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
 mod open_step;
-mod pauses;
 mod protocol;
 mod revise;
 mod rounds;
@@ -24,32 +25,29 @@ mod start;
 mod status;
 mod task_end;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use graphrun_analysis::{CompiledGraph, NodeIndex};
+use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     event::{Status, Usage},
-    graph::{
-        ErrorKind, Failure, ItemNeeds, Limits, OriginalTask, Policies, Remaining, RunFacts, Visits,
-    },
+    graph::{ErrorKind, Failure, Limits, OriginalTask, Policies, RunFacts, Visits},
     id::{NodeName, RunId},
-    state::{Change, State, Update},
+    state::{Change, State, StateError, Update},
 };
 use jiff::Timestamp;
-use serde_json::Value;
 
+pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
-pub use self::pauses::Pauses;
-pub use self::protocol::{Action, Attempt, Event, RestoreError, Task};
+pub use self::protocol::{Action, AttemptStats, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
 pub(super) use self::{
     carry::{carry, carry_values},
     revise::{Revised, revise},
 };
 use self::{
-    frontier::next_frontier,
+    frontier::{StepResults, next_frontier},
     inbox::{Inbox, Processed},
-    indexed::{Active, IndexedPosition},
+    indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
     routing::Routing,
 };
@@ -58,20 +56,20 @@ use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Terms {
+pub struct RunSettings {
     /// The limits.
     pub limits: Limits,
     /// The breakpoints.
-    pub pauses: Pauses,
+    pub breakpoints: Breakpoints,
     /// The inbox messages that are not processed yet, in the order of their numbers.
     pub messages: Vec<InboxMessage>,
-    /// Whether nothing saves the run: [`Action::StepEnded`] then takes the place of each commit.
+    /// Whether nothing saves the run: [`Action::EndStep`] then takes the place of each commit.
     pub is_unsaved: bool,
     /// When the machine starts. The rules have no clock; later they learn the time from events.
     pub now: Timestamp,
 }
 
-impl From<Limits> for Terms {
+impl From<Limits> for RunSettings {
     fn from(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
@@ -82,15 +80,13 @@ impl From<Limits> for Terms {
 pub struct Machine {
     graph: CompiledGraph,
     limits: Limits,
-    pauses: Pauses,
+    breakpoints: Breakpoints,
     run: RunId,
     position: IndexedPosition,
     state: Arc<State>,
-    step: OpenStep,
+    open_step: OpenStep,
     inbox: Inbox,
     is_unsaved: bool,
-    /// Whether items that waited for others begin. A chain of items that all end at once would otherwise recurse.
-    is_releasing: bool,
     /// The latest known time.
     now: Timestamp,
     /// The facts at the start of the open step.
@@ -98,105 +94,167 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Notes the facts at the start of the step after the position, and the order of its items.
-    fn prepare_step(&mut self) {
-        self.note_facts();
-        if !self.position.frontier.iter().any(Active::is_dispatched) {
-            return;
-        }
-        let mut maps: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
-        for (index, active) in self.position.frontier.iter().enumerate() {
-            let items = self.policies(index).schedule.items.as_ref();
-            if active.is_dispatched() && items.is_some_and(|it| it.order.is_some()) {
-                maps.entry(active.node).or_default().push(index);
-            }
-        }
-        for items in maps.into_values() {
-            let needs = self.item_needs(&items);
-            self.step.order_items(&items, needs);
-        }
-    }
-
-    /// Returns the needs of the items of a map, whose tasks have these indexes.
-    fn item_needs(&self, items: &[usize]) -> Result<ItemNeeds, Failure> {
-        let first = items.first().copied().unwrap_or_default();
-        let Some(order) =
-            self.policies(first).schedule.items.as_ref().and_then(|it| it.order.as_ref())
-        else {
-            return Ok(ItemNeeds::default());
-        };
-        let values = items.iter().filter_map(|&it| self.position.frontier[it].input.item());
-        let values: Vec<&Value> = values.collect();
-        self.routing().needs(order.as_ref(), &values, &self.position.frontier[first].trigger)
-    }
-
-    /// Notes the facts at the start of the step after the position.
-    fn note_facts(&mut self) {
-        let (graph, used) = (self.graph.graph(), &self.position.used);
-        let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
-        let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
-        let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
-        let cost = if used.usage.tokens.calls == 0 { Some(0.0) } else { used.usage.cost_usd };
-        let usd = self.limits.usd.zip(cost).map(|(limit, cost)| (limit - cost).max(0.0));
-        // The tasks of the last step no longer share the facts, so this copies nothing.
-        let facts = Arc::make_mut(&mut self.facts);
-        // A run of an earlier version has no time.
-        facts.began = graph.facts.time.then(|| self.position.began.unwrap_or(self.now));
-        facts.usage = used.usage;
-        if !graph.facts.usage_of.is_empty() {
-            facts.node_usage = graph.facts.usage_of.iter().filter_map(usage_of).collect();
-        }
-        facts.remaining = Remaining { steps, tokens, usd };
-    }
-
     /// Applies an event and returns the next actions.
     ///
     /// An event about a task that is settled, or not of this step, changes nothing. So delivering an event
     /// twice does no harm.
-    pub fn apply(&mut self, event: Event) -> Vec<Action> {
-        let Some(index) = self.step.index(event.task()) else { return Vec::new() };
-        if !self.step.expects(index, &event) {
+    pub fn apply(&mut self, event: TaskEvent) -> Vec<Action> {
+        let Some(index) = self.open_step.index(event.task()) else { return Vec::new() };
+        if !self.open_step.expects(index, &event) {
             return Vec::new();
         }
         self.now = event.time().map_or(self.now, |it| it.max(self.now));
+        // A step with one task: its record, the commit and the next task.
+        let mut actions = Vec::with_capacity(3);
+        self.handle(index, event, &mut actions);
+        self.advance(&mut actions);
+        actions
+    }
+
+    fn handle(&mut self, index: usize, event: TaskEvent, actions: &mut Vec<Action>) {
         match event {
-            Event::Finished { command, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
-                self.finish(index, command)
+            TaskEvent::Finished { command, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                self.finish(index, command, actions);
             }
-            Event::Failed { failure, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
-                self.fail_attempt(index, failure, attempt.ended)
+            TaskEvent::Failed { failure, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                self.fail_attempt(index, failure, attempt.ended, actions);
             }
-            Event::Aborted { attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
-                vec![self.step.abort(index).into()]
+            TaskEvent::Aborted { attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                actions.push(self.open_step.abort(index).into());
             }
-            Event::MemoSaved { name, value, attempt, .. } => {
-                vec![self.step.save_memo(index, &attempt, name, value).into()]
+            TaskEvent::MemoSaved { name, value, attempt, .. } => {
+                actions.push(self.open_step.save_memo(index, &attempt, name, value).into());
             }
-            Event::Asked { question, attempt, .. } => {
-                self.step.add_attempt(index, &attempt);
-                self.ask(index, question)
+            TaskEvent::Asked { question, attempt, .. } => {
+                self.open_step.add_attempt(index, &attempt);
+                self.ask(index, question, actions);
             }
-            Event::Answered { key, answer, by, question_hash, .. } => {
-                let record = self.step.answer(index, key, answer, by, question_hash);
-                vec![record.into(), self.run_task(index)]
+            TaskEvent::Answered { key, answer, by, question_hash, .. } => {
+                let record = self.open_step.answer(index, key, answer, by, question_hash);
+                actions.extend([record.into(), self.run_task(index)]);
             }
-            Event::Expired { .. } => self.expire(index),
-            Event::Woke { .. } => {
-                self.step.run_again(index);
-                vec![self.run_task(index)]
+            TaskEvent::Expired { .. } => self.expire(index, actions),
+            TaskEvent::Woke { .. } => {
+                self.open_step.run_again(index);
+                actions.push(self.run_task(index));
             }
         }
     }
 
-    fn used(&self) -> Used {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        let of_step = self.step.usage();
-        used.usage.add(&of_step.usage);
-        used.elapsed_ms += of_step.ms;
-        used
+    /// Begins the tasks of the frontier, and returns `true`. Stops the run if the frontier is empty or a limit is
+    /// reached.
+    fn begin_step(&mut self, actions: &mut Vec<Action>) -> bool {
+        if let Some(stop) = self.stop_between_steps() {
+            actions.push(stop);
+            return false;
+        }
+        actions.reserve(self.position.frontier.len());
+        for index in 0..self.position.frontier.len() {
+            self.begin(index, actions);
+        }
+        true
+    }
+
+    /// Returns the action that stops a run whose frontier is empty, or that has reached a limit.
+    fn stop_between_steps(&self) -> Option<Action> {
+        if self.position.frontier.is_empty() {
+            let failure = self.position.failure.clone();
+            let status = if failure.is_some() { Status::Failed } else { Status::Done };
+            let limit = || self.position.used.limit.clone();
+            return Some(Action::stop(status, failure.or_else(limit)));
+        }
+        let nodes = self.position.frontier.iter().map(|it| it.node);
+        let may_spend = || budget::may_spend(&self.graph, nodes);
+        let reason = self.used().reached(&self.limits, may_spend)?;
+        Some(Action::stop(Status::Limit, Some(reason)))
+    }
+
+    /// Continues a task from its restored state.
+    fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
+        match *self.open_step.tasks()[index].phase() {
+            Phase::Running => self.begin(index, actions),
+            Phase::Sleeping { wake, wait_ms, .. } => {
+                actions.push(Action::Sleep { task: self.open_step.id(index), wake, wait_ms });
+            }
+            Phase::Blocked
+            | Phase::Aborted
+            | Phase::Waiting(_)
+            | Phase::Failed(_)
+            | Phase::Settled => (),
+        }
+    }
+
+    /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
+    fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
+        if let Some((update, goto)) = self.open_step.take_result(index) {
+            self.decide(index, update, goto, actions);
+        } else if !self.open_step.block(index) && !self.end_by_failed_need(index, actions) {
+            self.run_or_skip(index, actions);
+        }
+    }
+
+    /// Ends an item of a map that does not run because of the other items. Returns whether it does not run.
+    fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
+        let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
+        // The first failed item decides for all of them, also for those that need it.
+        let caught = need.and_then(|it| match &it.outcome {
+            Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions.clone()),
+            _ => None,
+        });
+        match caught {
+            Some(transitions) => {
+                let (update, for_all_items) = (Update::default(), true);
+                let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+                self.settle(index, caught, actions);
+            }
+            None => self.fail(index, failure, actions),
+        }
+        true
+    }
+
+    /// Runs a task, or skips it if the condition of its node does not hold.
+    fn run_or_skip(&mut self, index: usize, actions: &mut Vec<Action>) {
+        let active = &self.position.frontier[index];
+        if self.graph.spec_at(active.node).when.is_none() {
+            return actions.push(self.run_task(index));
+        }
+        let facts = self.facts_of(index);
+        let routing = Routing { facts: &facts, ..self.routing() };
+        let condition = match routing.false_condition(active) {
+            Ok(None) => return actions.push(self.run_task(index)),
+            Ok(Some(condition)) => condition,
+            Err(failure) => return self.fail(index, failure, actions),
+        };
+        match routing.transitions(active, &[]) {
+            Ok(transitions) => {
+                self.settle(index, Outcome::Skipped { condition, transitions }, actions);
+            }
+            Err(failure) => self.fail_uncaught(index, failure, actions),
+        }
+    }
+
+    /// Continues after tasks settled, suspended or were restored: commits the step and begins the next one, stops the
+    /// run, or waits for the other tasks.
+    ///
+    /// It is a loop, because a step may settle at once: its nodes are skipped, or an item that others need has failed.
+    fn advance(&mut self, actions: &mut Vec<Action>) {
+        loop {
+            while let Some(index) = self.open_step.next_ready() {
+                self.begin(index, actions);
+            }
+            if self.open_step.is_complete() {
+                if !self.commit(actions, Usage::default()) {
+                    return;
+                }
+            } else if self.open_step.is_idle() {
+                return actions.push(self.stop_open());
+            } else {
+                return;
+            }
+        }
     }
 
     /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
@@ -210,7 +268,7 @@ impl Machine {
     /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
     /// failed for good, it stops as failed, as it would have done without the limit.
     pub fn out_of_budget(&mut self, refused_call: Usage) -> Vec<Action> {
-        if self.step.failure().is_some() {
+        if self.open_step.failure().is_some() {
             return vec![self.stop_open()];
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
@@ -219,14 +277,145 @@ impl Machine {
             return vec![Action::stop(Status::Limit, used.reached(&self.limits, || true))];
         }
         let mut actions = Vec::new();
-        for index in 0..self.step.tasks().len() {
-            if self.step.tasks()[index].record.is_none() {
+        for index in 0..self.open_step.tasks().len() {
+            if self.open_step.tasks()[index].record.is_none() {
                 // The task waits for its turn, its next attempt or a person.
-                actions.push(self.step.abort(index).into());
+                actions.push(self.open_step.abort(index).into());
             }
         }
-        self.commit(&mut actions, refused_call);
+        if self.commit(&mut actions, refused_call) {
+            self.advance(&mut actions);
+        }
         actions
+    }
+
+    /// Stops a run whose step is still open: a task failed, or a person has to answer.
+    fn stop_open(&self) -> Action {
+        if let Some(reason) = self.open_step.failure() {
+            return Action::stop(Status::Failed, Some(reason));
+        }
+        Action::stop(Status::Paused, self.unanswered())
+    }
+
+    /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
+    /// `refused_call` is the least usage of a model call that did not fit into the limits and so ended the step.
+    fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) -> bool {
+        let changes = match self.fold_step() {
+            Ok(changes) => changes,
+            Err(error) => {
+                let reason = Failure::of(ErrorKind::Other, &error).message;
+                actions.push(Action::stop(Status::Failed, Some(reason)));
+                return false;
+            }
+        };
+        let records = self.close_step(refused_call);
+        actions.push(self.committed(changes));
+        self.process_inbox(actions);
+        self.emit(actions);
+        let has_begun = match self.breakpoint(&records) {
+            Some(stop) => {
+                actions.push(stop);
+                false
+            }
+            None => self.begin_step(actions),
+        };
+        self.open_step.recycle(records);
+        has_begun
+    }
+
+    /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
+    fn fold_step(&mut self) -> Result<Vec<Change>, StateError> {
+        let updates = self.open_step.records().filter_map(|it| it.outcome.update());
+        // Lists grow in place, since the finished tasks no longer share the state.
+        let state = Arc::make_mut(&mut self.state);
+        let schema = self.graph.schema();
+        if self.is_unsaved {
+            schema.fold(state, updates).map(|()| Vec::new())
+        } else {
+            schema.fold_changes(state, updates)
+        }
+    }
+
+    /// Replaces the position and the open step by the next ones. Returns the records of the step.
+    fn close_step(&mut self, refused_call: Usage) -> Vec<Arc<TaskRecord>> {
+        let people = &mut self.position.people;
+        people.grants.extend(self.open_step.grants().iter().cloned());
+        people.question_keys.extend(self.open_step.question_keys().cloned());
+        self.position.used.elapsed_ms += self.open_step.longest_ms();
+        let records = self.open_step.take_records();
+        let results = StepResults { records: &records, state: &self.state };
+        let limits = StepLimits { limits: &self.limits, refused_call };
+        next_frontier(&self.graph, limits, &mut self.position, results);
+        self.position.began = self.graph.graph().facts.time.then_some(self.now);
+        self.open_next_step();
+        records
+    }
+
+    /// Opens the step after the position.
+    fn open_next_step(&mut self) {
+        self.open_step.reset(&self.graph, &self.position);
+        self.prepare_step();
+    }
+
+    /// Reports that the run has reached each node of the frontier that has a name for this and is not skipped. This
+    /// comes before a breakpoint: the nodes are not reached again when the run continues from there.
+    fn emit(&self, actions: &mut Vec<Action>) {
+        for (index, active) in self.position.frontier.iter().enumerate() {
+            let (node, spec) = self.graph.at(active.node);
+            let Some(name) = &spec.policies.emits else { continue };
+            if self.is_to_run(index) {
+                let (node, from) = (node.clone(), active.trigger.node().cloned());
+                let (task, name) = (self.open_step.id(index), name.clone());
+                actions.push(Action::Emit { task, node, from, name });
+            }
+        }
+    }
+
+    /// Returns the action that stops the run if there is a breakpoint before the next step. `records` are those of the
+    /// previous step.
+    fn breakpoint(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
+        if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
+            return None;
+        }
+        let ran = records
+            .iter()
+            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
+        let next = self.position.frontier.iter().enumerate();
+        let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
+        let ran = ran.map(|it| &it.node);
+        let reason = self.breakpoints.between(ran, next, |index| self.is_to_run(index))?;
+        Some(Action::stop(Status::Paused, Some(reason)))
+    }
+
+    /// Returns the action that saves a step with these changes.
+    fn committed(&self, changes: Vec<Change>) -> Action {
+        if self.is_unsaved {
+            return Action::EndStep;
+        }
+        Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
+    }
+
+    /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
+    /// read them.
+    fn process_inbox(&mut self, actions: &mut Vec<Action>) {
+        if self.inbox.is_empty() || self.position.frontier.is_empty() {
+            return;
+        }
+        let state = Arc::make_mut(&mut self.state);
+        let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
+        self.position.people.last_message = self.inbox.last();
+        self.position.people.pending_messages.clear();
+        self.position.step = self.position.step.next();
+        self.open_next_step();
+        actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
+    }
+
+    fn used(&self) -> Used {
+        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+        let of_step = self.open_step.usage();
+        used.usage.add(&of_step.usage);
+        used.elapsed_ms += of_step.ms;
+        used
     }
 
     /// Returns the original names of a task of the step if it began before a migration.
@@ -239,11 +428,12 @@ impl Machine {
     }
 
     fn task_at(&self, index: usize) -> Task {
-        let Active { node, input, trigger, timeout_ms } = self.position.frontier[index].clone();
-        let task = &self.step.tasks()[index];
+        let IndexedActivation { node, input, trigger, timeout_ms } =
+            self.position.frontier[index].clone();
+        let task = &self.open_step.tasks()[index];
         Task {
-            id: self.step.id(index),
-            node: self.graph.at(node).0.clone(),
+            id: self.open_step.id(index),
+            node: self.graph.name_at(node).clone(),
             node_index: node,
             original: self.original_task(index).cloned(),
             attempt: task.attempt,
@@ -254,23 +444,13 @@ impl Machine {
             visits: Arc::clone(&self.position.visits),
             state: Arc::clone(&self.state),
             answers: task.answers.clone(),
-            memos: self.step.memos_of(index, &self.position.people.grants),
+            memos: self.open_step.memos_of(index, &self.position.people.grants),
         }
     }
 
     fn routing(&self) -> Routing<'_> {
         let (graph, state, facts) = (&self.graph, &self.state, &self.facts);
         Routing { graph, state, visits: self.visits(), facts }
-    }
-
-    /// Returns the facts for a task of the step.
-    fn facts_of(&self, index: usize) -> Arc<RunFacts> {
-        match self.step.tasks()[index].item.filter(|_| self.graph.graph().facts.item_index) {
-            Some(item) => {
-                Arc::new(RunFacts { item_index: Some(item), ..self.facts.as_ref().clone() })
-            }
-            None => Arc::clone(&self.facts),
-        }
     }
 
     /// Returns whether a task of the step is not skipped.
@@ -284,215 +464,11 @@ impl Machine {
     }
 
     fn policies(&self, index: usize) -> &Policies {
-        &self.graph.at(self.position.frontier[index].node).1.policies
+        self.graph.policies_at(self.position.frontier[index].node)
     }
 
     /// Returns the node of a task.
-    fn name_at(&self, index: usize) -> &NodeName {
-        self.graph.at(self.position.frontier[index].node).0
-    }
-
-    /// Reports each node of the frontier that has a name for this and is not skipped.
-    fn emissions(&self) -> Vec<Action> {
-        let frontier = self.position.frontier.iter().enumerate();
-        let emission = |(index, active): (usize, &Active)| {
-            let (node, spec) = self.graph.at(active.node);
-            let name = spec.policies.emits.clone()?;
-            let (node, from) = (node.clone(), active.trigger.node().cloned());
-            let task = self.step.id(index);
-            self.is_to_run(index).then(|| Action::Emit { task, node, from, name })
-        };
-        frontier.filter_map(emission).collect()
-    }
-
-    /// Stops before the next step if there is a breakpoint. `records` are those of the previous step.
-    fn pause(&self, records: &[Arc<TaskRecord>]) -> Option<Vec<Action>> {
-        if self.position.frontier.is_empty() || self.pauses.is_empty() {
-            return None;
-        }
-        let ran = records
-            .iter()
-            .filter(|it| matches!(it.outcome, Outcome::Finished { .. } | Outcome::Caught { .. }));
-        let next = self.position.frontier.iter().enumerate();
-        let next = next.map(|(index, it)| (self.graph.at(it.node).0, index));
-        let ran = ran.map(|it| &it.node);
-        let reason = self.pauses.between(ran, next, |index| self.is_to_run(index))?;
-        Some(vec![Action::stop(Status::Paused, Some(reason))])
-    }
-
-    /// Runs the frontier, or stops the run if the frontier is empty or a limit is reached.
-    fn begin_step(&mut self, actions: &mut Vec<Action>) {
-        if self.position.frontier.is_empty() {
-            let failure = self.position.failure.clone();
-            let status = if failure.is_some() { Status::Failed } else { Status::Done };
-            let limit = || self.position.used.limit.clone();
-            return actions.push(Action::stop(status, failure.or_else(limit)));
-        }
-        let nodes = self.position.frontier.iter().map(|it| it.node);
-        let may_spend = || budget::may_spend(&self.graph, nodes);
-        if let Some(reason) = self.used().reached(&self.limits, may_spend) {
-            return actions.push(Action::stop(Status::Limit, Some(reason)));
-        }
-        actions.reserve(self.position.frontier.len());
-        for index in 0..self.position.frontier.len() {
-            self.begin(index, actions);
-        }
-    }
-
-    /// Continues a task from its restored state.
-    fn continue_task(&mut self, index: usize) -> Vec<Action> {
-        match *self.step.tasks()[index].phase() {
-            Phase::Running => {
-                let mut actions = Vec::new();
-                self.begin(index, &mut actions);
-                actions
-            }
-            Phase::Sleeping { wake, wait_ms, .. } => {
-                vec![Action::Sleep { task: self.step.id(index), wake, wait_ms }]
-            }
-            Phase::Blocked
-            | Phase::Aborted
-            | Phase::Waiting(_)
-            | Phase::Failed(_)
-            | Phase::Settled => Vec::new(),
-        }
-    }
-
-    /// Runs a task of the step, or skips it if the condition of its node does not hold. If its node has finished
-    /// and its route failed, only the decision is tried again.
-    fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
-        if let Some((update, goto)) = self.step.take_result(index) {
-            return actions.extend(self.decide(index, update, goto));
-        }
-        if self.step.block(index) {
-            return self.advance(actions);
-        }
-        if let Some((failure, need)) = self.step.failed_need(index) {
-            // The first failed item decides for all of them, also for those that need it.
-            let caught = need.and_then(|it| match &it.outcome {
-                Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions),
-                _ => None,
-            });
-            let Some(transitions) = caught.cloned() else {
-                return actions.extend(self.fail(index, failure));
-            };
-            let (update, for_all_items) = (Update::default(), true);
-            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-            return actions.extend(self.settle(index, caught));
-        }
-        let active = &self.position.frontier[index];
-        if self.graph.at(active.node).1.when.is_none() {
-            return actions.push(self.run_task(index));
-        }
-        let facts = self.facts_of(index);
-        let routing = Routing { facts: &facts, ..self.routing() };
-        let condition = match routing.false_condition(active) {
-            Ok(None) => return actions.push(self.run_task(index)),
-            Ok(Some(condition)) => condition,
-            Err(failure) => return actions.extend(self.fail(index, failure)),
-        };
-        actions.extend(match routing.transitions(active, &[]) {
-            Ok(transitions) => self.settle(index, Outcome::Skipped { condition, transitions }),
-            Err(failure) => self.fail_uncaught(index, failure),
-        });
-    }
-
-    fn record_and_advance(&mut self, record: impl Into<Action>) -> Vec<Action> {
-        // A step with one task: its record, the commit and the next task.
-        let mut actions = Vec::with_capacity(3);
-        actions.push(record.into());
-        self.advance(&mut actions);
-        actions
-    }
-
-    /// Continues after a task settled or suspended: commits the step, stops the run, or waits for the other
-    /// tasks.
-    fn advance(&mut self, actions: &mut Vec<Action>) {
-        if self.is_releasing {
-            // The call that begins the waiting items continues after them.
-            return;
-        }
-        self.is_releasing = true;
-        while let Some(index) = self.step.next_ready() {
-            self.begin(index, actions);
-        }
-        self.is_releasing = false;
-        if self.step.is_complete() {
-            self.commit(actions, Usage::default());
-        } else if self.step.is_idle() {
-            actions.push(self.stop_open());
-        }
-    }
-
-    /// Stops a run whose step is still open: a task failed, or a person has to answer.
-    fn stop_open(&self) -> Action {
-        if let Some(reason) = self.step.failure() {
-            return Action::stop(Status::Failed, Some(reason));
-        }
-        Action::stop(Status::Paused, self.unanswered())
-    }
-
-    /// Folds the records of the step, in task order, into the next checkpoint.
-    fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) {
-        let question_keys: Vec<String> = self.step.question_keys().cloned().collect();
-        self.position.people.grants.extend(self.step.grants().iter().cloned());
-        self.position.used.elapsed_ms += self.step.longest_ms();
-        let records = self.step.take_records();
-        let updates = records.iter().filter_map(|it| it.outcome.update());
-        // Lists grow in place, since the finished tasks no longer share the state.
-        let state = Arc::make_mut(&mut self.state);
-        let schema = self.graph.schema();
-        let folded = if self.is_unsaved {
-            schema.fold(state, updates).map(|()| Vec::new())
-        } else {
-            schema.fold_changes(state, updates)
-        };
-        let changes = match folded {
-            Ok(changes) => changes,
-            Err(error) => {
-                let reason = Failure::of(ErrorKind::Other, &error).message;
-                return actions.push(Action::stop(Status::Failed, Some(reason)));
-            }
-        };
-        let done = (&records[..], &*self.state);
-        let limits = StepLimits { limits: &self.limits, refused_call };
-        next_frontier(&self.graph, limits, &mut self.position, done);
-        self.position.people.question_keys.extend(question_keys);
-        self.position.began = self.graph.graph().facts.time.then_some(self.now);
-        self.step.reset(&self.graph, &self.position);
-        self.prepare_step();
-
-        actions.push(self.committed(changes));
-        actions.extend(self.emissions());
-        actions.extend(self.process_inbox());
-        match self.pause(&records) {
-            Some(stop) => actions.extend(stop),
-            None => self.begin_step(actions),
-        }
-        self.step.recycle(records);
-    }
-
-    /// Returns the action that saves a step with these changes.
-    fn committed(&self, changes: Vec<Change>) -> Action {
-        if self.is_unsaved {
-            return Action::StepEnded;
-        }
-        Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
-    }
-
-    /// Processes the waiting messages in a separate step without tasks, if the frontier has a node that can
-    /// read them.
-    fn process_inbox(&mut self) -> Vec<Action> {
-        if self.inbox.is_empty() || self.position.frontier.is_empty() {
-            return Vec::new();
-        }
-        let state = Arc::make_mut(&mut self.state);
-        let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
-        self.position.people.last_message = self.inbox.last();
-        self.position.people.pending_messages.clear();
-        self.position.step = self.position.step.next();
-        self.step.reset(&self.graph, &self.position);
-        self.prepare_step();
-        vec![Action::PublishMessages(messages), self.committed(changes)]
+    fn name_of_task(&self, index: usize) -> &NodeName {
+        self.graph.name_at(self.position.frontier[index].node)
     }
 }

@@ -30,7 +30,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Clock,
-    superstep::{Attempt, Event, Task},
+    superstep::{AttemptStats, Task, TaskEvent},
 };
 /// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
 /// is detached and its result discarded.
@@ -88,7 +88,7 @@ impl NewAttempt {
         let (id, number, node) = (task.id, task.attempt, task.node_index);
         let reporter = Reporter::new(id, number, Arc::clone(&context.driver));
         let started = reporter.started().unwrap_or_else(Instant::now);
-        let spec = context.graph.at(node).1;
+        let spec = context.graph.spec_at(node);
         let timeout = task.timeout.or(spec.policies.attempts.timeout);
         let parts = ContextParts {
             max_visits: spec.policies.bounds.max_visits_in(&task.state),
@@ -108,7 +108,7 @@ impl NewAttempt {
     ///
     /// A timeout must be able to abandon a node that blocks its thread.
     pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
-        let policies = &graph.at(self.node).1.policies;
+        let policies = graph.policies_at(self.node);
         let has_timeout = self.timeout.is_some() || policies.attempts.idle_timeout.is_some();
         !has_timeout && graph.pace(self.node).is_quick()
     }
@@ -117,9 +117,9 @@ impl NewAttempt {
     pub(super) fn poll_here(
         mut self,
         context: &AttemptContext,
-        waker: &mut Context<'_>,
-    ) -> Result<Box<Event>, Self> {
-        let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(waker)));
+        cx: &mut Context<'_>,
+    ) -> Result<Box<TaskEvent>, Self> {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
         let result = match polled {
             Ok(Poll::Pending) => {
                 context.graph.pace(self.node).note(self.started.elapsed() <= SHORT);
@@ -140,7 +140,7 @@ impl NewAttempt {
         let took = started.elapsed();
         context.graph.pace(node).note(took <= SHORT);
         let (usage, ended) = (reporter.usage(), context.clock.now());
-        let attempt = Attempt { number, ms: millis(took), usage, ended };
+        let attempt = AttemptStats { number, ms: millis(took), usage, ended };
         Ok(Box::new(event_of(task, result, attempt)))
     }
 
@@ -151,7 +151,7 @@ impl NewAttempt {
         abort: CancellationToken,
     ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
         let Self { task, number, node, started, timeout, reporter, mut work } = self;
-        let policies = &context.graph.at(node).1.policies;
+        let policies = context.graph.policies_at(node);
         let watch = Watch {
             task,
             number,
@@ -185,24 +185,31 @@ impl Watch {
     ///
     /// When dropped, it drops the work at its current await point. Nothing is recorded, so a resumed run
     /// starts the task again.
-    pub(super) async fn over(self, mut work: AbortOnDropHandle<Returned>) -> Option<Event> {
+    pub(super) async fn supervise(
+        self,
+        mut work: AbortOnDropHandle<Returned>,
+    ) -> Option<TaskEvent> {
         let (result, ended) = tokio::select! {
             // A finished result counts even if the abort arrives at the same time.
             biased;
             ended = &mut work => match ended {
                 Ok(returned) => returned,
-                Err(error) => (Err(panicked(error)?.into()), Instant::now()),
+                Err(error) => {
+                    // A task that the runtime cancelled, because it shuts down, has no event.
+                    let panic = panicked(error)?;
+                    (Err(panic.into()), Instant::now())
+                }
             },
             () = self.discard.cancelled() => {
-                self.give_up(work).await;
+                self.abort_and_wait(work).await;
                 return None;
             }
             () = self.abort.cancelled() => {
-                self.give_up(work).await;
-                return Some(Event::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
+                self.abort_and_wait(work).await;
+                return Some(TaskEvent::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
             }
             message = self.timed_out() => {
-                let message = match self.give_up(work).await {
+                let message = match self.abort_and_wait(work).await {
                     Some(panic) => format!("{message}; then {}", panic.message),
                     None => message,
                 };
@@ -214,15 +221,15 @@ impl Watch {
     }
 
     /// Returns whether a timeout may end the attempt.
-    pub(super) fn keeps_time(&self) -> bool {
+    pub(super) fn has_timeout(&self) -> bool {
         self.total.is_some() || self.idle.is_some()
     }
 
-    /// Returns the record of the attempt that ended at this time.
-    fn attempt_until(&self, ended: Instant) -> Attempt {
+    /// Returns the duration and the usage until this moment. The time of its end is read from the clock now.
+    fn attempt_until(&self, ended: Instant) -> AttemptStats {
         let ms = millis(ended.saturating_duration_since(self.started));
         let usage = self.reporter.usage();
-        Attempt { number: self.number, ms, usage, ended: self.clock.now() }
+        AttemptStats { number: self.number, ms, usage, ended: self.clock.now() }
     }
 
     /// Waits until a timeout expires and returns its description.
@@ -253,7 +260,7 @@ impl Watch {
     }
 
     /// Aborts the work. Returns a failure if the node panics during drop.
-    async fn give_up(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
+    async fn abort_and_wait(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
         self.reporter.cancel().cancel();
         work.abort();
         match timeout(DROP_TIMEOUT, &mut work).await {
@@ -264,11 +271,11 @@ impl Watch {
 }
 
 /// Returns the event of an attempt that ended.
-fn event_of(task: TaskId, result: Result<Command, NodeError>, attempt: Attempt) -> Event {
+fn event_of(task: TaskId, result: Result<Command, NodeError>, attempt: AttemptStats) -> TaskEvent {
     match result {
-        Ok(command) => Event::Finished { task, command, attempt },
-        Err(NodeError::Ask(question)) => Event::Asked { task, question: *question, attempt },
-        Err(NodeError::Failed(failure)) => Event::Failed { task, failure: *failure, attempt },
+        Ok(command) => TaskEvent::Finished { task, command, attempt },
+        Err(NodeError::Ask(question)) => TaskEvent::Asked { task, question: *question, attempt },
+        Err(NodeError::Failed(failure)) => TaskEvent::Failed { task, failure: *failure, attempt },
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     driver::{run_end, run_finished},
     entrance::redact_update,
     journal_writer::JournalWriter,
-    launch::{Begun, check_input},
+    launch::{Begun, check_input, take_emissions},
     lease::Lease,
     log::Log,
     resume::{changes_since, new_messages},
@@ -45,7 +45,8 @@ pub(super) async fn begin(
         }
     };
     let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, (machine, commit, actions, last_seq, changes)) = lease.or_give_back(turn).await?;
+    let (lease, (machine, commit, mut actions, last_seq, changes)) =
+        lease.or_give_back(turn).await?;
     let log = Log::new(run, (sinks, last_seq), engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
@@ -56,6 +57,9 @@ pub(super) async fn begin(
         journal.add_event(Event::WorkflowChanged { changes });
     }
     journal.add_commit(commit, values).await?;
+    for event in take_emissions(&mut actions) {
+        journal.add_event(event);
+    }
     if let [Action::Stop(status)] = actions.as_slice() {
         journal.add_status(status.clone(), run_finished(&machine, status));
         journal.save().await?;
@@ -86,7 +90,7 @@ async fn prepare(
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
     let (machine, commit, actions) =
-        Machine::turn(engine.graph.clone(), engine.terms(), run.clone(), ended, input)
+        Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
     Ok((machine, commit, actions, saved.last_seq, changes))
 }

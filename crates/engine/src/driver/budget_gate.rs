@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_core::{event::Usage, graph::PlannedCall, id::TaskId};
+use graphrun_core::{event::Usage, id::TaskId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -28,9 +28,8 @@ struct RunningAttempt {
 }
 
 impl BudgetGate {
-    /// Returns whether the run has time for a task that is about to start. If it has none, the time of the run
-    /// ends now.
-    pub(super) fn has_time(&mut self, task: TaskId, machine: &Machine) -> bool {
+    /// Notes when the run's time ends for a task that is about to start. Returns false if it is over.
+    pub(super) fn start_clock(&mut self, task: TaskId, machine: &Machine) -> bool {
         let Some(left) = machine.time_left(task) else { return true };
         if let Some(end) = Instant::now().checked_add(left) {
             self.time_ends.insert(task, end);
@@ -56,23 +55,24 @@ impl BudgetGate {
         }
     }
 
-    /// Handles a request for a model call: returns it, or aborts the task and admits no further attempt.
-    pub(super) fn admit_call(
+    /// Returns whether the run admits a model call of a task with at least this usage. If it does not, this aborts the
+    /// task, and no further attempt may start.
+    pub(super) fn admits_call(
         &mut self,
         task: TaskId,
-        call: PlannedCall,
+        usage_min: Usage,
         machine: &Machine,
-    ) -> Option<PlannedCall> {
+    ) -> bool {
         let mut usage = Usage::default();
         self.attempts.values().for_each(|it| usage.add(&it.usage));
-        if machine.may_spend(&usage, call.usage_min) {
-            return Some(call);
+        if machine.may_spend(&usage, usage_min) {
+            return true;
         }
         if let Some(attempt) = self.attempts.get(&task) {
             attempt.abort.cancel();
-            self.refused_call.get_or_insert(call.usage_min);
+            self.refused_call.get_or_insert(usage_min);
         }
-        None
+        false
     }
 
     /// Returns whether a model call was refused, so that no attempt may start.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
     spans::StepSpans,
-    superstep::{Event, Task},
+    superstep::{Task, TaskEvent},
     task::{AttemptContext, NewAttempt},
 };
 
@@ -60,7 +60,7 @@ impl Scheduler {
         let abort = self.context.abort.clone();
         self.futures.add(async move {
             let woke = abort.run_until_cancelled_owned(time::sleep(left)).await;
-            woke.map(|()| Event::Woke { task, wake })
+            woke.map(|()| TaskEvent::Woke { task, wake })
         });
     }
 
@@ -76,13 +76,13 @@ impl Scheduler {
     pub(super) fn start(
         &mut self,
         task: Box<Task>,
-        waker: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Option<CancellationToken> {
         let span = self.spans.attempt(&task);
         let attempt = NewAttempt::new(&self.context, task, span);
         self.queue.began();
         let attempt = if attempt.may_start_here(&self.context.graph) {
-            match attempt.poll_here(&self.context, waker) {
+            match attempt.poll_here(&self.context, cx) {
                 Ok(event) => {
                     self.futures.add_ready(event);
                     return None;
@@ -113,17 +113,17 @@ impl Scheduler {
     /// # Cancel safety
     ///
     /// Loses nothing.
-    pub(super) async fn next_event(&mut self) -> Option<Box<Event>> {
+    pub(super) async fn next_event(&mut self) -> Option<Box<TaskEvent>> {
         self.futures.next().await
     }
 
     /// Returns the event of an attempt that was ready at once.
-    pub(super) fn next_ready(&mut self) -> Option<Box<Event>> {
-        self.futures.next_ready()
+    pub(super) fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
+        self.futures.take_instant_event()
     }
 
     /// Returns the next event, if it is available now.
-    pub(super) fn next_event_now(&mut self) -> Option<Box<Event>> {
+    pub(super) fn next_event_now(&mut self) -> Option<Box<TaskEvent>> {
         self.futures.next_now()
     }
 
@@ -157,7 +157,7 @@ impl Scheduler {
     }
 
     /// Aborts the running attempts, and discards their results.
-    pub(super) async fn discard_all(&mut self) {
+    pub(super) async fn discard_and_drain(&mut self) {
         self.discard();
         while self.next_event().await.is_some() {}
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
-    graph::{Dispatch, Goto, Input, OriginalTask, Question, Target, Transition, Trigger},
+    graph::{Dispatch, Goto, OriginalTask, Question, Target, Transition, Trigger},
     id::{ChannelName, NodeName, TaskId},
     state::{State, Update},
 };
@@ -78,7 +78,7 @@ struct Carrying<'a> {
 
 impl Carrying<'_> {
     fn carry(&self, messages: &[InboxMessage]) -> Carried {
-        let mut position = self.names();
+        let mut position = self.renamed_position();
         let old = self.position.frontier.iter().enumerate();
         let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
         let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
@@ -88,11 +88,10 @@ impl Carrying<'_> {
             .expect("a carried position names only nodes of the graph");
         let reached = reached.into_iter();
         kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));
-        // Sorts like a step sorts its tasks: by node name, then dispatches.
-        kept.sort_by(|(_, a), (_, b)| {
-            let is_dispatched = |it: &Activation| it.input != Input::State;
-            let order = is_dispatched(a).cmp(&is_dispatched(b));
-            order.then_with(|| if is_dispatched(a) { order } else { a.node.cmp(&b.node) })
+        // Sorts like a step sorts its tasks: by node name, then dispatches in their order.
+        kept.sort_by_key(|(_, it)| {
+            let is_dispatched = it.is_dispatched();
+            (is_dispatched, (!is_dispatched).then(|| it.node.clone()))
         });
         position.step = self.position.step.next();
         let places: BTreeMap<u32, TaskId> = (0..)
@@ -109,7 +108,7 @@ impl Carrying<'_> {
             }
         }
         let records = self.records.iter().filter_map(|it| {
-            let task = places.get(&it.task.index).filter(|_| !self.is_again(&it.node))?;
+            let task = places.get(&it.task.index).filter(|_| !self.restarts(&it.node))?;
             self.record(*task, it)
         });
         let records = records.collect();
@@ -121,9 +120,9 @@ impl Carrying<'_> {
     }
 
     /// Returns the position with renamed entries and without a frontier.
-    fn names(&self) -> Position {
+    fn renamed_position(&self) -> Position {
         let old = self.position;
-        let named = |it: &NodeName| self.node(it);
+        let named = |it: &NodeName| self.new_node(it);
         let visits = old.visits.iter().filter_map(|(it, count)| Some((named(it)?, *count)));
         let caught = old.caught.iter();
         let caught = caught.filter_map(|(it, error)| Some((named(it)?, error.clone())));
@@ -150,23 +149,24 @@ impl Carrying<'_> {
     fn joins(&self) -> BTreeMap<NodeName, BTreeSet<NodeName>> {
         let mut joins: BTreeMap<NodeName, BTreeSet<NodeName>> = BTreeMap::new();
         for (to, arrived) in &self.position.joins {
-            let Some(to) = self.node(to) else { continue };
+            let Some(to) = self.new_node(to) else { continue };
             let awaited = self.graph.awaited_by(&to);
-            let arrived = arrived.iter().filter_map(|it| self.node(it));
+            let arrived = arrived.iter().filter_map(|it| self.new_node(it));
             let arrived = arrived.filter(|it| awaited.contains(it));
             joins.entry(to.clone()).or_default().extend(arrived);
         }
         let transitions = self.records.iter().flat_map(|it| it.outcome.transitions());
         let begun = transitions.filter_map(|it| match it {
-            Transition::Join(to) => self.node(to),
+            Transition::Join(to) => self.new_node(to),
             _ => None,
         });
         let begun: BTreeSet<NodeName> = begun.chain(joins.keys().cloned()).collect();
-        let left = self.left();
+        let dropped = self.dropped_targets();
         for to in self.graph.graph().nodes.keys() {
             for from in self.graph.awaited_by(to) {
-                let is_left = begun.contains(to) && self.is_dropped(from) || left.contains(from);
-                if is_left && !self.graph.arrives_by_route(from, to) {
+                let counts_as_arrived =
+                    (begun.contains(to) && self.is_dropped(from)) || dropped.contains(from);
+                if counts_as_arrived && !self.graph.arrives_by_route(from, to) {
                     joins.entry(to.clone()).or_default().insert(from.clone());
                 }
             }
@@ -178,18 +178,18 @@ impl Carrying<'_> {
     /// Returns the rounds of joins that have run. The tasks of dropped nodes leave them.
     fn rounds(&self) -> BTreeMap<NodeName, Round> {
         let round = |(to, old): (&NodeName, &Round)| {
-            let to = self.node(to)?;
+            let to = self.new_node(to)?;
             let awaited = self.graph.awaited_by(&to);
-            let missing = old.missing.iter().filter_map(|it| self.node(it));
+            let missing = old.missing.iter().filter_map(|it| self.new_node(it));
             let missing = missing.filter(|it| awaited.contains(it)).collect();
-            let tasks = old.tasks.iter().filter_map(|it| self.node(it)).collect();
+            let tasks = old.tasks.iter().filter_map(|it| self.new_node(it)).collect();
             Some((to, Round { missing, tasks }))
         };
         self.position.rounds.iter().filter_map(round).collect()
     }
 
     /// Returns the dropped nodes that are in the frontier, deferred, or targets of the open step.
-    fn left(&self) -> BTreeSet<NodeName> {
+    fn dropped_targets(&self) -> BTreeSet<NodeName> {
         let next = self.position.frontier.iter().map(|it| &it.node);
         let next = next.chain(self.position.deferred.keys()).cloned();
         let transitions = self.records.iter().flat_map(|it| it.outcome.transitions());
@@ -203,27 +203,27 @@ impl Carrying<'_> {
             && !self.mapping.nodes.values().any(|it| it == node)
     }
 
-    fn is_again(&self, old: &NodeName) -> bool {
+    fn restarts(&self, old: &NodeName) -> bool {
         self.mapping.again.contains(old)
     }
 
-    fn node(&self, old: &NodeName) -> Option<NodeName> {
+    fn new_node(&self, old: &NodeName) -> Option<NodeName> {
         self.mapping.new_name_of(old).filter(|it| self.graph.node(it).is_some())
     }
 
-    fn field(&self, old: &ChannelName) -> Option<ChannelName> {
+    fn new_field(&self, old: &ChannelName) -> Option<ChannelName> {
         let schema = self.graph.schema();
         self.mapping.new_field_of(old).filter(|it| schema.channel(it.as_str()).is_some())
     }
 
     fn activation(&self, old: &Activation) -> Option<Activation> {
-        let node = self.node(&old.node)?;
+        let node = self.new_node(&old.node)?;
         Some(Activation { node, trigger: self.trigger(&old.trigger), ..old.clone() })
     }
 
     /// Returns the trigger by its new names. Its source node may be gone.
     fn trigger(&self, trigger: &Trigger) -> Trigger {
-        let named = |it: &NodeName| self.node(it).unwrap_or_else(|| it.clone());
+        let named = |it: &NodeName| self.new_node(it).unwrap_or_else(|| it.clone());
         match trigger {
             Trigger::Then { node } => Trigger::Then { node: named(node) },
             Trigger::Exhausted { node, max_visits, cause } => {
@@ -240,7 +240,7 @@ impl Carrying<'_> {
     /// Returns the original names of a task, unless the task starts again.
     fn original_task(&self, old: u32) -> Option<OriginalTask> {
         let node = &self.position.frontier.get(usize::try_from(old).ok()?)?.node;
-        if self.is_again(node) {
+        if self.restarts(node) {
             return None;
         }
         let task = TaskId { step: self.position.step.next(), index: old };
@@ -249,7 +249,7 @@ impl Carrying<'_> {
     }
 
     fn record(&self, task: TaskId, old: &TaskRecord) -> Option<TaskRecord> {
-        let node = self.node(&old.node)?;
+        let node = self.new_node(&old.node)?;
         // A key that equals the node name follows the rename of the node.
         let key = |it: &str| if it == old.node.as_str() { node.to_string() } else { it.to_owned() };
         let outcome = match &old.outcome {
@@ -294,19 +294,22 @@ impl Carrying<'_> {
 
     fn update(&self, old: &Update) -> Update {
         let writes =
-            old.writes.iter().filter_map(|(it, value)| Some((self.field(it)?, value.clone())));
-        let clears = old.clears.iter().filter_map(|it| self.field(it));
+            old.writes.iter().filter_map(|(it, value)| Some((self.new_field(it)?, value.clone())));
+        let clears = old.clears.iter().filter_map(|it| self.new_field(it));
         Update { clears: clears.collect(), writes: writes.collect() }
     }
 
     fn transitions(&self, old: &[Transition]) -> Vec<Transition> {
         let transition = |it: &Transition| match it {
-            Transition::To(Target::Node(to)) => Some(Transition::To(Target::Node(self.node(to)?))),
-            Transition::To(target) => Some(Transition::To(target.clone())),
-            Transition::Join(to) => Some(Transition::Join(self.node(to)?)),
-            Transition::Dispatch(it) => {
-                Some(Transition::Dispatch(Dispatch { node: self.node(&it.node)?, ..it.clone() }))
+            Transition::To(Target::Node(to)) => {
+                Some(Transition::To(Target::Node(self.new_node(to)?)))
             }
+            Transition::To(target) => Some(Transition::To(target.clone())),
+            Transition::Join(to) => Some(Transition::Join(self.new_node(to)?)),
+            Transition::Dispatch(it) => Some(Transition::Dispatch(Dispatch {
+                node: self.new_node(&it.node)?,
+                ..it.clone()
+            })),
         };
         old.iter().filter_map(transition).collect()
     }
@@ -315,7 +318,7 @@ impl Carrying<'_> {
         let all = self.position.people.pending_messages.iter().chain(messages);
         let named = all.filter_map(|it| {
             let mut posted = it.clone();
-            posted.message.channel = self.field(&it.message.channel)?;
+            posted.message.channel = self.new_field(&it.message.channel)?;
             Some(posted)
         });
         named.collect()
@@ -324,16 +327,16 @@ impl Carrying<'_> {
     /// Counts the usage of tasks whose records are dropped, and keeps their question keys, so that no old
     /// answer is used for a question that is asked again.
     fn leave_behind(&self, position: &mut Position, places: &BTreeMap<u32, TaskId>) {
-        let is_left =
-            |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.is_again(&it.node);
+        let is_left_behind =
+            |it: &&TaskRecord| !places.contains_key(&it.task.index) || self.restarts(&it.node);
         let mut last: BTreeMap<TaskId, &TaskRecord> = BTreeMap::new();
-        for record in self.records.iter().filter(is_left) {
+        for record in self.records.iter().filter(is_left_behind) {
             if let Outcome::Asked { question } = &record.outcome {
                 position.people.question_keys.insert(question.key.clone());
                 position
                     .people
                     .question_keys
-                    .extend(self.node(&record.node).map(|it| it.to_string()));
+                    .extend(self.new_node(&record.node).map(|it| it.to_string()));
             }
             last.insert(record.task, record);
         }

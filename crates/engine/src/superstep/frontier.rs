@@ -1,4 +1,13 @@
 //! Computes the frontier of the next step from transitions, joins, bounds and limits.
+//!
+//! Deferred nodes are the hard part. Such a node runs once, after everything beside it: other tasks may still lead to it,
+//! and each must find it waiting. So a reached node that is deferred moves to `deferred`. It is released when no task that
+//! it waits for runs next, and no deferred node that it waits for comes first: those of inner workflows do. Dispatches
+//! do not wait. A dispatch to a deferred node must leave the visit that is reserved for it, and goes to `exhausted` if
+//! its bound has no other. That target may be deferred as well, so the decision is repeated until no dispatch is refused.
+//!
+//! **Example.** `plan` leads to `report`, which is deferred, and to `slow`. After `plan`, `report` waits and `slow` runs;
+//! after `slow`, nothing else is left, and `report` runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +23,7 @@ use graphrun_core::{
 
 use super::{
     RestoreError,
-    indexed::{Active, IndexedPosition},
+    indexed::{IndexedActivation, IndexedPosition},
     rounds::Rounds,
 };
 use crate::{
@@ -25,65 +34,44 @@ use crate::{
 /// The longest text of the state in the reason of a failure, in characters.
 const REASON_CHARACTERS_MAX: usize = 2_000;
 
-/// Replaces a position by the one after a step whose tasks left these records, in task order.
-///
-/// The state is the one after the step. Tasks of the old frontier without a record stay in the frontier. They exist only in steps made by a
-/// person.
+/// The results of a step.
+pub(super) struct StepResults<'a> {
+    /// The records of its tasks: `records[i]` belongs to `frontier[i]`. Activations beyond the last record stay in the
+    /// frontier; they exist only in steps made by a person.
+    pub(super) records: &'a [Arc<TaskRecord>],
+    /// The state after the step.
+    pub(super) state: &'a State,
+}
+
+/// Replaces a position by the one after a step.
 pub(super) fn next_frontier(
     graph: &CompiledGraph,
     limits: StepLimits<'_>,
     position: &mut IndexedPosition,
-    (records, state): (&[Arc<TaskRecord>], &State),
+    StepResults { records, state }: StepResults<'_>,
 ) {
     position.step = position.step.next();
     if !position.original_tasks.is_empty() {
         position.original_tasks.clear();
     }
     let mut before = std::mem::take(&mut position.frontier);
-    for (record, active) in records.iter().zip(&before) {
-        position.used.usage.add(&record.usage);
-        let policies = &graph.at(active.node).1.policies;
-        let is_read = || graph.graph().facts.usage_of.contains(&record.node);
-        if policies.bounds.limits.is_some() || is_read() {
-            let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
-            node_usage.usage.add(&record.usage);
-            node_usage.elapsed_ms += record.ms;
-        }
-        if let Outcome::Finished { .. } = record.outcome {
-            position.caught.remove(&active.node);
-            for reset in policies.on_finish.resets.iter().filter_map(|it| graph.index(it)) {
-                position.visits_mut().set(reset.index(), None);
-            }
-        }
-    }
-    let mut next = Next {
-        graph,
-        state: Some(state),
-        rounds: Rounds::before(graph, position),
-        position,
-        reached: Vec::new(),
-        sent: Vec::new(),
-        arrived: BTreeMap::new(),
-        left: Vec::new(),
-        kept: before.split_off(records.len().min(before.len())),
-    };
-    for active in &next.kept {
-        next.rounds.keep(active.node);
-    }
+    count_records(graph, position, records.iter().zip(&before));
+    let kept = before.split_off(records.len().min(before.len()));
+    let mut next = FrontierBuilder::new(graph, Some(state), position, kept);
     let open_maps = next.open_maps();
-    let is_followed = is_followed(records.iter().map(|it| &**it));
+    let is_leading = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
         // A task that an edge started beside the items of its node leads where it does without them.
         let is_of_open_map = || open_maps.contains(&active.node);
-        if !active.is_dispatched() || (is_followed(record) && !is_of_open_map()) {
+        if !active.is_dispatched() || (is_leading(record) && !is_of_open_map()) {
             next.follow(record, active);
         }
     }
     next.complete_joins();
-    next.abandon_left_scopes();
-    next.defer();
+    next.drop_abandoned_scopes();
+    next.settle_deferred();
     next.renew_rounds();
-    let Next { reached, sent, kept, .. } = next;
+    let FrontierBuilder { reached, sent, kept, .. } = next;
     // Its memory is used again.
     position.frontier = before;
     fill(position, kept, reached, sent);
@@ -98,6 +86,30 @@ pub(super) fn next_frontier(
     }
 }
 
+/// Adds the usage of finished tasks to the budget, and resets the visits that they reset.
+fn count_records<'a>(
+    graph: &CompiledGraph,
+    position: &mut IndexedPosition,
+    finished: impl Iterator<Item = (&'a Arc<TaskRecord>, &'a IndexedActivation)>,
+) {
+    for (record, active) in finished {
+        position.used.usage.add(&record.usage);
+        let policies = graph.policies_at(active.node);
+        let is_read = || graph.graph().facts.usage_of.contains(&record.node);
+        if policies.bounds.limits.is_some() || is_read() {
+            let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
+            node_usage.usage.add(&record.usage);
+            node_usage.elapsed_ms += record.ms;
+        }
+        if let Outcome::Finished { .. } = record.outcome {
+            position.caught.remove(&active.node);
+            for reset in policies.on_finish.resets.iter().filter_map(|it| graph.index(it)) {
+                position.visits_mut().set(reset.index(), None);
+            }
+        }
+    }
+}
+
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
 /// with their triggers. The frontier does not change.
 pub(super) fn resettled(
@@ -106,26 +118,16 @@ pub(super) fn resettled(
     position: &mut Position,
 ) -> Result<BTreeMap<NodeName, Trigger>, RestoreError> {
     let mut indexed = IndexedPosition::of(graph, std::mem::take(position))?;
-    let name = |it: NodeIndex| graph.at(it).0.clone();
+    let name = |it: NodeIndex| graph.name_at(it).clone();
     let trigger = |&it: &NodeIndex| Trigger::Then { node: name(it) };
     let arrived = indexed.joins.iter();
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
-    let mut next = Next {
-        graph,
-        state,
-        reached: Vec::new(),
-        sent: Vec::new(),
-        arrived: arrived.collect(),
-        left: Vec::new(),
-        kept: indexed.frontier.clone(),
-        rounds: Rounds::before(graph, &indexed),
-        position: &mut indexed,
-    };
-    for active in &next.kept {
-        next.rounds.keep(active.node);
-    }
+    let arrived = arrived.collect();
+    let kept = indexed.frontier.clone();
+    let mut next = FrontierBuilder::new(graph, state, &mut indexed, kept);
+    next.arrived = arrived;
     next.complete_joins();
-    next.defer();
+    next.settle_deferred();
     next.renew_rounds();
     let reached = next.reached;
     for (node, _) in &reached {
@@ -136,31 +138,55 @@ pub(super) fn resettled(
 }
 
 /// Collects the targets of the tasks of a step.
-struct Next<'a> {
+struct FrontierBuilder<'a> {
     graph: &'a CompiledGraph,
     /// The state after the step; `None` if the position was changed by a person and no bound reads the state.
     state: Option<&'a State>,
     position: &'a mut IndexedPosition,
     /// The nodes that are activated, in the order of their transitions until they are sorted.
     reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<Active>,
+    sent: Vec<IndexedActivation>,
     /// The joins with arrivals in this step, with the last arrival of each.
     arrived: BTreeMap<NodeIndex, Trigger>,
-    /// The used workflows that were left before they finished.
-    left: Vec<String>,
+    /// The used workflows that a transition left before they finished.
+    abandoned_scopes: Vec<String>,
     /// The tasks of the old frontier that stay.
-    kept: Vec<Active>,
+    kept: Vec<IndexedActivation>,
     rounds: Rounds,
 }
 
-impl Next<'_> {
+impl<'a> FrontierBuilder<'a> {
+    /// Begins the frontier after this position. These tasks of its frontier stay.
+    fn new(
+        graph: &'a CompiledGraph,
+        state: Option<&'a State>,
+        position: &'a mut IndexedPosition,
+        kept: Vec<IndexedActivation>,
+    ) -> Self {
+        let mut rounds = Rounds::before(graph, position);
+        for active in &kept {
+            rounds.keep(active.node);
+        }
+        Self {
+            graph,
+            state,
+            position,
+            reached: Vec::new(),
+            sent: Vec::new(),
+            arrived: BTreeMap::new(),
+            abandoned_scopes: Vec::new(),
+            kept,
+            rounds,
+        }
+    }
+
     /// Returns the maps of which items stay: a map ends once, with its last item.
     fn open_maps(&self) -> BTreeSet<NodeIndex> {
         let items = self.kept.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
         items.filter(|&it| self.policies(it).schedule.items.is_some()).collect()
     }
 
-    fn follow(&mut self, record: &TaskRecord, active: Active) {
+    fn follow(&mut self, record: &TaskRecord, active: IndexedActivation) {
         let (transitions, trigger) = match &record.outcome {
             Outcome::Finished { transitions, .. } | Outcome::Skipped { transitions, .. } => {
                 (transitions, Trigger::Then { node: record.node.clone() })
@@ -190,7 +216,7 @@ impl Next<'_> {
                     let to = self.index(name);
                     self.rounds.lead(to, active.node);
                     if let Some(reached) = self.reach(to, trigger.clone()) {
-                        self.note_left_scopes(active.node, reached);
+                        self.note_abandoned_scopes(active.node, reached);
                     }
                 }
                 Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
@@ -202,7 +228,7 @@ impl Next<'_> {
     /// Activates a node, or its `exhausted` target if its bound is used up.
     fn reach(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
         let meant = node;
-        let (node, trigger) = self.within_bound(node, trigger)?;
+        let (node, trigger) = self.follow_exhausted(0, node, trigger)?;
         self.rounds.enter(node, meant);
         self.reached.push((node, trigger));
         Some(node)
@@ -212,9 +238,9 @@ impl Next<'_> {
         self.graph.index(name).expect("compile checked every target")
     }
 
-    /// Records which used workflows a transition leaves. Only the last node of a workflow may leave it when
+    /// Records which used workflows a transition abandons. Only the last node of a workflow may leave it when
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
-    fn note_left_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
+    fn note_abandoned_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
         let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
         let done = match &spec.policies.schedule.defer {
             Some(Defer::Scope(done)) => Some(done),
@@ -223,15 +249,15 @@ impl Next<'_> {
         let own = from.scope();
         let is_done = done.is_some_and(|it| own == Some(it.as_str()));
         let mut scope = if is_done { done.and_then(NodeName::scope) } else { own };
-        while let Some(left) = scope.filter(|it| to.strip_scope(it).is_none()) {
-            self.left.push(left.to_owned());
-            scope = left.rsplit_once('.').map(|(outer, _)| outer);
+        while let Some(inner) = scope.filter(|it| to.strip_scope(it).is_none()) {
+            self.abandoned_scopes.push(inner.to_owned());
+            scope = inner.rsplit_once('.').map(|(outer, _)| outer);
         }
     }
 
-    fn abandon_left_scopes(&mut self) {
-        for scope in &self.left {
-            let stays = |it: NodeIndex| self.graph.at(it).0.strip_scope(scope).is_none();
+    fn drop_abandoned_scopes(&mut self) {
+        for scope in &self.abandoned_scopes {
+            let stays = |it: NodeIndex| self.graph.name_at(it).strip_scope(scope).is_none();
             self.reached.retain(|it| stays(it.0));
             self.sent.retain(|it| stays(it.node));
             self.kept.retain(|it| stays(it.node));
@@ -241,41 +267,67 @@ impl Next<'_> {
         }
     }
 
-    /// Holds back the deferred nodes, and releases those that no longer need to wait.
-    fn defer(&mut self) {
-        let graph = self.graph;
-        let defer = |it: NodeIndex| graph.at(it).1.policies.schedule.defer.as_ref();
+    /// Decides which deferred nodes wait, and which run next.
+    fn settle_deferred(&mut self) {
+        loop {
+            self.hold_back_deferred();
+            if self.position.deferred.is_empty() {
+                return;
+            }
+            self.release_free_deferred();
+            // The targets of refused dispatches may have to wait themselves. The loop ends because each round has
+            // fewer dispatches.
+            if !self.refuse_reserved_dispatches() {
+                return;
+            }
+        }
+    }
+
+    /// Lets the deferred nodes among the activated ones wait.
+    fn hold_back_deferred(&mut self) {
         self.sort_reached();
-        for (node, trigger) in self.reached.extract_if(.., |it| defer(it.0).is_some()) {
+        let graph = self.graph;
+        let is_deferred = |it: NodeIndex| graph.policies_at(it).schedule.defer.is_some();
+        for (node, trigger) in self.reached.extract_if(.., |it| is_deferred(it.0)) {
             self.position.deferred.entry(node).or_insert(trigger);
         }
-        if self.position.deferred.is_empty() {
-            return;
-        }
-        let sent = self.sent.iter().map(|it| it.node);
-        let kept = self.kept.iter().map(|it| it.node);
+    }
+
+    /// Activates the deferred nodes that no longer need to wait.
+    fn release_free_deferred(&mut self) {
+        let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
         let reached = self.reached.iter().map(|it| it.0);
-        let running: BTreeSet<NodeIndex> = reached.chain(sent).chain(kept).collect();
+        let running: BTreeSet<NodeIndex> = reached.chain(tasks).collect();
         let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
-        let name = |it: NodeIndex| graph.at(it).0;
-        let rank = |it: NodeIndex| defer(it).map(|defer| rank(name(it), defer));
-        let is_free = |node: NodeIndex| {
-            let comes_first = |other: NodeIndex| {
-                other != node
-                    && defer(node).is_some_and(|it| waits_for(name(node), it, name(other)))
-            };
-            !running.iter().any(|&it| comes_first(it))
-                && !waiting.iter().any(|&it| comes_first(it) && rank(it) > rank(node))
-        };
-        let free: Vec<NodeIndex> = waiting.iter().copied().filter(|it| is_free(*it)).collect();
-        for node in free {
-            if let Some(trigger) = self.position.deferred.remove(&node) {
+        for node in &waiting {
+            if self.may_run(*node, &running, &waiting)
+                && let Some(trigger) = self.position.deferred.remove(node)
+            {
                 // It waited longest, so its trigger is the first one.
-                self.reached.insert(0, (node, trigger));
+                self.reached.insert(0, (*node, trigger));
             }
         }
         self.sort_reached();
-        self.leave_room();
+    }
+
+    /// Returns whether a deferred node waits for none of these: the nodes that run next, and the other deferred nodes.
+    fn may_run(
+        &self,
+        node: NodeIndex,
+        running: &BTreeSet<NodeIndex>,
+        waiting: &[NodeIndex],
+    ) -> bool {
+        let name_and_defer = |it: NodeIndex| {
+            let defer = self.policies(it).schedule.defer.as_ref()?;
+            Some((self.graph.name_at(it), defer))
+        };
+        let Some((name, defer)) = name_and_defer(node) else { return true };
+        let waits = |it: NodeIndex| it != node && waits_for(name, defer, self.graph.name_at(it));
+        let comes_first = |other: NodeIndex| {
+            name_and_defer(other).is_some_and(|(other, it)| rank(other, it) > rank(name, defer))
+        };
+        !running.iter().any(|&it| waits(it))
+            && !waiting.iter().any(|&it| waits(it) && comes_first(it))
     }
 
     /// Sorts the activated nodes. A node that is reached several times gets the first trigger in task order.
@@ -284,49 +336,44 @@ impl Next<'_> {
         self.reached.dedup_by_key(|it| it.0);
     }
 
-    /// Turns away dispatches that would use up the bound of a deferred node: dispatches do not wait, and the
-    /// deferred node has a visit reserved.
-    fn leave_room(&mut self) {
+    /// Refuses dispatches that would use up the bound of a deferred node, which has a visit reserved. Returns whether
+    /// another node is activated in place of one of them.
+    fn refuse_reserved_dispatches(&mut self) -> bool {
         let mut others_come = false;
-        for Active { node, input, trigger, timeout_ms } in std::mem::take(&mut self.sent) {
-            let promised = u32::from(self.position.deferred.contains_key(&node));
-            match self.within_bound_but(promised, node, trigger) {
-                Some((within, trigger)) if within == node => {
-                    self.sent.push(Active { node, input, trigger, timeout_ms });
-                }
-                Some((instead, trigger)) => {
-                    others_come = true;
-                    self.rounds.enter(instead, node);
-                    self.reached.push((instead, trigger));
-                }
-                None => (),
-            }
+        for dispatched in std::mem::take(&mut self.sent) {
+            let reserved = u32::from(self.position.deferred.contains_key(&dispatched.node));
+            others_come |= self.activate_dispatched(reserved, dispatched);
         }
-        if others_come {
-            // The new targets may have to wait themselves. The loop ends because each round has fewer
-            // dispatches.
-            self.defer();
-        }
+        others_come
     }
 
     fn policies(&self, node: NodeIndex) -> &Policies {
-        &self.graph.at(node).1.policies
+        self.graph.policies_at(node)
     }
 
     fn send(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
         self.rounds.lead(node, from);
-        match self.within_bound(node, trigger.clone()) {
+        let (input, trigger) = (Input::Value(dispatch.input.clone()), trigger.clone());
+        let timeout_ms = dispatch.timeout_ms;
+        self.activate_dispatched(0, IndexedActivation { node, input, trigger, timeout_ms });
+    }
+
+    /// Activates a dispatched task, or the `exhausted` target if the bound of its node is used up. Returns whether it
+    /// is the latter. This many visits of the node are already reserved.
+    fn activate_dispatched(&mut self, reserved: u32, dispatched: IndexedActivation) -> bool {
+        let IndexedActivation { node, input, trigger, timeout_ms } = dispatched;
+        match self.follow_exhausted(reserved, node, trigger) {
             Some((within, trigger)) if within == node => {
-                let (input, timeout_ms) =
-                    (Input::Value(dispatch.input.clone()), dispatch.timeout_ms);
-                self.sent.push(Active { node, input, trigger, timeout_ms });
+                self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
+                false
             }
             Some((instead, trigger)) => {
                 self.rounds.enter(instead, node);
                 self.reached.push((instead, trigger));
+                true
             }
-            None => (),
+            None => false,
         }
     }
 
@@ -370,25 +417,21 @@ impl Next<'_> {
         *rounds = self.rounds.after(self.graph, std::mem::take(rounds), &active);
     }
 
-    /// Follows `exhausted` until it reaches a node that may still run.
+    /// Follows `exhausted` until it reaches a node that may still run. If there is none, the run may have failed. This
+    /// many visits of the first node are already reserved.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
-    fn within_bound(&mut self, node: NodeIndex, trigger: Trigger) -> Option<(NodeIndex, Trigger)> {
-        self.within_bound_but(0, node, trigger)
-    }
-
-    /// Does the same as `within_bound` if this many visits of the node are already reserved.
-    fn within_bound_but(
+    fn follow_exhausted(
         &mut self,
-        mut promised: u32,
+        mut reserved: u32,
         mut node: NodeIndex,
         mut trigger: Trigger,
     ) -> Option<(NodeIndex, Trigger)> {
         loop {
-            let name = self.graph.at(node).0;
+            let name = self.graph.name_at(node);
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
-            let visits = visits.saturating_add(std::mem::take(&mut promised));
+            let visits = visits.saturating_add(std::mem::take(&mut reserved));
             let node_usage = policies
                 .bounds
                 .limits
@@ -433,7 +476,7 @@ impl Next<'_> {
 
     /// Handles a route to `fail`. The reason is the text that the node names, and the error that led to the node, if
     /// there are any.
-    fn fail(&mut self, node: &NodeName, active: &Active, trigger: &Trigger) {
+    fn fail(&mut self, node: &NodeName, active: &IndexedActivation, trigger: &Trigger) {
         let cause = trigger.error().or(active.trigger.error());
         let field = self.policies(active.node).on_finish.fail_reason.as_ref();
         let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
@@ -477,9 +520,10 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
     let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
     let missing: Vec<String> = awaited.map(|it| format!("`{it}`")).collect();
-    let name = graph.at(*join).0;
-    let left = graph.count_at(*join).saturating_sub(arrived.len());
-    let some = if left < missing.len() { format!("{left} of ") } else { String::new() };
+    let name = graph.name_at(*join);
+    let still_needed = graph.count_at(*join).saturating_sub(arrived.len());
+    let some =
+        if still_needed < missing.len() { format!("{still_needed} of ") } else { String::new() };
     Some(format!("`{name}` waits for {some}{}, and nothing is left to run", missing.join(", ")))
 }
 
@@ -489,15 +533,15 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
 /// when they were activated.
 fn fill(
     position: &mut IndexedPosition,
-    kept: Vec<Active>,
+    kept: Vec<IndexedActivation>,
     mut reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<Active>,
+    sent: Vec<IndexedActivation>,
 ) {
     if kept.is_empty() && sent.is_empty() {
         // The usual case: the nodes are sorted.
         for (node, trigger) in reached {
             position.count_visit(node);
-            position.frontier.push(Active::by_edge(node, trigger));
+            position.frontier.push(IndexedActivation::by_edge(node, trigger));
         }
         return;
     }
@@ -507,7 +551,7 @@ fn fill(
     let mut counted: Vec<NodeIndex> = reached.iter().map(|it| it.0).collect();
     position.frontier.extend(by_edges);
     for (node, trigger) in reached {
-        position.frontier.push(Active::by_edge(node, trigger));
+        position.frontier.push(IndexedActivation::by_edge(node, trigger));
     }
     position.frontier.sort_by_key(|it| it.node);
     position.frontier.extend(dispatched);
@@ -551,7 +595,7 @@ fn route_limit(
         Target::Node(node) => {
             let node = graph.index(node).expect("compile checked every target");
             position.count_visit(node);
-            position.frontier.push(Active::by_edge(node, Trigger::Limit { error }));
+            position.frontier.push(IndexedActivation::by_edge(node, Trigger::Limit { error }));
         }
         Target::Fail => position.failure = Some(error),
         Target::End => (),

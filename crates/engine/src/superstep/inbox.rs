@@ -61,7 +61,7 @@ impl Inbox {
         for InboxMessage { message, .. } in std::mem::take(&mut self.waiting) {
             let items = Value::Array(vec![message.value.clone()]);
             let update = Update::default().write(message.channel.clone(), items);
-            let problem = refuses(schema, state, &update).err().map(|it| reason(&it));
+            let problem = try_apply(schema, state, &update).err().map(|it| reason(&it));
             if problem.is_none() {
                 updates.push(update);
             }
@@ -81,7 +81,7 @@ impl Inbox {
     }
 }
 
-fn refuses(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
+fn try_apply(schema: &Schema, state: &State, update: &Update) -> Result<(), StateError> {
     schema.check(update)?;
     schema.fold(&mut state.clone(), [update])
 }

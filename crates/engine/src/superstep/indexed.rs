@@ -22,7 +22,7 @@ use crate::checkpoint::{Activation, Conversation, EarlierTurns, Position, Round,
 #[derive(Clone, Debug)]
 pub(super) struct IndexedPosition {
     pub(super) step: Step,
-    pub(super) frontier: Vec<Active>,
+    pub(super) frontier: Vec<IndexedActivation>,
     pub(super) joins: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
     pub(super) rounds: BTreeMap<NodeIndex, IndexedRound>,
     pub(super) deferred: BTreeMap<NodeIndex, Trigger>,
@@ -44,14 +44,14 @@ pub(super) type IndexedRound = Round<NodeIndex>;
 
 /// An [`Activation`] by index.
 #[derive(Clone, Debug)]
-pub(super) struct Active {
+pub(super) struct IndexedActivation {
     pub(super) node: NodeIndex,
     pub(super) input: Input,
     pub(super) trigger: Trigger,
     pub(super) timeout_ms: Option<u64>,
 }
 
-impl Active {
+impl IndexedActivation {
     /// Returns the activation of a node by an edge: it works on the state.
     pub(super) fn by_edge(node: NodeIndex, trigger: Trigger) -> Self {
         Self { node, input: Input::State, trigger, timeout_ms: None }
@@ -72,7 +72,7 @@ impl Active {
     /// Returns the activation by name.
     pub(super) fn named(&self, graph: &CompiledGraph) -> Activation {
         let Self { node, input, trigger, timeout_ms } = self.clone();
-        Activation { node: graph.at(node).0.clone(), input, trigger, timeout_ms }
+        Activation { node: graph.name_at(node).clone(), input, trigger, timeout_ms }
     }
 }
 
@@ -118,7 +118,10 @@ impl IndexedPosition {
         }
         Ok(Self {
             step,
-            frontier: frontier.iter().map(|it| Active::of(graph, it)).collect::<Result<_, _>>()?,
+            frontier: frontier
+                .iter()
+                .map(|it| IndexedActivation::of(graph, it))
+                .collect::<Result<_, _>>()?,
             joins: joins.into_iter().map(join).collect::<Result<_, _>>()?,
             rounds: rounds.into_iter().map(round).collect::<Result<_, _>>()?,
             deferred: deferred
@@ -139,7 +142,7 @@ impl IndexedPosition {
 
     /// Returns the position by name.
     pub(super) fn named(&self, graph: &CompiledGraph) -> Position {
-        let name = |it: NodeIndex| graph.at(it).0.clone();
+        let name = |it: NodeIndex| graph.name_at(it).clone();
         let visits = self.visits.iter().map(|(name, count)| (name.clone(), count));
         let mut visits: BTreeMap<NodeName, u32> = visits.collect();
         visits.extend(self.foreign_visits.iter().map(|(name, count)| (name.clone(), *count)));

@@ -21,8 +21,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Attempt, Event,
-    indexed::{Active, IndexedPosition},
+    AttemptStats, TaskEvent,
+    indexed::{IndexedActivation, IndexedPosition},
 };
 use crate::checkpoint::{EntryHash, Outcome, TaskRecord};
 
@@ -32,7 +32,7 @@ pub(super) struct OpenStep {
     number: Step,
     tasks: Vec<TaskState>,
     /// The number of tasks whose records are not final.
-    open: usize,
+    unsettled: usize,
     /// The number of tasks that run, sleep or were aborted. It is counted, because a step may have ten
     /// thousand tasks.
     busy: usize,
@@ -53,7 +53,7 @@ pub(super) struct TaskState {
     /// Its position among the tasks that are dispatched to its node, from zero.
     pub(super) item: Option<u64>,
     /// Its place among the items of a map, if they depend on each other.
-    order: Option<Box<ItemOrderState>>,
+    order: Option<Box<ItemDependencies>>,
     phase: Phase,
     pub(super) attempt: u32,
     total: TaskUsage,
@@ -71,7 +71,7 @@ pub(super) struct TaskState {
 
 /// The place of a task among the items of a map that depend on each other.
 #[derive(Clone, Debug, Default)]
-struct ItemOrderState {
+struct ItemDependencies {
     key: String,
     /// The tasks that need this one.
     dependents: Vec<usize>,
@@ -108,15 +108,15 @@ pub(super) enum Phase {
 struct Retries {
     /// The duration of the first attempt, if another one has followed.
     first_ms: Option<u64>,
-    /// The waits that count towards the patience with an outage.
+    /// The waits that count towards the time limit of `retry`.
     waited_ms: u64,
     /// The attempts that ended because a nested run waits.
     nested_waits: u32,
 }
 
-/// The longest wait for which a provider asks that counts towards the patience with an outage. The provider knows when
-/// a longer one ends.
-const NAMED_WAIT_MAX_MS: u64 = 30_000;
+/// A wait that a provider asked for counts towards the time limit of `retry` only if it is no longer than this. The
+/// provider knows when a longer one ends.
+const COUNTED_PROVIDER_WAIT_MAX_MS: u64 = 30_000;
 
 /// The usage of a task, summed over its attempts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,13 +126,13 @@ pub(super) struct TaskUsage {
 }
 
 impl OpenStep {
-    /// Returns the step after a position. Each task counts as busy until it has begun, so the step cannot end
-    /// before its last task has begun.
+    /// Returns the step after a position. Each task counts as busy until it has begun.
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
         let (spare, ready) = (Vec::new(), BTreeSet::new());
         let grants = BTreeSet::new();
-        let mut step = Self { number, tasks, open: 0, busy: 0, written: 0, spare, ready, grants };
+        let mut step =
+            Self { number, tasks, unsettled: 0, busy: 0, written: 0, spare, ready, grants };
         step.reset(graph, position);
         step
     }
@@ -140,17 +140,17 @@ impl OpenStep {
     /// Replaces the step by the one after a position.
     pub(super) fn reset(&mut self, graph: &CompiledGraph, position: &IndexedPosition) {
         let mut items: Option<BTreeMap<NodeIndex, u64>> = None;
-        let task = |active: &Active| {
+        let task = |active: &IndexedActivation| {
             let item = active.is_dispatched().then(|| {
                 let next = items.get_or_insert_default().entry(active.node).or_default();
                 std::mem::replace(next, *next + 1)
             });
-            TaskState { item, ..TaskState::new(graph.at(active.node).0.clone()) }
+            TaskState { item, ..TaskState::new(graph.name_at(active.node).clone()) }
         };
         self.tasks.clear();
         self.grants.clear();
         self.tasks.extend(position.frontier.iter().map(task));
-        (self.open, self.busy) = (self.tasks.len(), self.tasks.len());
+        (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.written) = (position.step.next(), 0);
     }
 
@@ -175,7 +175,7 @@ impl OpenStep {
 
     /// Returns whether every record is final.
     pub(super) fn is_complete(&self) -> bool {
-        self.open == 0
+        self.unsettled == 0
     }
 
     /// Returns whether no task is busy, so that the step waits for people or failed.
@@ -185,7 +185,7 @@ impl OpenStep {
 
     /// Returns whether the step ends with the next finished task.
     pub(super) fn is_at_last_task(&self) -> bool {
-        self.open == 1
+        self.unsettled == 1
     }
 
     /// Returns the elapsed time of the step: of the longest task, with those that it waited for.
@@ -203,7 +203,7 @@ impl OpenStep {
     }
 
     /// Returns the elapsed time of a task before its running attempt.
-    pub(super) fn elapsed_ms(&self, task: TaskId) -> u64 {
+    pub(super) fn elapsed_ms_before_attempt(&self, task: TaskId) -> u64 {
         self.index(task).map_or(0, |it| self.tasks[it].end_ms())
     }
 
@@ -270,28 +270,28 @@ impl OpenStep {
     }
 
     /// Returns whether a task waits for this event. Others are repeated or late.
-    pub(super) fn expects(&self, index: usize, event: &Event) -> bool {
+    pub(super) fn expects(&self, index: usize, event: &TaskEvent) -> bool {
         let task = &self.tasks[index];
         match (event, &task.phase) {
-            (Event::Woke { wake, .. }, phase) => {
+            (TaskEvent::Woke { wake, .. }, phase) => {
                 matches!(phase, Phase::Sleeping { wake: until, .. } if until == wake)
             }
-            (Event::Expired { .. }, _) => task.deadline().is_some(),
-            (Event::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
-            (Event::Answered { .. }, _) => false,
+            (TaskEvent::Expired { .. }, _) => task.deadline().is_some(),
+            (TaskEvent::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
+            (TaskEvent::Answered { .. }, _) => false,
             (
-                Event::Finished { attempt, .. }
-                | Event::Failed { attempt, .. }
-                | Event::Aborted { attempt, .. }
-                | Event::MemoSaved { attempt, .. }
-                | Event::Asked { attempt, .. },
+                TaskEvent::Finished { attempt, .. }
+                | TaskEvent::Failed { attempt, .. }
+                | TaskEvent::Aborted { attempt, .. }
+                | TaskEvent::MemoSaved { attempt, .. }
+                | TaskEvent::Asked { attempt, .. },
                 phase,
             ) => *phase == Phase::Running && attempt.number == task.attempt,
         }
     }
 
     /// Adds the usage of an attempt that ended.
-    pub(super) fn add_attempt(&mut self, index: usize, attempt: &Attempt) {
+    pub(super) fn add_attempt(&mut self, index: usize, attempt: &AttemptStats) {
         self.tasks[index].total.add(attempt);
     }
 
@@ -310,14 +310,14 @@ impl OpenStep {
         for transition in transitions {
             let Transition::Dispatch(dispatch) = transition else { continue };
             items += 1;
-            DataLimit::MapItems.check(items).map_err(|it| refused("the list of items", &it))?;
+            DataLimit::MapItems.check(items).map_err(|it| too_large("the list of items", &it))?;
             let what = || format!("item {items} for `{}`", dispatch.node);
-            size += measure(&dispatch.input).map_err(|it| refused(&what(), &it))?;
+            size += measure(&dispatch.input).map_err(|it| too_large(&what(), &it))?;
         }
         let of_step = self.written.saturating_add(size);
         DataLimit::StateMemory
             .check(of_step)
-            .map_err(|it| refused("the updates and dispatches of this step so far", &it))?;
+            .map_err(|it| too_large("the updates and dispatches of this step so far", &it))?;
         self.written = of_step;
         Ok(())
     }
@@ -330,8 +330,8 @@ impl OpenStep {
         record
     }
 
-    /// Orders items of a map: `items` are the indexes of their tasks.
-    pub(super) fn order_items(&mut self, items: &[usize], needs: Result<ItemNeeds, Failure>) {
+    /// Links items of a map to the items that they need: `items` are the indexes of their tasks.
+    pub(super) fn link_items(&mut self, items: &[usize], needs: Result<ItemNeeds, Failure>) {
         let ItemNeeds { keys, needs, .. } = match needs {
             Ok(needs) => needs,
             Err(failure) => {
@@ -462,7 +462,7 @@ impl OpenStep {
     pub(super) fn save_memo(
         &mut self,
         index: usize,
-        until_now: &Attempt,
+        until_now: &AttemptStats,
         name: String,
         value: Value,
     ) -> TaskRecord {
@@ -563,7 +563,12 @@ impl OpenStep {
         }
     }
 
-    /// Returns the records of the complete step, in task order.
+    /// Returns the final records, in task order.
+    pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
+        self.tasks.iter().filter_map(|it| it.record.as_deref())
+    }
+
+    /// Takes the records of the complete step, in task order.
     pub(super) fn take_records(&mut self) -> Vec<Arc<TaskRecord>> {
         let count = self.tasks.len();
         let mut records = std::mem::take(&mut self.spare);
@@ -592,7 +597,8 @@ impl OpenStep {
         let is_settled = phase == Phase::Settled;
         let is_busy = phase.is_busy();
         let before = std::mem::replace(&mut self.tasks[index].phase, phase);
-        self.open = self.open + usize::from(before == Phase::Settled) - usize::from(is_settled);
+        self.unsettled =
+            self.unsettled + usize::from(before == Phase::Settled) - usize::from(is_settled);
         self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
     }
 }
@@ -623,7 +629,7 @@ impl TaskState {
         &self.node
     }
 
-    fn order_mut(&mut self) -> &mut ItemOrderState {
+    fn order_mut(&mut self) -> &mut ItemDependencies {
         self.order.get_or_insert_default()
     }
 
@@ -646,8 +652,9 @@ impl TaskState {
         }
     }
 
-    /// Returns the number of attempts, the current one included, without those that ended because a nested run waits.
-    pub(super) fn failed_attempts(&self) -> u32 {
+    /// Returns the number of attempts that count, with the current one: those that ended because a nested run waits do
+    /// not.
+    pub(super) fn counted_attempts(&self) -> u32 {
         self.attempt.saturating_sub(self.retries.nested_waits)
     }
 
@@ -705,14 +712,14 @@ impl Retries {
             return;
         }
         self.first_ms.get_or_insert(total_ms);
-        if failure.retry_after_ms.is_none_or(|it| it <= NAMED_WAIT_MAX_MS) {
+        if failure.retry_after_ms.is_none_or(|it| it <= COUNTED_PROVIDER_WAIT_MAX_MS) {
             self.waited_ms = self.waited_ms.saturating_add(wait_ms);
         }
     }
 }
 
 impl TaskUsage {
-    fn add(&mut self, attempt: &Attempt) {
+    fn add(&mut self, attempt: &AttemptStats) {
         self.ms += attempt.ms;
         self.usage.add(&attempt.usage);
     }
@@ -724,11 +731,11 @@ pub(super) fn check_question(question: &Question) -> Result<(), Failure> {
     let parts =
         [("the prompt", &Value::from(prompt.as_str())), ("`show`", show), ("the schema", schema)];
     for (part, value) in parts {
-        measure(value).map_err(|it| refused(&format!("{part} of the question `{key}`"), &it))?;
+        measure(value).map_err(|it| too_large(&format!("{part} of the question `{key}`"), &it))?;
     }
     Ok(())
 }
 
-fn refused(what: &str, reached: &DataLimitReached) -> Failure {
+fn too_large(what: &str, reached: &DataLimitReached) -> Failure {
     Failure::new(ErrorKind::Other, format!("{what} is {reached}"))
 }

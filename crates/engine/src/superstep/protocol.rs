@@ -20,7 +20,7 @@ use crate::checkpoint::{Commit, EntryHash, RunStatus, TaskRecord};
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum TaskEvent {
     /// Its node returned.
     Finished {
         /// The task.
@@ -28,7 +28,7 @@ pub enum Event {
         /// The result of the node.
         command: Command,
         /// The attempt.
-        attempt: Attempt,
+        attempt: AttemptStats,
     },
     /// Its node failed.
     Failed {
@@ -37,14 +37,14 @@ pub enum Event {
         /// The reason.
         failure: Failure,
         /// The attempt.
-        attempt: Attempt,
+        attempt: AttemptStats,
     },
     /// Its node was aborted because a limit of the run is reached.
     Aborted {
         /// The task.
         task: TaskId,
         /// The attempt.
-        attempt: Attempt,
+        attempt: AttemptStats,
     },
     /// Its node has saved the result of a part of its work, and continues.
     MemoSaved {
@@ -55,7 +55,7 @@ pub enum Event {
         /// Its result.
         value: Value,
         /// The attempt until then.
-        attempt: Attempt,
+        attempt: AttemptStats,
     },
     /// Its node asked a person.
     Asked {
@@ -64,7 +64,7 @@ pub enum Event {
         /// The question.
         question: Question,
         /// The attempt.
-        attempt: Attempt,
+        attempt: AttemptStats,
     },
     /// A person answered.
     Answered {
@@ -93,9 +93,9 @@ pub enum Event {
     },
 }
 
-/// One attempt at a task and its usage.
+/// The number, the duration and the usage of one attempt at a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Attempt {
+pub struct AttemptStats {
     /// Its number, from one.
     pub number: u32,
     /// Its duration in milliseconds.
@@ -109,12 +109,12 @@ pub struct Attempt {
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Save the record of a task, durably, before anything that follows.
+    /// Save the record of a task. Nothing that follows is started or published before it is durable.
     Record(Arc<TaskRecord>),
-    /// Save a step, durably, before anything that follows.
+    /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
-    /// A step of a run that nothing saves has ended.
-    StepEnded,
+    /// End a step of a run that nothing saves.
+    EndStep,
     /// Report that the run has reached a node, under the name that its author gave this.
     Emit {
         /// The task of the node.
@@ -130,7 +130,7 @@ pub enum Action {
     PublishMessages(Vec<ProcessedMessage>),
     /// Run a node.
     Run(Box<Task>),
-    /// Wait, then deliver [`Event::Woke`].
+    /// Wait, then deliver [`TaskEvent::Woke`].
     Sleep {
         /// The task.
         task: TaskId,
@@ -214,7 +214,7 @@ impl From<Arc<TaskRecord>> for Action {
     }
 }
 
-impl Event {
+impl TaskEvent {
     /// When it happened, as far as it shows that.
     pub(super) fn time(&self) -> Option<Timestamp> {
         match self {

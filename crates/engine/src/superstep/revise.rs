@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use super::{
     Machine, RestoreError,
-    frontier::next_frontier,
-    indexed::{Active, IndexedPosition},
+    frontier::{StepResults, next_frontier},
+    indexed::{IndexedActivation, IndexedPosition},
     open_step::{Phase, TaskState},
 };
 use crate::checkpoint::{Checkpoint, Outcome, Position, TaskRecord};
@@ -92,19 +92,19 @@ pub(crate) fn revise(
     saved: (Checkpoint, Vec<TaskRecord>),
     (update, node): (&Update, Option<&NodeName>),
 ) -> Result<Result<Revised, ReviseError>, RestoreError> {
-    let machine = Machine::recalled(graph, limits.into(), run, saved, None)?;
-    Ok(revised(&machine, update, node))
+    let machine = Machine::with_records(graph, limits.into(), run, saved, None)?;
+    Ok(apply_revision(&machine, update, node))
 }
 
-fn revised(
+fn apply_revision(
     machine: &Machine,
     update: &Update,
     node: Option<&NodeName>,
 ) -> Result<Revised, ReviseError> {
-    let Machine { graph, limits, position, step, .. } = machine;
+    let Machine { graph, limits, position, open_step: step, .. } = machine;
     let schema = graph.schema();
     schema.check(update)?;
-    let mut done: Vec<(usize, Arc<TaskRecord>, Active)> = Vec::new();
+    let mut done: Vec<(usize, Arc<TaskRecord>, IndexedActivation)> = Vec::new();
     let mut made = Vec::new();
     let replaced = node.map(|it| replaced_task(machine, it)).transpose()?;
     for (index, active) in position.frontier.iter().enumerate() {
@@ -114,7 +114,7 @@ fn revised(
             (_, Some(record), _) => Arc::clone(record),
             (_, None, Some((own, goto))) => {
                 let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
-                let record = decided(machine, index, active, (updates, goto))?;
+                let record = finished_record(machine, index, active, (updates, goto))?;
                 made.push(record.clone());
                 Arc::new(record)
             }
@@ -123,7 +123,7 @@ fn revised(
         done.push((index, record, active.clone()));
     }
     if let Some((index, active)) = replaced {
-        let record = record_of(machine, index, &active, update)?;
+        let record = finished_by_person(machine, index, &active, update)?;
         if index < position.frontier.len() {
             made.push(record.clone());
         }
@@ -154,7 +154,8 @@ fn revised(
     let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };
     let records: Vec<Arc<TaskRecord>> = done.into_iter().map(|it| it.1).collect();
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
-    next_frontier(graph, limits.into(), &mut position, (&records, &state));
+    let results = StepResults { records: &records, state: &state };
+    next_frontier(graph, limits.into(), &mut position, results);
     // An answer to the old question must not be used for the question that is asked again.
     position.people.question_keys.extend(step.question_keys().cloned());
     position.people.grants.extend(step.grants().iter().cloned());
@@ -162,7 +163,10 @@ fn revised(
 }
 
 /// Returns the task that an update in the name of a node replaces.
-fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Active), ReviseError> {
+fn replaced_task(
+    machine: &Machine,
+    node: &NodeName,
+) -> Result<(usize, IndexedActivation), ReviseError> {
     let (graph, frontier) = (&machine.graph, &machine.position.frontier);
     let Some(node_index) = graph.index(node) else {
         let names = graph.graph().nodes.keys();
@@ -170,14 +174,14 @@ fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Active), 
         let nearest = nearest.and_then(|it| NodeName::parse(it).ok());
         return Err(ReviseError::Unknown { node: node.clone(), nearest });
     };
-    let open = |(at, it): &(usize, &Active)| {
-        it.node == node_index && *machine.step.tasks()[*at].phase() != Phase::Settled
+    let open = |(at, it): &(usize, &IndexedActivation)| {
+        it.node == node_index && *machine.open_step.tasks()[*at].phase() != Phase::Settled
     };
     if let Some((at, active)) = frontier.iter().enumerate().find(open) {
         return Ok((at, active.clone()));
     }
     if frontier.is_empty() {
-        return Ok((0, Active::by_edge(node_index, Trigger::Start)));
+        return Ok((0, IndexedActivation::by_edge(node_index, Trigger::Start)));
     }
     let mut next = machine.next_nodes();
     next.dedup();
@@ -185,35 +189,35 @@ fn replaced_task(machine: &Machine, node: &NodeName) -> Result<(usize, Active), 
 }
 
 /// Returns the record of a task that counts as finished with an update.
-fn record_of(
+fn finished_by_person(
     machine: &Machine,
     index: usize,
-    active: &Active,
+    active: &IndexedActivation,
     update: &Update,
 ) -> Result<TaskRecord, ReviseError> {
-    let spec = machine.graph.at(active.node).1;
+    let spec = machine.graph.spec_at(active.node);
     let mut update = update.clone();
     update.clears.extend(spec.policies.on_finish.clears.iter().cloned());
-    decided(machine, index, active, (&[&update], &Goto::Edges))
+    finished_record(machine, index, active, (&[&update], &Goto::Edges))
 }
 
 /// Returns the record of a task whose node finished with the first of these updates and with this choice. Its
 /// routes read the state with all of the updates.
-fn decided(
+fn finished_record(
     machine: &Machine,
     index: usize,
-    active: &Active,
+    active: &IndexedActivation,
     (updates, goto): (&[&Update], &Goto),
 ) -> Result<TaskRecord, ReviseError> {
-    let node = machine.graph.at(active.node).0;
-    let refused =
+    let node = machine.graph.name_at(active.node);
+    let route_error =
         |Failure { message: reason, .. }| ReviseError::Route { node: node.clone(), reason };
-    let mut transitions = machine.routing().by_edges(active, updates, goto).map_err(refused)?;
+    let mut transitions = machine.routing().by_edges(active, updates, goto).map_err(route_error)?;
     transitions.extend(goto.chosen().iter().cloned());
     let update = (*updates.first().expect("the task has an update")).clone();
     let fresh = TaskState::new(node.clone());
-    let task = machine.step.tasks().get(index).unwrap_or(&fresh);
-    Ok(task.record(machine.step.id(index), Outcome::Finished { update, transitions }))
+    let task = machine.open_step.tasks().get(index).unwrap_or(&fresh);
+    Ok(task.record(machine.open_step.id(index), Outcome::Finished { update, transitions }))
 }
 
 fn list(nodes: &[NodeName]) -> String {

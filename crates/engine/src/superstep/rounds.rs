@@ -84,21 +84,21 @@ impl Rounds {
         &self,
         graph: &CompiledGraph,
         mut before: BTreeMap<NodeIndex, IndexedRound>,
-        active: &BTreeSet<NodeIndex>,
+        live: &BTreeSet<NodeIndex>,
     ) -> BTreeMap<NodeIndex, IndexedRound> {
         for (join, missing) in &self.fired {
             before.entry(*join).or_default().missing.extend(missing);
         }
         for (join, round) in &mut before {
             let belongs = |it: &NodeIndex| belongs(graph, *join, *it);
-            let is_left = |it: &NodeIndex| {
+            let stays_in_round = |it: &NodeIndex| {
                 if self.fired.iter().any(|it| it.0 == *join) {
                     !self.entered.contains(&(*it, *join))
                 } else {
                     self.are_within(*it, &round.tasks)
                 }
             };
-            let tasks = active.iter().copied().filter(|it| belongs(it) && is_left(it));
+            let tasks = live.iter().copied().filter(|it| belongs(it) && stays_in_round(it));
             round.tasks = tasks.collect();
         }
         before.retain(|_, it| !it.tasks.is_empty() && !it.missing.is_empty());
@@ -118,7 +118,7 @@ impl Rounds {
 /// The nodes outside its used workflow do not: a later task of theirs may begin another call of it. Nor does a
 /// deferred node that waits for the join, because it runs after everything that follows the join.
 fn belongs(graph: &CompiledGraph, join: NodeIndex, node: NodeIndex) -> bool {
-    let (join, (name, spec)) = (graph.at(join).0, graph.at(node));
+    let (join, (name, spec)) = (graph.name_at(join), graph.at(node));
     let is_inside = join.scope().is_none_or(|it| name.strip_scope(it).is_some());
     is_inside && !spec.policies.schedule.defer.as_ref().is_some_and(|it| waits_for(name, it, join))
 }

@@ -12,7 +12,7 @@ use graphrun_core::{
 
 use serde_json::Value;
 
-use super::indexed::Active;
+use super::indexed::IndexedActivation;
 
 /// The state at the start of a step, on which all its conditions and routes are evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,14 @@ impl Routing<'_> {
     /// Returns the condition of a node if it is false, so that the node is skipped.
     pub(super) fn false_condition(
         &self,
-        Active { node, input, trigger, .. }: &Active,
+        IndexedActivation { node, input, trigger, .. }: &IndexedActivation,
     ) -> Result<Option<String>, Failure> {
-        let spec = self.graph.at(*node).1;
+        let spec = self.graph.spec_at(*node);
         let Some(when) = &spec.when else { return Ok(None) };
         let view = self.view(self.state, input, trigger);
         let holds = contained(|| when.holds(&view))
             .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }));
-        Ok((!holds.map_err(|it| indecision(&it))?).then(|| when.text().to_owned()))
+        Ok((!holds.map_err(|it| route_failure(&it))?).then(|| when.text().to_owned()))
     }
 
     /// Returns the needs of the items of a map, which a route of the map has accepted.
@@ -57,12 +57,12 @@ impl Routing<'_> {
         let needs = contained(|| order.needs(items, &view)).unwrap_or_else(|message| {
             Err(RouteError::Panicked { what: "order of items", message })
         });
-        needs.map_err(|it| indecision(&it))
+        needs.map_err(|it| route_failure(&it))
     }
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
     /// as running.
-    pub(super) fn is_to_run(&self, active: &Active) -> bool {
+    pub(super) fn is_to_run(&self, active: &IndexedActivation) -> bool {
         !matches!(self.false_condition(active), Ok(Some(_)))
     }
 
@@ -72,7 +72,7 @@ impl Routing<'_> {
     /// refusal here is a failure of this node, which can be caught or retried. A refusal at the commit of the
     /// step would leave a run that can never continue.
     pub(super) fn check_update(&self, update: &Update) -> Result<(), Failure> {
-        self.try_update(update).map_err(|error| refusal(&error))
+        self.try_update(update).map_err(|error| update_failure(&error))
     }
 
     fn try_update(&self, update: &Update) -> Result<(), StateError> {
@@ -95,7 +95,7 @@ impl Routing<'_> {
         if *goto == Goto::Edges {
             return Ok(());
         }
-        let (node, edges) = (self.graph.at(index).0, self.graph.leaving_at(index));
+        let (node, edges) = (self.graph.name_at(index), self.graph.leaving_at(index));
         let may: Vec<&Target> = edges
             .filter_map(|it| if let Edge::May { to, .. } = it { Some(to) } else { None })
             .flatten()
@@ -124,7 +124,7 @@ impl Routing<'_> {
     /// [`Self::transitions`].
     pub(super) fn by_edges(
         &self,
-        active: &Active,
+        active: &IndexedActivation,
         updates: &[&Update],
         goto: &Goto,
     ) -> Result<Vec<Transition>, Failure> {
@@ -137,10 +137,10 @@ impl Routing<'_> {
     /// A failure is one of a route: the node has finished.
     pub(super) fn transitions(
         &self,
-        Active { node: index, input, trigger, .. }: &Active,
+        IndexedActivation { node: index, input, trigger, .. }: &IndexedActivation,
         updates: &[&Update],
     ) -> Result<Vec<Transition>, Failure> {
-        let node = self.graph.at(*index).0;
+        let node = self.graph.name_at(*index);
         let mut transitions = Vec::new();
         for edge in self.graph.leaving_at(*index) {
             match edge {
@@ -150,7 +150,7 @@ impl Routing<'_> {
                 Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
                 Edge::Route { route, .. } => {
                     let decided = self.evaluate(route.as_ref(), (input, trigger), updates);
-                    let decided = decided.map_err(|it| indecision(&it))?;
+                    let decided = decided.map_err(|it| route_failure(&it))?;
                     transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
             }
@@ -193,17 +193,17 @@ fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Transition>, 
 }
 
 /// Returns the failure of a route or condition that could not be evaluated.
-fn indecision(error: &RouteError) -> Failure {
+fn route_failure(error: &RouteError) -> Failure {
     let kind = match error {
         RouteError::Panicked { .. } => ErrorKind::Panic,
-        RouteError::State(source) => refusal(source).kind,
+        RouteError::State(source) => update_failure(source).kind,
         _ => ErrorKind::Other,
     };
     Failure::of(kind, error)
 }
 
 /// Returns the failure of a node whose update the state refused.
-fn refusal(error: &StateError) -> Failure {
+fn update_failure(error: &StateError) -> Failure {
     let kind = match error {
         StateError::Reduce { source: ReduceError::Panicked { .. }, .. } => ErrorKind::Panic,
         _ => ErrorKind::Other,

@@ -8,9 +8,9 @@ use graphrun_core::id::{NodeName, RunId};
 use graphrun_core::state::{Change, State, StateError, Update};
 
 use super::inbox::Inbox;
-use super::indexed::{Active, IndexedPosition};
+use super::indexed::{IndexedActivation, IndexedPosition};
 use super::open_step::OpenStep;
-use super::{Action, Machine, RestoreError, Terms};
+use super::{Action, Machine, RestoreError, RunSettings};
 use super::{fit, open_step};
 use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
 
@@ -22,7 +22,7 @@ impl Machine {
     /// Fails when the input does not fit the state.
     pub fn start(
         graph: CompiledGraph,
-        terms: impl Into<Terms>,
+        settings: impl Into<RunSettings>,
         run: RunId,
         input: Update,
     ) -> Result<(Self, Commit, Vec<Action>), StateError> {
@@ -31,7 +31,7 @@ impl Machine {
         // started.
         let changes = state.as_changes().collect();
         let position = at_entry(&graph, Position::default());
-        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
     }
 
     /// Starts a run at a position of its graph, in the state that it would have there. Returns the same as
@@ -42,14 +42,14 @@ impl Machine {
     /// Fails when the checkpoint does not fit the graph.
     pub fn start_at(
         graph: CompiledGraph,
-        terms: impl Into<Terms>,
+        settings: impl Into<RunSettings>,
         run: RunId,
         Checkpoint { position, state }: Checkpoint,
     ) -> Result<(Self, Commit, Vec<Action>), RestoreError> {
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
         let position = IndexedPosition::of(&graph, position)?;
-        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
     }
 
     /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
@@ -60,7 +60,7 @@ impl Machine {
     /// Fails when the input does not fit the state.
     pub fn turn(
         graph: CompiledGraph,
-        terms: impl Into<Terms>,
+        settings: impl Into<RunSettings>,
         run: RunId,
         ended: Checkpoint,
         input: &Update,
@@ -77,26 +77,28 @@ impl Machine {
         };
         let (step, people) = (position.step.next(), position.people);
         let position = at_entry(&graph, Position { step, earlier, people, ..Position::default() });
-        Ok(Self::enter(graph, terms.into(), run, (position, state), changes))
+        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
     }
 
     /// Enters the graph at the next nodes of a position.
     fn enter(
         graph: CompiledGraph,
-        terms: Terms,
+        settings: RunSettings,
         run: RunId,
         (position, state): (IndexedPosition, State),
         changes: Vec<Change>,
     ) -> (Self, Commit, Vec<Action>) {
-        let began = graph.graph().facts.time.then_some(terms.now);
+        let began = graph.graph().facts.time.then_some(settings.now);
         let position = IndexedPosition { began, ..position };
         let commit = Commit { position: position.named(&graph), changes };
-        let mut machine = Self::at(graph, terms, run, position, state);
-        let actions = machine.pause(&[]).unwrap_or_else(|| {
-            let mut actions = machine.emissions();
-            machine.begin_step(&mut actions);
-            actions
-        });
+        let mut machine = Self::at(graph, settings, run, position, state);
+        let mut actions = Vec::new();
+        machine.emit(&mut actions);
+        if let Some(stop) = machine.breakpoint(&[]) {
+            actions.push(stop);
+        } else if machine.begin_step(&mut actions) {
+            machine.advance(&mut actions);
+        }
         (machine, commit, actions)
     }
 
@@ -108,12 +110,12 @@ impl Machine {
     /// Fails when the saved run does not fit the graph.
     pub fn restore(
         graph: CompiledGraph,
-        terms: impl Into<Terms>,
+        settings: impl Into<RunSettings>,
         run: RunId,
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        Self::restore_only(graph, terms, run, (checkpoint, records), None)
+        Self::restore_only(graph, settings, run, (checkpoint, records), None)
     }
 
     /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
@@ -124,61 +126,61 @@ impl Machine {
     /// As [`Machine::restore`].
     pub fn restore_only(
         graph: CompiledGraph,
-        terms: impl Into<Terms>,
+        settings: impl Into<RunSettings>,
         run: RunId,
         (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
         only: Option<&NodeName>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        let is_new = records.is_empty();
-        let mut machine = Self::recalled(graph, terms.into(), run, (checkpoint, records), only)?;
-        if machine.step.tasks().iter().all(open_step::TaskState::is_untouched) {
-            let mut actions = if is_new { machine.process_inbox() } else { Vec::new() };
-            machine.begin_step(&mut actions);
-            return Ok((machine, actions));
-        }
+        let has_no_records = records.is_empty();
+        let mut machine =
+            Self::with_records(graph, settings.into(), run, (checkpoint, records), only)?;
         let mut actions = Vec::new();
-        if machine.step.is_idle() {
-            machine.advance(&mut actions);
+        if machine.open_step.tasks().iter().all(open_step::TaskState::is_untouched) {
+            if has_no_records {
+                machine.process_inbox(&mut actions);
+            }
+            if !machine.begin_step(&mut actions) {
+                return Ok((machine, actions));
+            }
         } else {
-            // Each task counts as busy until it has begun, so the step cannot end before the last of these
-            // has begun.
-            for index in machine.step.busy_tasks() {
-                actions.extend(machine.continue_task(index));
+            for index in machine.open_step.busy_tasks() {
+                machine.continue_task(index, &mut actions);
             }
         }
+        machine.advance(&mut actions);
         Ok((machine, actions))
     }
 
     /// Returns the machine with the saved records, before any task starts.
-    pub(super) fn recalled(
+    pub(super) fn with_records(
         graph: CompiledGraph,
-        mut terms: Terms,
+        mut settings: RunSettings,
         run: RunId,
         (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
         only: Option<&NodeName>,
     ) -> Result<Self, RestoreError> {
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
-        terms.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
+        settings.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
         let Checkpoint { position, state } = checkpoint;
         let position = IndexedPosition::of(&graph, position)?;
-        let mut machine = Self::at(graph, terms, run, position, state);
+        let mut machine = Self::at(graph, settings, run, position, state);
         for record in records {
-            let index = machine.step.index(record.task);
-            machine.step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
+            let index = machine.open_step.index(record.task);
+            machine.open_step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
         }
         Ok(machine)
     }
 
     pub(super) fn at(
         graph: CompiledGraph,
-        terms: Terms,
+        settings: RunSettings,
         run: RunId,
         position: IndexedPosition,
         state: State,
     ) -> Self {
-        let Terms { limits, pauses, messages, is_unsaved, now } = terms;
-        let step = OpenStep::after(&graph, &position);
+        let RunSettings { limits, breakpoints, messages, is_unsaved, now } = settings;
+        let open_step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
         let workflow = graph.graph().name.as_str().into();
@@ -187,14 +189,13 @@ impl Machine {
         let mut machine = Self {
             graph,
             limits,
-            pauses,
+            breakpoints,
             run,
             position,
             state,
-            step,
+            open_step,
             inbox,
             is_unsaved,
-            is_releasing: false,
             now,
             facts,
         };
@@ -208,7 +209,7 @@ fn at_entry(graph: &CompiledGraph, position: Position) -> IndexedPosition {
     let mut position = IndexedPosition::of(graph, position).expect("the position names no node");
     for node in graph.graph().entry.iter().filter_map(|it| graph.index(it)) {
         position.visits_mut().set(node.index(), Some(1));
-        position.frontier.push(Active::by_edge(node, Trigger::Start));
+        position.frontier.push(IndexedActivation::by_edge(node, Trigger::Start));
     }
     position.frontier.sort_by_key(|it| it.node);
     // A node that is named twice is activated once, like one with two incoming edges.

@@ -26,13 +26,13 @@ impl Machine {
     }
 
     /// Returns the number of committed steps.
-    pub fn step(&self) -> Step {
+    pub fn committed_step(&self) -> Step {
         self.position.step
     }
 
     /// Returns the nodes of the next step, in task order.
     pub fn next_nodes(&self) -> Vec<NodeName> {
-        let names = self.position.frontier.iter().map(|it| self.graph.at(it.node).0.clone());
+        let names = self.position.frontier.iter().map(|it| self.graph.name_at(it.node).clone());
         names.collect()
     }
 
@@ -48,17 +48,17 @@ impl Machine {
 
     /// Returns the node of a task of the current step.
     pub fn node_of(&self, task: TaskId) -> Option<&NodeName> {
-        self.index_of(task).map(|it| self.graph.at(it).0)
+        self.node_index_of(task).map(|it| self.graph.name_at(it))
     }
 
     /// Returns a task of the current step as the driver gets it when the task runs.
     pub fn task(&self, task: TaskId) -> Option<Task> {
-        self.step.index(task).map(|index| self.task_at(index))
+        self.open_step.index(task).map(|index| self.task_at(index))
     }
 
     /// Returns the index of the node of a task of the current step.
-    pub fn index_of(&self, task: TaskId) -> Option<NodeIndex> {
-        self.step.index(task).map(|index| self.position.frontier[index].node)
+    pub fn node_index_of(&self, task: TaskId) -> Option<NodeIndex> {
+        self.open_step.index(task).map(|index| self.position.frontier[index].node)
     }
 
     /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
@@ -72,7 +72,8 @@ impl Machine {
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
         let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        used.elapsed_ms = used.elapsed_ms.saturating_add(self.step.elapsed_ms(task));
+        used.elapsed_ms =
+            used.elapsed_ms.saturating_add(self.open_step.elapsed_ms_before_attempt(task));
         used.time_left(&self.limits)
     }
 
@@ -85,7 +86,7 @@ impl Machine {
 
     /// Returns the questions that wait for an answer, each with its own key.
     pub fn open_questions(&self) -> Vec<OpenQuestion> {
-        let tasks = self.step.tasks();
+        let tasks = self.open_step.tasks();
         let mut askers: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for (index, task) in tasks.iter().enumerate() {
             for key in &task.question_keys {
@@ -95,34 +96,34 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), self.name_at(index));
+                let (key, node) = (question.key.as_str(), self.name_of_task(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
                 let first = self.original_task(index).map(|it| it.task);
-                named((self.step.id(index), first), node, question, is_known)
+                named((self.open_step.id(index), first), node, question, is_known)
             })
             .collect()
     }
 
     /// Returns the next deadline of an open question.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.step.next_deadline()
+        self.open_step.next_deadline()
     }
 
     /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
     /// its next attempt.
     pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
-        self.step.next_wake()
+        self.open_step.next_wake()
     }
 
-    /// Suspends the run until the next wait ends.
-    pub fn suspend(&self) -> RunStatus {
-        let waits = self.step.tasks().iter().filter_map(|it| {
+    /// Returns the status of a run that is suspended until its next wait ends.
+    pub fn suspended_status(&self) -> RunStatus {
+        let waits = self.open_step.tasks().iter().filter_map(|it| {
             let (wake, failure) = it.wait()?;
             Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
         });
         let waits: BTreeMap<Timestamp, String> = waits.collect();
-        if let Some(reason) = self.step.failure() {
+        if let Some(reason) = self.open_step.failure() {
             return RunStatus { status: Status::Failed, reason: Some(reason) };
         }
         let reasons: Vec<String> = waits.into_values().take(1).chain(self.unanswered()).collect();
@@ -131,7 +132,7 @@ impl Machine {
 
     /// Returns the tasks whose deadline has passed without an answer.
     pub fn expired(&self, now: Timestamp) -> Vec<TaskId> {
-        self.step.expired(now)
+        self.open_step.expired(now)
     }
 
     /// Returns the number of the last known message.
@@ -141,7 +142,7 @@ impl Machine {
 
     /// Returns whether the step ends with the next finished task.
     pub fn is_at_last_task(&self) -> bool {
-        self.step.is_at_last_task()
+        self.open_step.is_at_last_task()
     }
 
     pub(super) fn unanswered(&self) -> Option<String> {

@@ -14,17 +14,17 @@ use crate::checkpoint::Outcome;
 impl Machine {
     /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
     /// record.
-    pub(super) fn finish(&mut self, index: usize, command: Command) -> Vec<Action> {
+    pub(super) fn finish(&mut self, index: usize, command: Command, actions: &mut Vec<Action>) {
         let Command { mut update, goto } = command;
         update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let checked = routing
             .check_update(&update)
             .and_then(|()| routing.check_choice(active.node, &goto))
-            .and_then(|()| self.step.add_result(&update, goto.chosen()));
+            .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {
-            Ok(()) => self.decide(index, update, goto),
-            Err(failure) => self.fail(index, failure),
+            Ok(()) => self.decide(index, update, goto, actions),
+            Err(failure) => self.fail(index, failure, actions),
         }
     }
 
@@ -32,20 +32,25 @@ impl Machine {
     ///
     /// A route that fails is no failure of its node: the result is kept, and no `catch` of the node applies.
     /// The routes are tried again when the run continues.
-    pub(super) fn decide(&mut self, index: usize, update: Update, goto: Goto) -> Vec<Action> {
+    pub(super) fn decide(
+        &mut self,
+        index: usize,
+        update: Update,
+        goto: Goto,
+        actions: &mut Vec<Action>,
+    ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
-            self.step.add_result(&Update::default(), &transitions)?;
+            self.open_step.add_result(&Update::default(), &transitions)?;
             Ok(transitions)
         });
         match decided {
             Ok(mut transitions) => {
                 transitions.extend(goto.into_chosen());
-                self.settle(index, Outcome::Finished { update, transitions })
+                self.settle(index, Outcome::Finished { update, transitions }, actions);
             }
             Err(failure) => {
-                let record = self.step.leave_undecided(index, update, goto, failure);
-                self.record_and_advance(record)
+                actions.push(self.open_step.leave_undecided(index, update, goto, failure).into());
             }
         }
     }
@@ -58,48 +63,55 @@ impl Machine {
         index: usize,
         failure: Failure,
         ended: Timestamp,
-    ) -> Vec<Action> {
-        let (task, state) = (self.step.id(index), &self.step.tasks()[index]);
-        let (attempt, lasted) = (state.failed_attempts(), state.retried_for());
+        actions: &mut Vec<Action>,
+    ) {
+        let (task, state) = (self.open_step.id(index), &self.open_step.tasks()[index]);
+        let (attempt, lasted) = (state.counted_attempts(), state.retried_for());
         let retry = self.policies(index).attempts.retry.for_failure(&failure);
         let wait_ms = if failure.is_nested_wait {
             failure.retry_after_ms.unwrap_or(0)
         } else {
             let is_last = attempt >= retry.attempts_after(&failure);
             if is_last || retry.is_over(&failure, lasted) {
-                return self.fail(index, failure);
+                return self.fail(index, failure, actions);
             }
             let seed = format!("{}/{task}/{attempt}", self.run);
             backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
         };
         let wake = backoff::after(ended, wait_ms);
-        let record = self.step.retry(index, failure, wake, wait_ms);
-        vec![record.into(), Action::Sleep { task, wake, wait_ms }]
+        let record = self.open_step.retry(index, failure, wake, wait_ms);
+        actions.extend([record.into(), Action::Sleep { task, wake, wait_ms }]);
     }
 
     /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
     /// task has failed.
-    pub(super) fn fail(&mut self, index: usize, failure: Failure) -> Vec<Action> {
+    pub(super) fn fail(&mut self, index: usize, failure: Failure, actions: &mut Vec<Action>) {
         let (policies, active) = (self.policies(index), &self.position.frontier[index]);
         let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
         if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
             let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
             let for_all_items = items.is_some();
             let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-            return self.settle(index, caught);
+            return self.settle(index, caught, actions);
         }
         let failed = items.and_then(|it| it.failed.clone());
         match failed.filter(|_| failure.ends_its_task()) {
-            Some(failed) => self.collect(index, failure, failed),
-            None => self.fail_uncaught(index, failure),
+            Some(failed) => self.collect(index, failure, failed, actions),
+            None => self.fail_uncaught(index, failure, actions),
         }
     }
 
     /// Records the failure of an item in a list of the state. The item counts as finished.
-    fn collect(&mut self, index: usize, failure: Failure, failed: ChannelName) -> Vec<Action> {
+    fn collect(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        failed: ChannelName,
+        actions: &mut Vec<Action>,
+    ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let item = self.step.tasks()[index].item.unwrap_or_default();
-        let node = self.graph.at(active.node).0;
+        let item = self.open_step.tasks()[index].item.unwrap_or_default();
+        let node = self.graph.name_at(active.node);
         let record =
             failed_item(self.graph.schema(), &failed, item, (node, &active.input), &failure);
         let update = Update::default().write(failed, vec![record]);
@@ -107,50 +119,56 @@ impl Machine {
             .check_update(&update)
             .and_then(|()| routing.transitions(active, &[&update]))
             .and_then(|transitions| {
-                self.step.add_result(&update, &transitions)?;
+                self.open_step.add_result(&update, &transitions)?;
                 Ok(transitions)
             });
         match decided {
             Ok(transitions) => {
                 let for_all_items = false;
-                self.settle(index, Outcome::Caught { failure, update, for_all_items, transitions })
+                self.settle(
+                    index,
+                    Outcome::Caught { failure, update, for_all_items, transitions },
+                    actions,
+                );
             }
             // The first failure is the cause.
-            Err(_) => self.fail_uncaught(index, failure),
+            Err(_) => self.fail_uncaught(index, failure, actions),
         }
     }
 
     /// Handles a failure that no route of the node catches.
-    pub(super) fn fail_uncaught(&mut self, index: usize, failure: Failure) -> Vec<Action> {
-        let record = self.step.fail(index, failure);
-        self.record_and_advance(record)
+    pub(super) fn fail_uncaught(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        actions: &mut Vec<Action>,
+    ) {
+        actions.push(self.open_step.fail(index, failure).into());
     }
 
     /// Handles a question to a person: the task waits.
-    pub(super) fn ask(&mut self, index: usize, question: Question) -> Vec<Action> {
-        if let Err(failure) = check_question(&question) {
-            return self.fail(index, failure);
+    pub(super) fn ask(&mut self, index: usize, question: Question, actions: &mut Vec<Action>) {
+        match check_question(&question) {
+            Ok(()) => actions.push(self.open_step.ask(index, question).into()),
+            Err(failure) => self.fail(index, failure, actions),
         }
-        let record = self.step.ask(index, question);
-        self.record_and_advance(record)
     }
 
     /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
     /// task runs again.
-    pub(super) fn expire(&mut self, index: usize) -> Vec<Action> {
-        let task = &self.step.tasks()[index];
-        let Some(deadline) = task.deadline() else { return Vec::new() };
+    pub(super) fn expire(&mut self, index: usize, actions: &mut Vec<Action>) {
+        let task = &self.open_step.tasks()[index];
+        let Some(deadline) = task.deadline() else { return };
         if task.question().is_some_and(|it| it.nested.is_some()) {
-            self.step.run_again(index);
-            return vec![self.run_task(index)];
+            self.open_step.run_again(index);
+            return actions.push(self.run_task(index));
         }
         let message = format!("no answer by {deadline:.0}");
-        self.fail(index, Failure::new(ErrorKind::Timeout, message))
+        self.fail(index, Failure::new(ErrorKind::Timeout, message), actions);
     }
 
-    pub(super) fn settle(&mut self, index: usize, outcome: Outcome) -> Vec<Action> {
-        let record = self.step.settle(index, outcome);
-        self.record_and_advance(record)
+    pub(super) fn settle(&mut self, index: usize, outcome: Outcome, actions: &mut Vec<Action>) {
+        actions.push(self.open_step.settle(index, outcome).into());
     }
 }
 

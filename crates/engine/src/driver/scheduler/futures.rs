@@ -10,7 +10,7 @@ use futures_util::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    superstep::Event,
+    superstep::TaskEvent,
     task::{Returned, Watch},
 };
 
@@ -20,9 +20,9 @@ use crate::{
 /// poller once more, and the runtime would wake another thread for that.
 #[derive(Debug)]
 pub(super) struct EventFutures {
-    futures: FuturesUnordered<BoxFuture<'static, Option<Event>>>,
+    futures: FuturesUnordered<BoxFuture<'static, Option<TaskEvent>>>,
     /// The events of attempts that were ready at once.
-    ready: VecDeque<Box<Event>>,
+    ready: VecDeque<Box<TaskEvent>>,
 }
 
 impl Default for EventFutures {
@@ -41,14 +41,14 @@ impl EventFutures {
         work: impl Future<Output = Returned> + Send + 'static,
         watch: Watch,
     ) {
-        let keeps_time = watch.keeps_time();
-        let over = watch.over(AbortOnDropHandle::new(tokio::spawn(work)));
-        if !keeps_time {
-            self.add(over);
+        let has_timeout = watch.has_timeout();
+        let supervision = watch.supervise(AbortOnDropHandle::new(tokio::spawn(work)));
+        if !has_timeout {
+            self.add(supervision);
             return;
         }
-        let over = AbortOnDropHandle::new(tokio::spawn(over));
-        self.add(over.map(|ended| {
+        let supervision = AbortOnDropHandle::new(tokio::spawn(supervision));
+        self.add(supervision.map(|ended| {
             ended.unwrap_or_else(|error| {
                 assert!(error.is_cancelled(), "a watch does not panic");
                 None
@@ -57,17 +57,17 @@ impl EventFutures {
     }
 
     /// Adds the event of an attempt that was ready at once.
-    pub(super) fn add_ready(&mut self, event: Box<Event>) {
+    pub(super) fn add_ready(&mut self, event: Box<TaskEvent>) {
         self.ready.push_back(event);
     }
 
     /// Returns the event of an attempt that was ready at once.
-    pub(super) fn next_ready(&mut self) -> Option<Box<Event>> {
+    pub(super) fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
         self.ready.pop_front()
     }
 
     /// Adds a future that produces an event or none.
-    pub(super) fn add(&mut self, event: impl Future<Output = Option<Event>> + Send + 'static) {
+    pub(super) fn add(&mut self, event: impl Future<Output = Option<TaskEvent>> + Send + 'static) {
         self.futures.push(event.boxed());
     }
 
@@ -76,7 +76,7 @@ impl EventFutures {
     /// # Cancel safety
     ///
     /// Loses nothing.
-    pub(super) async fn next(&mut self) -> Option<Box<Event>> {
+    pub(super) async fn next(&mut self) -> Option<Box<TaskEvent>> {
         if let Some(event) = self.ready.pop_front() {
             return Some(event);
         }
@@ -89,7 +89,7 @@ impl EventFutures {
     }
 
     /// Returns the next event, if it is available now.
-    pub(super) fn next_now(&mut self) -> Option<Box<Event>> {
+    pub(super) fn next_now(&mut self) -> Option<Box<TaskEvent>> {
         if self.ready.is_empty() && self.futures.len() <= 1 {
             return None;
         }

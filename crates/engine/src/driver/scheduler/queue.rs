@@ -31,7 +31,7 @@ impl Queue {
     pub(super) fn push(&mut self, task: Box<Task>, graph: &CompiledGraph) {
         let number = self.pushed;
         self.pushed += 1;
-        if graph.at(task.node_index).1.policies.schedule.width_max.is_none() {
+        if graph.policies_at(task.node_index).schedule.width_max.is_none() {
             self.line.push_back((number, task));
         } else {
             self.narrow.entry(task.node_index).or_default().tasks.push_back((number, task));
@@ -53,7 +53,7 @@ impl Queue {
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
         let number = |line: &VecDeque<(u64, Box<Task>)>| line.front().map(|it| it.0);
         let free = self.narrow.iter().filter_map(|(node, line)| {
-            let width = graph.at(*node).1.policies.schedule.width_max;
+            let width = graph.policies_at(*node).schedule.width_max;
             let first = number(&line.tasks).filter(|_| width.is_none_or(|max| line.taken < max))?;
             Some((first, *node))
         });

@@ -6,7 +6,7 @@ use graphrun_core::id::NodeName;
 
 /// Breakpoints between two steps, independent of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pauses {
+pub struct Breakpoints {
     /// Before a step in which one of these runs. No task of that step starts.
     #[doc(alias = "interrupt_before")]
     pub before: BTreeSet<NodeName>,
@@ -15,7 +15,7 @@ pub struct Pauses {
     pub after: BTreeSet<NodeName>,
 }
 
-impl Pauses {
+impl Breakpoints {
     /// Returns whether there is no breakpoint.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.after.is_empty()

@@ -1,0 +1,45 @@
+//! Ends the poll of the driver after it has started a task.
+//!
+//! In one scheduling turn, a thread of Tokio runs a task, then the one that it woke last, and so on. For the third task
+//! in such a row, and for the second task that a task starts, Tokio wakes another thread, which took a fifth of a step.
+//! So a step starts one task, and the driver then ends the row: the next task begins a new one. The program drives and
+//! writes on a thread that also runs nodes, and the runtime has one extra thread, because one may wait for the disk.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Context, Poll},
+};
+
+use tokio::task::coop;
+
+/// The largest budget of operations that Tokio gives to a task between two polls:
+/// <https://docs.rs/tokio/latest/tokio/task/coop/index.html>.
+const COOP_BUDGET_MAX: usize = 128;
+
+/// Awaits a future, and lets this thread run other tasks if the future is not ready yet.
+///
+/// The function yields only once, since other futures of the same task would otherwise never be polled.
+pub(super) async fn yield_if_pending<T>(work: impl Future<Output = T>) -> T {
+    let (mut work, mut has_yielded) = (pin!(work), false);
+    poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() && !std::mem::replace(&mut has_yielded, true) {
+            exhaust_coop_budget(context);
+        }
+        polled
+    })
+    .await
+}
+
+/// Uses the remaining cooperative budget of this poll, so that Tokio regards the task as one that yields.
+fn exhaust_coop_budget(context: &mut Context<'_>) {
+    for _ in 0..COOP_BUDGET_MAX {
+        if !coop::has_budget_remaining() {
+            return;
+        }
+        if let Poll::Ready(unit) = coop::poll_proceed(context) {
+            unit.made_progress();
+        }
+    }
+}
