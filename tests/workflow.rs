@@ -22,7 +22,7 @@ use graphrun::{
         RouteView, RunFacts, Target, Transition, Trigger,
     },
     id::{ChannelName, NodeName},
-    nodes::{AgentNode, AskNode, RunTestsNode, TestOutput},
+    nodes::{AgentSettings, AskSettings, RunTestsSettings, TestOutput},
     state::{Fold, Schema, State, Update},
     workflow::{self, LoadError, NodeDefinition, NodeFactory, Registry, Workflow, load, parse},
 };
@@ -225,7 +225,7 @@ fn node<'a>(workflow: &'a Workflow, name: &str) -> &'a NodeDefinition {
 #[test]
 fn an_agent_may_name_a_model_and_write_its_system_prompt_itself() {
     let workflow = loaded("tests/workflow/right/inline.yaml");
-    let agent: &AgentNode = node(&workflow, "write").settings.downcast_ref().expect("an agent");
+    let agent: &AgentSettings = node(&workflow, "write").settings.downcast_ref().expect("an agent");
     assert_eq!(agent.models, ["openai/gpt-5-mini"]);
     let system = agent.system.as_ref().expect("it has a system prompt");
     assert_eq!(system.text(), "You write in a {{ tone }} tone.");
@@ -266,12 +266,12 @@ fn a_parallel_becomes_edges_to_its_branches_and_a_join() {
 #[test]
 fn the_nodes_of_the_team_match_the_file() {
     let workflow = dev_team();
-    let sse: &AgentNode = node(&workflow, "sse").settings.downcast_ref().expect("an agent");
+    let sse: &AgentSettings = node(&workflow, "sse").settings.downcast_ref().expect("an agent");
     assert_eq!(sse.models, ["openai/gpt-4.1", "anthropic/claude-opus-4-5"]);
     assert!(sse.prompt_again.is_some() && sse.system.is_some());
     assert_eq!(sse.writes, [channel("candidate")]);
     assert_eq!(sse.repairs_max, 2);
-    let tests = node(&workflow, "unit_tests").settings.downcast_ref::<RunTestsNode>();
+    let tests = node(&workflow, "unit_tests").settings.downcast_ref::<RunTestsSettings>();
     let tests = tests.expect("run_tests");
     assert_eq!(tests.sandbox.memory_bytes, 2 << 30);
     assert_eq!(tests.sandbox.requirements, ["pytest", "pydantic"]);
@@ -462,7 +462,7 @@ impl NodeFactory for Planners {
         name: &NodeName,
         definition: &NodeDefinition,
     ) -> Result<Arc<dyn Node>, graphrun::diagnostic::Diagnostic> {
-        if definition.settings.downcast_ref::<AskNode>().is_some() {
+        if definition.settings.downcast_ref::<AskSettings>().is_some() {
             let message = format!("no node for {name}");
             return Err(graphrun::diagnostic::Diagnostic::error("GR009", message));
         }

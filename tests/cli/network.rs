@@ -128,7 +128,7 @@ fn an_allowed_host_is_reached_and_each_connection_is_in_the_trace() {
 fn a_private_host_needs_its_own_flag() {
     let (port, _serving) = serve();
     let host = format!("localhost:{port}");
-    let text = workflow(&format!("[\"{host}\"]"), &[host.clone()]);
+    let text = workflow(&format!("[\"{host}\"]"), std::slice::from_ref(&host));
     let place = Place::new();
     let ended = execute(&place, &text, &["--allow-network", &host]);
     assert_eq!(ended.json()["state"]["statuses"], "403\n", "{ended}");

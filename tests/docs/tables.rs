@@ -4,9 +4,10 @@ use std::path::Path;
 
 use graphrun::{
     graph::ErrorKind,
+    registry,
     state::Reducer,
     tool::BUILT_IN,
-    workflow::{Fact, Function, memory::Tiers},
+    workflow::{Fact, Function, json_schema, memory::Tiers},
 };
 use serde_json::Value;
 
@@ -31,6 +32,16 @@ fn the_tables_of_the_reference_are_those_of_the_program() {
         format!("| `{}` | {takes} | {gives} | {} |", it.name, it.about)
     });
     page.text = with_rows(&page.text, "| built in | takes | gives | does |", rows);
+    let registry = registry();
+    let schema = json_schema(&registry);
+    let rows = registry.kinds().iter().map(|it| {
+        let key = it.key();
+        let of_key = format!("/properties/nodes/additionalProperties/properties/{key}/description");
+        let about = schema.pointer(&of_key).and_then(Value::as_str).unwrap().replace('\n', " ");
+        let about = about.trim_start_matches("Kind: ").split(". ").next().unwrap();
+        format!("| [`{key}`](#{key}) | {} |", about.trim_end_matches('.'))
+    });
+    page.text = with_rows(&page.text, "| kind | does |", rows);
     check_generated(&page.path, &page.text);
 }
 

@@ -88,7 +88,7 @@ async fn a_mounted_folder_lies_below_the_files_of_the_job() {
 }
 
 /// Each line changes something that a copy would let a program change.
-const CHANGES: &str = r#"
+const CHANGES: &str = r"
 set -e
 echo more >>kept.txt
 chmod 0777 src/a.txt tool.sh .
@@ -107,7 +107,7 @@ rm tool.sh
 mkdir .git; echo forged >.git/config; rm -r .git
 [[ ! -e .git ]]
 cat kept.txt src/hard.txt
-"#;
+";
 
 #[tokio::test]
 async fn no_change_of_a_program_reaches_a_mounted_folder() {

@@ -171,7 +171,7 @@ impl Process {
                     self.pending.push(self.end_of(&task));
                 }
                 Action::Sleep { task, wake, .. } => {
-                    self.pending.push(TaskEvent::Woke { task, wake })
+                    self.pending.push(TaskEvent::Woke { task, wake });
                 }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
                 Action::Emit { .. } | Action::EndStep => (),

@@ -21,7 +21,7 @@
 //! assert!(diagnostics.to_string().contains("wrte"));
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod bounds;

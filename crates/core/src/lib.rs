@@ -27,7 +27,7 @@
 //! assert_eq!(node.node.describe().contract.writes.unwrap()[0].as_str(), "count");
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 pub mod diagnostic;

@@ -4,7 +4,7 @@
 //! name. The checkout of the user stays unchanged. A merge moves only a branch that is checked out
 //! nowhere. Start with [`RunFolder`], which is saved with its run, and [`RunFolders`].
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod error;

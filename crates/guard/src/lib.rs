@@ -11,7 +11,7 @@
 //! assert!(!redact("the server got sk-the-key-of-this-test").contains("the-key"));
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 pub mod address;

@@ -4,7 +4,7 @@
 //! file. [`look`] lists what a server has, for the lock file and for people. The protocol itself is that of the crate
 //! `rmcp`; it stands in `connection.rs`, with the limits of a server that hangs, floods or dies.
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod connection;

@@ -4,7 +4,7 @@
 //! Start with [`Store`] and [`Entry`]. All stores keep the same promises; `tests/stores.rs` checks
 //! them. The journal of a run contains the entries that the run has read, so a store need not keep old ones.
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod entry;

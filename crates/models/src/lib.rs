@@ -17,7 +17,7 @@
 //! # Ok::<_, String>(())
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod chat;

@@ -34,7 +34,7 @@ use self::{
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
-pub use self::{by_value::AgentMatchNode, read::AgentNode};
+pub use self::{by_value::AgentMatchSettings, read::AgentSettings};
 use super::{
     call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back},
     in_folder::tools_folder,
@@ -44,7 +44,7 @@ use super::{
 /// Asks a model for the fields that the node writes.
 #[derive(Debug)]
 struct Agent {
-    definition: AgentNode,
+    definition: AgentSettings,
     services: Services,
     toolbox: Toolbox,
     /// The program that it asks in place of a model.
@@ -53,7 +53,7 @@ struct Agent {
 
 impl Agent {
     fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
-        let AgentNode { system, prompt, prompt_again, .. } = &self.definition;
+        let AgentSettings { system, prompt, prompt_again, .. } = &self.definition;
         let view = PromptView::of(ctx);
         let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
         let mut messages = Vec::new();
@@ -220,7 +220,7 @@ impl Agent {
     /// The worst case: each model is asked, and its last repair fails, so that the next one is
     /// asked. All answers of a model share its rounds of calls.
     fn calls_max(&self) -> Option<u64> {
-        let AgentNode { models, tool_rounds_max, tool_choice, .. } = &self.definition;
+        let AgentSettings { models, tool_rounds_max, tool_choice, .. } = &self.definition;
         // A program counts as one model.
         let models = models.len().max(usize::from(self.program.is_some()));
         let models = u64::try_from(models).unwrap_or(u64::MAX);
@@ -232,7 +232,7 @@ impl Agent {
     }
 
     fn fingerprint(&self) -> Value {
-        let AgentNode { models, system, prompt, prompt_again, settings, .. } = &self.definition;
+        let AgentSettings { models, system, prompt, prompt_again, settings, .. } = &self.definition;
         let mut fingerprint = json!({
             "models": models,
             "system": system.as_ref().map(Prompt::text),

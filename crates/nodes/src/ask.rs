@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 pub(super) use self::read::AskKind;
-pub use self::read::AskNode;
+pub use self::read::AskSettings;
 
 /// Asks a person under the name of the node.
 #[derive(Debug)]
-struct Ask(AskNode);
+struct Ask(AskSettings);
 
 impl Ask {
     /// Returns the schema of an answer: one of the choices, or any value of the written field.
@@ -57,7 +57,7 @@ impl Node for Ask {
     }
 
     fn describe(&self) -> NodeDescription {
-        let AskNode { prompt, show, choices, writes, .. } = &self.0;
+        let AskSettings { prompt, show, choices, writes, .. } = &self.0;
         NodeDescription {
             kind: "ask",
             contract: Contract { reads: None, writes: Some(writes.iter().cloned().collect()) },

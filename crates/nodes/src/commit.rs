@@ -21,7 +21,10 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::in_folder::{failure, open_folder, read_outputs, read_text, require_folder};
+use super::{
+    in_folder::{failure, open_folder, read_text, require_folder},
+    outputs::read_outputs,
+};
 
 /// The kind `commit`.
 #[derive(Debug)]

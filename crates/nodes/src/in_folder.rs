@@ -8,14 +8,13 @@ use std::{
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{ErrorKind, Failure, NodeContext, NodeError},
-    id::ChannelName,
     state::Type,
 };
 use graphrun_folders::{FolderError, KeptFolder, OpenFolder, RunFolders};
 use graphrun_sandbox::{FolderContent, FolderFile, WriteError};
 use graphrun_workflow::{
     Expression,
-    kind::{NodeReader, Section, Yaml, suggestion},
+    kind::{NodeReader, Section, Yaml},
     tool::Needs,
 };
 
@@ -85,29 +84,6 @@ pub(super) fn read_text(
     let text = reader.expression(yaml)?;
     reader.expect_type(yaml, text.ty(), &Type::String, what);
     Some(text)
-}
-
-/// Reads which output of a node goes to which field. `what` is the node in a message.
-pub(super) fn read_outputs<T: Copy>(
-    reader: &mut NodeReader<'_>,
-    yaml: &Yaml,
-    what: &str,
-    known: &[(&'static str, Type, T)],
-) -> Vec<(ChannelName, T)> {
-    let mut writes = Vec::new();
-    for (field, output) in reader.pairs(yaml) {
-        let channel = reader.channel(&field);
-        let Some((name, ty, found)) = known.iter().find(|it| it.0 == output.text) else {
-            let help = suggestion(&output.text, known.iter().map(|it| it.0)).unwrap_or_default();
-            let message = format!("{what} has no output `{}`", output.text);
-            reader.report().bad_value(&output, message, &help);
-            continue;
-        };
-        let Some(channel) = channel else { continue };
-        reader.expect_output(&field, &channel, &format!("`{name}`"), ty);
-        writes.push((channel, *found));
-    }
-    writes
 }
 
 /// Reports tools that change files, where the node names no folder of the run.

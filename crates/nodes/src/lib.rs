@@ -29,7 +29,7 @@
 //! # Ok::<_, graphrun_core::diagnostic::Diagnostics>(())
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod agent;
@@ -49,6 +49,7 @@ mod in_folder;
 mod memory;
 mod merge;
 mod nested_use;
+mod outputs;
 mod recall;
 mod remember;
 mod render;
@@ -80,22 +81,24 @@ use self::{
     run_tests::RunTestsKind, set::SetKind, tool::ToolKind, write_files::WriteFilesKind,
 };
 pub use self::{
-    agent::{AgentMatchNode, AgentNode},
-    ask::AskNode,
+    agent::{AgentMatchSettings, AgentSettings},
+    ask::AskSettings,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
     diff::DiffNode,
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},
     nested_use::NestedUseNode,
-    recall::RecallNode,
-    remember::RememberNode,
+    recall::RecallSettings,
+    remember::RememberSettings,
     render::RenderNode,
-    run::{Argument, RunNode, RunOutput, RunPlace},
-    run_tests::{RunTestsNode, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus},
+    run::{Argument, CommandSettings, RunOutput, RunPlace},
+    run_tests::{
+        RunTestsSettings, Runner, TestOutput, TestProof, TestResult, TestRunner, TestStatus,
+    },
     set::SetNode,
-    tool::ToolNode,
-    write_files::{Destination, WriteFilesNode},
+    tool::ToolSettings,
+    write_files::{Destination, WriteFilesSettings},
 };
 
 /// The built-in kinds, in the order in which messages and completion list them.

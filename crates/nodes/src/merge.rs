@@ -22,7 +22,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::in_folder::{failure, open_folder, read_outputs, read_text, require_folder};
+use super::{
+    in_folder::{failure, open_folder, read_text, require_folder},
+    outputs::read_outputs,
+};
 
 /// The kind `merge`.
 #[derive(Debug)]

@@ -60,7 +60,7 @@ struct RecallKeys {
 
 /// A node that reads memory.
 #[derive(Clone, Debug)]
-pub struct RecallNode {
+pub struct RecallSettings {
     /// The tier.
     pub tier: String,
     /// The text to look for.
@@ -82,7 +82,7 @@ pub struct RecallNode {
 /// A node that runs.
 #[derive(Debug)]
 struct Recall {
-    definition: RecallNode,
+    definition: RecallSettings,
     services: Services,
 }
 
@@ -118,7 +118,7 @@ impl Kind for RecallKind {
         let item = if values_only { tier.1.ty.clone() } else { tier.1.entry_type() };
         let output = format!("what `{}` recalls", tier.0);
         reader.expect_output(&word, &channel, &output, &Type::List(Box::new(item)));
-        Some(Arc::new(RecallNode {
+        Some(Arc::new(RecallSettings {
             tier: tier.0,
             query: query.ok()?,
             module: module.ok()?,
@@ -171,7 +171,7 @@ fn takes_values(field: &Type, tier: &Tier) -> bool {
     }
 }
 
-impl NodeSettings for RecallNode {
+impl NodeSettings for RecallSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = ctx.services.clone();
         Ok(Arc::new(Recall { definition: self.clone(), services }))
@@ -188,7 +188,7 @@ impl NodeSettings for RecallNode {
 
 impl Recall {
     fn search(&self, ctx: &NodeContext) -> Result<Search, NodeError> {
-        let RecallNode { tier, query, module, condition, limit, .. } = &self.definition;
+        let RecallSettings { tier, query, module, condition, limit, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let text = |it: &Option<Expression>| -> Result<Option<String>, NodeError> {
             let Some(expression) = it else { return Ok(None) };
@@ -220,7 +220,7 @@ impl Recall {
 #[async_trait]
 impl Node for Recall {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let RecallNode { tier, writes, values_only, tiers, .. } = &self.definition;
+        let RecallSettings { tier, writes, values_only, tiers, .. } = &self.definition;
         let memory = task_memory(&ctx, &self.services, tiers).ok_or_else(|| {
             let message = format!("the workflow has no tier `{tier}`");
             Failure::new(ErrorKind::Other, message)

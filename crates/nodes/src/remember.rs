@@ -48,7 +48,7 @@ struct RememberKeys {
 
 /// A node that writes to memory.
 #[derive(Clone, Debug)]
-pub struct RememberNode {
+pub struct RememberSettings {
     /// The value.
     pub value: Expression,
     /// The tier.
@@ -66,7 +66,7 @@ pub struct RememberNode {
 /// A node that runs.
 #[derive(Debug)]
 struct Remember {
-    definition: RememberNode,
+    definition: RememberSettings,
     services: Services,
 }
 
@@ -102,7 +102,7 @@ impl Kind for RememberKind {
         let ty = value.ty().required();
         let is_list = !ty.fits(&declared.ty) && matches!(ty, Type::List(_));
         let (module, confidence, tiers) = (module.ok()?, confidence.ok()?, reader.tiers());
-        Some(Arc::new(RememberNode { value, tier, is_list, module, confidence, tiers }))
+        Some(Arc::new(RememberSettings { value, tier, is_list, module, confidence, tiers }))
     }
 
     fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
@@ -131,7 +131,7 @@ fn expect_value(reader: &mut NodeReader<'_>, yaml: &Yaml, ty: &Type, (name, tier
     reader.report().push(finding.help(help));
 }
 
-impl NodeSettings for RememberNode {
+impl NodeSettings for RememberSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = ctx.services.clone();
         Ok(Arc::new(Remember { definition: self.clone(), services }))
@@ -148,7 +148,7 @@ impl NodeSettings for RememberNode {
 
 impl Remember {
     fn remembered(&self, ctx: &NodeContext) -> Result<Remembered, NodeError> {
-        let RememberNode { value, tier, is_list, module, confidence, .. } = &self.definition;
+        let RememberSettings { value, tier, is_list, module, confidence, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let values = match value.evaluate_owned(&view)? {
             Value::Null => Vec::new(),
@@ -171,7 +171,7 @@ impl Remember {
 #[async_trait]
 impl Node for Remember {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let RememberNode { tier, tiers, .. } = &self.definition;
+        let RememberSettings { tier, tiers, .. } = &self.definition;
         let memory = task_memory(&ctx, &self.services, tiers).ok_or_else(|| {
             let message = format!("the workflow has no tier `{tier}`");
             Failure::new(ErrorKind::Other, message)

@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 
 use self::on_host::HostCall;
 pub(super) use self::read::RunKind;
-pub use self::read::{Argument, RunNode, RunOutput, RunPlace};
+pub use self::read::{Argument, CommandSettings, RunOutput, RunPlace};
 use super::{
     call_in_sandbox::Streams,
     changes::write_back,
@@ -42,7 +42,7 @@ const STREAM_BYTES_MAX: usize = 1 << 20;
 /// Runs a command.
 #[derive(Debug)]
 struct Run {
-    definition: RunNode,
+    definition: CommandSettings,
     sandboxes: SandboxServices,
     hosts: Arc<HostAccess>,
     /// Made on first use, and kept for later visits in a loop.
@@ -59,7 +59,7 @@ struct Ended {
 }
 
 impl Run {
-    fn new(definition: RunNode, services: &Services) -> Self {
+    fn new(definition: CommandSettings, services: &Services) -> Self {
         let (sandboxes, hosts) = (SandboxServices::of(services), Arc::clone(&services.hosts));
         Self { definition, sandboxes, hosts, bench: OnceCell::new() }
     }
@@ -253,7 +253,7 @@ impl Node for Run {
     }
 
     fn describe(&self) -> NodeDescription {
-        let RunNode { argv, rest, place, scripts, writes, .. } = &self.definition;
+        let CommandSettings { argv, rest, place, scripts, writes, .. } = &self.definition;
         let outputs = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         let mut fingerprint = json!({
             "argv": argv,
@@ -286,7 +286,7 @@ impl Node for Run {
     }
 
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
-        let RunNode { env, stdin, files, .. } = &self.definition;
+        let CommandSettings { env, stdin, files, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let value = |it: &Expression| it.evaluate(&view);
         let env = env.iter().map(|(name, it)| Ok(json!([name, value(it)?])));

@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 
 pub(super) use self::read::RunTestsKind;
 pub use self::{
-    read::{RunTestsNode, TestOutput},
+    read::{RunTestsSettings, TestOutput},
     result::{TestProof, TestResult, TestStatus},
     runner::{Runner, TestRunner},
 };
@@ -36,14 +36,14 @@ use super::{
 /// Runs the tests of an artifact.
 #[derive(Debug)]
 struct RunTests {
-    definition: RunTestsNode,
+    definition: RunTestsSettings,
     sandboxes: SandboxServices,
     /// Made on first use, and kept for later visits in a loop.
     bench: OnceCell<Bench>,
 }
 
 impl RunTests {
-    fn new(definition: RunTestsNode, services: &Services) -> Self {
+    fn new(definition: RunTestsSettings, services: &Services) -> Self {
         Self { definition, sandboxes: SandboxServices::of(services), bench: OnceCell::new() }
     }
 
@@ -175,7 +175,7 @@ impl Node for RunTests {
     }
 
     fn describe(&self) -> NodeDescription {
-        let RunTestsNode { runner, sandbox, writes, .. } = &self.definition;
+        let RunTestsSettings { runner, sandbox, writes, .. } = &self.definition;
         let outputs = writes.iter().map(|(channel, output)| json!([channel, output.as_str()]));
         let writes = writes.iter().map(|(channel, _)| channel.clone()).collect();
         NodeDescription {

@@ -17,7 +17,7 @@ use graphrun_workflow::{
 use serde_json::{Map, Value, json};
 
 pub(super) use self::read::ToolKind;
-pub use self::read::ToolNode;
+pub use self::read::ToolSettings;
 use self::read::part_of;
 use super::{
     approval::{AskedCall, Verdict},
@@ -29,7 +29,7 @@ use super::{
 /// Calls a tool.
 #[derive(Debug)]
 struct Call {
-    definition: ToolNode,
+    definition: ToolSettings,
     tool: Checked,
     services: Services,
 }

@@ -14,7 +14,7 @@ use graphrun_workflow::{ExpressionView, Prompt, PromptView};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::read::WriteFilesKind;
-pub use self::read::{Destination, WriteFilesNode};
+pub use self::read::{Destination, WriteFilesSettings};
 use super::in_folder::{open_folder, refused_write};
 
 /// The file name of a report.
@@ -28,7 +28,7 @@ const PATH_CHARACTERS_MAX: usize = 200;
 /// are replaced only where the services say so.
 #[derive(Debug)]
 struct WriteFiles {
-    definition: WriteFilesNode,
+    definition: WriteFilesSettings,
     output_dir: PathBuf,
     replace: Replace,
 }
@@ -53,7 +53,7 @@ impl WriteFiles {
     }
 }
 
-impl WriteFilesNode {
+impl WriteFilesSettings {
     /// Returns the templates with the names of their files.
     fn templates(&self) -> impl Iterator<Item = (&str, &Prompt)> {
         let texts = self.texts.iter().map(|(name, text)| (name.as_str(), text));

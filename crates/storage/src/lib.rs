@@ -15,7 +15,7 @@
 //! # }
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

@@ -13,7 +13,7 @@
 //! assert!(registry.schema("TeamState").unwrap().channel("user_stories").is_some());
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod code_artifact;

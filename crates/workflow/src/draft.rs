@@ -2,7 +2,7 @@
 //! prompts are not read yet.
 //!
 //! The data flow is computed from the draft, and the checks of expressions and prompts need the data
-//! flow. So every key is read once: those of the structure here, the others with their kinds.
+//! flow. So policies and edges are read here, expressions and the keys of kinds in `nodes`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,14 +104,14 @@ impl<'y> WorkflowDraft<'y> {
         }
         edges.check_arrivals(report);
         for (map, node) in &declarations.maps {
-            lead_items(&mut drafts, (map, node), scope.schema);
+            move_failure_policies(&mut drafts, (map, node), scope.schema);
         }
         Self { nodes: drafts, edges: edges.drafts, doubted: edges.doubted }
     }
 }
 
-/// Gives the node of a map what decides about its failed items. Only the node can fail.
-fn lead_items(
+/// Moves `catch` and `failed` of a map to the node that it runs, because the map itself never fails.
+fn move_failure_policies(
     drafts: &mut BTreeMap<NodeName, NodeDraft<'_>>,
     (map, node): (&NodeName, &NodeName),
     schema: &Schema,

@@ -31,7 +31,7 @@
 //! assert!(diagnostics.to_string().contains("nmes"));
 //! ```
 
-// Tests may; the library may not.
+// Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod approval;
@@ -109,7 +109,9 @@ pub use self::{
     reports::ReportFile,
     sections::OnOverflow,
     source::Buffers,
-    structure::{Custom, CustomNode, EnterNode, LeaveNode, Map, MapNode, NestedUse, Parallel, Use},
+    structure::{
+        Custom, CustomSettings, EnterNode, LeaveNode, Map, MapSettings, NestedUse, Parallel, Use,
+    },
 };
 pub use self::{
     outline::{Outline, Part, Slot, Step},

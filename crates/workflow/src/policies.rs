@@ -220,11 +220,8 @@ pub(super) fn read_catch(
     catch
 }
 
-/// Adds the defaults for kinds that the node does not catch itself.
-///
-/// A node is not caught by itself: at the target of a default, its own failure is the failure of
-/// the run.
-/// Adds the default routes for failures. The targets of these routes get none: their failures would lead back to them.
+/// Adds the default routes for kinds that the node does not catch itself. The targets of these routes get none: their
+/// failures would lead back to them.
 fn with_defaults(mut catch: Vec<Catch>, defaults: &[Catch], name: &NodeName) -> Vec<Catch> {
     if defaults.iter().any(|it| it.to.node() == Some(name)) {
         return catch;

@@ -225,7 +225,7 @@ impl<'a> Owners<'a> {
         waiting.for_scopes.iter().find(is_shared).map(|(end, _)| *end)
     }
 
-    /// Removes a node, and what it leads to without a visit of the split, from the branches.
+    /// Removes a node from the branches, with the nodes that it leads to without a visit of the split.
     fn remove_after(&mut self, node: usize) {
         let mut open = vec![node];
         while let Some(node) = open.pop() {

@@ -14,15 +14,15 @@ use graphrun_workflow::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Agent, AgentNode};
+use super::{Agent, AgentSettings};
 
 /// A node that asks one of several agents.
 #[derive(Clone, Debug)]
-pub struct AgentMatchNode {
+pub struct AgentMatchSettings {
     /// The expression whose value chooses the agent.
     pub on: Expression,
     /// The nodes with the agents, each with its value. They differ only in the agent.
-    pub nodes: Vec<(String, AgentNode)>,
+    pub nodes: Vec<(String, AgentSettings)>,
     models: Vec<String>,
     declared: Vec<Arc<DeclaredTool>>,
 }
@@ -34,8 +34,8 @@ struct AgentMatch {
     agents: Vec<(String, Agent)>,
 }
 
-impl AgentMatchNode {
-    pub(super) fn new(on: Expression, nodes: Vec<(String, AgentNode)>) -> Self {
+impl AgentMatchSettings {
+    pub(super) fn new(on: Expression, nodes: Vec<(String, AgentSettings)>) -> Self {
         let mut models: Vec<String> = Vec::new();
         for model in nodes.iter().flat_map(|(_, it)| &it.models) {
             if !models.contains(model) {
@@ -47,9 +47,9 @@ impl AgentMatchNode {
     }
 }
 
-impl NodeSettings for AgentMatchNode {
+impl NodeSettings for AgentMatchSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
-        let connect = |(value, it): &(String, AgentNode)| Ok((value.clone(), it.connect(ctx)?));
+        let connect = |(value, it): &(String, AgentSettings)| Ok((value.clone(), it.connect(ctx)?));
         let agents = self.nodes.iter().map(connect).collect::<Result<_, Diagnostic>>()?;
         Ok(Arc::new(AgentMatch { on: self.on.clone(), agents }))
     }
@@ -77,9 +77,9 @@ impl NodeSettings for AgentMatchNode {
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {
-        let replaced = |(value, it): &(String, AgentNode)| {
+        let replaced = |(value, it): &(String, AgentSettings)| {
             let models = if it.program.is_some() { Vec::new() } else { models.to_vec() };
-            (value.clone(), AgentNode { models, ..it.clone() })
+            (value.clone(), AgentSettings { models, ..it.clone() })
         };
         let nodes = self.nodes.iter().map(replaced).collect();
         Some(Arc::new(Self::new(self.on.clone(), nodes)))

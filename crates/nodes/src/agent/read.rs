@@ -20,7 +20,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 
 use super::{
-    Agent, AgentMatchNode, ProgramRunner, Toolbox,
+    Agent, AgentMatchSettings, ProgramRunner, Toolbox,
     history::{History, HistoryParts},
 };
 use crate::{
@@ -84,7 +84,7 @@ struct PromptParts {
 
 /// A node that asks a model.
 #[derive(Clone, Debug)]
-pub struct AgentNode {
+pub struct AgentSettings {
     /// The name of the agent.
     pub agent: String,
     /// The models as `provider/model`, in order of fallback; none if it has a program.
@@ -129,7 +129,7 @@ pub struct AgentNode {
     pub tiers: Arc<Tiers>,
 }
 
-impl AgentNode {
+impl AgentSettings {
     /// Returns how often a model may be asked for an answer: the first time, once more with twice the tokens, and for
     /// each repair.
     pub(super) fn answers_max(&self) -> u64 {
@@ -137,7 +137,7 @@ impl AgentNode {
     }
 }
 
-impl AgentNode {
+impl AgentSettings {
     /// Makes the node that asks.
     pub(super) fn connect(&self, ctx: &MakeContext<'_>) -> Result<Agent, Diagnostic> {
         let (root, tiers, declared) = (self.tools_root.as_path(), &*self.tiers, &self.declared[..]);
@@ -222,7 +222,7 @@ impl Kind for AgentKind {
         let mut nodes = Vec::new();
         for (value, agent, found) in agents {
             let found = found?;
-            let node = AgentNode {
+            let node = AgentSettings {
                 agent,
                 models: found.models,
                 program: found.program.map(|it| in_folder(&it, folder.as_deref())),
@@ -248,7 +248,7 @@ impl Kind for AgentKind {
             nodes.push((value, node));
         }
         match on {
-            Some(on) => Some(Arc::new(AgentMatchNode::new(on, nodes))),
+            Some(on) => Some(Arc::new(AgentMatchSettings::new(on, nodes))),
             None => Some(Arc::new(nodes.pop()?.1)),
         }
     }
@@ -287,7 +287,7 @@ impl AgentsByValue {
     }
 }
 
-impl NodeSettings for AgentNode {
+impl NodeSettings for AgentSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.connect(ctx)?))
     }

@@ -35,7 +35,7 @@ struct AskKeys {
 
 /// A node that asks a person.
 #[derive(Clone, Debug)]
-pub struct AskNode {
+pub struct AskSettings {
     /// The question.
     pub prompt: Prompt,
     /// The fields the person sees.
@@ -78,7 +78,7 @@ impl Kind for AskKind {
         if let Some(channel) = &writes {
             check_choices(reader, &choices, channel);
         }
-        Some(Arc::new(AskNode {
+        Some(Arc::new(AskSettings {
             prompt: reader.finish_prompt(prompt?),
             show: show.unwrap_or_default(),
             choices: choices.into_iter().map(|it| it.text).collect(),
@@ -96,7 +96,7 @@ impl Kind for AskKind {
     }
 }
 
-impl NodeSettings for AskNode {
+impl NodeSettings for AskSettings {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(Ask(self.clone())))
     }

@@ -7,7 +7,7 @@ use graphrun_core::{
 use graphrun_sandbox::{HostCommand, HostError, HostResult};
 use graphrun_workflow::{ExpressionView, HostAccess, HostSettings, HostUse};
 
-use super::{Argument, RunNode, STREAM_BYTES_MAX, VARIABLE_BYTES_MAX, text_of};
+use super::{Argument, CommandSettings, STREAM_BYTES_MAX, VARIABLE_BYTES_MAX, text_of};
 use crate::{
     host_approval::{ask_for_command, shown},
     in_folder::open_folder,
@@ -16,7 +16,7 @@ use crate::{
 /// A call of a command on a host.
 #[derive(Debug)]
 pub(super) struct HostCall<'a> {
-    pub(super) definition: &'a RunNode,
+    pub(super) definition: &'a CommandSettings,
     pub(super) host: &'a HostSettings,
     pub(super) access: &'a HostAccess,
 }

@@ -18,7 +18,7 @@ use graphrun_workflow::{
     Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
         ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
-        SpannedText, Yaml, check_argument, describe, read_arguments, suggestion,
+        SpannedText, Yaml, check_argument, describe, read_arguments,
         values::{
             self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
             VariableName,
@@ -29,7 +29,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::{changes::read_changes, in_folder::read_folder};
+use crate::{changes::read_changes, in_folder::read_folder, outputs::read_outputs};
 
 /// The kind `run`.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ graphrun_workflow::value_types! {
 
 /// A node that runs a command.
 #[derive(Clone, Debug)]
-pub struct RunNode {
+pub struct CommandSettings {
     /// The program and its constant arguments, up to the first value of the state. In a sandbox there is none.
     pub argv: Vec<String>,
     /// The arguments from the first value of the state on.
@@ -214,8 +214,10 @@ impl Kind for RunKind {
         let scripts = reader.get("scripts").map(|it| reader.scripts(it));
         let folder = read_folder(reader);
         let changes = read_changes(reader);
-        let writes = reader.get("writes").map(|it| read_run_outputs(reader, it));
-        Some(Arc::new(RunNode {
+        let outputs = RunOutput::ALL.map(|it| (it.as_str(), it.ty(), it));
+        let writes = reader.get("writes");
+        let writes = writes.map(|it| read_outputs(reader, it, "a command", &outputs));
+        Some(Arc::new(CommandSettings {
             argv: argv?,
             rest: rest?,
             place: place?,
@@ -231,7 +233,7 @@ impl Kind for RunKind {
     }
 }
 
-impl NodeSettings for RunNode {
+impl NodeSettings for CommandSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(Run::new(self.clone(), ctx.services)))
     }
@@ -416,23 +418,4 @@ fn expect_plain(
         let finding = Diagnostic::error("GR022", message).at(place, "another type");
         reader.report().push(finding.help(help));
     }
-}
-
-/// Reads `field: output`, or just fields with the names of their outputs.
-fn read_run_outputs(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Vec<(ChannelName, RunOutput)> {
-    let mut writes = Vec::new();
-    for (field, output) in reader.pairs(yaml) {
-        let channel = reader.channel(&field);
-        let Some(found) = RunOutput::find(&output.text) else {
-            let names = RunOutput::ALL.map(RunOutput::as_str);
-            let help = suggestion(&output.text, names).unwrap_or_default();
-            let message = format!("a command has no output `{}`", output.text);
-            reader.report().bad_value(&output, message, &help);
-            continue;
-        };
-        let Some(channel) = channel else { continue };
-        reader.expect_output(&field, &channel, &format!("`{}`", found.as_str()), &found.ty());
-        writes.push((channel, found));
-    }
-    writes
 }

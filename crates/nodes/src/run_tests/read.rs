@@ -12,7 +12,7 @@ use graphrun_sandbox::{Allowed, Proof, ReportForm};
 use graphrun_workflow::{
     Expression, SandboxSettings,
     kind::{
-        Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml, suggestion,
+        Keys, Kind, MakeContext, NodeReader, NodeSettings,
         values::{
             self, Either, FieldName, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
         },
@@ -20,7 +20,7 @@ use graphrun_workflow::{
 };
 use schemars::JsonSchema;
 
-use crate::in_folder::read_folder;
+use crate::{in_folder::read_folder, outputs::read_outputs};
 
 use super::{RunTests, Runner, TestResult, TestRunner, TestStatus, read_runner::read_test_runner};
 
@@ -82,7 +82,7 @@ graphrun_workflow::value_types! {
 
 /// A node that runs tests in a sandbox.
 #[derive(Clone, Debug)]
-pub struct RunTestsNode {
+pub struct RunTestsSettings {
     /// The files to test. Without them there is a folder.
     pub artifact: Option<Expression>,
     /// The folder of the run of which the tests get a copy.
@@ -144,11 +144,13 @@ impl Kind for RunTestsKind {
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = reader.require("writes", help);
         let tested = artifact.iter().flatten().next().map_or(Type::Any, |it| it.ty().clone());
-        let writes = writes.map(|it| read_outputs(reader, it, &tested)).unwrap_or_default();
+        let outputs = TestOutput::ALL.map(|it| (it.as_str(), type_of(it, &tested), it));
+        let writes = writes.map(|it| read_outputs(reader, it, "a run of tests", &outputs));
+        let writes = writes.unwrap_or_default();
         if parts.get("artifact").is_none() {
             check_no_artifact(reader, &writes);
         }
-        Some(Arc::new(RunTestsNode {
+        Some(Arc::new(RunTestsSettings {
             artifact: artifact?,
             folder,
             runner: runner?,
@@ -159,7 +161,7 @@ impl Kind for RunTestsKind {
     }
 }
 
-impl NodeSettings for RunTestsNode {
+impl NodeSettings for RunTestsSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(RunTests::new(self.clone(), ctx.services)))
     }
@@ -192,32 +194,6 @@ fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOu
         let message = "without `artifact` there is no output `code_artifact`";
         reader.report().bad_value(key, message, "remove it, or name the `artifact`");
     }
-}
-
-/// Reads `field: output`, or just fields with the names of their outputs.
-fn read_outputs(
-    reader: &mut NodeReader<'_>,
-    yaml: &Yaml,
-    artifact: &Type,
-) -> Vec<(ChannelName, TestOutput)> {
-    let mut writes = Vec::new();
-    for (field, output) in reader.pairs(yaml) {
-        let channel = reader.channel(&field);
-        let found = TestOutput::ALL.into_iter().find(|it| it.as_str() == output.text);
-        let Some(found) = found else {
-            let names = TestOutput::ALL.map(TestOutput::as_str);
-            let help = suggestion(&output.text, names).unwrap_or_default();
-            let message = format!("a run of tests gives no `{}`", output.text);
-            reader.report().bad_value(&output, message, &help);
-            continue;
-        };
-        if let Some(channel) = channel {
-            let ty = type_of(found, artifact);
-            reader.expect_output(&field, &channel, &format!("`{}`", found.as_str()), &ty);
-            writes.push((channel, found));
-        }
-    }
-    writes
 }
 
 /// The type of an output, for tests of an artifact of a type.

@@ -48,7 +48,7 @@ graphrun_workflow::value_types! {
 
 /// A node that calls a tool.
 #[derive(Clone, Debug)]
-pub struct ToolNode {
+pub struct ToolSettings {
     /// The name of the tool.
     pub tool: String,
     /// The tool, if the workflow declares it.
@@ -112,7 +112,15 @@ impl Kind for ToolKind {
         let writes = writes.unwrap_or_default();
         let declared = reader.declared_tools(std::slice::from_ref(&word.text));
         let tiers = reader.tiers();
-        Some(Arc::new(ToolNode { tool: word.text, declared, root, folder, tiers, args, writes }))
+        Some(Arc::new(ToolSettings {
+            tool: word.text,
+            declared,
+            root,
+            folder,
+            tiers,
+            args,
+            writes,
+        }))
     }
 
     fn refuses_cache(&self, value: &Yaml, registry: &Registry) -> Option<CacheRefusal> {
@@ -122,7 +130,7 @@ impl Kind for ToolKind {
     }
 }
 
-impl NodeSettings for ToolNode {
+impl NodeSettings for ToolSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let (root, tiers, declared) = (self.root.as_path(), &*self.tiers, &self.declared[..]);
         let tool = Checked::find(ctx, &self.tool, ToolSources { root, tiers, declared })?;

@@ -48,7 +48,7 @@ struct WriteFilesParts {
 
 /// A node that writes files.
 #[derive(Clone, Debug)]
-pub struct WriteFilesNode {
+pub struct WriteFilesSettings {
     /// The destination.
     pub to: Destination,
     /// The files, each with its path and content.
@@ -116,7 +116,7 @@ impl Kind for WriteFilesKind {
             }
             read_text(reader, report)
         });
-        Some(Arc::new(WriteFilesNode { to: to?, files, documents, texts, report }))
+        Some(Arc::new(WriteFilesSettings { to: to?, files, documents, texts, report }))
     }
 
     fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
@@ -156,7 +156,7 @@ fn read_text(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Prompt> {
     Some(reader.finish_prompt(prompt))
 }
 
-impl NodeSettings for WriteFilesNode {
+impl NodeSettings for WriteFilesSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(WriteFiles {
             definition: self.clone(),

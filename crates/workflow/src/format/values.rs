@@ -141,7 +141,7 @@ value_types! {
     /// A model as its provider calls it.
     pub ModelName = {"type": "string", "pattern": "^[^/\\s]+/\\S+$", "examples": ["openai/gpt-5-mini"]};
     /// The network of a sandbox without hosts.
-    pub Network = {"enum": ["off"]};
+    pub Network = {"type": "string", "pattern": "^off$", "examples": ["off"]};
     /// A host by its name, or all hosts below a name, with a port if it is not 443.
     pub NetworkHostName = {"type": "string", "examples": ["api.example.com", "*.example.com"]};
     /// The name of an event.

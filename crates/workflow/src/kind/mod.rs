@@ -51,7 +51,8 @@ pub use crate::{
 /// reader, the JSON Schema, hover texts and completion all come from it, so that they cannot
 /// disagree.
 ///
-/// The example adds a kind `shout`, which writes a text in capitals.
+/// The example adds a kind `shout`, which writes a text in capitals. `set.rs` in `graphrun-nodes` is a small kind of the
+/// program.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,13 +60,16 @@ pub use crate::{
 /// use async_trait::async_trait;
 /// use graphrun_core::{
 ///     diagnostic::Diagnostic,
-///     graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
+///     graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
 ///     id::ChannelName,
-///     state::Update,
+///     state::{Type, Update},
 /// };
 /// use graphrun_workflow::{
 ///     Expression, ExpressionView, Registry, json_schema,
-///     kind::{Keys, Kind, MakeContext, NodeReader, NodeSettings, values},
+///     kind::{
+///         CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
+///         values,
+///     },
 /// };
 /// use schemars::JsonSchema;
 ///
@@ -98,17 +102,34 @@ pub use crate::{
 ///     }
 ///
 ///     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-///         let text = reader.expression(reader.value());
-///         let writes = reader.require("writes", "name the field that receives the text")?;
-///         let writes = reader.report().word(writes, "`writes`")?;
-///         let writes = reader.channel(&writes);
-///         Some(Arc::new(ShoutNode { text: text?, writes: writes? }))
+///         let value = reader.value();
+///         let text = reader.expression(value);
+///         if let Some(text) = &text {
+///             reader.expect_type(value, text.ty(), &Type::String, "the text of `shout`");
+///         }
+///         let writes = reader.require("writes", "name the field that receives the text");
+///         let field = writes.and_then(|it| reader.report().word(it, "`writes`"))?;
+///         let writes = reader.channel(&field)?;
+///         reader.expect_output(&field, &writes, "the text", &Type::String);
+///         Some(Arc::new(ShoutNode { text: text?, writes }))
+///     }
+///
+///     fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
+///         Some(CacheRefusal::of_kind(self, "omit it: the text costs nothing"))
+///     }
+///
+///     fn reads_only_named_values(&self) -> bool {
+///         true
 ///     }
 /// }
 ///
 /// impl NodeSettings for ShoutNode {
 ///     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
 ///         Ok(Arc::new(self.clone()))
+///     }
+///
+///     fn computes(&self) -> Option<Vec<Computation>> {
+///         Some(vec![Computation { is_copy: false, ..Computation::of(&self.writes, &self.text) }])
 ///     }
 /// }
 ///
@@ -124,6 +145,8 @@ pub use crate::{
 ///         NodeDescription {
 ///             kind: "shout",
 ///             contract: Contract { reads: None, writes: Some(vec![self.writes.clone()]) },
+///             calls_max: Some(0),
+///             side_effects: SideEffects::Nothing,
 ///             ..NodeDescription::default()
 ///         }
 ///     }
@@ -169,7 +192,7 @@ pub trait Kind: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its nodes only run others, so that a node has no `when`.
+    /// Whether its nodes only run others. They read no input themselves, and by default no `map` runs them.
     fn runs_others(&self) -> bool {
         false
     }

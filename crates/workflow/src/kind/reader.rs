@@ -33,8 +33,8 @@ use crate::{
 
 /// A node that is read: its keys, and the declarations that they may refer to.
 ///
-/// The reader reports mistakes instead of failing at the first one. A method that returns an
-/// `Option` has reported the reason when it returns `None`.
+/// The reader reports mistakes instead of failing at the first one. A method that reads a value has reported the reason when
+/// it returns `None`; [`get`](Self::get), [`key`](Self::key) and the like return `None` where nothing is written.
 #[derive(Debug)]
 pub struct NodeReader<'a> {
     pub(crate) scope: &'a NodeScope<'a>,
@@ -66,18 +66,27 @@ impl<'a> NodeReader<'a> {
     /// Panics if the struct with the keys of the kind has no such key, because a node could never
     /// have it.
     pub fn get(&self, key: &str) -> Option<&'a Yaml> {
-        let kind = self.kind.key();
-        assert!(self.kind.takes(key), "the kind `{kind}` reads `{key}`, which it does not declare");
+        self.assert_declared(key);
         self.section.get(key)
     }
 
-    /// Returns a key with its place.
+    fn assert_declared(&self, key: &str) {
+        let kind = self.kind.key();
+        assert!(self.kind.takes(key), "the kind `{kind}` reads `{key}`, which it does not declare");
+    }
+
+    /// Returns a key with its place. It may also be a key that nodes of all kinds have.
     pub fn key(&self, key: &str) -> Option<&'a SpannedText> {
         self.section.key(key)
     }
 
     /// Returns the value of a key that the node must have. `help` is what to write.
+    ///
+    /// # Panics
+    ///
+    /// As [`get`](Self::get).
     pub fn require(&mut self, key: &str, help: &str) -> Option<&'a Yaml> {
+        self.assert_declared(key);
         self.section.require(self.report(), key, help)
     }
 

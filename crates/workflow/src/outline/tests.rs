@@ -84,10 +84,10 @@ fn it_agrees_with_the_reader_where_that_can_read() {
         for part in Outline::of(&text).parts() {
             let path = &part.path;
             outlined.extend(part.key.iter().map(|it| format!("{path:?}: {it:?}")));
-            let value = part.value.as_ref().filter(|it| !text[it.start..].starts_with('*'));
-            let value = value.filter(|it| {
-                !["", "~", "null"].contains(&&text[(*it).clone()])
-                    || text[..it.start].ends_with(['"', '\''])
+            let value = part.value.as_ref().filter(|it| {
+                let is_quoted = text[..it.start].ends_with(['"', '\'']);
+                let is_null = ["", "~", "null"].contains(&&text[(*it).clone()]);
+                is_quoted || !is_null && !text[it.start..].starts_with('*')
             });
             outlined.extend(value.map(|it| format!("{path:?} = {}", it.start)));
         }

@@ -23,7 +23,7 @@ struct CustomKeys {
 
 /// A node that runs the one that is registered under a name.
 #[derive(Clone, Debug)]
-pub struct CustomNode {
+pub struct CustomSettings {
     /// The name.
     pub name: String,
 }
@@ -42,7 +42,7 @@ impl Kind for Custom {
         let name = reader.report().word(value, "`node`")?;
         let registry = &reader.scope.env.registry;
         if registry.custom(&name.text).is_some() {
-            return Some(Arc::new(CustomNode { name: name.text }));
+            return Some(Arc::new(CustomSettings { name: name.text }));
         }
         let help = suggestion(&name.text, registry.nodes())
             .unwrap_or_else(|| "a Rust program registers nodes; none is registered".to_owned());
@@ -54,7 +54,7 @@ impl Kind for Custom {
     }
 }
 
-impl NodeSettings for CustomNode {
+impl NodeSettings for CustomSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let (node, name) = (ctx.name, &self.name);
         ctx.registry.custom(name).ok_or_else(|| {

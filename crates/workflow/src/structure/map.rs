@@ -86,7 +86,7 @@ struct MapParts {
 
 /// A node that runs another one for each item of a list.
 #[derive(Clone, Debug)]
-pub struct MapNode {
+pub struct MapSettings {
     /// The list.
     pub over: Expression,
     /// The node.
@@ -144,7 +144,7 @@ impl Kind for Map {
         }
         let (over, node) = (list.over.clone()?, list.node.clone()?);
         let (item, width_max) = (list.item.name.clone(), list.item.width_max);
-        Some(Arc::new(MapNode { over, node, item, width_max }))
+        Some(Arc::new(MapSettings { over, node, item, width_max }))
     }
 
     fn refuses_cache(&self, _: &Yaml, _: &Registry) -> Option<CacheRefusal> {
@@ -186,7 +186,7 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
     }
 }
 
-impl NodeSettings for MapNode {
+impl NodeSettings for MapSettings {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         // The route behind the node dispatches the items.
         Ok(Arc::new(Pass))

@@ -13,8 +13,8 @@ mod use_workflow;
 use std::sync::Arc;
 
 pub use self::{
-    custom::{Custom, CustomNode},
-    map::{Map, MapNode},
+    custom::{Custom, CustomSettings},
+    map::{Map, MapSettings},
     parallel::Parallel,
     use_workflow::{EnterNode, LeaveNode, NestedUse, Use},
 };
