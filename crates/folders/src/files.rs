@@ -1,6 +1,7 @@
 //! The files of a folder, for a sandbox.
 
 use std::{
+    fs::DirEntry,
     io::Read,
     os::unix::fs::{MetadataExt as _, PermissionsExt},
     path::{Path, PathBuf},
@@ -64,78 +65,92 @@ impl KeptFolder {
 /// Whether all entries can be in a lower layer of a sandbox. Another owner could not be replaced by the user inside, and
 /// only the `.git` at the top can be hidden.
 fn is_plain(root: &Path) -> Result<bool, FolderError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source: BeneathError| FolderError::Read { path, source }
-    };
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    let folder = Folder::open(root).map_err(failed(root))?;
-    let (mut open, mut visited) = (vec![PathBuf::new()], 0);
-    while let Some(parent) = open.pop() {
-        for entry in folder.entries(&parent).map_err(failed(&parent))? {
-            let entry = entry.map_err(FolderError::io("read the folder"))?;
-            visited += 1;
-            if visited > MOUNTED_ENTRIES_MAX {
-                return Err(FolderError::TooLarge { what: format!("{MOUNTED_ENTRIES_MAX} files") });
-            }
-            let name = entry.file_name();
-            if name.eq_ignore_ascii_case(".git")
-                && (name != ".git" || !parent.as_os_str().is_empty())
-            {
-                return Ok(false);
-            }
-            let data = entry.metadata().map_err(FolderError::io("read the folder"))?;
-            if data.uid() != user || data.gid() != group {
-                return Ok(false);
-            }
-            if data.is_dir() && name != ".git" {
-                open.push(parent.join(name));
-            }
+    let mut is_plain = true;
+    walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
+        let is_git = entry.file_name().eq_ignore_ascii_case(".git");
+        let data = entry.metadata().map_err(FolderError::io("read the folder"))?;
+        if (is_git && path != Path::new(".git")) || data.uid() != user || data.gid() != group {
+            is_plain = false;
+            return Ok(Visited::Last);
         }
-    }
-    Ok(true)
+        Ok(if is_git { Visited::Whole } else { Visited::Open })
+    })?;
+    Ok(is_plain)
 }
 
 fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source: BeneathError| FolderError::Read { path, source }
-    };
-    let folder = Folder::open(root).map_err(failed(root))?;
-    let (mut files, mut bytes_left, mut visited) = (Vec::new(), BYTES_MAX, 0);
-    let mut open = vec![PathBuf::new()];
-    while let Some(parent) = open.pop() {
-        for entry in folder.entries(&parent).map_err(failed(&parent))? {
-            let entry = entry.map_err(FolderError::io("read the folder"))?;
-            visited += 1;
-            if visited > ENTRIES_MAX {
-                return Err(FolderError::TooLarge { what: format!("{ENTRIES_MAX} files") });
-            }
-            if entry.file_name().eq_ignore_ascii_case(".git") {
-                continue;
-            }
-            let path = parent.join(entry.file_name());
-            let kind = entry.file_type().map_err(FolderError::io("read the folder"))?;
-            if kind.is_dir() {
-                open.push(path);
-                continue;
-            }
-            let content = if kind.is_symlink() {
-                FolderContent::Link(folder.link_target(&path).map_err(failed(&path))?)
-            } else {
-                let file = folder.open_file(&path).map_err(failed(&path))?;
-                let io = FolderError::io("read a file of the folder");
-                let mode = file.metadata().map_err(FolderError::io("read the folder"))?;
-                let mut bytes = Vec::new();
-                file.take(bytes_left + 1).read_to_end(&mut bytes).map_err(io)?;
-                let left = bytes_left.checked_sub(bytes.len() as u64);
-                bytes_left = left.ok_or_else(|| FolderError::TooLarge { what: "64 MiB".into() })?;
-                let is_executable = mode.permissions().mode() & EXECUTE != 0;
-                FolderContent::File { bytes: bytes.into(), is_executable }
-            };
-            files.push(FolderFile { path, content });
+    let (mut files, mut bytes_left) = (Vec::new(), BYTES_MAX);
+    walk(root, ENTRIES_MAX, |folder, path, entry| {
+        if entry.file_name().eq_ignore_ascii_case(".git") {
+            return Ok(Visited::Whole);
         }
-    }
+        let kind = entry.file_type().map_err(FolderError::io("read the folder"))?;
+        if kind.is_dir() {
+            return Ok(Visited::Open);
+        }
+        let content = if kind.is_symlink() {
+            FolderContent::Link(folder.link_target(path).map_err(unreadable(path))?)
+        } else {
+            let file = folder.open_file(path).map_err(unreadable(path))?;
+            let io = FolderError::io("read a file of the folder");
+            let mode = file.metadata().map_err(FolderError::io("read the folder"))?;
+            let mut bytes = Vec::new();
+            file.take(bytes_left + 1).read_to_end(&mut bytes).map_err(io)?;
+            let left = bytes_left.checked_sub(bytes.len() as u64);
+            bytes_left = left.ok_or_else(|| FolderError::TooLarge { what: "64 MiB".into() })?;
+            let is_executable = mode.permissions().mode() & EXECUTE != 0;
+            FolderContent::File { bytes: bytes.into(), is_executable }
+        };
+        files.push(FolderFile { path: path.to_owned(), content });
+        Ok(Visited::Whole)
+    })?;
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
+}
+
+/// What follows after an entry of a folder.
+enum Visited {
+    /// The entries below it, if it is a folder.
+    Open,
+    /// The next entry beside it.
+    Whole,
+    /// No other entry.
+    Last,
+}
+
+/// Visits the entries below a folder, each folder before its entries. Links are not followed.
+fn walk(
+    root: &Path,
+    entries_max: usize,
+    mut visit: impl FnMut(&Folder, &Path, &DirEntry) -> Result<Visited, FolderError>,
+) -> Result<(), FolderError> {
+    let folder = Folder::open(root).map_err(unreadable(root))?;
+    let (mut open, mut visited) = (vec![PathBuf::new()], 0);
+    while let Some(parent) = open.pop() {
+        for entry in folder.entries(&parent).map_err(unreadable(&parent))? {
+            let entry = entry.map_err(FolderError::io("read the folder"))?;
+            visited += 1;
+            if visited > entries_max {
+                return Err(FolderError::TooLarge { what: format!("{entries_max} files") });
+            }
+            let path = parent.join(entry.file_name());
+            match visit(&folder, &path, &entry)? {
+                Visited::Last => return Ok(()),
+                Visited::Open
+                    if entry.file_type().map_err(FolderError::io("read the folder"))?.is_dir() =>
+                {
+                    open.push(path);
+                }
+                Visited::Open | Visited::Whole => (),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error of an entry that cannot be read.
+fn unreadable(path: &Path) -> impl FnOnce(BeneathError) -> FolderError {
+    let path = path.display().to_string();
+    move |source| FolderError::Read { path, source }
 }
