@@ -19,13 +19,13 @@ pub(super) fn access(options: &RunOptions) -> NetworkAccess {
 /// # Errors
 ///
 /// Fails with each host that is not allowed, and the way to allow it.
-pub(super) fn check<'a>(
+pub(super) fn check(
     access: &NetworkAccess,
-    sandboxes: impl Iterator<Item = &'a SandboxSettings>,
+    sandboxes: &[&SandboxSettings],
     workflow: &Path,
 ) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
-    for host in sandboxes.flat_map(|it| &it.network).filter(|it| !access.allows(it)) {
+    for host in sandboxes.iter().flat_map(|it| &it.network).filter(|it| !access.allows(it)) {
         refusals.add(
             format!("programs in a sandbox reach `{host}`"),
             format!("read the file, and pass `--allow-network {host}` to allow it in this process"),

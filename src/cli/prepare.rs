@@ -1,7 +1,6 @@
 //! Loads, checks and connects a workflow.
 
 use std::{
-    collections::BTreeMap,
     env, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,15 +15,13 @@ use super::{
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    id::NodeName,
     mcp::Servers,
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
-    tool::{DeclaredTool, McpCaller, ToolAction, WebAccess},
+    tool::{McpCaller, ToolAction, WebAccess},
     workflow::{
         self, HostAccess, LoadError, McpServer, NodeDefinition, Program, SandboxSettings, Workflow,
-        kind::NodeSettings,
     },
 };
 
@@ -129,9 +126,14 @@ impl LoadedWorkflow {
         let settings = || nodes.iter().map(|(name, it)| (name, &it.settings));
         // A recording answers in place of servers and programs.
         let is_replay = self.settings.options.replay.is_some();
-        let needs_sandbox =
-            |it: &dyn NodeSettings| it.needs_sandbox() && (!is_replay || it.programs().is_empty());
-        if settings().any(|(_, it)| needs_sandbox(it.as_ref())) {
+        let mut programs: Vec<&Program> = settings().flat_map(|(_, it)| it.programs()).collect();
+        if is_replay {
+            programs.clear();
+        }
+        let sandboxes = settings().flat_map(|(_, it)| it.sandboxes());
+        let sandboxes = sandboxes.chain(programs.iter().filter_map(|it| it.sandbox()));
+        let sandboxes: Vec<&SandboxSettings> = sandboxes.collect();
+        if !sandboxes.is_empty() {
             Sandbox::probe().map_err(|error| {
                 let help = error.hint();
                 let message = "the workflow needs a sandbox, and no usable one was found on this \
@@ -143,10 +145,8 @@ impl LoadedWorkflow {
         let access = self.host_access();
         let commands = settings().filter_map(|(_, it)| it.host());
         let mut servers = servers(nodes.values().copied());
-        let mut programs: Vec<&Program> = settings().flat_map(|(_, it)| it.programs()).collect();
         if is_replay {
             servers.clear();
-            programs.clear();
         }
         let commands = commands.chain(servers.iter().map(|it| it.host_use()));
         let commands = commands.chain(programs.iter().filter_map(|it| it.host_use()));
@@ -154,7 +154,7 @@ impl LoadedWorkflow {
         hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
         let tools = || settings().flat_map(|(_, it)| it.declared_tools());
         web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
-        network::check(&network::access(&self.settings.options), sandboxes(&nodes), &self.path)?;
+        network::check(&network::access(&self.settings.options), &sandboxes, &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, programs.iter().copied(), &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;
@@ -285,20 +285,6 @@ fn servers<'a>(nodes: impl Iterator<Item = &'a NodeDefinition>) -> Vec<Arc<McpSe
         }
     }
     servers
-}
-
-/// Returns the sandboxes of nodes and of the tools that they may call.
-fn sandboxes<'a>(
-    nodes: &'a BTreeMap<NodeName, &'a NodeDefinition>,
-) -> impl Iterator<Item = &'a SandboxSettings> {
-    let of_tool = |it: &'a Arc<DeclaredTool>| match &it.action {
-        ToolAction::Command(tool) => Some(&tool.sandbox),
-        ToolAction::Request(_) | ToolAction::Server(_) => None,
-    };
-    nodes.values().flat_map(move |it| {
-        let of_tools = it.settings.declared_tools().iter().filter_map(of_tool);
-        it.settings.sandbox().into_iter().chain(of_tools)
-    })
 }
 
 fn assemble(

@@ -68,6 +68,14 @@ fn serve() -> (u16, JoinHandle<()>) {
 }
 
 #[test]
+fn a_program_of_an_agent_needs_the_operator_too() {
+    let text = "graphrun: 1\nname: w\nstate: { answer: string }\noutput: answer\nsandboxes: { box: { network: [a.example] } }\n\
+                agents: { coder: { command: [cat], in: box } }\nstart: it\nnodes:\n  it: { agent: coder, prompt: { text: Mend \
+                it. }, writes: answer, then: end }\n";
+    refused(text, &[], &["`a.example`", "`--allow-network a.example`"]);
+}
+
+#[test]
 fn a_host_of_a_sandbox_needs_the_operator() {
     let text = workflow("[api.example.com, \"*.pypi.example\"]", &["x".to_owned()]);
     let expected = [

@@ -162,11 +162,6 @@ impl Tool for Declared {
     }
 }
 
-/// Whether one of the tools runs a command.
-pub(crate) fn need_sandbox(tools: &[Arc<DeclaredTool>]) -> bool {
-    tools.iter().any(|it| matches!(it.action, ToolAction::Command(_)))
-}
-
 /// Reads JSON. `what` begins the error.
 fn parse(text: &[u8], what: &str) -> Result<Value, ToolError> {
     read_json_bytes(text).map_err(|error| {

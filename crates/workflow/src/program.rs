@@ -97,6 +97,14 @@ impl Program {
         }
     }
 
+    /// Returns its sandbox, if it runs in one.
+    pub fn sandbox(&self) -> Option<&SandboxSettings> {
+        match &self.place {
+            ProgramPlace::Sandbox(settings) => Some(settings),
+            ProgramPlace::Host(_) => None,
+        }
+    }
+
     /// Returns the part of it that identifies a node.
     pub fn fingerprint(&self) -> Value {
         let Self { name, argv, protocol, place, scripts } = self;

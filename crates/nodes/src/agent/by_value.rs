@@ -54,10 +54,6 @@ impl NodeSettings for AgentMatchSettings {
         Ok(Arc::new(AgentMatch { on: self.on.clone(), agents }))
     }
 
-    fn needs_sandbox(&self) -> bool {
-        self.nodes.iter().any(|(_, it)| it.needs_sandbox())
-    }
-
     fn has_exit_code(&self) -> bool {
         self.nodes.iter().any(|(_, it)| it.has_exit_code())
     }

@@ -26,7 +26,6 @@ use super::{
 use crate::{
     changes::read_changes,
     checked::{Checked, ToolSources},
-    declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
 
@@ -290,11 +289,6 @@ impl AgentsByValue {
 impl NodeSettings for AgentSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.connect(ctx)?))
-    }
-
-    fn needs_sandbox(&self) -> bool {
-        let is_in_sandbox = |it: &Program| matches!(it.place, ProgramPlace::Sandbox(_));
-        need_sandbox(&self.declared) || self.program.as_ref().is_some_and(is_in_sandbox)
     }
 
     fn has_exit_code(&self) -> bool {

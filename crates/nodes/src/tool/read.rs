@@ -20,7 +20,6 @@ use serde_json::Value;
 use super::Call;
 use crate::{
     checked::{Checked, ToolSources},
-    declared::need_sandbox,
     in_folder::{check_writing_tools, read_folder},
 };
 
@@ -140,10 +139,6 @@ impl NodeSettings for ToolSettings {
 
     fn needs_memory(&self) -> bool {
         BuiltIn::named(&self.tool).is_some_and(|it| it.needs.is_memory())
-    }
-
-    fn needs_sandbox(&self) -> bool {
-        need_sandbox(&self.declared)
     }
 
     fn declared_tools(&self) -> &[Arc<DeclaredTool>] {

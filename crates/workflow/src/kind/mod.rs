@@ -239,11 +239,6 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether it, or one of its tools, runs code in a sandbox.
-    fn needs_sandbox(&self) -> bool {
-        self.sandbox().is_some()
-    }
-
     /// Whether its failures have an exit code.
     fn has_exit_code(&self) -> bool {
         false
@@ -299,6 +294,18 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
 }
 
 impl dyn NodeSettings {
+    /// Whether it, one of its tools or one of its programs runs code in a sandbox.
+    pub fn needs_sandbox(&self) -> bool {
+        let in_sandbox = |it: &&Program| it.sandbox().is_some();
+        self.sandboxes().next().is_some() || self.programs().iter().any(in_sandbox)
+    }
+
+    /// Returns the sandboxes in which it and its tools run code. [Programs](NodeSettings::programs) have separate ones.
+    pub fn sandboxes(&self) -> impl Iterator<Item = &SandboxSettings> {
+        let of_tools = self.declared_tools().iter().filter_map(|it| it.sandbox());
+        self.sandbox().into_iter().chain(of_tools)
+    }
+
     /// The settings as the type that a kind reads, if they are of that type.
     pub fn downcast_ref<T: NodeSettings>(&self) -> Option<&T> {
         let any: &dyn Any = self;

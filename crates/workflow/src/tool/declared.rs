@@ -264,6 +264,14 @@ impl UrlTemplate {
 }
 
 impl DeclaredTool {
+    /// Returns the sandbox of its command, if it is one.
+    pub fn sandbox(&self) -> Option<&SandboxSettings> {
+        match &self.action {
+            ToolAction::Command(tool) => Some(&tool.sandbox),
+            ToolAction::Request(_) | ToolAction::Server(_) => None,
+        }
+    }
+
     /// The part of it that identifies the nodes that call it.
     pub fn fingerprint(&self) -> Value {
         let action = match &self.action {
