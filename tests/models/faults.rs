@@ -9,14 +9,16 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use graphrun::llm::{
-    ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Message, ModelError, OpenAiCompatible,
-    Phase, RequestSettings, Secret,
+    ChatModel, ChatRequest, Config, ConfigError, ErrorKind, Limits, Message, ModelError,
+    OpenAiCompatible, Phase, Profile, Protocol, RequestSettings, Secret,
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::models::peer::{KEY, Peer, client_of, completion, request};
+use crate::models::peer::{
+    KEY, Peer, SHORT_TOTAL, client_of, client_with_limits, completion, hurried_client, request,
+};
 
 /// What a broken server does after it has read a request.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +110,8 @@ async fn a_broken_server_is_given_up_in_time_and_asked_once() {
     ];
     for (fault, (kind, phase)) in cases {
         let (base_url, count) = broken_server(fault).await;
-        let error = client_of(&base_url).chat(&request("Which colour?")).await.unwrap_err();
+        let client = hurried_client(&base_url, Protocol::Chat);
+        let error = client.chat(&request("Which colour?")).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{fault:?}: {error}");
         if let ModelError::Timeout { phase: seen, .. } = &error {
             assert_eq!(Some(*seen), phase, "{fault:?}");
@@ -292,15 +295,16 @@ async fn the_timeout_of_a_request_replaces_the_limit_of_the_client() {
     let error = client_of(&base_url).chat(&hurried).await.unwrap_err();
     assert_eq!(error, ModelError::Timeout { phase: Phase::Response, after: short });
 
-    // The client gives up after 1.5 s.
-    let peer = Peer::start(|_| {
-        std::thread::sleep(Duration::from_millis(1800));
+    let peer = Peer::slow(|| async {
+        tokio::time::sleep(SHORT_TOTAL + Duration::from_millis(300)).await;
         completion("Teal.")
     })
     .await;
+    let limits = Limits { total: SHORT_TOTAL, ..Limits::default() };
+    let client = client_with_limits(&peer.base_url, Profile::default(), Some(limits));
     let patient =
-        ChatRequest { timeout: Some(Duration::from_secs(60)), ..request("Which colour?") };
-    assert_eq!(peer.client().chat(&patient).await.unwrap().text, "Teal.");
+        ChatRequest { timeout: Some(Duration::from_secs(600)), ..request("Which colour?") };
+    assert_eq!(client.chat(&patient).await.unwrap().text, "Teal.");
 }
 
 #[tokio::test]

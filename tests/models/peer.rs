@@ -109,20 +109,27 @@ async fn handle(
     (shared.answer)(&seen)
 }
 
-/// Creates a client with limits that suit a server on the same machine.
+/// Creates a client whose limits are so short that tests can wait for them. On a busy machine, a healthy server may exceed them too.
+pub(crate) fn hurried_client(base_url: &str, protocol: Protocol) -> OpenAiCompatible {
+    let (idle, total) = (SHORT_IDLE, SHORT_TOTAL);
+    let limits = Limits { idle, total, ..Limits::default() };
+    let profile = Profile { protocol, ..Profile::default() };
+    client_with_limits(base_url, profile, Some(limits))
+}
+
+/// The idle limit of a [hurried client](hurried_client).
+pub(crate) const SHORT_IDLE: Duration = Duration::from_millis(300);
+/// The limit of an exchange of a [hurried client](hurried_client).
+pub(crate) const SHORT_TOTAL: Duration = Duration::from_millis(1500);
+
+/// Creates a client that waits as long as a busy machine may need.
 pub(crate) fn client_of(base_url: &str) -> OpenAiCompatible {
     client(base_url, Profile::default())
 }
 
-/// Creates a client of a provider.
+/// Creates a client of a provider that waits as long as a busy machine may need.
 pub(crate) fn client(base_url: &str, profile: Profile) -> OpenAiCompatible {
-    let limits = Limits {
-        connect: Duration::from_secs(5),
-        idle: Duration::from_millis(300),
-        total: Duration::from_millis(1500),
-        ..Limits::default()
-    };
-    client_with_limits(base_url, profile, Some(limits))
+    client_with_limits(base_url, profile, None)
 }
 
 /// Creates a client of a provider with these limits, or the default ones.
