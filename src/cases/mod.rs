@@ -13,20 +13,22 @@ mod keyed_items;
 mod outcomes;
 mod relevant;
 mod run;
+#[cfg(feature = "cli")]
+mod saved;
 mod script;
 mod undecided;
 mod verdict;
 
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "cli")]
-pub(crate) use self::run::Recorded;
 pub use self::{
     coverage::{Coverage, Part, PartKind},
     explore::{DeadEnd, Effort, Explored, explore},
     run::CaseRun,
     verdict::{Problem, step_text},
 };
+#[cfg(feature = "cli")]
+pub(crate) use self::{run::Recorded, saved::judge};
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::{Diagnostics, Severity},

@@ -59,7 +59,7 @@ pub(super) struct Traces {
     pub(super) events: Vec<String>,
     /// The prompts of the nodes that are compared, in the order of their visits.
     pub(super) prompts: BTreeMap<NodeName, Vec<String>>,
-    trail: Trail,
+    pub(super) trail: Trail,
 }
 
 impl Suite {
@@ -232,7 +232,7 @@ fn said(script: &Script, end: &RunEnd) -> Option<BTreeMap<String, Value>> {
 }
 
 /// Returns the nodes that ran in each step; a task that asked has several records.
-fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
+pub(super) fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
     let ran = records.iter().filter(|it| !matches!(it.outcome, Outcome::Skipped { .. }));
     let tasks: BTreeMap<TaskId, NodeName> = ran.map(|it| (it.task, it.node.clone())).collect();
     let mut route: Vec<(crate::id::Step, Vec<NodeName>)> = Vec::new();
@@ -249,7 +249,7 @@ fn route_of(records: &[TaskRecord]) -> Vec<Vec<NodeName>> {
     route.into_iter().map(sorted).collect()
 }
 
-fn emitted(events: Vec<RunEvent>) -> Vec<String> {
+pub(super) fn emitted(events: Vec<RunEvent>) -> Vec<String> {
     let name = |it: RunEvent| match it.event {
         Event::TaskEmitted { name, .. } => Some(name),
         _ => None,

@@ -63,7 +63,8 @@ impl Args {
             let (path, options) = (&*self.workflow, self.options);
             let new = NewRun { path, loaded, models, options, input: None };
             let thread = self.thread.as_deref();
-            let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
+            let place = (globals, &database, &database.create()?);
+            let (run, info) = self.new.prepare(place, new, thread).await?;
             let output = workflow.output.iter().map(ChannelName::to_string).collect();
             let chat = Chat { run, info, workflow, field, given: self.input, output };
             chat.talk().await

@@ -75,7 +75,7 @@ pub(super) fn listen() -> Result<Signals, CliError> {
 }
 
 /// Resumes the panic of a task; tasks that are awaited are never cancelled.
-fn unwind<T>(error: JoinError) -> T {
+pub(super) fn unwind<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => panic::resume_unwind(panic),
         Err(error) => panic!("the run was dropped while it was waited for: {error}"),

@@ -47,7 +47,8 @@ impl Args {
             let (path, options) = (&*self.workflow, self.options);
             let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
-            let (run, info) = self.new.prepare((globals, &database), new, thread).await?;
+            let place = (globals, &database, &database.create()?);
+            let (run, info) = self.new.prepare(place, new, thread).await?;
             let info = Box::new(info);
             run.drive(match self.thread {
                 Some(_) => Begin::Turn(info, input),

@@ -16,7 +16,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{error::CliError, keys::redact_given};
 use crate::{
@@ -87,6 +87,33 @@ pub(super) fn read(
                 None => reading.unread(key),
             },
             InputFlag::Fields { path } => reading.fields(path),
+        }
+    }
+    reading.finish().map_err(|problems| {
+        CliError::usage("the input does not fit the workflow; nothing was started")
+            .with_problems(problems)
+            .with_help(
+                "give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`",
+            )
+    })
+}
+
+/// Reads fields as the input of a workflow.
+///
+/// # Errors
+///
+/// Fails with all mistakes, as [`read`] does.
+pub(super) fn of_fields(
+    fields: &Map<String, Value>,
+    schema: &Schema,
+    input: &[ChannelName],
+) -> Result<Update, Vec<String>> {
+    let (values, problems) = (BTreeMap::new(), Vec::new());
+    let mut reading =
+        InputReader { schema, input, values, problems, has_read_stdin: false, bytes: 0 };
+    for (key, value) in fields {
+        if let Some(channel) = reading.channel(key) {
+            reading.put(&channel, Some(value.clone()));
         }
     }
     reading.finish()
@@ -230,7 +257,7 @@ impl InputReader<'_> {
         }
     }
 
-    fn finish(mut self) -> Result<Update, CliError> {
+    fn finish(mut self) -> Result<Update, Vec<String>> {
         for name in self.input {
             let channel = self.schema.channel(name.as_str());
             let channel = channel.filter(|it| it.is_needed_as_input());
@@ -246,11 +273,7 @@ impl InputReader<'_> {
             let writes = writes.filter_map(|(name, value)| Some((name, Arc::new(value?))));
             return Ok(Update { writes: writes.collect(), ..Update::default() });
         }
-        Err(CliError::usage("the input does not fit the workflow; nothing was started")
-            .with_problems(self.problems)
-            .with_help(
-                "give a field with `-i KEY=VALUE` or `-i KEY=@FILE`, several with `-i @FILE.json`",
-            ))
+        Err(self.problems)
     }
 }
 
@@ -297,7 +320,7 @@ fn list(names: &[&str]) -> String {
 mod tests {
     use std::fs;
 
-    use serde_json::{Map, json};
+    use serde_json::json;
 
     use super::*;
     use crate::{cli::terminal::Paint, state::Reducer};

@@ -26,6 +26,7 @@ mod approve;
 mod chat;
 mod completions;
 mod doctor;
+mod eval;
 mod execute;
 mod explain;
 mod fmt;
@@ -149,6 +150,7 @@ commands! {
     Render(render::Args),
     Schema(schema::Args),
     Test(test::Args),
+    Eval(eval::Args),
     Runs(runs::Args),
     Memory(memory::Args),
     Mcp(mcp::Args),

@@ -43,6 +43,11 @@ pub(super) struct NewRun<'a> {
 }
 
 impl NewRunArgs {
+    /// Returns the arguments of a run with this id.
+    pub(super) fn with_id(id: RunId) -> Self {
+        Self { out: None, run_id: Some(id) }
+    }
+
     /// Prepares a run, or the next turn of a thread, as far as its input.
     ///
     /// # Errors
@@ -50,12 +55,12 @@ impl NewRunArgs {
     /// Fails when the database or the output folder cannot be used, or the workflow does not compile.
     pub(super) async fn prepare<'g>(
         self,
-        (globals, database): (&'g Globals, &'g Database),
+        (globals, database, checkpointer): (&'g Globals, &'g Database, &Arc<dyn Checkpointer>),
         new: NewRun<'_>,
         thread: Option<&str>,
     ) -> Result<(Run<'g>, RunInfo), CliError> {
         let NewRun { path, loaded, models, options, input } = new;
-        let checkpointer = database.create()?;
+        let checkpointer = Arc::clone(checkpointer);
         let workflow = (path, &loaded.workflow);
         let database_of_run = (database, checkpointer.as_ref());
         let (origin, info) =

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// A loaded workflow with its warnings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LoadedWorkflow {
     path: PathBuf,
     /// The workflow.

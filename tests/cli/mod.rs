@@ -14,6 +14,7 @@ mod damaged;
 mod declared_tools;
 mod descriptors;
 mod escalation;
+mod eval;
 mod events;
 mod failure;
 mod fmt;

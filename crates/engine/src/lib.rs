@@ -163,6 +163,11 @@ impl Stop {
         self.drain.cancel();
     }
 
+    /// Returns whether runs are to stop.
+    pub fn is_requested(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
     /// Drops the running nodes at once. The last checkpoint and every finished task are kept.
     pub fn now(&self) {
         self.drain.cancel();

@@ -10,6 +10,7 @@ mod beginning;
 mod calls;
 mod expect;
 mod read;
+mod table;
 mod values;
 
 use std::{
@@ -37,6 +38,7 @@ pub use self::{
     access::{Computed, accesses, computed},
     beginning::Beginning,
     calls::{ScriptedAgent, ScriptedCall},
+    table::{Row, read_table},
 };
 #[cfg(test)]
 pub(crate) use self::{

@@ -37,7 +37,7 @@ pub(super) struct Reading<'a> {
     pub(super) workflow: &'a Workflow,
     pub(super) graph: &'a Graph,
     pub(super) accesses: Vec<Access>,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 /// The defaults for the cases of a file.
@@ -154,7 +154,11 @@ impl Reading<'_> {
         })
     }
 
-    fn refuse_name_twice(&mut self, name: &SpannedText, names: &mut BTreeMap<String, SpannedText>) {
+    pub(super) fn refuse_name_twice(
+        &mut self,
+        name: &SpannedText,
+        names: &mut BTreeMap<String, SpannedText>,
+    ) {
         if let Some(first) = names.get(&name.text) {
             let finding = Diagnostic::error("GR002", "two cases have the same name");
             let finding = finding.at(self.report.place(&name.range), "again");

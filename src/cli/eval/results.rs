@@ -1,0 +1,198 @@
+//! The file of results: a line about the evaluation, then a line for each result.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::run::Attempt;
+use crate::{
+    cli::{error::CliError, exit::Exit},
+    event::{Status, Usage},
+    id::RunId,
+};
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+
+/// What is evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Evaluation {
+    /// The name of the workflow.
+    pub(super) workflow: String,
+    /// Identifies the version of the workflow.
+    pub(super) fingerprint: String,
+}
+
+/// The first line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    v: u32,
+    /// Distinguishes the runs of this evaluation from those of every other.
+    evaluation: String,
+    #[serde(flatten)]
+    of: Evaluation,
+}
+
+/// The result of one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Line {
+    pub(super) row: String,
+    pub(super) model: Option<String>,
+    pub(super) repeat: u32,
+    pub(super) run: RunId,
+    /// Identifies what the run was compared with.
+    pub(super) expected: String,
+    pub(super) passed: bool,
+    pub(super) problems: Vec<String>,
+    pub(super) status: Status,
+    /// How often its most visited node ran: 1 if no loop went back.
+    pub(super) rounds: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) score: Option<f64>,
+    pub(super) usage: Usage,
+    /// The time of its work.
+    pub(super) ms: u64,
+}
+
+/// The results so far, and their file.
+#[derive(Debug)]
+pub(super) struct Results {
+    path: PathBuf,
+    head: Head,
+    file: Mutex<File>,
+    lines: Mutex<BTreeMap<RunId, Line>>,
+}
+
+impl Results {
+    /// Opens the results of an evaluation, or begins new ones.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be used, or has the results of something else.
+    pub(super) fn open(path: &Path, of: &Evaluation) -> Result<Self, CliError> {
+        let unusable = |error: io::Error| {
+            let message = format!("the results cannot be kept in `{}`", path.display());
+            CliError::new(Exit::Unusable, message)
+                .because(error)
+                .with_help("name another file with `--results`; nothing was started")
+        };
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(unusable)?;
+        let text = std::fs::read_to_string(path).map_err(unusable)?;
+        // The end of a line may be missing after a crash; its run has its result in the database.
+        let whole = text.rfind('\n').map_or(0, |it| it + 1);
+        file.set_len(whole as u64).map_err(unusable)?;
+        let found = read(path, &text[..whole])?;
+        let (head, lines) = if let Some(found) = found {
+            found
+        } else {
+            let evaluation = RunId::generate().to_string();
+            let head = Head { v: VERSION, evaluation, of: of.clone() };
+            append(&file, &head).map_err(unusable)?;
+            (head, Vec::new())
+        };
+        if head.of != *of {
+            let message = format!(
+                "`{}` has results of the workflow `{}`, which was different",
+                path.display(),
+                head.of.workflow
+            );
+            return Err(CliError::usage(message).with_help(
+                "name another file with `--results`, and compare both with `graphrun eval compare`",
+            ));
+        }
+        let lines = lines.into_iter().map(|it| (it.run.clone(), it)).collect();
+        let (file, lines) = (Mutex::new(file), Mutex::new(lines));
+        Ok(Self { path: path.to_owned(), head, file, lines })
+    }
+
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns what is evaluated.
+    pub(super) fn evaluation(&self) -> &Evaluation {
+        &self.head.of
+    }
+
+    /// Returns what distinguishes the runs of this evaluation from those of every other.
+    pub(super) fn id(&self) -> &str {
+        &self.head.evaluation
+    }
+
+    /// Returns the result of an attempt, unless something else is expected of it now.
+    pub(super) fn get(&self, attempt: &Attempt) -> Option<Line> {
+        let lines = self.lines.lock().expect("no reader panics");
+        lines.get(&attempt.id).filter(|it| it.expected == attempt.expected).cloned()
+    }
+
+    /// Adds a result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written. The run itself is saved: the next evaluation finds it.
+    pub(super) fn append(&self, line: Line) -> Result<(), CliError> {
+        append(&self.file.lock().expect("no writer panics"), &line).map_err(|error| {
+            let message = format!("cannot write `{}`", self.path.display());
+            CliError::new(Exit::Unusable, message).because(error).with_help(
+                "the runs are saved: the same command continues once the file can be written",
+            )
+        })?;
+        self.lines.lock().expect("no reader panics").insert(line.run.clone(), line);
+        Ok(())
+    }
+}
+
+/// Reads a file of results.
+///
+/// # Errors
+///
+/// Fails if it cannot be read, or is no file of results.
+pub(super) fn load(path: &Path) -> Result<(Evaluation, Vec<Line>), CliError> {
+    let text = std::fs::read_to_string(path).map_err(|error| CliError::read(path, error))?;
+    let whole = text.rfind('\n').map_or(0, |it| it + 1);
+    let (head, lines) = read(path, &text[..whole])?.ok_or_else(|| no_results(path, 1))?;
+    // The last of several results of a run is the one that counts.
+    let last: BTreeMap<RunId, Line> = lines.into_iter().map(|it| (it.run.clone(), it)).collect();
+    Ok((head.of, last.into_values().collect()))
+}
+
+fn read(path: &Path, text: &str) -> Result<Option<(Head, Vec<Line>)>, CliError> {
+    let mut lines = text.lines().enumerate();
+    let Some((_, first)) = lines.next() else { return Ok(None) };
+    let refused = |at: usize, error: serde_json::Error| no_results(path, at + 1).because(error);
+    let head: Head = serde_json::from_str(first).map_err(|it| refused(0, it))?;
+    if head.v != VERSION {
+        let message = format!("a newer version of graphrun wrote `{}`", path.display());
+        return Err(CliError::usage(message));
+    }
+    let lines = lines.map(|(at, it)| serde_json::from_str(it).map_err(|error| refused(at, error)));
+    Ok(Some((head, lines.collect::<Result<_, _>>()?)))
+}
+
+fn no_results(path: &Path, line: usize) -> CliError {
+    let message = format!("{}:{line}: this is no file of results", path.display());
+    CliError::usage(message).with_help("name a file that `graphrun eval` has written")
+}
+
+fn append(mut file: &File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())
+}
+
+/// Returns a short digest of a value.
+///
+/// # Errors
+///
+/// Fails when the value cannot be represented as JSON.
+pub(super) fn digest(value: &impl Serialize) -> Result<String, CliError> {
+    let bytes = serde_json::to_vec(value).map_err(|error| CliError::write(error.into()))?;
+    Ok(blake3::hash(&bytes).to_hex().chars().take(24).collect())
+}

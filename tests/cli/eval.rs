@@ -1,0 +1,303 @@
+//! `graphrun eval`: a workflow over a table, its results, and what continues an evaluation.
+
+use std::{
+    fs,
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::cli::{
+    killed::killed,
+    program::{Ended, Place, workflow},
+    provider::{answer_with, read_request},
+};
+
+const TABLE: &str = r#"
+{"name": "one", "input": {"first": 1, "goal": 3}, "expect": {"state": {"total": 3}, "visits": {"add": 3}}}
+{"name": "two", "input": {"first": 2, "goal": 3}, "expect": {"state": {"total": 3}}}
+{"name": "zero", "input": {"first": 0, "goal": 1}}
+"#;
+
+/// Creates a folder with the workflow `grade` and its table.
+fn graded() -> Place {
+    let place = Place::new();
+    fs::copy(workflow("grade"), place.path("grade.yaml")).unwrap();
+    fs::write(place.path("table.jsonl"), TABLE).unwrap();
+    place
+}
+
+fn eval(place: &Place, more: &[&str]) -> Ended {
+    let args = ["eval", "grade.yaml", "table.jsonl", "--progress", "none"];
+    place.run(args.iter().chain(more))
+}
+
+fn runs(place: &Place) -> usize {
+    place.run(["runs", "list", "--output", "json"]).json().as_array().unwrap().len()
+}
+
+#[test]
+fn each_row_is_run_and_compared_with_its_expectation() {
+    let place = graded();
+    let ended = eval(&place, &["--repeat", "2", "--score", "score", "--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let report = ended.json();
+    let results = report["results"].as_array().unwrap();
+    let of = |row: &str| -> Vec<&Value> { results.iter().filter(|it| it["row"] == row).collect() };
+    assert_eq!(results.len(), 6);
+    for one in of("one") {
+        assert_eq!((&one["passed"], &one["rounds"]), (&true.into(), &3.into()), "{one}");
+    }
+    for two in of("two") {
+        assert_eq!(two["problems"], json!(["`total` differs; expected 3; got 4"]));
+        assert_eq!((&two["score"], &two["status"]), (&0.5.into(), &"done".into()));
+    }
+    for zero in of("zero") {
+        let problem = zero["problems"][0].as_str().unwrap();
+        assert!(zero["status"] == "failed" && problem.contains("division by zero"), "{zero}");
+    }
+    let model = &report["models"][0];
+    assert_eq!(
+        (&model["runs"], &model["passed"], &model["rows"]),
+        (&6.into(), &2.into(), &3.into())
+    );
+    assert_eq!((&model["rows_passed_once"], &model["rows_passed_always"]), (&1.into(), &1.into()));
+    let third = 1.0 / 3.0;
+    assert_eq!(model["pass_rate"], json!(third));
+    assert_eq!(model["pass_rate_deviation"], json!(0.0));
+    assert_eq!(model["pass_rate_by_rounds"], json!([0.0, 0.0, third]));
+    assert_eq!(model["score_mean"], json!(0.75));
+
+    let shown = eval(&place, &["--repeat", "2", "--score", "score"]);
+    for text in ["2/6 passed, 33 % ± 0 %", "3 rows: 1 once, 1 always", "score 0.75 ± 0.29"] {
+        assert!(shown.stdout.contains(text), "{text}: {shown}");
+    }
+    assert!(shown.stdout.contains("two with the models of the workflow: 0 of 2 passed"), "{shown}");
+    assert_eq!(eval(&place, &["--repeat", "2", "--pass-min", "34"]).code, 1);
+    assert_eq!(eval(&place, &["--repeat", "2", "--pass-min", "33"]).code, 0);
+}
+
+#[test]
+fn what_has_a_result_is_not_run_again() {
+    let place = graded();
+    assert_eq!(eval(&place, &[]).code, 0);
+    let results = || fs::read_to_string(place.path("grade.eval.jsonl")).unwrap();
+    let (first, count) = (results(), runs(&place));
+    assert_eq!(count, 3);
+    assert_eq!((eval(&place, &[]).code, results() == first, runs(&place)), (0, true, 3));
+
+    // More repetitions add their runs only.
+    assert_eq!((eval(&place, &["--repeat", "2"]).code, runs(&place)), (0, 6));
+
+    // Another expectation is compared with the run that is there; another input is another run.
+    let table = TABLE.replace(r#""total": 3}}"#, r#""total": 4}}"#);
+    fs::write(place.path("table.jsonl"), table).unwrap();
+    let ended = eval(&place, &["--output", "json"]);
+    assert_eq!(ended.json()["models"][0]["passed"], 2, "{ended}");
+    assert_eq!(runs(&place), 6);
+    fs::write(place.path("table.jsonl"), TABLE.replace("\"first\": 0", "\"first\": 5")).unwrap();
+    assert_eq!((eval(&place, &[]).code, runs(&place)), (0, 7));
+
+    // A line that a crash has cut off is found in the database.
+    fs::write(place.path("grade.eval.jsonl"), &first[..first.len() - 9]).unwrap();
+    fs::write(place.path("table.jsonl"), TABLE).unwrap();
+    let ended = eval(&place, &["--output", "json"]);
+    assert_eq!(
+        (ended.json()["results"].as_array().unwrap().len(), runs(&place)),
+        (3, 7),
+        "{ended}"
+    );
+}
+
+#[test]
+fn results_of_another_version_are_not_mixed_with_new_ones() {
+    let place = graded();
+    assert_eq!(eval(&place, &[]).code, 0);
+    let changed = fs::read_to_string(place.path("grade.yaml")).unwrap();
+    let changed = changed.replace("total: total + first", "total: total + first * 3");
+    fs::write(place.path("grade.yaml"), changed).unwrap();
+    let refused = eval(&place, &[]);
+    assert_eq!(refused.code, 2, "{refused}");
+    let help = "compare both with `graphrun eval compare`";
+    assert!(
+        refused.stderr.contains("which was different") && refused.stderr.contains(help),
+        "{refused}"
+    );
+    assert_eq!(runs(&place), 3);
+
+    assert_eq!(eval(&place, &["--results", "after.jsonl"]).code, 0);
+    let compare = ["eval", "compare", "grade.eval.jsonl", "after.jsonl"];
+    let text = place.run(compare);
+    assert!(text.stdout.contains("one  100 % → 0 %: `add` ran a different number"), "{text}");
+    let found = place.run(compare.iter().chain(&["--output", "json"])).json();
+    let (before, after) = (&found["models"][0]["before"], &found["models"][0]["after"]);
+    assert_eq!((&before["passed"], &after["passed"]), (&1.into(), &0.into()));
+    assert_eq!((&found["changed"][0]["row"], &found["only_after"]), (&"one".into(), &json!([])));
+
+    let other = place.run(["eval", "compare", "grade.yaml", "after.jsonl"]);
+    assert_eq!(other.code, 2, "{other}");
+    assert!(other.stderr.contains("grade.yaml:1: this is no file of results"), "{other}");
+}
+
+#[test]
+fn a_table_is_checked_before_the_first_run() {
+    let place = graded();
+    let bad = [
+        ("nonsense", "GR001", "the line is not a JSON object"),
+        ("[]", "GR005", "a row"),
+        (r#"{"inputs": {}}"#, "GR003", "did you mean `input`"),
+        (r#"{"name": "a"}"#, "GR006", "give the row the input of its run"),
+        (r#"{"input": 1}"#, "GR005", "a mapping from fields to values"),
+        (r#"{"input": {}, "expect": {"status": "dun"}}"#, "GR009", "no run stops as `dun`"),
+        (r#"{"input": {}, "expect": {"state": {"totl": 1}}}"#, "GR021", "did you mean `total`"),
+        (r#"{"input": {}, "expect": {"never": ["ad"]}}"#, "GR010", "did you mean `add`"),
+        (r#"{"input": {}, "expect": {"prompts": {"add": "x"}}}"#, "GR003", "a case of"),
+        (
+            "{\"name\": \"a\", \"input\": {}}\n{\"name\": \"a\", \"input\": {}}",
+            "GR002",
+            "the same name",
+        ),
+        ("\n", "GR006", "the table has no rows"),
+    ];
+    for (table, code, text) in bad {
+        fs::write(place.path("table.jsonl"), table).unwrap();
+        let refused = eval(&place, &[]);
+        assert_eq!(refused.code, 2, "{table}: {refused}");
+        assert!(
+            refused.stderr.contains(code) && refused.stderr.contains(text),
+            "{table}: {refused}"
+        );
+    }
+    let inputs = "{\"input\": {\"first\": \"x\", \"goal\": 1}}\n{\"input\": {\"gaol\": 1}}";
+    fs::write(place.path("table.jsonl"), inputs).unwrap();
+    let refused = eval(&place, &[]);
+    for text in [
+        "table.jsonl:1: `first`",
+        "table.jsonl:2: `gaol` is not an input",
+        "table.jsonl:2: `goal` is missing",
+    ] {
+        assert!(refused.stderr.contains(text), "{text}: {refused}");
+    }
+    assert!(!place.path("grade.eval.jsonl").exists() && !place.path(".graphrun").exists());
+}
+
+#[test]
+fn a_killed_evaluation_is_continued_by_the_same_command() {
+    let place = graded();
+    let args = ["eval", "grade.yaml", "table.jsonl", "--repeat", "3", "--jobs", "2"];
+    for round in 0..4 {
+        killed(&place, &args, &format!("barrier.after_commit=abort@{}", 2 + round * 2));
+    }
+    let ended = place.run(args.iter().chain(&["--output", "json"]));
+    assert_eq!(ended.code, 0, "{ended}");
+    let report = ended.json();
+    let results = report["results"].as_array().unwrap();
+    assert_eq!((results.len(), runs(&place)), (9, 9), "{ended}");
+    assert_eq!(report["models"][0]["passed"], 3);
+    for one in results.iter().filter(|it| it["row"] == "one") {
+        let id = one["run"].as_str().unwrap();
+        let shown = place.run(["runs", "show", id, "--output", "json"]).json();
+        let nodes: Vec<&str> = shown["trace"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["node"].as_str().unwrap())
+            .collect();
+        assert_eq!(nodes, ["begin", "add", "add", "add"], "nothing was done twice");
+    }
+}
+
+/// A provider that knows two models and counts the requests to it.
+fn provider(
+    answers: impl Fn(&str) -> Option<&'static str> + Send + 'static,
+) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for call in listener.incoming() {
+            let mut call = call.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut seen = [0; 65536];
+            let peeked = call.peek(&mut seen).unwrap();
+            let head = String::from_utf8_lossy(&seen[..peeked]).into_owned();
+            match answers(&head) {
+                Some(text) => drop(answer_with(&mut call, text)),
+                None => drop(read_request(&mut call)),
+            }
+        }
+    });
+    (url, count)
+}
+
+#[test]
+fn models_are_compared_on_the_same_rows() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let rows = [("sum", "6 * 7", "42"), ("capital", "the capital of France", "Paris")];
+    let rows = rows.map(|(name, brief, answer)| {
+        json!({"name": name, "input": {"brief": brief}, "expect": {"state": {"answer": answer}}})
+            .to_string()
+            + "\n"
+    });
+    fs::write(place.path("table.jsonl"), rows.concat()).unwrap();
+    let (url, count) = provider(|_| Some("42"));
+    let models = "ollama/strong,ollama/weak";
+    let args = ["eval", "agent.yaml", "table.jsonl", "--models", models, "--output", "json"];
+    let ended = place.run_with(args, [("OLLAMA_HOST", &*url), ("OLLAMA_BASE_URL", &*url)]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let report = ended.json();
+    let models: Vec<_> = report["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (&it["model"], &it["passed"]))
+        .collect();
+    let one = Value::from(1);
+    assert_eq!(models, [(&"ollama/strong".into(), &one), (&"ollama/weak".into(), &one)]);
+    assert_eq!(report["models"][0]["usage"]["calls"], 2);
+    assert_eq!(count.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_run_that_a_dead_provider_stops_has_no_result_yet() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    fs::write(place.path("table.jsonl"), "{\"input\": {\"brief\": \"x\"}}\n").unwrap();
+    // A port that nobody listens to.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x", "--wait", "1s"];
+    let ended = place.run_with(args, [("OLLAMA_BASE_URL", &*url)]);
+    assert_eq!(ended.code, 3, "{ended}");
+    assert!(ended.stderr.contains("`1` has no result yet"), "{ended}");
+    assert!(ended.stderr.contains("the same command continues the evaluation"), "{ended}");
+    let results = fs::read_to_string(place.path("agent.eval.jsonl")).unwrap();
+    assert_eq!(results.lines().count(), 1, "{results}");
+}
+
+#[test]
+fn an_evaluation_runs_offline_with_a_recording() {
+    let place = Place::new();
+    fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
+    let table =
+        "{\"input\": {\"brief\": \"6 * 7\"}, \"expect\": {\"state\": {\"answer\": \"42\"}}}\n";
+    fs::write(place.path("table.jsonl"), table).unwrap();
+    let (url, count) = provider(|_| Some("42"));
+    let args = ["eval", "agent.yaml", "table.jsonl", "--model", "ollama/x"];
+    let record = args.iter().chain(&["--record", "all.jsonl", "--results", "a.jsonl"]);
+    let recorded = place.run_with(record, [("OLLAMA_BASE_URL", &*url)]);
+    assert_eq!(recorded.code, 0, "{recorded}");
+    let replay =
+        ["--replay", "all.jsonl", "--results", "b.jsonl", "--repeat", "3", "--output", "json"];
+    let replayed = place.run(args.iter().chain(&replay));
+    assert_eq!(replayed.json()["models"][0]["passed"], 3, "{replayed}");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
