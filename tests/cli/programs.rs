@@ -1,6 +1,6 @@
 //! Agents whose work is done by a program: permission, secrets, approval, recordings and limits.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
 
 use serde_json::json;
 
@@ -232,7 +232,7 @@ fn a_plan_counts_the_calls_of_a_program() {
 /// A loop of three turns with a fake that keeps its session in a file, and does one thing in its own way.
 fn write_session(place: &Place, protocol: &str, quirk: &str) {
     // Codex takes its options before the prompt.
-    let last = if protocol == "codex" { ", -" } else { "" };
+    let last = if protocol == "codex" { ", \"-\"" } else { "" };
     let text = format!(
         r#"graphrun: 1
 name: w
@@ -294,8 +294,9 @@ fn each_protocol_continues_its_session_over_visits() {
 fn a_killed_run_continues_the_session() {
     let place = Place::new();
     write_session(&place, "claude", "dies");
-    let killed = execute(&place, &[&["--run-id", "one"], ALLOWED].concat());
-    assert_eq!((killed.stdout.as_str(), turns(&place)[0].len()), ("", 2), "{killed}");
+    let args = ["execute", "w.yaml", "--output", "json", "--run-id", "one"];
+    let killed = place.command(args.iter().chain(ALLOWED)).output().unwrap();
+    assert_eq!((killed.status.signal(), turns(&place)[0].len()), (Some(9), 2), "{killed:?}");
     let done = place.run(["resume", "one", "--output", "json"].iter().chain(ALLOWED));
     assert_eq!((done.code, &done.json()["state"]["session"]), (0, &json!("session-1")), "{done}");
     let expected = ["You mend things.\n\nVisit 1.", "Visit 2.", "Visit 2."];
