@@ -318,6 +318,17 @@ fn a_lost_session_is_replaced_by_a_new_one_with_a_warning() {
     }
 }
 
+/// Such a program names its session at its end, so its failure may have any reason.
+#[test]
+fn a_failed_json_program_is_not_started_again() {
+    let place = Place::new();
+    write_session(&place, "json", "forgets");
+    let failed = execute(&place, ALLOWED);
+    assert_eq!((failed.code, turns(&place).len()), (1, 1), "{failed}");
+    let reason = failed.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("ended with 1: no conversation session-1"), "{reason}");
+}
+
 #[test]
 fn a_repair_continues_the_session() {
     let place = Place::new();

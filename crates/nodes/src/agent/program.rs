@@ -65,13 +65,11 @@ const REPORTS_WAITING_MAX: usize = 256;
 /// it is read at once. The secrets come from the channel, each as `NAME=VALUE` before a NUL, so that only this process and
 /// its children have them. Arguments: the name of the file with the prompt, then the command.
 const SCRIPT: &str = r#"
-input=$1
+exec 8<"$1"
+rm -- "$1"
 shift
-while IFS= read -r -d '' secret; do export "$secret"; done
-unset secret
 [[ -d /env/bin ]] && PATH=/env/bin:$PATH
-exec 8<"$input"
-rm -- "$input"
+while IFS= read -r -d ''; do export "$REPLY"; done
 exec "$@" <&8 >&3 8<&- 3>&-
 "#;
 
@@ -119,8 +117,9 @@ struct Worked {
 
 impl Worked {
     /// Whether a program that should continue a session has failed before it found it: it has not named the session, and
-    /// has done no work. Its messages differ from release to release.
-    fn is_session_lost(&self) -> bool {
+    /// has done no work. Its messages differ from release to release. A program that names its session at its end cannot be
+    /// judged by that.
+    fn is_session_lost(&self, protocol: ProgramProtocol) -> bool {
         let Self { ended, reading, .. } = self;
         let failed = match ended.outcome {
             Outcome::Passed => reading.error.is_some(),
@@ -128,7 +127,8 @@ impl Worked {
             _ => false,
         };
         let tokens = reading.usage.map_or(0, |it| it.input_tokens + it.output_tokens);
-        failed && reading.session.is_none() && reading.answer.is_none() && tokens == 0
+        let is_silent = reading.session.is_none() && reading.answer.is_none() && tokens == 0;
+        failed && is_silent && protocol != ProgramProtocol::Json
     }
 
     /// Returns the reason of a failure, in parentheses.
@@ -255,7 +255,8 @@ impl ProgramModel {
     ) -> Result<Result<ChatReply, ModelError>, NodeError> {
         let mut continued = self.session.as_ref().and_then(|it| it.id());
         let mut worked = self.run_once(request, continued.as_deref()).await?;
-        if let Some(lost) = continued.take_if(|_| worked.is_session_lost()) {
+        let protocol = self.runner.program.protocol;
+        if let Some(lost) = continued.take_if(|_| worked.is_session_lost(protocol)) {
             let message = format!(
                 "`{}` cannot continue its session {lost}{}; it starts a new one",
                 self.command(),
@@ -265,13 +266,16 @@ impl ProgramModel {
             worked = self.run_once(request, None).await?;
         }
         let Worked { ended, reading, prompt_characters } = worked;
-        let session = self.session_after(continued, &reading).await;
-        let reply = self.reply(&ended, reading, prompt_characters);
-        let reply = reply.map(|it| ChatReply { session, ..it });
-        if let (Ok(_), Some(name)) = (&reply, &self.runner.folder) {
+        let stated = reading.session.clone();
+        let reply = match self.reply(&ended, reading, prompt_characters) {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(name) = &self.runner.folder {
             write_back(&self.ctx, name, ended.changes, self.command()).await?;
         }
-        Ok(reply)
+        let session = self.session_after(continued, stated).await;
+        Ok(Ok(ChatReply { session, ..reply }))
     }
 
     /// Runs the program once.
@@ -308,21 +312,22 @@ impl ProgramModel {
     }
 
     /// Returns the session that a later request continues.
-    async fn session_after(&self, continued: Option<String>, reading: &Reading) -> Option<String> {
+    async fn session_after(
+        &self,
+        continued: Option<String>,
+        stated: Option<String>,
+    ) -> Option<String> {
         self.session.as_ref()?;
-        let stated = reading.session.clone();
-        match self.runner.program.protocol {
+        let Some(continued) = continued else { return stated };
+        if self.runner.program.protocol == ProgramProtocol::Claude {
             // Some releases state a new id for each process, and keep the session under the first one.
-            ProgramProtocol::Claude if continued.is_some() => continued,
-            _ => {
-                if let (Some(continued), true) = (&continued, stated != continued) {
-                    let message =
-                        format!("`{}` did not continue its session {continued}", self.command());
-                    self.ctx.report(Report::Warning { message }).await;
-                }
-                stated
-            }
+            return Some(continued);
         }
+        if stated.as_ref() != Some(&continued) {
+            let message = format!("`{}` did not continue its session {continued}", self.command());
+            self.ctx.report(Report::Warning { message }).await;
+        }
+        stated
     }
 
     async fn run(
@@ -594,10 +599,10 @@ mod tests {
         let input = folder.path().join("prompt");
         std::fs::write(&input, "Mend it.").unwrap();
         let value = "two\nlines, 'quotes', \"more\", $(echo no), \\n and a = sign ";
-        let secrets = BTreeMap::from([("ONE", value), ("TWO", "x")]);
+        let secrets = BTreeMap::from([("ONE", value), ("input", "x")]);
         let mut command = std::process::Command::new("bash");
         command.args(["-c", r#"exec "$@" 3>&1"#, "outer", "bash", "-c", SCRIPT, "program"]);
-        command.arg(&input).args(["bash", "-c", r#"printf '%s|%s|' "$ONE" "$TWO"; cat"#]);
+        command.arg(&input).args(["bash", "-c", r#"printf '%s|%s|' "$ONE" "$input"; cat"#]);
         let mut channel = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut channel, &channel_of(&secrets)).unwrap();
         std::io::Seek::rewind(&mut channel).unwrap();
