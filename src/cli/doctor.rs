@@ -2,10 +2,11 @@
 //! guesses nothing.
 
 use std::{
+    collections::BTreeSet,
     env,
     error::Error,
     net::{TcpStream, ToSocketAddrs},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -20,7 +21,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    prepare::cache_dir,
+    prepare::{self, cache_dir},
     run_folders,
     runtime::block_on,
     terminal::{Paint, print_result},
@@ -31,7 +32,8 @@ use crate::{
     folders,
     graph::{ErrorKind, Failure},
     llm::Providers,
-    sandbox::{Job, Outcome, PythonEnvironment, Sandbox},
+    sandbox::{Job, Outcome, PythonEnvironment, Sandbox, find_tool},
+    workflow::Program,
 };
 
 /// The time limit for connecting to a model server on this machine.
@@ -39,7 +41,11 @@ const CONNECT_TIME: Duration = Duration::from_millis(200);
 
 /// Check the sandbox, Python, models, the database and git on this machine
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// A workflow whose agents' programs are looked for, too
+    #[arg(value_name = "WORKFLOW.yaml")]
+    workflow: Option<PathBuf>,
+}
 
 /// The check of one requirement of `execute`.
 #[derive(Debug, PartialEq, Serialize)]
@@ -55,7 +61,6 @@ struct Check {
 impl Args {
     /// Runs all checks and prints a table; the exit code tells whether `execute` can run.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
-        let Self {} = self;
         globals.expect_output("doctor", &[Output::Text, Output::Json])?;
         block_on(async {
             let probed = Sandbox::probe();
@@ -70,7 +75,7 @@ impl Args {
                 let is_said = name == "OPENAI_BASE_URL" && base_url;
                 is_said || env::var_os(name).is_some_and(|it| !it.is_empty())
             };
-            let checks = [
+            let mut checks = vec![
                 sandbox(&probed).await,
                 python,
                 models(&providers, &is_set, &listens),
@@ -78,6 +83,7 @@ impl Args {
                 folders(globals.database_to_read()).await,
                 configuration(config),
             ];
+            checks.extend(self.workflow.as_deref().map(programs));
             let text = match globals.output {
                 Output::Json => to_json(&checks)?,
                 Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
@@ -230,6 +236,44 @@ async fn folders(database: Result<Database, CliError>) -> Check {
                 .help(Some("remove each with `git worktree remove --force PATH` in its repository"))
         }
     }
+}
+
+/// Checks that the programs of the agents of a workflow are installed where their places look for them.
+fn programs(workflow: &Path) -> Check {
+    let loaded = match prepare::load(workflow) {
+        Ok(loaded) => loaded,
+        Err(error) => return refused("programs", error),
+    };
+    let nodes = loaded.workflow.all_nodes();
+    let all = || nodes.values().flat_map(|it| it.settings.programs());
+    let shown = |it: &Program| {
+        let (_, agent) = it.name.split_once('/').unwrap_or_default();
+        format!("`{}` of `{agent}`", it.command())
+    };
+    let named = |programs: BTreeSet<String>| programs.into_iter().collect::<Vec<_>>().join(", ");
+    let missing = all().filter(|it| !is_installed(it)).map(shown);
+    let missing = named(missing.collect());
+    if !missing.is_empty() {
+        let place = "`/usr/bin`, `/bin` and `/usr/local/bin`";
+        return Check::bad("programs", format!("not in {place}: {missing}")).help(Some(
+            "install them there, or change `command` of the agents; packages in a home are not looked for",
+        ));
+    }
+    let found = named(all().map(shown).collect());
+    let detail = if found.is_empty() { "no agent is a program".to_owned() } else { found };
+    Check::good("programs", detail)
+}
+
+/// Whether the place of a program has it. The packages of a sandbox may have any program before they are installed.
+fn is_installed(program: &Program) -> bool {
+    let name = program.command();
+    let is_tool = !name.contains('/') && find_tool(name).is_some();
+    let in_sandbox = program.sandbox().is_some_and(|it| {
+        let path = Path::new(name);
+        let is_file = path.starts_with("/usr") && path.is_file();
+        is_file || !it.settings.requirements.is_empty()
+    });
+    is_tool || in_sandbox
 }
 
 /// Checks the settings of the environment and the files, and whether the folder is trusted.

@@ -10,10 +10,10 @@ use crate::{
     workflow::{Approval, HostAccess, HostPermission, HostRefusal, HostUse, McpServer},
 };
 
-/// Returns what the operator allows, with the secrets of these commands.
+/// Returns what the operator allows, with these secrets, as far as the environment has them.
 pub(super) fn access<'a>(
     settings: &Settings,
-    commands: impl Iterator<Item = HostUse<'a>>,
+    secrets: impl Iterator<Item = &'a String>,
 ) -> HostAccess {
     let own = settings.hosts.iter().map(|(name, it)| (name.clone(), it.clone()));
     // A flag allows everything that the workflow beside it declares, also without a question.
@@ -23,7 +23,7 @@ pub(super) fn access<'a>(
         .chain(flags)
         .fold(HostAccess::default(), |it, (name, permission)| it.allow(name, permission));
     let value = |name: &str| Some((name.to_owned(), env::var(name).ok()?));
-    let secrets = commands.flat_map(|it| &it.host.secrets).filter_map(|it| value(it));
+    let secrets = secrets.filter_map(|it| value(it));
     let secrets: Vec<_> = secrets.filter(|(_, value)| !value.is_empty()).collect();
     for (_, value) in &secrets {
         learn(value);

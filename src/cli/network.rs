@@ -5,7 +5,10 @@
 use std::path::Path;
 
 use super::{error::CliError, options::RunOptions, refusals::Refusals};
-use crate::{sandbox::NetworkAccess, workflow::SandboxSettings};
+use crate::{
+    sandbox::NetworkAccess,
+    workflow::{HostAccess, HostRefusal, Program, SandboxSettings},
+};
 
 /// Returns what the operator allows.
 pub(super) fn access(options: &RunOptions) -> NetworkAccess {
@@ -14,18 +17,25 @@ pub(super) fn access(options: &RunOptions) -> NetworkAccess {
     options.allow_network_private.iter().cloned().fold(access, NetworkAccess::allow_private)
 }
 
-/// Checks that the operator allows each host of each sandbox, before the first node runs.
+/// Checks that the operator allows each host of each sandbox, and that the secrets of programs there have values, before
+/// the first node runs.
 ///
 /// # Errors
 ///
-/// Fails with each host that is not allowed, and the way to allow it.
+/// Fails with each host that is not allowed, and the way to allow it, and with each secret without a value.
 pub(super) fn check(
-    access: &NetworkAccess,
-    sandboxes: &[&SandboxSettings],
+    (access, variables): (&NetworkAccess, &HostAccess),
+    (sandboxes, programs): (&[&SandboxSettings], &[&Program]),
     workflow: &Path,
 ) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
     for host in sandboxes.iter().flat_map(|it| &it.network).filter(|it| !access.allows(it)) {
+        // The permission for the host covers the secrets, so a person reads both together.
+        let reaches =
+            |it: &&&Program| it.sandbox().is_some_and(|it| it.settings.network.contains(host));
+        for grant in programs.iter().filter(reaches).filter_map(|it| it.grant()) {
+            refusals.add_problem(grant);
+        }
         refusals.add(
             format!("programs in a sandbox reach `{host}`"),
             format!("read the file, and pass `--allow-network {host}` to allow it in this process"),
@@ -33,6 +43,16 @@ pub(super) fn check(
     }
     refusals.or_ok(format!(
         "sandboxes of `{}` reach hosts that you have not allowed; nothing was started",
+        workflow.display()
+    ))?;
+    let mut refusals = Refusals::default();
+    for refusal in programs.iter().filter_map(|it| variables.secrets_of(it.sandbox()?).err()) {
+        if let HostRefusal::UnsetInSandbox { secret, .. } = &refusal {
+            refusals.add(refusal.to_string(), format!("set `{secret}`"));
+        }
+    }
+    refusals.or_ok(format!(
+        "programs of `{}` need secrets that are not set; nothing was started",
         workflow.display()
     ))
 }

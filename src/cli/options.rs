@@ -66,8 +66,8 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_http_private: Vec<String>,
-    /// Let sandboxes of the workflow reach this host by `https`, as in `api.example.com` or `*.example.com`; can be
-    /// given several times, and holds for this process only
+    /// Let sandboxes of the workflow reach this host by `https`, as in `api.example.com` or `*.example.com`, also with
+    /// the secrets of agents in them; can be given several times, and holds for this process only
     #[arg(long, value_name = "HOST")]
     #[serde(skip)]
     pub(super) allow_network: Vec<NetworkHost>,

@@ -86,9 +86,12 @@ impl LoadedWorkflow {
         let nodes = self.workflow.all_nodes();
         let servers = servers(nodes.values().copied());
         let commands = nodes.values().filter_map(|it| it.settings.host());
-        let programs = nodes.values().flat_map(|it| it.settings.programs());
-        let commands = commands.chain(programs.filter_map(Program::host_use));
-        hosts::access(&self.settings, commands.chain(servers.iter().map(|it| it.host_use())))
+        let programs = || nodes.values().flat_map(|it| it.settings.programs());
+        let commands = commands.chain(programs().filter_map(Program::host_use));
+        let commands = commands.chain(servers.iter().map(|it| it.host_use()));
+        let of_hosts = commands.flat_map(|it| &it.host.secrets);
+        let of_sandboxes = programs().filter_map(Program::sandbox).flat_map(|it| &it.secrets);
+        hosts::access(&self.settings, of_hosts.chain(of_sandboxes))
     }
 
     /// Returns the MCP servers; with a recording, its results.
@@ -131,7 +134,8 @@ impl LoadedWorkflow {
             programs.clear();
         }
         let sandboxes = settings().flat_map(|(_, it)| it.sandboxes());
-        let sandboxes = sandboxes.chain(programs.iter().filter_map(|it| it.sandbox()));
+        let of_programs = programs.iter().filter_map(|it| it.sandbox());
+        let sandboxes = sandboxes.chain(of_programs.map(|it| &it.settings));
         let sandboxes: Vec<&SandboxSettings> = sandboxes.collect();
         if !sandboxes.is_empty() {
             Sandbox::probe().map_err(|error| {
@@ -154,7 +158,8 @@ impl LoadedWorkflow {
         hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
         let tools = || settings().flat_map(|(_, it)| it.declared_tools());
         web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
-        network::check(&network::access(&self.settings.options), &sandboxes, &self.path)?;
+        let network = network::access(&self.settings.options);
+        network::check((&network, &access), (&sandboxes, &programs), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
         let connected = models::connect(agents, programs.iter().copied(), &self.settings)?;
         costs::check(&self.workflow, &self.settings, &connected)?;

@@ -12,11 +12,13 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Adds a refused part and its remedy.
     pub(super) fn add(&mut self, problem: String, help: String) {
-        for (list, text) in [(&mut self.problems, problem), (&mut self.help, help)] {
-            if !list.contains(&text) {
-                list.push(text);
-            }
-        }
+        add_once(&mut self.problems, problem);
+        add_once(&mut self.help, help);
+    }
+
+    /// Adds a refused part whose remedy is that of the next one.
+    pub(super) fn add_problem(&mut self, problem: String) {
+        add_once(&mut self.problems, problem);
     }
 
     /// Returns an error with all of them, if there are any.
@@ -30,5 +32,11 @@ impl Refusals {
         }
         let refused = CliError::new(Exit::Unusable, message).with_problems(self.problems);
         Err(self.help.into_iter().fold(refused, CliError::with_help))
+    }
+}
+
+fn add_once(list: &mut Vec<String>, text: String) {
+    if !list.contains(&text) {
+        list.push(text);
     }
 }

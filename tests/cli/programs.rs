@@ -1,6 +1,6 @@
 //! Agents whose work is done by a program: permission, secrets, approval, recordings and limits.
 
-use std::fs;
+use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
 
 use serde_json::json;
 
@@ -66,11 +66,83 @@ fn a_secret_reaches_the_program_alone_and_no_output() {
     let events = place.run(["runs", "events", "one", "--output", "jsonl"]);
     assert!(events.stdout.contains("runs on the host `here`"), "{events}");
     assert!(!format!("{done}{events}").contains(KEY), "{done}{events}");
-    for file in fs::read_dir(place.path(".graphrun")).unwrap() {
-        let content = fs::read(file.unwrap().path()).unwrap_or_default();
-        let found = content.windows(KEY.len()).any(|it| it == KEY.as_bytes());
-        assert!(!found, "the database has the key");
+    assert!(!contains_key(&place.path("")), "a file has the key");
+}
+
+/// A workflow of one agent, the fake in a sandbox with a network, whose secret is `CODER_KEY`. `more` follows its node.
+fn write_sandboxed(place: &Place, arguments: &str, answer: &str, more: &str) {
+    fs::copy(FAKE, place.path("fake.py")).unwrap();
+    let text = format!(
+        "graphrun: 1\nname: w\nstate: {{ answer: {answer}, seen: string }}\noutput: answer\nsandboxes: {{ box: {{ time: 20s, network: \
+         [api.example.com] }} }}\nagents:\n  coder: {{ command: [python3, fake.py, {arguments}, CODER_KEY], in: box, scripts: \
+         fake.py, secrets: CODER_KEY }}\nstart: it\nnodes:\n  it: {{ agent: coder, prompt: {{ text: Mend it. }}, writes: answer, \
+         {more}\n"
+    );
+    fs::write(place.path("w.yaml"), text).unwrap();
+}
+
+fn execute_sandboxed(place: &Place) -> Ended {
+    let args = ["execute", "w.yaml", "--output", "json", "--run-id", "one", "--allow-network"];
+    place.run_with(args.iter().chain(&["api.example.com"]), [("CODER_KEY", KEY)])
+}
+
+/// Whether a file below a folder contains the key.
+fn contains_key(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).any(|it| {
+        if it.is_dir() {
+            return contains_key(&it);
+        }
+        let content = fs::read(it).unwrap_or_default();
+        content.windows(KEY.len()).any(|it| it == KEY.as_bytes())
+    })
+}
+
+#[test]
+fn a_secret_in_a_sandbox_needs_its_hosts_and_a_value() {
+    let place = Place::new();
+    write_sandboxed(&place, "says", "string", "then: end }");
+    let refused = place.run_with(["execute", "w.yaml"], [("CODER_KEY", KEY)]);
+    let grant = "gives `CODER_KEY` to `python3 fake.py says CODER_KEY` in the sandbox `box`, which may reach `api.example.com`";
+    for expected in [grant, "`--allow-network api.example.com`"] {
+        assert!(refused.stderr.contains(expected), "{expected}: {refused}");
     }
+    let unset = execute(&place, &["--allow-network", "api.example.com"]);
+    let expected = "a program in the sandbox `box` needs the environment variable `CODER_KEY`, which is not set";
+    for expected in [expected, "set `CODER_KEY`"] {
+        assert!(unset.stderr.contains(expected), "{expected}: {unset}");
+    }
+    assert_eq!((refused.code, unset.code), (5, 5), "{refused}{unset}");
+    assert!(!place.path(".graphrun").exists(), "something was started");
+}
+
+#[test]
+fn a_secret_in_a_sandbox_reaches_the_program_alone() {
+    let place = Place::new();
+    let answer = "{ has: bool, elsewhere: bool, seen: int }";
+    let other = "then: other }\n  other: { run: [printenv, CODER_KEY], in: box, writes: { seen: stdout, code: exit_code }, then: end }";
+    write_sandboxed(&place, "seeks", answer, other);
+    let text = fs::read_to_string(place.path("w.yaml")).unwrap();
+    let text = text.replace("seen: string }", "seen: string, code: int }");
+    let text = text.replace("output: answer", "output: [answer, code]");
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let done = execute_sandboxed(&place);
+    let state = &done.json()["state"];
+    assert_eq!((&state["answer"]["has"], &state["code"]), (&json!(true), &json!(1)), "{done}");
+    assert_eq!(state["answer"]["elsewhere"], false, "another process shows it: {done}");
+    assert!(state["answer"]["seen"].as_i64() > Some(2), "it saw no other process: {done}");
+    let events = place.run(["runs", "events", "one", "--output", "jsonl"]);
+    assert!(events.stdout.contains("gives `CODER_KEY` to `python3 fake.py"), "{events}");
+}
+
+#[test]
+fn a_secret_in_a_sandbox_reaches_no_output() {
+    let place = Place::new();
+    write_sandboxed(&place, "says", "string", "then: end }");
+    let done = execute_sandboxed(&place);
+    assert_eq!((done.code, &done.json()["state"]["answer"]), (0, &json!("[redacted]")), "{done}");
+    let events = place.run(["runs", "events", "one", "--output", "jsonl"]);
+    assert!(!format!("{done}{events}").contains(KEY), "{done}{events}");
+    assert!(!contains_key(&place.path("")), "a file has the key");
 }
 
 /// The first answer has to be mended. The run stops between the two calls, for an approval.
@@ -155,4 +227,145 @@ fn a_plan_counts_the_calls_of_a_program() {
     let plan = place.run(["plan", "w.yaml", "--output", "json"]).json();
     // Each of the six attempts may run it three times: two answers may be sent back.
     assert_eq!((&plan["calls_max"], &plan["tokens_max"]), (&json!(18), &json!(null)), "{plan}");
+}
+
+/// A loop of three turns with a fake that keeps its session in a file, and does one thing in its own way.
+fn write_session(place: &Place, protocol: &str, quirk: &str) {
+    // Codex takes its options before the prompt.
+    let last = if protocol == "codex" { ", \"-\"" } else { "" };
+    let text = format!(
+        r#"graphrun: 1
+name: w
+state: {{ answer: {{ colour: string, count: int }}, session: {{ type: string, default: "" }} }}
+output: [answer, session]
+hosts: {{ here: {{ allow: [python3], approve: never }} }}
+agents:
+  coder:
+    command: [python3, {FAKE}, session, {protocol}, {quirk}{last}]
+    protocol: {protocol}
+    in: here
+    system: {{ text: You mend things. }}
+start: it
+nodes:
+  it:
+    agent: coder
+    session: session
+    prompt: {{ text: "Visit {{{{ visit }}}}." }}
+    writes: answer
+    max_visits: 5
+    exhausted: end
+    then: [{{ to: end, when: answer.count >= 3 }}, {{ to: it }}]
+"#
+    );
+    fs::write(place.path("w.yaml"), text).unwrap();
+}
+
+/// Returns the prompts that each session has got, without the form of the answer.
+fn turns(place: &Place) -> Vec<Vec<String>> {
+    let mut paths: Vec<_> =
+        fs::read_dir(place.path("sessions")).unwrap().map(|it| it.unwrap().path()).collect();
+    paths.sort();
+    let prompt = |line: &str| {
+        let prompt: String = serde_json::from_str(line).unwrap();
+        prompt.split("\n\nWhen the work is done").next().unwrap().to_owned()
+    };
+    let read = |path| fs::read_to_string(path).unwrap().lines().map(prompt).collect();
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn each_protocol_continues_its_session_over_visits() {
+    for protocol in ["claude", "codex", "gemini", "json"] {
+        let place = Place::new();
+        write_session(&place, protocol, "none");
+        let done = execute(&place, ALLOWED);
+        let expected =
+            json!({ "answer": { "colour": "teal", "count": 3 }, "session": "session-1" });
+        assert_eq!((done.code, &done.json()["state"]), (0, &expected), "{protocol}: {done}");
+        let [turns] = &turns(&place)[..] else { panic!("{protocol}: {done}") };
+        let expected = ["You mend things.\n\nVisit 1.", "Visit 2.", "Visit 3."];
+        assert_eq!(turns[..], expected, "{protocol}");
+        assert!(!done.stderr.contains("warning"), "{protocol}: {done}");
+    }
+}
+
+/// The program kills its run in the second visit.
+#[test]
+fn a_killed_run_continues_the_session() {
+    let place = Place::new();
+    write_session(&place, "claude", "dies");
+    let args = ["execute", "w.yaml", "--output", "json", "--run-id", "one"];
+    let killed = place.command(args.iter().chain(ALLOWED)).output().unwrap();
+    assert_eq!((killed.status.signal(), turns(&place)[0].len()), (Some(9), 2), "{killed:?}");
+    let done = place.run(["resume", "one", "--output", "json"].iter().chain(ALLOWED));
+    assert_eq!((done.code, &done.json()["state"]["session"]), (0, &json!("session-1")), "{done}");
+    let expected = ["You mend things.\n\nVisit 1.", "Visit 2.", "Visit 2."];
+    assert_eq!(turns(&place), [expected], "{done}");
+}
+
+#[test]
+fn a_lost_session_is_replaced_by_a_new_one_with_a_warning() {
+    for protocol in ["claude", "codex", "gemini"] {
+        let place = Place::new();
+        write_session(&place, protocol, "forgets");
+        let done = execute(&place, &[&["--run-id", "one"], ALLOWED].concat());
+        assert_eq!(done.json()["state"]["session"], "session-3", "{protocol}: {done}");
+        let expected = ["1", "2", "3"].map(|it| vec![format!("You mend things.\n\nVisit {it}.")]);
+        assert_eq!(turns(&place), expected, "{protocol}");
+        let events = place.run(["runs", "events", "one", "--output", "jsonl"]).stdout;
+        let lost = "cannot continue its session session-1 (it failed: no conversation session-1); it starts a new one";
+        assert!(events.contains(lost), "{protocol}: {events}");
+    }
+}
+
+/// Such a program names its session at its end, so its failure may have any reason.
+#[test]
+fn a_failed_json_program_is_not_started_again() {
+    let place = Place::new();
+    write_session(&place, "json", "forgets");
+    let failed = execute(&place, ALLOWED);
+    assert_eq!((failed.code, turns(&place).len()), (1, 1), "{failed}");
+    let reason = failed.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("ended with 1: no conversation session-1"), "{reason}");
+}
+
+#[test]
+fn a_repair_continues_the_session() {
+    let place = Place::new();
+    write_session(&place, "claude", "halves");
+    let done = execute(&place, ALLOWED);
+    let turns = turns(&place);
+    assert_eq!((done.code, turns.len(), turns[0].len()), (0, 1, 3), "{done}");
+    assert!(turns[0][1].contains("cannot be used"), "{turns:?}");
+    assert!(!turns[0][1].contains("Visit"), "the session has it already: {turns:?}");
+    assert_eq!(turns[0][2], "Visit 2.");
+}
+
+#[test]
+fn doctor_names_the_programs_that_are_missing() {
+    let place = Place::new();
+    let agent =
+        |name: &str| format!("{{ agent: {name}, prompt: {{ text: Mend it. }}, writes: answer");
+    let text = format!(
+        "graphrun: 1\nname: w\nstate: {{ answer: string }}\noutput: answer\nsandboxes: {{ box: {{ time: 20s }} }}\nhosts: {{ here: {{ \
+         allow: no-such-coder }} }}\nagents:\n  a: {{ command: [no-such-coder], in: here }}\n  b: {{ command: [bash], in: box }}\n  \
+         c: {{ command: [no-other-coder], in: box }}\nstart: x\nnodes:\n  x: {}, then: y }}\n  y: {}, then: z }}\n  z: {}, then: end }}\n",
+        agent("a"),
+        agent("b"),
+        agent("c"),
+    );
+    fs::write(place.path("w.yaml"), &text).unwrap();
+    let check = || {
+        let checks = place.run(["doctor", "w.yaml", "--output", "json"]).json();
+        let checks = checks.as_array().unwrap().clone();
+        checks.into_iter().find(|it| it["name"] == "programs").unwrap()
+    };
+    let detail = "not in `/usr/bin`, `/bin` and `/usr/local/bin`: `no-other-coder` of `c`, `no-such-coder` of `a`";
+    assert_eq!((&check()["ok"], &check()["detail"]), (&json!(false), &json!(detail)));
+    let installed = text.replace("no-such-coder", "tar").replace("no-other-coder", "env");
+    fs::write(place.path("w.yaml"), installed).unwrap();
+    let detail = "`bash` of `b`, `env` of `c`, `tar` of `a`";
+    assert_eq!((&check()["ok"], &check()["detail"]), (&json!(true), &json!(detail)));
+    fs::write(place.path("w.yaml"), "graphrun: 1\n").unwrap();
+    assert_eq!(check()["ok"], false);
 }

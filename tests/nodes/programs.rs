@@ -7,6 +7,7 @@ use graphrun::{
     llm::{Price, Prices},
     nodes::Services,
     registry,
+    sandbox::NetworkAccess,
     workflow::{Approval, HostAccess, HostPermission},
 };
 use serde_json::{Value, json};
@@ -274,4 +275,26 @@ async fn a_missing_program_is_named_with_a_remedy() {
     let ended = coder.run(&home, &on_host, Services { hosts, ..services() }).await;
     let expected = "there is no program `no-such-coder` in `/usr/bin`, `/bin` and `/usr/local/bin`; install it there";
     assert!(ended.reason().contains(expected), "{}", ended.reason());
+}
+
+#[tokio::test]
+async fn a_program_that_writes_its_secret_into_a_file_fails() {
+    let home = Home::new(&[("made.txt", "a\n")]);
+    let coder = Coder {
+        agent: "secrets: CODER_KEY,",
+        node: "changes: made.txt,",
+        ..Coder::new("leaks, CODER_KEY")
+    };
+    let place = "sandboxes: { box: { time: 20s, network: [api.example.com] } }";
+    let text = coder.text(place, "programs/fake.py");
+    let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
+    let host = "api.example.com".parse().unwrap();
+    let network = Arc::new(NetworkAccess::default().allow(host));
+    let hosts =
+        Arc::new(HostAccess::default().with_variable("CODER_KEY", "a value of some length"));
+    let ended = coder.run(&home, &text, Services { hosts, network, ..services() }).await;
+    let expected =
+        "`python3` wrote the secret `CODER_KEY` into `made.txt`; no file was written back";
+    assert!(ended.reason().contains(expected), "{}", ended.reason());
+    assert_eq!(home.read("made.txt").unwrap(), "a\n");
 }

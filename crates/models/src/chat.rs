@@ -187,6 +187,9 @@ pub struct ChatReply {
     pub finish: Finish,
     /// The model that answered, as the provider names it.
     pub model: String,
+    /// The session of a program that answered, which a later request can continue. Models have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
 }
 
 /// Why a model stopped. A truncated or refused answer is a [`ModelError`], not a `Finish`.

@@ -96,7 +96,8 @@ impl Answer {
         }
         let Self { text, reasoning, tool_calls, thinking, .. } = answer;
         let reasoning = reasoning.filter(|it| !it.is_empty());
-        Ok(ChatReply { text, tool_calls, reasoning, thinking, usage, cost_usd, finish, model })
+        let reply = ChatReply { text, tool_calls, reasoning, thinking, ..ChatReply::default() };
+        Ok(ChatReply { usage, cost_usd, finish, model, ..reply })
     }
 
     fn read(choice: &Value) -> Self {

@@ -6,6 +6,7 @@ mod cut;
 mod history;
 mod program;
 mod read;
+mod session;
 mod tools;
 
 use std::sync::Arc;
@@ -244,6 +245,9 @@ impl Agent {
         if let Some(History { field, last }) = &self.definition.history {
             fingerprint["history"] = json!([field, last]);
         }
+        if let Some(session) = &self.definition.session {
+            fingerprint["session"] = json!(session);
+        }
         let others = RequestSettings { temperature: None, ..settings.clone() };
         if others != RequestSettings::default() {
             fingerprint["settings"] = json!(others);
@@ -307,7 +311,8 @@ impl Node for Agent {
 
     fn describe(&self) -> NodeDescription {
         let history = self.definition.history.as_ref().map(|it| it.field.clone());
-        let writes = self.definition.writes.iter().cloned().chain(history).collect();
+        let also = history.into_iter().chain(self.definition.session.clone());
+        let writes = self.definition.writes.iter().cloned().chain(also).collect();
         NodeDescription {
             kind: "agent",
             contract: Contract { reads: None, writes: Some(writes) },

@@ -6,7 +6,10 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-use super::path::{FilesRefused, PathError};
+use super::{
+    job::Job,
+    path::{FilesRefused, PathError},
+};
 
 /// The reason why there is no sandbox, or why it could not run a job.
 #[derive(Debug, Error)]
@@ -134,6 +137,15 @@ pub enum JobError {
     Mount {
         /// The mount point inside.
         inside: PathBuf,
+    },
+    /// The secret of a channel does not fit into a pipe.
+    #[error(
+        "the secrets have {bytes} bytes, and at most {} reach a program",
+        Job::SECRET_BYTES_MAX
+    )]
+    Secret {
+        /// Its length.
+        bytes: usize,
     },
     /// A folder that is not named from the root.
     #[error("the folder `{}` cannot be mounted: its path is relative", path.display())]

@@ -39,6 +39,7 @@ pub struct Job {
     pub required: Vec<String>,
     /// A channel from the program to the host. The program reads this secret from its standard input, to the end, and
     /// writes records to descriptor 3. Other processes inside can also write there, so records need a proof of the secret.
+    /// The secret is on no command line, in no file and in no environment. At most [`Self::SECRET_BYTES_MAX`].
     pub channel: Option<Vec<u8>>,
     /// Takes the records as they arrive. The result then has none of them, and they count as output.
     pub reader: Option<OutputReader>,
@@ -146,6 +147,9 @@ impl Outcome {
 }
 
 impl Job {
+    /// The most bytes of the secret of a channel. They fit into a pipe, which nothing reads before the program starts.
+    pub const SECRET_BYTES_MAX: usize = 32 << 10;
+
     /// Checks everything about the job that could weaken the sandbox.
     pub(super) fn check(&self) -> Result<(), JobError> {
         if self.argv.first().is_none_or(String::is_empty) {
@@ -168,6 +172,9 @@ impl Job {
         }
         if let Some(folder) = self.mounted.as_ref().filter(|it| !it.is_absolute()) {
             return Err(JobError::Folder { path: folder.clone() });
+        }
+        if let Some(secret) = self.channel.as_ref().filter(|it| it.len() > Self::SECRET_BYTES_MAX) {
+            return Err(JobError::Secret { bytes: secret.len() });
         }
         for path in self.collect.iter().chain(&self.collect_below) {
             check_path(path).map_err(|source| JobError::Collect { path: path.clone(), source })?;
@@ -277,6 +284,17 @@ mod tests {
         }
         let mount = Mount { host: "/srv".into(), inside: "/env".into() };
         assert!(Job { read_only: vec![mount], ..job() }.check().is_ok());
+    }
+
+    #[test]
+    fn the_secret_of_a_channel_fits_into_a_pipe() {
+        let of = |bytes| Job { channel: Some(vec![b'x'; bytes]), ..job() };
+        assert!(of(Job::SECRET_BYTES_MAX).check().is_ok());
+        let error = of(Job::SECRET_BYTES_MAX + 1).check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the secrets have 32769 bytes, and at most 32768 reach a program"
+        );
     }
 
     #[test]

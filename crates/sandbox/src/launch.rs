@@ -15,7 +15,10 @@ use std::{
 };
 
 use command_fds::{CommandFdExt as _, FdMapping};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::memfd::{MFdFlags, memfd_create},
+};
 
 use super::{
     archive,
@@ -312,11 +315,24 @@ impl Descriptors {
     fn pass_channel(&mut self, secret: Option<&[u8]>) -> io::Result<Option<UnixStream>> {
         let Some(secret) = secret else { return Ok(None) };
         let (secret_inside, mut sender) = io::pipe()?;
+        // A user with very many pipes gets shorter ones. A write would then wait for a reader that never starts.
+        fcntl(&sender, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         sender.write_all(secret)?;
         let (records, records_inside) = UnixStream::pair()?;
         records.shutdown(Shutdown::Write)?;
         self.pass_as(SECRET, secret_inside);
         self.pass_as(RECORDS, records_inside);
         Ok(Some(records))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_no_pipe_holds_is_an_error() {
+        let refused = Descriptors::default().pass_channel(Some(&vec![b'x'; 4 << 20]));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     Approval,
     approval::read_approval,
+    program::ProgramSandbox,
     reader::{Entry, SpannedText, Yaml},
     report::Report,
     sections::entries,
@@ -138,6 +139,16 @@ pub enum HostRefusal {
         /// The name of the variable.
         secret: String,
     },
+    /// A secret of a program in a sandbox has no value.
+    #[error(
+        "a program in the sandbox `{sandbox}` needs the environment variable `{secret}`, which is not set"
+    )]
+    UnsetInSandbox {
+        /// The sandbox.
+        sandbox: String,
+        /// The name of the variable.
+        secret: String,
+    },
 }
 
 impl HostSettings {
@@ -181,7 +192,8 @@ impl HostAccess {
         self
     }
 
-    /// Gives commands a variable: a secret for the hosts that declare it, or one of [`Self::COMMON`] for all.
+    /// Gives commands a variable: a secret for the hosts and programs that declare it, or one of [`Self::COMMON`] for all
+    /// hosts.
     #[must_use]
     pub fn with_variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.variables.insert(name.into(), value.into());
@@ -225,6 +237,25 @@ impl HostAccess {
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
         let names = Self::COMMON.into_iter().chain(host.secrets.iter().map(String::as_str));
         names.filter_map(|name| Some((name, self.variables.get(name)?.as_str())))
+    }
+
+    /// Returns the secrets of a program in a sandbox. The operator's permission for the hosts of the sandbox covers them.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first secret that has no value.
+    pub fn secrets_of<'a>(
+        &'a self,
+        sandbox: &'a ProgramSandbox,
+    ) -> Result<BTreeMap<&'a str, &'a str>, HostRefusal> {
+        let value = |name: &'a String| {
+            let value = self.variables.get(name).ok_or_else(|| HostRefusal::UnsetInSandbox {
+                sandbox: sandbox.name.clone(),
+                secret: name.clone(),
+            })?;
+            Ok((name.as_str(), value.as_str()))
+        };
+        sandbox.secrets.iter().map(value).collect()
     }
 }
 

@@ -103,7 +103,7 @@ pub use self::{
     },
     layout::{FileKind, format_text},
     mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
-    program::{Program, ProgramPlace, ProgramProtocol},
+    program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,
     reports::ReportFile,

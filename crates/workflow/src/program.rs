@@ -46,9 +46,21 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub enum ProgramPlace {
     /// In a sandbox.
-    Sandbox(SandboxSettings),
+    Sandbox(ProgramSandbox),
     /// On this machine, with the secrets of the agent.
     Host(HostSettings),
+}
+
+/// The sandbox of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSandbox {
+    /// Its name in the workflow.
+    pub name: String,
+    /// Its limits, and the hosts that the program may reach.
+    pub settings: SandboxSettings,
+    /// The variables of graphrun's own environment that the program gets. Other programs in a sandbox of this name do
+    /// not get them.
+    pub secrets: Vec<String>,
 }
 
 /// The form of the output of an agent's program.
@@ -89,6 +101,32 @@ impl ProgramProtocol {
 }
 
 impl Program {
+    /// The variable with the session that a program of the protocol `json` continues.
+    pub const SESSION_VARIABLE: &str = "GRAPHRUN_SESSION";
+
+    /// Returns the program itself.
+    pub fn command(&self) -> &str {
+        self.argv.first().map_or("", String::as_str)
+    }
+
+    /// Returns its arguments for the continuation of a session.
+    pub fn argv_of_session(&self, session: &str) -> Vec<String> {
+        let mut argv = self.argv.clone();
+        match self.protocol {
+            ProgramProtocol::Claude | ProgramProtocol::Gemini => {
+                argv.extend(["--resume".to_owned(), session.to_owned()]);
+            }
+            ProgramProtocol::Codex => {
+                // The prompt is an argument of `resume`, and `-` stands for the standard input.
+                argv.pop_if(|it| it == "-");
+                argv.extend(["resume", session, "-"].map(str::to_owned));
+            }
+            // It finds the session in its environment.
+            ProgramProtocol::Json => {}
+        }
+        argv
+    }
+
     /// Returns the command on this machine, if it is one.
     pub fn host_use(&self) -> Option<HostUse<'_>> {
         match &self.place {
@@ -98,18 +136,34 @@ impl Program {
     }
 
     /// Returns its sandbox, if it runs in one.
-    pub fn sandbox(&self) -> Option<&SandboxSettings> {
+    pub fn sandbox(&self) -> Option<&ProgramSandbox> {
         match &self.place {
-            ProgramPlace::Sandbox(settings) => Some(settings),
+            ProgramPlace::Sandbox(sandbox) => Some(sandbox),
             ProgramPlace::Host(_) => None,
         }
+    }
+
+    /// Returns a sentence with its secrets in its sandbox and the hosts that they may reach, if it gets secrets.
+    pub fn grant(&self) -> Option<String> {
+        let ProgramSandbox { name, settings, secrets } = self.sandbox()?;
+        if secrets.is_empty() {
+            return None;
+        }
+        let hosts: Vec<String> = settings.network.iter().map(ToString::to_string).collect();
+        let (secrets, hosts, command) =
+            (secrets.join("`, `"), hosts.join("`, `"), self.argv.join(" "));
+        Some(format!(
+            "gives `{secrets}` to `{command}` in the sandbox `{name}`, which may reach `{hosts}`"
+        ))
     }
 
     /// Returns the part of it that identifies a node.
     pub fn fingerprint(&self) -> Value {
         let Self { name, argv, protocol, place, scripts } = self;
         let place = match place {
-            ProgramPlace::Sandbox(settings) => json!({"sandbox": settings.fingerprint()}),
+            ProgramPlace::Sandbox(ProgramSandbox { settings, secrets, .. }) => {
+                json!({"sandbox": [settings.fingerprint(), secrets]})
+            }
             ProgramPlace::Host(host) => json!({"host": [host.name, host.folder, host.secrets]}),
         };
         let hash = |it: &SourceFile| {
@@ -144,14 +198,16 @@ pub(super) fn read_program(
     let help = "name one of `sandboxes`, or one of `hosts` for a program that needs the network";
     let within = section.require(report, "in", help);
     let word = within.and_then(|it| report.word(it, "`in`"))?;
-    let place = if let Some(sandbox) = sections.sandboxes.get(&word.text) {
+    let place = if let Some(settings) = sections.sandboxes.get(&word.text) {
         report.uses("sandboxes", &word.text);
-        if let Some(key) = section.key("secrets") {
-            let message = "a program in a sandbox gets no secrets";
-            let help = "remove them, or run it on one of `hosts`";
+        if let Some(key) = section.key("secrets").filter(|_| settings.network.is_empty()) {
+            let message = format!("the sandbox `{}` has no `network` to use secrets in", word.text);
+            let help = "name the hosts that need them, as in `network: [api.example.com]` of the \
+                        sandbox, or remove them";
             report.bad_value(key, message, help);
         }
-        ProgramPlace::Sandbox(sandbox.clone())
+        let (name, settings) = (word.text.clone(), settings.clone());
+        ProgramPlace::Sandbox(ProgramSandbox { name, settings, secrets })
     } else if let Some(host) = sections.hosts.get(&word.text) {
         report.uses("hosts", &word.text);
         if let Some(key) = section.key("scripts") {
@@ -211,4 +267,39 @@ pub(super) fn refuse_both(report: &mut Report, what: &str, command: &SpannedText
     let place = report.place(&command.range);
     let finding = Diagnostic::error("GR007", message).at(place, "a second source of answers");
     report.push(finding.help("keep one of them"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_continued_by_arguments_of_the_protocol() {
+        let sandbox = ProgramSandbox {
+            name: String::new(),
+            settings: SandboxSettings {
+                memory_bytes: 1,
+                time: std::time::Duration::ZERO,
+                requirements: Vec::new(),
+                network: Vec::new(),
+            },
+            secrets: Vec::new(),
+        };
+        for (protocol, command, expected) in [
+            (ProgramProtocol::Claude, "claude -p", "claude -p --resume s1"),
+            (ProgramProtocol::Gemini, "gemini", "gemini --resume s1"),
+            (ProgramProtocol::Codex, "codex exec --json -", "codex exec --json resume s1 -"),
+            (ProgramProtocol::Codex, "codex exec --json", "codex exec --json resume s1 -"),
+            (ProgramProtocol::Json, "mender -", "mender -"),
+        ] {
+            let program = Program {
+                name: String::new(),
+                argv: command.split(' ').map(str::to_owned).collect(),
+                protocol,
+                place: ProgramPlace::Sandbox(sandbox.clone()),
+                scripts: Vec::new(),
+            };
+            assert_eq!(program.argv_of_session("s1").join(" "), expected);
+        }
+    }
 }

@@ -55,7 +55,7 @@ fn look_at_all(
     }
     let settings: Settings =
         globals.settings(&RunOptions { allow_host, ..RunOptions::default() })?;
-    let access = hosts::access(&settings, servers.iter().map(McpServer::host_use));
+    let access = hosts::access(&settings, servers.iter().flat_map(|it| &it.host.secrets));
     hosts::check(&access, servers.iter().map(McpServer::host_use), path)?;
     hosts::check_servers(&access, servers.iter(), path)?;
     block_on(async {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,8 +15,8 @@ def say(**event):
     print(json.dumps(event), flush=True)
 
 
-def claude():
-    say(type="system", subtype="init", session_id="s", model="claude-test", tools=["Write"])
+def claude(session="s"):
+    say(type="system", subtype="init", session_id=session, model="claude-test", tools=["Write"])
     work = {"type": "tool_use", "id": "t1", "name": "Write", "input": {"path": "made.txt"}}
     say(type="assistant", message={"content": [{"type": "text", "text": "I write it."}, work]})
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "written"}
@@ -24,8 +25,8 @@ def claude():
     say(type="result", subtype="success", is_error=False, result=DONE, total_cost_usd=0.25, usage=usage)
 
 
-def codex():
-    say(type="thread.started", thread_id="t")
+def codex(session="t"):
+    say(type="thread.started", thread_id=session)
     say(type="turn.started")
     item = {"id": "i1", "type": "file_change", "changes": [{"path": "made.txt", "kind": "add"}], "status": "completed"}
     say(type="item.completed", item=item)
@@ -33,8 +34,8 @@ def codex():
     say(type="turn.completed", usage={"input_tokens": 150, "cached_input_tokens": 50, "output_tokens": 7})
 
 
-def gemini():
-    say(type="init", session_id="s", model="gemini-test")
+def gemini(session="s"):
+    say(type="init", session_id=session, model="gemini-test")
     say(type="tool_use", tool_name="write_file", tool_id="w1", parameters={"path": "made.txt"})
     say(type="tool_result", tool_id="w1", status="success")
     for piece in (DONE[:9], DONE[9:]):
@@ -43,10 +44,10 @@ def gemini():
     say(type="result", status="success", stats=stats)
 
 
-def any_command():
+def any_command(session=None):
     print("working")
     usage = {"input_tokens": 150, "cached_input_tokens": 50, "output_tokens": 7, "cost_usd": 0.25, "model": "own"}
-    print(json.dumps({**ANSWER, "usage": usage}))
+    print(json.dumps({**ANSWER, "usage": usage, **({"session_id": session} if session else {})}))
 
 
 def hang():
@@ -85,6 +86,58 @@ def mend(prompt):
     print(DONE if "cannot be used" in prompt else DONE[:15])
 
 
+def given_session():
+    """Returns the session that the arguments or the environment name."""
+    for option in ("--resume", "resume"):
+        if option in sys.argv:
+            return sys.argv[sys.argv.index(option) + 1]
+    return os.environ.get("GRAPHRUN_SESSION")
+
+
+def in_session(prompt):
+    """Notes the prompt in the file of its session, and answers with the number of its turns."""
+    global DONE
+    protocol, quirk, given = sys.argv[2], sys.argv[3], given_session()
+    os.makedirs("sessions", exist_ok=True)
+    session = given or f"session-{len(os.listdir('sessions')) + 1}"
+    path = os.path.join("sessions", session)
+    if given and (quirk == "forgets" or not os.path.exists(path)):
+        print(f"no conversation {given}", file=sys.stderr)
+        sys.exit(1)
+    with open(path, "a") as file:
+        file.write(json.dumps(prompt) + "\n")
+    with open(path) as file:
+        turns = len(file.readlines())
+    if quirk == "dies" and turns == 2:
+        os.kill(os.getppid(), signal.SIGKILL)
+        sys.exit(1)
+    ANSWER["count"] = turns if quirk != "forgets" else len(os.listdir("sessions"))
+    DONE = json.dumps(ANSWER)
+    if quirk == "halves" and turns == 1:
+        DONE = DONE[:15]
+    {"claude": claude, "codex": codex, "gemini": gemini, "json": any_command}[protocol](session)
+
+
+def seeks(name):
+    """Looks for the value of a variable in the own environment, and in all that other processes show."""
+    value = os.environ.get(name, "").encode()
+    shown = []
+    for process in (it for it in os.listdir("/proc") if it.isdigit() and int(it) != os.getpid()):
+        for part in ("environ", "cmdline"):
+            try:
+                with open(f"/proc/{process}/{part}", "rb") as file:
+                    shown.append(file.read())
+            except OSError:
+                pass
+    print(json.dumps({"has": bool(value), "elsewhere": any(value and value in it for it in shown), "seen": len(shown)}))
+
+
+def leaks(name):
+    with open("made.txt", "w") as file:
+        file.write(os.environ[name])
+    print(DONE)
+
+
 def main():
     prompt, mode = sys.stdin.read(), sys.argv[1]
     if mode in ("claude", "codex", "gemini", "json"):
@@ -102,6 +155,10 @@ def main():
         sys.exit(3)
     elif mode == "says":
         print(json.dumps(os.environ.get(sys.argv[2], "unset")))
+    elif mode == "session":
+        in_session(prompt)
+    elif mode in ("seeks", "leaks"):
+        {"seeks": seeks, "leaks": leaks}[mode](sys.argv[2])
     elif mode == "mend":
         mend(prompt)
     else:

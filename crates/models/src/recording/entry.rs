@@ -141,6 +141,8 @@ impl Entry {
                 cost_usd: None,
                 finish: reply.finish.clone().unwrap_or_else(|| reply.usual_finish()),
                 model: reply.model.clone().unwrap_or_else(|| "recorded".to_owned()),
+                // A session is of one machine, and no program continues it in a replay.
+                session: None,
             }),
         }
     }

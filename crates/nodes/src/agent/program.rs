@@ -32,13 +32,16 @@ use graphrun_sandbox::{
     HostCommand, HostError, Job, JobError, Limits, Outcome, OutputReader, SandboxError, SourceFile,
 };
 use graphrun_workflow::{
-    HostSettings, HostUse, Program, ProgramPlace, SandboxSettings, kind::Services,
+    HostSettings, HostUse, Program, ProgramPlace, ProgramProtocol, ProgramSandbox, kind::Services,
 };
 use serde_json::Value;
 use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
-use super::{Agent, Answer, Refusal};
+use super::{
+    Agent, Answer, Refusal,
+    session::{Session, WithSession},
+};
 use crate::{
     call::{Calls, Watched, failure_of},
     call_in_sandbox::Streams,
@@ -59,13 +62,14 @@ const AFTER_TIMEOUT: Duration = Duration::from_secs(5);
 const REPORTS_WAITING_MAX: usize = 256;
 
 /// Runs the program in a sandbox with the prompt as its standard input. Its output goes to the channel of the job, where
-/// it is read at once. Arguments: the name of the file with the prompt, then the command.
+/// it is read at once. The secrets come from the channel, each as `NAME=VALUE` before a NUL, so that only this process and
+/// its children have them. Arguments: the name of the file with the prompt, then the command.
 const SCRIPT: &str = r#"
-input=$1
+exec 8<"$1"
+rm -- "$1"
 shift
 [[ -d /env/bin ]] && PATH=/env/bin:$PATH
-exec 8<"$input"
-rm -- "$input"
+while IFS= read -r -d ''; do export "$REPLY"; done
 exec "$@" <&8 >&3 8<&- 3>&-
 "#;
 
@@ -87,6 +91,8 @@ pub(super) struct ProgramRunner {
 struct ProgramModel {
     runner: Arc<ProgramRunner>,
     ctx: NodeContext,
+    /// The session that it continues; `None` if each request starts a new one.
+    session: Option<Arc<Session>>,
     /// Why the attempt ends here, if it does: a person has to answer first.
     end: Mutex<Option<NodeError>>,
 }
@@ -98,6 +104,40 @@ struct Ended {
     time: Duration,
     /// The files that are written back, by path.
     changes: BTreeMap<String, Vec<u8>>,
+    /// A secret that one of them contains, and its place.
+    leak: Option<String>,
+}
+
+/// A program that has ended, with its output.
+struct Worked {
+    ended: Ended,
+    reading: Reading,
+    prompt_characters: usize,
+}
+
+impl Worked {
+    /// Whether a program that should continue a session has failed before it found it: it has not named the session, and
+    /// has done no work. Its messages differ from release to release. A program that names its session at its end cannot be
+    /// judged by that.
+    fn is_session_lost(&self, protocol: ProgramProtocol) -> bool {
+        let Self { ended, reading, .. } = self;
+        let failed = match ended.outcome {
+            Outcome::Passed => reading.error.is_some(),
+            Outcome::Failed(_) => true,
+            _ => false,
+        };
+        let tokens = reading.usage.map_or(0, |it| it.input_tokens + it.output_tokens);
+        let is_silent = reading.session.is_none() && reading.answer.is_none() && tokens == 0;
+        failed && is_silent && protocol != ProgramProtocol::Json
+    }
+
+    /// Returns the reason of a failure, in parentheses.
+    fn last_words(&self) -> String {
+        match &self.reading.error {
+            Some(error) => format!(" ({error})"),
+            None => format!(" ({})", with_last_words("it failed".to_owned(), &self.ended.stderr)),
+        }
+    }
 }
 
 impl ProgramRunner {
@@ -127,17 +167,37 @@ impl Agent {
     ) -> Result<Update, NodeError> {
         let (runner, end) = (Arc::clone(runner), Mutex::default());
         let name = runner.program.name.clone();
-        let model = Arc::new(ProgramModel { runner, ctx: ctx.clone(), end });
+        let session = match &self.definition.session {
+            Some(field) => Some(Arc::new(Session::of(ctx, field).await)),
+            None => None,
+        };
+        let session_of_model = session.clone();
+        let model =
+            Arc::new(ProgramModel { runner, ctx: ctx.clone(), session: session_of_model, end });
         let calls = Calls::default();
         let asked = Arc::clone(&model) as Arc<dyn ChatModel>;
         let watched = Watched::new((&name, asked), ctx, &self.services, &calls);
-        let answered = self.answer_of(ctx, &watched, (request, answer)).await;
+        let answered = match &session {
+            Some(session) => {
+                let model = WithSession { model: &watched, session };
+                self.answer_of(ctx, &model, (request, answer)).await
+            }
+            None => self.answer_of(ctx, &watched, (request, answer)).await,
+        };
         let end = model.end().take();
         match (end, answered) {
             (Some(end), _) | (None, Err(Refusal::End(end))) => Err(end),
             (None, Err(Refusal::Model(error))) => Err(failure_of(&error).into()),
             (None, Err(Refusal::Unreadable(failure))) => Err(failure.into()),
-            (None, Ok(update)) => Ok(self.with_history(request, update)),
+            (None, Ok(update)) => {
+                let update = self.with_history(request, update);
+                Ok(match (&self.definition.session, session) {
+                    (Some(field), Some(session)) => {
+                        update.write(field.clone(), session.id().unwrap_or_default())
+                    }
+                    _ => update,
+                })
+            }
         }
     }
 }
@@ -180,7 +240,7 @@ impl ProgramModel {
     }
 
     fn command(&self) -> &str {
-        self.runner.program.argv.first().map_or("", String::as_str)
+        self.runner.program.command()
     }
 
     fn failure(&self, kind: ErrorKind, what: &str, reading: Option<&Reading>) -> ModelError {
@@ -193,7 +253,39 @@ impl ProgramModel {
         &self,
         request: &ChatRequest,
     ) -> Result<Result<ChatReply, ModelError>, NodeError> {
-        let prompt = prompt_of(request);
+        let mut continued = self.session.as_ref().and_then(|it| it.id());
+        let mut worked = self.run_once(request, continued.as_deref()).await?;
+        let protocol = self.runner.program.protocol;
+        if let Some(lost) = continued.take_if(|_| worked.is_session_lost(protocol)) {
+            let message = format!(
+                "`{}` cannot continue its session {lost}{}; it starts a new one",
+                self.command(),
+                worked.last_words(),
+            );
+            self.ctx.report(Report::Warning { message: redact(&message).into_owned() }).await;
+            worked = self.run_once(request, None).await?;
+        }
+        let Worked { ended, reading, prompt_characters } = worked;
+        let stated = reading.session.clone();
+        let reply = match self.reply(&ended, reading, prompt_characters) {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(name) = &self.runner.folder {
+            write_back(&self.ctx, name, ended.changes, self.command()).await?;
+        }
+        let session = self.session_after(continued, stated).await;
+        Ok(Ok(ChatReply { session, ..reply }))
+    }
+
+    /// Runs the program once.
+    async fn run_once(
+        &self,
+        request: &ChatRequest,
+        session: Option<&str>,
+    ) -> Result<Worked, NodeError> {
+        // The session has the earlier messages.
+        let prompt = if session.is_some() { last_turn_of(request) } else { prompt_of(request) };
         let (reports, mut waiting) = mpsc::channel(REPORTS_WAITING_MAX);
         let output = Output::new(self.runner.program.protocol, request.deltas.clone(), reports);
         let output = Arc::new(Mutex::new(Some(output)));
@@ -209,24 +301,44 @@ impl ProgramModel {
             }
         };
         let run = async {
-            let ended = self.run(&prompt, reader).await;
+            let ended = self.run(&prompt, session, reader).await;
             // Dropping it ends the reports.
             let read = lock(&output).take().map(|it| it.finish(request.output.as_ref()));
             ended.map(|it| (it, read.unwrap_or_default()))
         };
         let (ended, ()) = tokio::join!(run, report);
         let (ended, reading) = ended?;
-        let reply = self.reply(&ended, reading, prompt.chars().count());
-        if let (Ok(_), Some(name)) = (&reply, &self.runner.folder) {
-            write_back(&self.ctx, name, ended.changes, self.command()).await?;
-        }
-        Ok(reply)
+        Ok(Worked { ended, reading, prompt_characters: prompt.chars().count() })
     }
 
-    async fn run(&self, prompt: &str, reader: OutputReader) -> Result<Ended, NodeError> {
+    /// Returns the session that a later request continues.
+    async fn session_after(
+        &self,
+        continued: Option<String>,
+        stated: Option<String>,
+    ) -> Option<String> {
+        self.session.as_ref()?;
+        let Some(continued) = continued else { return stated };
+        if self.runner.program.protocol == ProgramProtocol::Claude {
+            // Some releases state a new id for each process, and keep the session under the first one.
+            return Some(continued);
+        }
+        if stated.as_ref() != Some(&continued) {
+            let message = format!("`{}` did not continue its session {continued}", self.command());
+            self.ctx.report(Report::Warning { message }).await;
+        }
+        stated
+    }
+
+    async fn run(
+        &self,
+        prompt: &str,
+        session: Option<&str>,
+        reader: OutputReader,
+    ) -> Result<Ended, NodeError> {
         match &self.runner.program.place {
-            ProgramPlace::Sandbox(settings) => self.in_sandbox(settings, prompt, reader).await,
-            ProgramPlace::Host(host) => self.on_host(host, prompt, reader).await,
+            ProgramPlace::Sandbox(sandbox) => self.in_sandbox(sandbox, prompt, reader).await,
+            ProgramPlace::Host(host) => self.on_host(host, (prompt, session), reader).await,
         }
     }
 
@@ -237,11 +349,17 @@ impl ProgramModel {
 
     async fn in_sandbox(
         &self,
-        settings: &SandboxSettings,
+        sandbox: &ProgramSandbox,
         prompt: &str,
         reader: OutputReader,
     ) -> Result<Ended, NodeError> {
-        let Program { argv, scripts, .. } = &self.runner.program;
+        let program @ Program { argv, scripts, .. } = &self.runner.program;
+        let settings = &sandbox.settings;
+        let secrets = self.runner.services.hosts.secrets_of(sandbox);
+        let secrets = secrets.map_err(|it| Failure::of(ErrorKind::Sandbox, &it))?;
+        if let Some(message) = program.grant() {
+            self.ctx.report(Report::Note { message }).await;
+        }
         let services = SandboxServices::of(&self.runner.services);
         let prepare = || Bench::prepare(settings, &services);
         let bench = self.runner.bench.get_or_try_init(prepare).await?;
@@ -258,7 +376,7 @@ impl ProgramModel {
             collect_below: self.runner.changes.clone(),
             // The program is looked up before it runs, so that nothing inside can make it seem absent.
             required: argv.first().cloned().into_iter().collect(),
-            channel: Some(Vec::new()),
+            channel: Some(channel_of(&secrets)),
             reader: Some(reader),
             ..Job::default()
         };
@@ -266,12 +384,16 @@ impl ProgramModel {
             Ok(Job { folder: folder.files(), mounted: folder.mounted(), ..job.clone() })
         };
         match bench.run_in_folder(&self.ctx, self.runner.folder.as_ref(), in_folder).await? {
-            Ok(finished) => Ok(Ended {
-                outcome: finished.outcome,
-                stderr: finished.output.into_bytes(),
-                time,
-                changes: finished.collected,
-            }),
+            Ok(finished) => {
+                let leak = find_secret(&finished.collected, &secrets);
+                Ok(Ended {
+                    outcome: finished.outcome,
+                    stderr: finished.output.into_bytes(),
+                    time,
+                    changes: finished.collected,
+                    leak,
+                })
+            }
             Err(SandboxError::Refused(JobError::Files(refused))) => {
                 let message = format!("the files were not accepted: {refused}");
                 Err(Failure::new(ErrorKind::Command, message).into())
@@ -290,18 +412,19 @@ impl ProgramModel {
     async fn on_host(
         &self,
         host: &HostSettings,
-        prompt: &str,
+        (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
     ) -> Result<Ended, NodeError> {
-        let argv = &self.runner.program.argv;
+        let program = &self.runner.program;
         let access = &self.runner.services.hosts;
-        let used = HostUse { host, shape: argv };
+        let used = HostUse { host, shape: &program.argv };
         let approval = access.check(used).map_err(|it| Failure::of(ErrorKind::Host, &it))?;
         // No other task uses the folder meanwhile.
         let open = match &host.folder {
             Some(name) => Some(open_folder(&self.ctx, name).await?),
             None => None,
         };
+        let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
         let mut call = HostCommand {
             argv: argv.clone(),
             folder: open.as_ref().map(|it| it.path().to_owned()),
@@ -314,10 +437,12 @@ impl ProgramModel {
         };
         ask_for_command(&self.ctx, host, approval, &call).await?;
         let variables = access.variables_of(host);
+        let session = session.map(|it| (Program::SESSION_VARIABLE, it));
+        let variables = variables.chain(session);
         call.env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let place = call.folder.as_ref().map(|it| format!(" in `{}`", it.display()));
         let place = place.unwrap_or_default();
-        let message = format!("runs on the host `{}`{place}: {}", host.name, shown_command(argv));
+        let message = format!("runs on the host `{}`{place}: {}", host.name, shown_command(&argv));
         self.ctx.report(Report::Note { message }).await;
         let result = call.run(&self.ctx.cancel).await.map_err(|error| {
             let kind = match error {
@@ -332,7 +457,7 @@ impl ProgramModel {
             Failure { message: failure.message + help, ..failure }
         })?;
         let (outcome, stderr, time) = (result.outcome, result.stderr, call.time);
-        Ok(Ended { outcome, stderr, time, changes: BTreeMap::new() })
+        Ok(Ended { outcome, stderr, time, changes: BTreeMap::new(), leak: None })
     }
 
     /// Returns the answer of a program that has ended, or the reason why there is none.
@@ -383,6 +508,10 @@ impl ProgramModel {
             let failure = Failure::new(ErrorKind::InvalidOutput, message);
             return Err(failed(Failure { raw, ..failure }, Some(&reading)));
         };
+        if let Some(leak) = &ended.leak {
+            let what = format!("wrote {leak}; no file was written back");
+            return fail(ErrorKind::Command, &what);
+        }
         let answer = redact(answer).into_owned();
         let estimate = || TokenUsage::estimate(prompt_chars, answer.chars().count());
         Ok(ChatReply {
@@ -416,6 +545,15 @@ fn prompt_of(request: &ChatRequest) -> String {
             format!("{head}:\n{}", it.content)
         })),
     }
+    with_form(parts, request)
+}
+
+/// Returns the message that a session has not seen yet, as a text.
+fn last_turn_of(request: &ChatRequest) -> String {
+    with_form(request.messages.last().map(|it| it.content.clone()).into_iter().collect(), request)
+}
+
+fn with_form(mut parts: Vec<String>, request: &ChatRequest) -> String {
     if let Some(output) = &request.output {
         parts.push(format!(
             "When the work is done: {}",
@@ -423,6 +561,25 @@ fn prompt_of(request: &ChatRequest) -> String {
         ));
     }
     parts.join("\n\n")
+}
+
+/// Returns the variables in the form that [`SCRIPT`] reads.
+fn channel_of(secrets: &BTreeMap<&str, &str>) -> Vec<u8> {
+    secrets.iter().flat_map(|(name, value)| format!("{name}={value}\0").into_bytes()).collect()
+}
+
+/// Finds a secret in changed files, and returns where it is. One that is hidden, such as by an encoding, is not found.
+fn find_secret(
+    changes: &BTreeMap<String, Vec<u8>>,
+    secrets: &BTreeMap<&str, &str>,
+) -> Option<String> {
+    let has = |content: &[u8], value: &str| {
+        !value.is_empty() && content.windows(value.len()).any(|it| it == value.as_bytes())
+    };
+    changes.iter().find_map(|(path, content)| {
+        let (name, _) = secrets.iter().find(|(_, value)| has(content, value))?;
+        Some(format!("the secret `{name}` into `{path}`"))
+    })
 }
 
 fn lock(output: &Mutex<Option<Output>>) -> MutexGuard<'_, Option<Output>> {
@@ -437,6 +594,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn secrets_become_variables_of_the_program_unchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("prompt");
+        std::fs::write(&input, "Mend it.").unwrap();
+        let value = "two\nlines, 'quotes', \"more\", $(echo no), \\n and a = sign ";
+        let secrets = BTreeMap::from([("ONE", value), ("input", "x")]);
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", r#"exec "$@" 3>&1"#, "outer", "bash", "-c", SCRIPT, "program"]);
+        command.arg(&input).args(["bash", "-c", r#"printf '%s|%s|' "$ONE" "$input"; cat"#]);
+        let mut channel = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut channel, &channel_of(&secrets)).unwrap();
+        std::io::Seek::rewind(&mut channel).unwrap();
+        let output = command.stdin(channel).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{value}|x|Mend it."));
+        assert!(!input.exists(), "the program could read its prompt as a file");
+    }
+
+    #[test]
     fn a_conversation_becomes_one_prompt() {
         let mut request = ChatRequest {
             messages: vec![Message::system("Be brief."), Message::user("Mend it.")],
@@ -449,5 +624,7 @@ mod tests {
         let start = "Be brief.\n\nThe user wrote:\nMend it.\n\nYou answered:\n{\n\nThe user wrote:\nNot JSON.\n\nWhen";
         assert!(prompt.starts_with(start), "{prompt}");
         assert!(prompt.ends_with("{\n  \"type\": \"object\"\n}"), "{prompt}");
+        let turn = last_turn_of(&request);
+        assert!(turn.starts_with("Not JSON.\n\nWhen the work is done"), "{turn}");
     }
 }

@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use super::{
     Agent, AgentMatchSettings, ProgramRunner, Toolbox,
     history::{History, HistoryParts},
+    session,
 };
 use crate::{
     changes::read_changes,
@@ -48,6 +49,8 @@ struct AgentKeys {
     /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
     /// adds its prompt and its answer to them.
     history: Option<Either<FieldName, HistoryParts>>,
+    /// The field with the session of a program on a host: later visits, and other nodes with this field, continue it.
+    session: Option<FieldName>,
     #[schemars(flatten)]
     request: RequestKeys,
     /// One of `folders`, in which its built-in tools or its program work.
@@ -120,6 +123,8 @@ pub struct AgentSettings {
     pub repairs_max: u32,
     /// The conversation that it continues.
     pub history: Option<History>,
+    /// The field with the id of the session that its program continues.
+    pub session: Option<ChannelName>,
     /// The folder of the run in which its built-in tools or its program work.
     pub folder: Option<String>,
     /// Files and folders of the copy of a program that are written back.
@@ -206,6 +211,11 @@ impl Kind for AgentKind {
             Some(history) => Some(history?),
             None => None,
         };
+        let session = reader.get("session").and_then(|it| {
+            let programs: Vec<&Program> = agents().filter_map(|it| it.program.as_deref()).collect();
+            let writes = writes.as_deref().unwrap_or_default();
+            session::read(reader, it, (&programs, agents().count()), writes)
+        });
         let models: Vec<String> = agents().flat_map(|it| &it.models).cloned().collect();
         let settings = reader.request_settings(&models);
         let folder = read_folder(reader);
@@ -240,6 +250,7 @@ impl Kind for AgentKind {
                 writes: writes.clone(),
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),
+                session: session.clone(),
                 folder: folder.clone(),
                 changes: changes.clone(),
                 tiers: reader.tiers(),

@@ -121,7 +121,8 @@ pub(super) struct AgentKeys {
     within: Option<SandboxName>,
     /// Files or folders beside the workflow that a program in a sandbox gets, under the same paths.
     scripts: Option<OneOrMany<Text>>,
-    /// The variables of graphrun's environment that a program on a host gets, beside those of the host.
+    /// The variables of graphrun's environment that the program gets, in a sandbox with `network`, or on a host beside those
+    /// of the host.
     secrets: Option<OneOrMany<VariableName>>,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
     system: Option<Either<PromptPath, PromptText>>,

@@ -10,7 +10,7 @@ use super::output::{Activity, Reading, count, shown, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
-        "system" => read_model(event, reading),
+        "system" => read_start(event, reading),
         "assistant" | "user" => return blocks(event).iter().filter_map(activity).collect(),
         "result" => read_result(event, reading),
         _ => {}
@@ -18,7 +18,10 @@ pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     Vec::new()
 }
 
-fn read_model(event: &Value, reading: &mut Reading) {
+fn read_start(event: &Value, reading: &mut Reading) {
+    if text(event, "subtype") == "init" {
+        reading.note_session(event, "session_id");
+    }
     if let Some(model) = event.get("model").and_then(Value::as_str) {
         reading.model = Some(model.to_owned());
     }
@@ -72,6 +75,10 @@ fn read_result(event: &Value, reading: &mut Reading) {
         reading.error = Some(stated.unwrap_or_else(|| subtype.to_owned()));
         return;
     }
+    // Without a stream, it is stated only here. A result with an error may name a session that never began.
+    if reading.session.is_none() {
+        reading.note_session(event, "session_id");
+    }
     let structured = event.get("structured_output").filter(|it| !it.is_null());
     reading.answer = structured.map(shown).or(result);
     reading.error = None;
@@ -97,6 +104,7 @@ mod tests {
         assert_eq!(reading.answer.as_deref(), Some("It is mended."));
         assert_eq!((reading.cost_usd, reading.error), (Some(0.0123), None));
         assert_eq!(reading.model.as_deref(), Some("claude-sonnet-4-5"));
+        assert_eq!(reading.session.as_deref(), Some("s1"));
         let usage = reading.usage.unwrap();
         assert_eq!((usage.input_tokens, usage.cached_input_tokens), (125, 20));
         assert_eq!((usage.output_tokens, usage.calls, usage.estimated), (9, 1, false));
@@ -136,6 +144,14 @@ mod tests {
 
     #[test]
     fn the_forms_without_a_stream_are_read_too() {
+        let gone = r#"{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"s2","errors":["No such conversation"]}"#;
+        let (reading, _) = read(Claude, gone);
+        assert_eq!(
+            (reading.session, reading.error.as_deref()),
+            (None, Some("No such conversation"))
+        );
+        let stated = r#"{"type":"result","subtype":"success","result":"done","session_id":"s3"}"#;
+        assert_eq!(read(Claude, stated).0.session.as_deref(), Some("s3"));
         let one = "{\n  \"type\": \"result\",\n  \"subtype\": \"success\",\n  \"result\": \"done\",\n  \"structured_output\": {\"a\": 1}\n}\n";
         assert_eq!(read(Claude, one).0.answer.as_deref(), Some(r#"{"a":1}"#));
         let list = r#"[{"type":"system","model":"m"},{"type":"result","result":"done"}]"#;

@@ -10,6 +10,7 @@ use super::output::{Activity, Reading, count, shown, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
+        "thread.started" => reading.note_session(event, "thread_id"),
         "item.started" => return event.get("item").and_then(call).into_iter().collect(),
         "item.completed" => {
             return event.get("item").map(|it| read_item(it, reading)).unwrap_or_default();
@@ -112,6 +113,7 @@ mod tests {
         let (reading, reports) = read(Codex, STREAM);
         assert_eq!(reading.answer.as_deref(), Some("It is mended."));
         assert_eq!((reading.error, reading.cost_usd), (None, None));
+        assert_eq!(reading.session.as_deref(), Some("0199a213"));
         let usage = reading.usage.unwrap();
         assert_eq!((usage.input_tokens, usage.cached_input_tokens), (24763, 24448));
         assert_eq!((usage.output_tokens, usage.calls), (122, 1));

@@ -11,7 +11,10 @@ use super::output::{Activity, Reading, count, shown, text};
 
 pub(super) fn read(event: &Value, reading: &mut Reading) -> Vec<Activity> {
     match text(event, "type") {
-        "init" => reading.model = event.get("model").map(shown),
+        "init" => {
+            reading.model = event.get("model").map(shown);
+            reading.note_session(event, "session_id");
+        }
         "message" if text(event, "role") == "assistant" => {
             let content = text(event, "content");
             if !event.get("delta").and_then(Value::as_bool).unwrap_or(false) {
@@ -69,6 +72,7 @@ fn read_whole(value: &Value, reading: &mut Reading) {
     }
     reading.error = message_of(value);
     if reading.error.is_none() {
+        reading.note_session(value, "session_id");
         reading.answer = value.get("response").map(shown);
     }
 }
@@ -118,6 +122,7 @@ mod tests {
         let (reading, reports) = read(Gemini, STREAM);
         assert_eq!(reading.answer.as_deref(), Some("It is mended."));
         assert_eq!(reading.model.as_deref(), Some("gemini-2.5-pro"));
+        assert_eq!(reading.session.as_deref(), Some("s"));
         let usage = reading.usage.unwrap();
         assert_eq!((usage.input_tokens, usage.cached_input_tokens), (1200, 300));
         assert_eq!((usage.output_tokens, usage.calls), (300, 1));

@@ -1,7 +1,7 @@
 //! The protocol of any other command: the last JSON value that it prints is the answer.
 //!
 //! Beside the keys of the answer, the value may have `usage` with `input_tokens`, `cached_input_tokens`, `output_tokens`,
-//! `cost_usd` and `model`. For a text, the value is a string, or has the text in `answer`; an output without JSON is the
+//! `cost_usd` and `model`, and the `session_id` that a later visit continues. For a text, the value is a string, or has the text in `answer`; an output without JSON is the
 //! text itself.
 
 use graphrun_core::state::read_json_bytes;
@@ -9,6 +9,7 @@ use graphrun_models::{OutputSchema, TokenUsage};
 use serde_json::Value;
 
 use super::output::{Reading, count, shown};
+use crate::agent::session::is_id;
 
 /// The most lines from which a value over several lines is tried to begin.
 const STARTS_MAX: usize = 1_000;
@@ -24,13 +25,16 @@ pub(super) fn read(text: &[u8], output: Option<&OutputSchema>) -> Reading {
         let answer = Some(String::from_utf8_lossy(text).into_owned());
         return Reading { answer, ..Reading::default() };
     };
-    let usage = take_usage(&mut value, output);
+    let usage = take(&mut value, output, "usage", Value::is_object);
+    let session = take(&mut value, output, "session_id", Value::is_string);
     let answer = match (&value, output) {
         (Value::Object(parts), None) => parts.get("answer").map(shown),
         _ => None,
     };
     let counts = usage.as_ref();
+    let session = session.and_then(|it| it.as_str().filter(|it| is_id(it)).map(str::to_owned));
     Reading {
+        session,
         answer: Some(answer.unwrap_or_else(|| shown(&value))),
         usage: counts.filter(|it| it.get("input_tokens").is_some()).map(token_usage),
         cost_usd: counts.and_then(|it| it.get("cost_usd")?.as_f64()),
@@ -65,12 +69,17 @@ fn is_answer(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Array(_) | Value::String(_))
 }
 
-/// Takes `usage` out of a value, unless it is part of the requested form.
-fn take_usage(value: &mut Value, output: Option<&OutputSchema>) -> Option<Value> {
+/// Takes a part out of a value, unless the part belongs to the requested form.
+fn take(
+    value: &mut Value,
+    output: Option<&OutputSchema>,
+    name: &str,
+    fits: fn(&Value) -> bool,
+) -> Option<Value> {
     let properties = output.and_then(|it| it.schema.get("properties"));
-    let is_requested = properties.is_some_and(|it| it.get("usage").is_some());
-    let usage = value.get("usage").is_some_and(Value::is_object) && !is_requested;
-    usage.then(|| value.as_object_mut()?.shift_remove("usage")).flatten()
+    let is_requested = properties.is_some_and(|it| it.get(name).is_some());
+    let is_there = value.get(name).is_some_and(fits) && !is_requested;
+    is_there.then(|| value.as_object_mut()?.shift_remove(name)).flatten()
 }
 
 fn token_usage(counts: &Value) -> TokenUsage {
@@ -108,6 +117,19 @@ mod tests {
             assert_eq!(answer(text).as_deref(), Some(expected), "{text}");
         }
         assert_eq!(answer(" \n"), None);
+    }
+
+    #[test]
+    fn a_session_beside_the_answer_is_taken_out() {
+        let reading = read(br#"{"answer": "done", "session_id": "s-1"}"#, None);
+        assert_eq!(
+            (reading.answer.as_deref(), reading.session.as_deref()),
+            (Some("done"), Some("s-1"))
+        );
+        assert_eq!(read(br#"{"answer": "done", "session_id": "--x"}"#, None).session, None);
+        let schema = json!({"properties": {"session_id": {}}});
+        let form = OutputSchema { name: "n".into(), schema };
+        assert_eq!(read(br#"{"session_id": "s-1"}"#, Some(&form)).session, None);
     }
 
     #[test]

@@ -11,7 +11,10 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{claude, codex, gemini, json};
-use crate::agent::tools::{INPUT_CHARACTERS_MAX, cut};
+use crate::agent::{
+    session::is_id,
+    tools::{INPUT_CHARACTERS_MAX, cut},
+};
 
 /// The most bytes of a line, and of the lines that are no events. Longer ones are dropped.
 const TEXT_BYTES_MAX: usize = 8 << 20;
@@ -47,6 +50,8 @@ pub(super) struct Reading {
     pub(super) usage: Option<TokenUsage>,
     pub(super) cost_usd: Option<f64>,
     pub(super) model: Option<String>,
+    /// The session, once the program has begun or found it.
+    pub(super) session: Option<String>,
     /// The lines that are no events.
     pub(super) rest: Vec<u8>,
 }
@@ -191,6 +196,12 @@ impl Output {
 }
 
 impl Reading {
+    /// Takes the session that an event names.
+    pub(super) fn note_session(&mut self, event: &Value, name: &str) {
+        let id = event.get(name).and_then(Value::as_str).filter(|it| is_id(it));
+        self.session = id.map(str::to_owned).or(self.session.take());
+    }
+
     fn keep(&mut self, line: &[u8]) {
         if self.rest.len() + line.len() > TEXT_BYTES_MAX {
             // The end matters more than the beginning.
