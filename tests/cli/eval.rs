@@ -224,7 +224,7 @@ fn provider(
         for call in listener.incoming() {
             let mut call = call.unwrap();
             counted.fetch_add(1, Ordering::SeqCst);
-            let mut seen = [0; 65536];
+            let mut seen = vec![0; 65536];
             let peeked = call.peek(&mut seen).unwrap();
             let head = String::from_utf8_lossy(&seen[..peeked]).into_owned();
             match answers(&head) {
