@@ -22,10 +22,7 @@ use super::{
 use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::{
-        superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
-        use_up,
-    },
+    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Failure, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId, TaskId},
@@ -364,7 +361,7 @@ impl Search<'_> {
                 *visits = visits.saturating_sub(1);
             }
         }
-        use_up(&self.limits, &mut position, error.clone());
+        position.used.exhaust(&self.limits, error.clone());
         *position.visits.entry(node.clone()).or_default() += 1;
         let trigger = Trigger::Limit { error };
         position.frontier.push(Activation::by_edge(node.clone(), trigger));

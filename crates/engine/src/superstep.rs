@@ -51,7 +51,7 @@ use self::{
     open_step::{OpenStep, Phase},
     routing::Routing,
 };
-use super::budget::{self, StepLimits, Used};
+use super::budget::{self, Budget, StepLimits};
 use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
@@ -167,8 +167,8 @@ impl Machine {
             return Some(Action::stop(status, failure.or_else(limit)));
         }
         let nodes = self.position.frontier.iter().map(|it| it.node);
-        let may_spend = || budget::may_spend(&self.graph, nodes);
-        let reason = self.used().reached(&self.limits, may_spend)?;
+        let may_call_models = || budget::may_call_models(&self.graph, nodes);
+        let reason = self.budget().reached_limit(may_call_models)?;
         Some(Action::stop(Status::Limit, Some(reason)))
     }
 
@@ -273,8 +273,8 @@ impl Machine {
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
         if !is_routed {
-            let used = self.used().with_next_call(refused_call);
-            return vec![Action::stop(Status::Limit, used.reached(&self.limits, || true))];
+            let budget = self.budget().with_next_call(refused_call);
+            return vec![Action::stop(Status::Limit, budget.reached_limit(|| true))];
         }
         let mut actions = Vec::new();
         for index in 0..self.open_step.tasks().len() {
@@ -410,12 +410,17 @@ impl Machine {
         actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
     }
 
-    fn used(&self) -> Used {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+    /// Returns the budget with the usage of the open step.
+    fn budget(&self) -> Budget<'_> {
+        let mut budget = self.committed_budget();
         let of_step = self.open_step.usage();
-        used.usage.add(&of_step.usage);
-        used.elapsed_ms += of_step.ms;
-        used
+        budget.usage.add(&of_step.usage);
+        budget.elapsed_ms += of_step.ms;
+        budget
+    }
+
+    fn committed_budget(&self) -> Budget<'_> {
+        Budget::after(&self.limits, self.position.steps_of_turn(), &self.position.used)
     }
 
     /// Returns the original names of a task of the step if it began before a migration.

@@ -27,7 +27,7 @@ use super::{
     rounds::Rounds,
 };
 use crate::{
-    budget::{self, StepLimits, Used},
+    budget::{self, Budget, StepLimits},
     checkpoint::{Outcome, Position, TaskRecord, is_followed},
 };
 
@@ -575,11 +575,12 @@ fn route_limit(
     StepLimits { limits, refused_call }: StepLimits<'_>,
     position: &mut IndexedPosition,
 ) {
-    let may_spend = || budget::may_spend(graph, position.frontier.iter().map(|it| it.node));
-    let used = Used::by(position.steps_of_turn(), &position.used).with_next_call(refused_call);
-    let reached = used.reached(limits, may_spend);
+    let nodes = position.frontier.iter().map(|it| it.node);
+    let budget = Budget::after(limits, position.steps_of_turn(), &position.used);
+    let budget = budget.with_next_call(refused_call);
+    let reached = budget.reached_limit(|| budget::may_call_models(graph, nodes));
     let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
-    budget::mark_used(limits, &mut position.used, error.clone());
+    position.used.exhaust(limits, error.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();

@@ -11,7 +11,6 @@ use graphrun_core::state::State;
 use jiff::Timestamp;
 
 use super::{Machine, Task};
-use crate::budget::Used;
 use crate::checkpoint::{OpenQuestion, Position, RunStatus, named};
 
 impl Machine {
@@ -64,24 +63,24 @@ impl Machine {
     /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
     pub fn usage(&self) -> Usage {
         let mut usage = self.position.earlier.usage;
-        usage.add(&self.used().usage);
+        usage.add(&self.budget().usage);
         usage
     }
 
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        used.elapsed_ms =
-            used.elapsed_ms.saturating_add(self.open_step.elapsed_ms_before_attempt(task));
-        used.time_left(&self.limits)
+        let mut budget = self.committed_budget();
+        let before_ms = self.open_step.elapsed_ms_before_attempt(task);
+        budget.elapsed_ms = budget.elapsed_ms.saturating_add(before_ms);
+        budget.time_left()
     }
 
-    /// Returns whether the run may make a model call with at least this usage, given the usage of its running attempts.
-    pub fn may_spend(&self, running: &Usage, next_call: Usage) -> bool {
-        let mut used = self.used().with_next_call(next_call);
-        used.usage.add(running);
-        used.reached_by_models(&self.limits).is_none()
+    /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.
+    pub fn admits_call(&self, running: &Usage, next_call: Usage) -> bool {
+        let mut budget = self.budget().with_next_call(next_call);
+        budget.usage.add(running);
+        budget.reached_model_limit().is_none()
     }
 
     /// Returns the questions that wait for an answer, each with its own key.
