@@ -22,7 +22,7 @@ use super::{
 use crate::{
     checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
+    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Failure, Limits, Target, Transition, Trigger},
     id::{NodeName, RunId, TaskId},
@@ -170,7 +170,7 @@ impl Search<'_> {
         for (label, input) in self.outcomes.inputs() {
             let started =
                 Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
-            let Ok((machine, commit, actions)) = started else {
+            let Ok(Beginning { machine, commit, actions }) = started else {
                 self.explored.gaps.push("no valid input was found".to_owned());
                 continue;
             };
@@ -429,7 +429,7 @@ fn fail(
         let failure = failure.clone();
         let actions = machine.apply(TaskEvent::Failed { task, failure, attempt });
         let wake = actions.iter().find_map(|it| match it {
-            Action::Sleep { wake, .. } => Some(*wake),
+            Action::Sleep { wait, .. } => Some(wait.wake),
             _ => None,
         });
         let Some(wake) = wake else { return actions };

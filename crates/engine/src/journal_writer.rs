@@ -71,7 +71,7 @@ impl JournalWriter {
     /// Begins a run of an engine without storage.
     pub(super) fn in_process(kept: Arc<MemoryStorage>, info: RunInfo, log: Log) -> Self {
         let target = Target::Process { kept, info: Box::new(info), records: Vec::new() };
-        Self::at(target, log.unsaved_run())
+        Self::at(target, log.in_process())
     }
 
     fn at(target: Target, log: Log) -> Self {
@@ -136,7 +136,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Ends a step of a run that nothing saves.
+    /// Ends a step of a run that exists in this process only.
     pub(super) fn end_step(&mut self, machine: &Machine) {
         if let Target::Process { records, .. } = &mut self.target {
             records.clear();

@@ -19,10 +19,10 @@ use super::{
     log::{Log, event_of_emission},
     resume::Resumption,
     stream::{self, StreamMode},
-    superstep::{Action, Machine, RunSettings},
+    superstep::{Action, Beginning, Machine, RunSettings},
     turn,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, Commit, Entry, Outline, RunInfo};
+use crate::checkpoint::{Checkpoint, CheckpointError, Entry, Outline, RunInfo};
 
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
@@ -310,11 +310,11 @@ async fn start(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
-    machine: impl FnOnce(RunSettings, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
+    machine: impl FnOnce(RunSettings, RunId) -> Result<Beginning, RunError>,
 ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
-    let settings = RunSettings { is_unsaved: kept.is_some(), ..engine.run_settings() };
-    let (machine, first, mut actions) = machine(settings, info.id.clone())?;
+    let settings = RunSettings { is_in_process: kept.is_some(), ..engine.run_settings() };
+    let Beginning { machine, commit, mut actions } = machine(settings, info.id.clone())?;
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
         log.add(event);
@@ -330,11 +330,11 @@ async fn start(
         // Acceptance and status are saved together. A crash between the two would leave a run that looks
         // unfinished and gets resumed past its breakpoint.
         log.add(run_finished(&machine, status));
-        let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
+        let first = Entry { run_status: Some(status.clone()), ..Entry::from(commit) };
         JournalWriter::create(engine, &info, first, log).await?.release().await?;
         return Ok(Err(Box::new(run_end(&machine, status.clone()))));
     }
-    let mut journal = JournalWriter::create(engine, &info, first.into(), log).await?;
+    let mut journal = JournalWriter::create(engine, &info, commit.into(), log).await?;
     journal.publish().await?;
     Ok(Ok(Begun { machine, journal, actions }))
 }

@@ -55,9 +55,9 @@ impl Log {
         Self { run, seq: last_seq, unsaved, published, sinks, clock, is_saved }
     }
 
-    /// Makes events for the readers only: nothing saves the run.
+    /// Makes events for the readers only: the run exists in this process only, and no event is saved.
     #[must_use]
-    pub(super) fn unsaved_run(self) -> Self {
+    pub(super) fn in_process(self) -> Self {
         Self { is_saved: false, ..self }
     }
 

@@ -121,10 +121,10 @@ fn carried(
     state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
     let (position, records) = (carried.position, carried.records);
     let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
-    let again = (checkpoint, records.clone());
     let settings = engine.run_settings();
-    let machine = Machine::restore_only(graph.clone(), settings, run.clone(), again, None);
-    let questions = machine.map_err(changed)?.0.open_questions();
+    let machine =
+        Machine::with_records(graph.clone(), settings, run.clone(), checkpoint, records.clone());
+    let questions = machine.map_err(changed)?.open_questions();
     Ok((Migrated { position, differences, records, questions }, state))
 }
 

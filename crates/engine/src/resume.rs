@@ -57,7 +57,8 @@ impl Resumption {
         let messages = if engine.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
         let replaced = replace_answers(engine, &saved, &mut answers).await?;
         saved.records.extend(replaced.iter().cloned());
-        let (mut machine, mut actions) = restore(engine, saved, messages, None)?;
+        let settings = RunSettings { messages, ..engine.run_settings() };
+        let (mut machine, mut actions) = restore(engine, saved, settings)?;
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
@@ -81,7 +82,8 @@ impl Resumption {
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
         let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
-        let (machine, actions) = restore(engine, saved, Vec::new(), node)?;
+        let settings = RunSettings { retry_only: node.cloned(), ..engine.run_settings() };
+        let (machine, actions) = restore(engine, saved, settings)?;
         Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes })
     }
 
@@ -118,17 +120,14 @@ pub(super) async fn check_changes(engine: &Engine, run: &RunId) -> Result<(), Ru
 fn restore(
     engine: &Engine,
     saved: SavedRun,
-    messages: Vec<InboxMessage>,
-    only: Option<&NodeName>,
+    settings: RunSettings,
 ) -> Result<(Machine, Vec<Action>), RunError> {
     let run = saved.summary.info.id;
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position: saved.position, state };
-    let (graph, settings) =
-        (engine.graph.clone(), RunSettings { messages, ..engine.run_settings() });
-    let saved = (checkpoint, saved.records);
-    Machine::restore_only(graph, settings, run.clone(), saved, only).map_err(changed)
+    let graph = engine.graph.clone();
+    Machine::restore(graph, settings, run.clone(), checkpoint, saved.records).map_err(changed)
 }
 
 /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.

@@ -36,13 +36,14 @@ use graphrun_core::{
 };
 use jiff::Timestamp;
 
+pub use self::backoff::Wait;
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
-pub use self::protocol::{Action, AttemptStats, RestoreError, Task, TaskEvent};
+pub use self::protocol::{Action, AttemptStats, Beginning, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
 pub(super) use self::{
     carry::{carry, carry_values},
-    revise::{Revised, revise},
+    revise::{Revision, revise},
 };
 use self::{
     frontier::{StepResults, next_frontier},
@@ -63,8 +64,10 @@ pub struct RunSettings {
     pub breakpoints: Breakpoints,
     /// The inbox messages that are not processed yet, in the order of their numbers.
     pub messages: Vec<InboxMessage>,
-    /// Whether nothing saves the run: [`Action::EndStep`] then takes the place of each commit.
-    pub is_unsaved: bool,
+    /// Whether the run exists in this process only: [`Action::EndStep`] then takes the place of each commit.
+    pub is_in_process: bool,
+    /// The only node whose failed tasks run again when the run is restored; without it, those of all nodes.
+    pub retry_only: Option<NodeName>,
     /// When the machine starts. The rules have no clock; later they learn the time from events.
     pub now: Timestamp,
 }
@@ -86,7 +89,7 @@ pub struct Machine {
     state: Arc<State>,
     open_step: OpenStep,
     inbox: Inbox,
-    is_unsaved: bool,
+    is_in_process: bool,
     /// The latest known time.
     now: Timestamp,
     /// The facts at the start of the open step.
@@ -176,8 +179,8 @@ impl Machine {
     fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
         match *self.open_step.tasks()[index].phase() {
             Phase::Running => self.begin(index, actions),
-            Phase::Sleeping { wake, wait_ms, .. } => {
-                actions.push(Action::Sleep { task: self.open_step.id(index), wake, wait_ms });
+            Phase::Sleeping { wait, .. } => {
+                actions.push(Action::Sleep { task: self.open_step.id(index), wait });
             }
             Phase::Blocked
             | Phase::Aborted
@@ -329,7 +332,7 @@ impl Machine {
         // Lists grow in place, since the finished tasks no longer share the state.
         let state = Arc::make_mut(&mut self.state);
         let schema = self.graph.schema();
-        if self.is_unsaved {
+        if self.is_in_process {
             schema.fold(state, updates).map(|()| Vec::new())
         } else {
             schema.fold_changes(state, updates)
@@ -389,7 +392,7 @@ impl Machine {
 
     /// Returns the action that saves a step with these changes.
     fn committed(&self, changes: Vec<Change>) -> Action {
-        if self.is_unsaved {
+        if self.is_in_process {
             return Action::EndStep;
         }
         Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))

@@ -19,9 +19,9 @@ use super::{
     log::Log,
     resume::{changes_since, new_messages},
     stream::Sinks,
-    superstep::{Action, Machine},
+    superstep::{Action, Beginning, Machine},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, Commit, RunStatus};
+use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
@@ -45,8 +45,8 @@ pub(super) async fn begin(
         }
     };
     let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, (machine, commit, mut actions, last_seq, changes)) =
-        lease.or_give_back(turn).await?;
+    let (lease, Turn { beginning, last_seq, changes }) = lease.or_give_back(turn).await?;
+    let Beginning { machine, commit, mut actions } = beginning;
     let log = Log::new(run, (sinks, last_seq), engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
@@ -70,16 +70,21 @@ pub(super) async fn begin(
     Ok(Ok(Begun { machine, journal, actions }))
 }
 
-/// A machine at the begin of a turn, its first step and actions, the number of the last event, and the changes of the
-/// workflow.
-type Prepared = (Machine, Commit, Vec<Action>, u64, Vec<String>);
+/// A turn that is ready to begin.
+struct Turn {
+    beginning: Beginning,
+    /// The number of the last event of the turns before.
+    last_seq: u64,
+    /// The changes of the workflow, as text.
+    changes: Vec<String>,
+}
 
 async fn prepare(
     engine: &Engine,
     thread: &str,
     run: &RunId,
     input: &Update,
-) -> Result<Prepared, RunError> {
+) -> Result<Turn, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let status = saved.summary.status;
     if !saved.position.frontier.is_empty() || status == Status::Running {
@@ -89,8 +94,8 @@ async fn prepare(
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
-    let (machine, commit, actions) =
+    let beginning =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok((machine, commit, actions, saved.last_seq, changes))
+    Ok(Turn { beginning, last_seq: saved.last_seq, changes })
 }

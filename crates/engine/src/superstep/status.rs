@@ -10,7 +10,7 @@ use graphrun_core::id::{NodeName, RunId, Step, TaskId};
 use graphrun_core::state::State;
 use jiff::Timestamp;
 
-use super::{Machine, Task};
+use super::{Machine, Task, Wait};
 use crate::checkpoint::{OpenQuestion, Position, RunStatus, named};
 
 impl Machine {
@@ -109,16 +109,15 @@ impl Machine {
         self.open_step.next_deadline()
     }
 
-    /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
-    /// its next attempt.
-    pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
-        self.open_step.next_wake()
+    /// Returns the wait that ends first, if every task with work left waits for its next attempt.
+    pub fn next_wait(&self) -> Option<Wait> {
+        self.open_step.next_wait()
     }
 
     /// Returns the status of a run that is suspended until its next wait ends.
     pub fn suspended_status(&self) -> RunStatus {
         let waits = self.open_step.tasks().iter().filter_map(|it| {
-            let (wake, failure) = it.wait()?;
+            let (Wait { wake, .. }, failure) = it.wait()?;
             Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
         });
         let waits: BTreeMap<Timestamp, String> = waits.collect();
