@@ -46,7 +46,7 @@ pub(super) use self::{
     revise::{Revision, revise},
 };
 use self::{
-    frontier::{StepResults, next_frontier},
+    frontier::{StepResults, next_frontier, route_to_exhausted},
     inbox::{Inbox, Processed},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
@@ -290,6 +290,24 @@ impl Machine {
             self.advance(&mut actions);
         }
         actions
+    }
+
+    /// Returns the run as it continues at `limits.exhausted` if a limit is reached before the open step, with its first
+    /// actions. None if nothing is set there, or a limit was reached before.
+    ///
+    /// A driver has no use for this: it is for explorations of all that can happen.
+    pub fn at_limit(&self, reason: String) -> Option<(Self, Vec<Action>)> {
+        if self.limits.exhausted.is_none() || self.position.used.limit.is_some() {
+            return None;
+        }
+        let mut machine = self.clone();
+        route_to_exhausted(&machine.graph, &machine.limits, &mut machine.position, reason);
+        machine.open_next_step();
+        let mut actions = Vec::new();
+        if machine.begin_step(&mut actions) {
+            machine.advance(&mut actions);
+        }
+        Some((machine, actions))
     }
 
     /// Stops a run whose step is still open: a task failed, or a person has to answer.

@@ -16,7 +16,9 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{Defer, Dispatch, Failure, Input, Policies, Target, Transition, Trigger, with_cause},
+    graph::{
+        Defer, Dispatch, Failure, Input, Limits, Policies, Target, Transition, Trigger, with_cause,
+    },
     id::NodeName,
     state::State,
 };
@@ -578,9 +580,20 @@ fn route_limit(
     let nodes = position.frontier.iter().map(|it| it.node);
     let budget = Budget::after(limits, position.steps_of_turn(), &position.used);
     let budget = budget.with_next_call(refused_call);
-    let reached = budget.reached_limit(|| budget::may_call_models(graph, nodes));
-    let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
-    position.used.exhaust(limits, error.clone());
+    if let Some(reason) = budget.reached_limit(|| budget::may_call_models(graph, nodes)) {
+        route_to_exhausted(graph, limits, position, reason);
+    }
+}
+
+/// Replaces the frontier by `limits.exhausted`, if that is set, because a limit is reached.
+pub(super) fn route_to_exhausted(
+    graph: &CompiledGraph,
+    limits: &Limits,
+    position: &mut IndexedPosition,
+    reason: String,
+) {
+    let Some(target) = &limits.exhausted else { return };
+    position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
@@ -596,9 +609,10 @@ fn route_limit(
         Target::Node(node) => {
             let node = graph.index(node).expect("compile checked every target");
             position.count_visit(node);
-            position.frontier.push(IndexedActivation::by_edge(node, Trigger::Limit { error }));
+            let trigger = Trigger::Limit { error: reason };
+            position.frontier.push(IndexedActivation::by_edge(node, trigger));
         }
-        Target::Fail => position.failure = Some(error),
+        Target::Fail => position.failure = Some(reason),
         Target::End => (),
     }
 }
