@@ -60,7 +60,7 @@ pub(super) async fn migrate(
     let (migrated, state) = carried(engine, saved, &messages, &mapping)?;
 
     let position = migrated.position.clone();
-    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
+    let mut log = Log::after(last_seq, run.clone(), Sinks::default(), engine.clock.clone());
     log.add(migrated_to(&to.workflow, &position, &mapping));
     let records = migrated.records.clone();
     let entry = Entry {

@@ -15,7 +15,7 @@ use super::{
     check_retry,
     compare::{Compared, compare, suggest},
     journal_writer::JournalWriter,
-    launch::Begun,
+    launch::Start,
     lease::Lease,
     log::Log,
     stream::Sinks,
@@ -93,9 +93,9 @@ impl Resumption {
         engine: &Engine,
         lease: Lease,
         sinks: Sinks,
-    ) -> Result<Begun, RunError> {
+    ) -> Result<Start, RunError> {
         let Self { machine, actions, last_seq, replaced, changes } = self;
-        let log = Log::new(machine.run().clone(), (sinks, last_seq), engine.clock.clone());
+        let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
         journal.add_status(running, Event::RunResumed { step: machine.committed_step() });
@@ -106,7 +106,7 @@ impl Resumption {
             journal.add_record(Arc::new(record)).await?;
         }
         journal.save().await?;
-        Ok(Begun { machine, journal, actions })
+        Ok(Start::ready(machine, journal, actions))
     }
 }
 

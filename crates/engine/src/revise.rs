@@ -39,7 +39,7 @@ pub(super) async fn update(
     let mut writes: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
     writes.sort();
     writes.dedup();
-    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
+    let mut log = Log::after(last_seq, run.clone(), Sinks::default(), engine.clock.clone());
     log.add(Event::StateUpdated {
         step: revision.position.step,
         node: node.cloned(),

@@ -10,11 +10,11 @@ use graphrun_core::{
 use tokio::time::sleep;
 
 use super::{
-    Engine, RunEnd, RunError,
+    Engine, RunError,
     driver::{run_end, run_finished},
     entrance::redact_update,
     journal_writer::JournalWriter,
-    launch::{Begun, check_input, take_emissions},
+    launch::{Start, check_input, take_emissions},
     lease::Lease,
     log::Log,
     resume::{changes_since, new_messages},
@@ -26,8 +26,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus};
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
 
-/// Takes the run of a thread and saves the begin of its next turn. Returns its end if the turn stops before its first
-/// task.
+/// Takes the run of a thread and saves the begin of its next turn. The turn may stop before its first task.
 pub(super) async fn begin(
     engine: &Engine,
     thread: &str,
@@ -35,7 +34,7 @@ pub(super) async fn begin(
     mut input: Update,
     is_queued: bool,
     sinks: Sinks,
-) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+) -> Result<Start, RunError> {
     check_input(engine, &input)?;
     redact_update(&mut input);
     let lease = loop {
@@ -47,7 +46,7 @@ pub(super) async fn begin(
     let turn = prepare(engine, thread, &run, &input).await;
     let (lease, Turn { beginning, last_seq, changes }) = lease.or_give_back(turn).await?;
     let Beginning { machine, commit, mut actions } = beginning;
-    let log = Log::new(run, (sinks, last_seq), engine.clock.clone());
+    let log = Log::after(last_seq, run, sinks, engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
     let started = Event::TurnStarted { turn: position.earlier.turns + 1, step: position.step };
@@ -63,11 +62,11 @@ pub(super) async fn begin(
     if let [Action::Stop(status)] = actions.as_slice() {
         journal.add_status(status.clone(), run_finished(&machine, status));
         journal.save().await?;
-        return Ok(Err(Box::new(run_end(&machine, status.clone()))));
+        return Ok(Start::Stopped(Box::new(run_end(&machine, status.clone()))));
     }
     journal.set_status(RunStatus { status: Status::Running, reason: None });
     journal.save().await?;
-    Ok(Ok(Begun { machine, journal, actions }))
+    Ok(Start::ready(machine, journal, actions))
 }
 
 /// A turn that is ready to begin.

@@ -11,7 +11,7 @@ use graphrun_core::state::State;
 use jiff::Timestamp;
 
 use super::{Machine, Task, Wait};
-use crate::checkpoint::{OpenQuestion, Position, RunStatus, named};
+use crate::checkpoint::{OpenQuestion, Position, RunStatus};
 
 impl Machine {
     /// Returns the id of the run.
@@ -95,11 +95,13 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), self.name_of_task(index));
+                let (key, task) = (question.key.as_str(), self.open_step.id(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
-                let first = self.original_task(index).map(|it| it.task);
-                named((self.open_step.id(index), first), node, question, is_known)
+                let first = self.original_task(index).map_or(task, |it| it.task);
+                let node = self.name_of_task(index).clone();
+                let open = OpenQuestion { task, first, node, question: question.clone() };
+                if is_known { open.with_full_name() } else { open }
             })
             .collect()
     }
