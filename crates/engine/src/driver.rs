@@ -98,7 +98,7 @@ impl<'a> Driver<'a> {
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
-            provided: nested::Inherited::of(engine, &journal).provided_with(&engine.provided),
+            provided: nested::Inheritance::of(engine, &journal).provided_with(&engine.provided),
         };
         let mut driver = Self {
             engine,

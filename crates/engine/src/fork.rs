@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::{
     Engine, RunError,
-    compare::{Compared, compare},
+    compare::{Comparison, compare},
     lease::Lease,
     log::Log,
     stream::Sinks,
-    superstep::{Machine, ReviseError, carry, carry_values},
+    superstep::{Machine, ReviseError, migrate_position, migrate_values},
 };
 use crate::checkpoint::{
     Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,
@@ -136,13 +136,14 @@ async fn as_of_now(
     let SavedCheckpoint { position, values } = saved;
     let saved = SavedRun { summary, position, values, records, last_seq: 0 };
     let new = Outline::of(&engine.graph);
-    let compared = Compared { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
+    let compared =
+        Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
     let differences = compare(compared, Some(&mapping));
     if differences.iter().any(|it| it.breaks.is_some()) {
         return Err(RunError::NoPlace { run, differences });
     }
-    let position = carry(&engine.graph, &mapping, &saved, messages).position;
-    let values = carry_values(&engine.graph, &mapping, saved.values);
+    let position = migrate_position(&engine.graph, &mapping, &saved, messages).position;
+    let values = migrate_values(&engine.graph, &mapping, saved.values);
     Ok((SavedCheckpoint { position, values }, Some(Box::new(new))))
 }
 

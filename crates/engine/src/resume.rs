@@ -13,7 +13,7 @@ use super::{
     Answers, Engine, RunError,
     answers::{match_answers, replace_answers},
     check_retry,
-    compare::{Compared, compare, suggest},
+    compare::{Comparison, compare, suggest},
     journal_writer::JournalWriter,
     launch::Start,
     lease::Lease,
@@ -156,7 +156,7 @@ pub(super) fn changes_since(
     if **old == *new {
         return Ok(Vec::new());
     }
-    let compared = Compared { old, new, graph: &engine.graph, saved, messages };
+    let compared = Comparison { old, new, graph: &engine.graph, saved, messages };
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
         let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));

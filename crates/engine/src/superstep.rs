@@ -4,18 +4,21 @@
 //! back. It may save several records and a commit in one transaction, but nothing that follows them is started or
 //! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
-//! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
-//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `facts` what
-//! nodes may read about the run, `task_end` what follows when a task ends, and `status` what its driver may ask.
+//! This file has the cycle of a machine: an event comes, a step begins, advances and is committed. Then read
+//! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: the questions of a driver.
+//! - `open_step`: the tasks of the step; `task_end`: what follows when one ends; `backoff`: the wait before a retry.
+//! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all.
+//! - `facts`: what nodes may read about the run; `inbox` and `breakpoints`: what happens between two steps.
+//! - `revise`, `migrate`: steps that people make; `indexed`: the position by index; `fit`: whether it fits the graph.
 
 mod backoff;
 mod breakpoints;
-mod carry;
 mod facts;
 mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
+mod migrate;
 mod open_step;
 mod protocol;
 mod revise;
@@ -41,16 +44,16 @@ pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
 pub use self::protocol::{Action, AttemptStats, Beginning, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
-pub(super) use self::{
-    carry::{carry, carry_values},
-    revise::{Revision, revise},
-};
 use self::{
     frontier::{StepResults, next_frontier, route_to_exhausted},
-    inbox::{Inbox, Processed},
+    inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
     routing::Routing,
+};
+pub(super) use self::{
+    migrate::{migrate_position, migrate_values},
+    revise::{Revision, revise},
 };
 use super::budget::{self, Budget, StepLimits};
 use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
@@ -423,7 +426,7 @@ impl Machine {
             return;
         }
         let state = Arc::make_mut(&mut self.state);
-        let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
+        let InboxChanges { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();

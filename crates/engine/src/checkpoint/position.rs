@@ -103,7 +103,7 @@ pub struct UsedBudget {
 impl UsedBudget {
     /// Exhausts the current limits, because one of them is reached and the run is routed to `limits.exhausted`. This
     /// happens once. A limit with another value, such as a higher one on resume, applies again.
-    pub fn exhaust(&mut self, limits: &Limits, reason: String) {
+    pub(crate) fn exhaust(&mut self, limits: &Limits, reason: String) {
         self.limit = Some(reason);
         self.exhausted_limits = Some(ExhaustedLimits::of(limits));
     }

@@ -97,7 +97,7 @@ impl fmt::Display for Difference {
 
 /// A run, and the graph it may continue with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compared<'a> {
+pub(super) struct Comparison<'a> {
     /// The graph the run was started with.
     pub(super) old: &'a Outline,
     pub(super) new: &'a Outline,
@@ -109,7 +109,7 @@ pub(super) struct Compared<'a> {
 
 /// Returns every difference between the graph of a run and another graph; those that break the run at its
 /// current position come first.
-pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
+pub(super) fn compare(compared: Comparison<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
     let none = Mapping::default();
     let names = Names { compared, mapping: mapping.unwrap_or(&none) };
     let parts = Parts { names };
@@ -119,7 +119,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
     found.0.extend(FieldChanges::find(names, mapping.is_some()).0);
     lost_messages(names, parts, &mut found);
     unwritten_fields(names, parts, &mut found);
-    let Compared { old, new, .. } = compared;
+    let Comparison { old, new, .. } = compared;
     let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| names.node(it)).collect();
     if entry != new.entry.iter().cloned().collect() {
         found.note("the start has changed".to_owned());
@@ -132,7 +132,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
 }
 
 /// Returns the arguments that a migration needs, as far as they can be guessed. A person has to review them.
-pub(super) fn suggest(compared: Compared<'_>) -> Vec<Remedy> {
+pub(super) fn suggest(compared: Comparison<'_>) -> Vec<Remedy> {
     let mut flags: Vec<Remedy> = Vec::new();
     let mut mapping = Mapping::default();
     for _ in 0..ROUNDS_MAX {
@@ -169,7 +169,7 @@ impl Differences {
 
 /// Checks that every name in the mapping exists.
 fn unknown_names(names: Names<'_>, found: &mut Differences) {
-    let Compared { old, new, .. } = names.compared;
+    let Comparison { old, new, .. } = names.compared;
     let mapping = names.mapping;
     let old_nodes = KnownNames { whose: "the run", kind: "node", names: node_names(old) };
     let new_nodes = KnownNames { whose: "the workflow", kind: "node", names: node_names(new) };
@@ -201,7 +201,7 @@ fn field_names(outline: &Outline) -> Vec<&str> {
 
 /// The names of one kind of part.
 struct KnownNames<'a> {
-    /// What has these parts.
+    /// The owner of these parts, as in a sentence.
     whose: &'static str,
     kind: &'static str,
     names: Vec<&'a str>,
@@ -227,7 +227,7 @@ impl KnownNames<'_> {
 
 /// Checks that messages have a list in the new graph.
 fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
-    let Compared { saved, messages, new, .. } = names.compared;
+    let Comparison { saved, messages, new, .. } = names.compared;
     let channels = saved
         .position
         .people
@@ -256,7 +256,7 @@ fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
 
 /// Checks that a new field has a value if a node that the run may still reach requires it.
 fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
-    let Compared { old, graph, new, .. } = names.compared;
+    let Comparison { old, graph, new, .. } = names.compared;
     let midway = parts.midway();
     let kept: BTreeSet<ChannelName> =
         old.channels.keys().filter_map(|it| names.field(it)).collect();

@@ -15,7 +15,7 @@ use graphrun_core::{
 use jiff::Timestamp;
 
 use super::{
-    SavedNested, TaskJournal,
+    SavedNestedRun, TaskJournal,
     rules::{
         Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
         finished_by, misfit, stops_run,
@@ -68,10 +68,10 @@ impl MemoryStorage {
     /// Makes the storage of a nested run from the entries that its task has saved.
     pub(crate) fn of_task(
         task: TaskJournal,
-        saved: Option<SavedNested>,
+        saved: Option<SavedNestedRun>,
     ) -> Result<Self, CheckpointError> {
         let mut runs = Vec::new();
-        if let Some(SavedNested { info, entries }) = saved {
+        if let Some(SavedNestedRun { info, entries }) = saved {
             let action = || format!("load the nested run `{}`", info.id);
             let mut entries = entries.into_iter();
             let first = entries.next().unwrap_or_default();
