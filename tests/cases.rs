@@ -268,6 +268,14 @@ fn an_unexpected_failure_is_reported_even_if_it_is_caught() {
     assert_eq!(stuck.reason, "`share` failed: division by zero");
 }
 
+/// A limit drops the frontier, and with it the nodes that a join waits for.
+#[test]
+fn a_limit_beside_a_waiting_join_leads_to_no_dead_end() {
+    let explored = explored("tests/cases/explore/limit_beside.yaml", 10_000);
+    assert!(explored.is_complete, "{explored:?}");
+    assert_eq!((explored.stuck, explored.unreached, explored.gaps), (vec![], vec![], vec![]));
+}
+
 #[test]
 fn an_abandoned_search_reports_only_its_results() {
     let explored = explored("tests/cases/explore/sound.yaml", 3);

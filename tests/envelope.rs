@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
     draw::{Charset, Drawing},
-    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
+    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
     event::Usage,
     graph::{
         Bounds, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits,
@@ -58,7 +58,7 @@ struct Taken {
 fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
-    let (mut machine, _, first) =
+    let Beginning { mut machine, actions: first, .. } =
         Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
     let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
     taken.count(&machine);
@@ -67,8 +67,8 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
             for action in std::mem::take(&mut next) {
                 match action {
                     Action::Run(task) => open.push(*task),
-                    Action::Sleep { task, wake, .. } => {
-                        next.extend(machine.apply(TaskEvent::Woke { task, wake }));
+                    Action::Sleep { task, wait } => {
+                        next.extend(machine.apply(TaskEvent::Woke { task, wake: wait.wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
                     Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep => (),

@@ -13,7 +13,8 @@ use std::{
 use crate::support::disturbed::Disturbed;
 use graphrun::{
     checkpoint::{
-        AskedQuestion, Checkpointer, ForkSource, QuestionOutcome, RunInfo, asked_questions,
+        AskedQuestion, Checkpointer, ForkSource, QuestionOutcome, RunInfo, SavedCheckpoint,
+        asked_questions,
     },
     compile::{CompiledGraph, compile},
     engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
@@ -309,7 +310,8 @@ async fn a_failure_three_levels_within_is_caught_two_levels_above_it() {
 
 /// The field `notes` of each level after a step, from the top down.
 async fn notes_at(storage: &dyn Checkpointer, step: u64) -> [Vec<String>; 4] {
-    let (position, values) = storage.checkpoint_at(&run(), Step(step)).await.unwrap();
+    let SavedCheckpoint { position, values } =
+        storage.checkpoint_at(&run(), Step(step)).await.unwrap();
     assert_eq!(position.step, Step(step));
     ["notes", "middle.notes", "middle.inner.notes", "middle.inner.deepest.notes"].map(|name| {
         let notes = values[&channel(name)].as_array().unwrap().iter();
@@ -340,7 +342,7 @@ async fn the_history_contains_inner_nodes_and_fields() {
 
     let verdict = channel("middle.inner.deepest.verdict");
     for (step, is_there) in [(5, false), (6, true)] {
-        let (_, values) = storage.checkpoint_at(&run(), Step(step)).await.unwrap();
+        let values = storage.values_at(&run(), Step(step)).await.unwrap();
         assert_eq!(values.contains_key(&verdict), is_there, "after step {step}");
     }
     prove(storage.as_ref(), &run(), None).await.unwrap();

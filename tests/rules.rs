@@ -16,7 +16,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
-    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
+    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
@@ -106,7 +106,7 @@ struct Hand {
 impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
         let limits = graph.graph().limits.clone();
-        let (machine, saved, actions) =
+        let Beginning { machine, commit: saved, actions } =
             Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
         let mut hand =
             Self { machine, open: VecDeque::new(), records: Vec::new(), saved, rest: None };
@@ -124,8 +124,8 @@ impl Hand {
                     self.saved = *commit;
                 }
                 Action::Run(task) => self.open.push_back(*task),
-                Action::Sleep { task, wake, .. } => {
-                    let actions = self.machine.apply(TaskEvent::Woke { task, wake });
+                Action::Sleep { task, wait } => {
+                    let actions = self.machine.apply(TaskEvent::Woke { task, wake: wait.wake });
                     self.perform(actions);
                 }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),

@@ -20,14 +20,11 @@ use super::{
     undecided::undecided,
 };
 use crate::{
-    checkpoint::{Activation, Checkpoint, Outcome as Recorded, Position, RunStatus, TaskRecord},
+    checkpoint::{Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::{
-        superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
-        use_up,
-    },
+    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
     event::{Status, Usage},
-    graph::{Failure, Limits, Target, Transition, Trigger},
+    graph::{Failure, Limits, Target, Transition},
     id::{NodeName, RunId, TaskId},
     workflow::Workflow,
 };
@@ -173,7 +170,7 @@ impl Search<'_> {
         for (label, input) in self.outcomes.inputs() {
             let started =
                 Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
-            let Ok((machine, commit, actions)) = started else {
+            let Ok(Beginning { machine, commit, actions }) = started else {
                 self.explored.gaps.push("no valid input was found".to_owned());
                 continue;
             };
@@ -320,7 +317,7 @@ impl Search<'_> {
             }
             return;
         }
-        let limited = self.at_limit(&machine, from.is_some() && committed.is_some());
+        let limited = Self::at_limit(&machine, from.is_some() && committed.is_some());
         let records = records.split_off(committed.unwrap_or_default());
         let entered = self.enter(machine, tasks, records, from, step);
         if let (Some(at), Some((machine, tasks))) = (entered, limited) {
@@ -352,32 +349,11 @@ impl Search<'_> {
 
     /// Returns the run as it continues if a limit is reached now, if the workflow has a target for
     /// that.
-    fn at_limit(&self, machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
-        let Some(Target::Node(node)) = &self.limits.exhausted else { return None };
-        let mut position = machine.position();
-        if !has_begun || position.used.limit.is_some() {
+    fn at_limit(machine: &Machine, has_begun: bool) -> Option<(Machine, Vec<Task>)> {
+        if !has_begun {
             return None;
         }
-        let error = "a limit is reached".to_owned();
-        for dropped in std::mem::take(&mut position.frontier) {
-            if let Some(visits) = position.visits.get_mut(&dropped.node) {
-                *visits = visits.saturating_sub(1);
-            }
-        }
-        use_up(&self.limits, &mut position, error.clone());
-        *position.visits.entry(node.clone()).or_default() += 1;
-        let trigger = Trigger::Limit { error };
-        position.frontier.push(Activation::by_edge(node.clone(), trigger));
-        let state = machine.state().as_ref().clone();
-        let checkpoint = Checkpoint { position, state };
-        let restored = Machine::restore(
-            self.graph.clone(),
-            self.limits.clone(),
-            self.run.clone(),
-            checkpoint,
-            Vec::new(),
-        );
-        let (machine, actions) = restored.ok()?;
+        let (machine, actions) = machine.at_limit("a limit is reached".to_owned())?;
         let tasks = actions.into_iter().filter_map(|it| match it {
             Action::Run(task) => Some(*task),
             _ => None,
@@ -432,7 +408,7 @@ fn fail(
         let failure = failure.clone();
         let actions = machine.apply(TaskEvent::Failed { task, failure, attempt });
         let wake = actions.iter().find_map(|it| match it {
-            Action::Sleep { wake, .. } => Some(*wake),
+            Action::Sleep { wait, .. } => Some(wait.wake),
             _ => None,
         });
         let Some(wake) = wake else { return actions };

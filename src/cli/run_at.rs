@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::error::CliError;
 use crate::{
-    checkpoint::{Checkpointer, Position, RunInfo},
+    checkpoint::{Checkpointer, Position, RunInfo, SavedCheckpoint},
     id::{ChannelName, Step},
 };
 
@@ -39,7 +39,8 @@ impl RunAt {
     ) -> Result<RunSnapshot, CliError> {
         let summary = checkpointer.find(&self.run).await?;
         let (info, step) = (summary.info, self.step.unwrap_or(summary.step));
-        let (position, values) = checkpointer.checkpoint_at(&info.id, step).await?;
+        let SavedCheckpoint { position, values } =
+            checkpointer.checkpoint_at(&info.id, step).await?;
         Ok(RunSnapshot { info, position, values })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use graphrun::{
     checkpoint::Position,
     compile::{CompiledGraph, Envelope},
-    engine::superstep::{Action, Machine, Task, TaskEvent},
+    engine::superstep::{Action, Beginning, Machine, Task, TaskEvent},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
     state::Update,
@@ -67,7 +67,8 @@ impl Search<'_> {
     fn all(&mut self) -> Option<Worst> {
         let (graph, limits) = (self.graph.clone(), self.graph.graph().limits.clone());
         let id = RunId::parse("r").unwrap();
-        let (machine, _, actions) = Machine::start(graph, limits, id, Update::default()).unwrap();
+        let begun = Machine::start(graph, limits, id, Update::default()).unwrap();
+        let Beginning { machine, actions, .. } = begun;
         let tasks: Vec<Task> = actions.into_iter().filter_map(task).collect();
         self.from(&machine, &tasks)
     }

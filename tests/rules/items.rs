@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::superstep::{Machine, TaskEvent},
+    engine::superstep::{Beginning, Machine, TaskEvent},
     event::Status,
     graph::{Command, ErrorKind, Failure, Limits},
     nodes::{Services, factory},
@@ -56,7 +56,7 @@ fn begin(graph: &CompiledGraph, tasks: &[(&str, Vec<String>)]) -> Hand {
         tasks.iter().map(|(id, needs)| json!({ "id": id, "needs": needs })).collect();
     let input = Update::default().write(channel("tasks"), tasks);
     let begun = Machine::start(graph.clone(), Limits::default(), run_id(), input).unwrap();
-    let (machine, saved, actions) = begun;
+    let Beginning { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
     hand.perform(actions);
     let each = hand.open.pop_front().expect("the map runs first");

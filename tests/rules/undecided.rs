@@ -1,6 +1,6 @@
 //! Nodes that finished, but whose route failed: the result is kept, and only the decision is tried again.
 
-use graphrun::checkpoint::Outcome;
+use graphrun::{checkpoint::Outcome, engine::superstep::RunSettings};
 
 use super::*;
 
@@ -52,9 +52,10 @@ fn checkpoint(hand: &Hand) -> Checkpoint {
 
 /// Restores the run with a graph.
 fn restored(hand: Hand, graph: CompiledGraph, only: Option<&NodeName>) -> Hand {
-    let saved = (checkpoint(&hand), hand.records.clone());
-    let limits = Limits::default();
-    let (machine, actions) = Machine::restore_only(graph, limits, run_id(), saved, only).unwrap();
+    let (checkpoint, records) = (checkpoint(&hand), hand.records.clone());
+    let settings = RunSettings { retry_only: only.cloned(), ..RunSettings::default() };
+    let restored = Machine::restore(graph, settings, run_id(), checkpoint, records);
+    let (machine, actions) = restored.unwrap();
     let mut again = Hand { machine, open: VecDeque::new(), rest: None, ..hand };
     again.perform(actions);
     again

@@ -4,7 +4,7 @@
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, AttemptStats, Machine, Task, TaskEvent},
+    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Limits, Question},
     id::{ChannelName, RunId},
@@ -109,7 +109,7 @@ struct Process {
 impl Process {
     fn start(graph: &CompiledGraph, parts: &[Part]) -> Self {
         let run = RunId::parse("r").unwrap();
-        let (machine, commit, actions) =
+        let Beginning { machine, commit, actions } =
             Machine::start(graph.clone(), Limits::default(), run, Update::default()).unwrap();
         let saved = (commit, machine.state().as_ref().clone());
         let mut process = Self {
@@ -170,8 +170,8 @@ impl Process {
                     assert!(!self.records.iter().any(has_result), "{} ran again", task.id);
                     self.pending.push(self.end_of(&task));
                 }
-                Action::Sleep { task, wake, .. } => {
-                    self.pending.push(TaskEvent::Woke { task, wake });
+                Action::Sleep { task, wait } => {
+                    self.pending.push(TaskEvent::Woke { task, wake: wait.wake });
                 }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
                 Action::Emit { .. } | Action::EndStep => (),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use graphrun::{
     checkpoint::{
-        CheckpointError, Detail, Entry, LeaseToken, Message, Outcome, RunStatus, SavedRun,
+        CheckpointError, Detail, Entry, LeaseToken, Message, Outcome, RunStatus, SavedCheckpoint,
+        SavedRun,
     },
     event::Status,
     graph::{Failure, Target, Transition},
@@ -164,7 +165,8 @@ async fn the_values_after_every_step_can_be_read(home: Home) {
     }
     let storage = home.open();
     for (step, (_, expected)) in (0..).zip(&steps) {
-        let (found, values) = storage.checkpoint_at(&run("R1"), Step(step)).await.unwrap();
+        let SavedCheckpoint { position: found, values } =
+            storage.checkpoint_at(&run("R1"), Step(step)).await.unwrap();
         assert_eq!((json!(values), found), (expected.clone(), position(step)), "after step {step}");
         let values = storage.values_at(&run("R1"), Step(step)).await.unwrap();
         assert_eq!(json!(values), *expected, "after step {step}");

@@ -222,7 +222,7 @@ async fn the_position_and_the_values_of_every_step_can_be_read(home: Home) {
         (3, json!({"brief": n, "notes": notes})),
     ] {
         let found = storage.checkpoint_at(&run("R1"), Step(step)).await.unwrap();
-        assert_eq!((found.0, json!(found.1)), (position(step), values), "step {step}");
+        assert_eq!((found.position, json!(found.values)), (position(step), values), "step {step}");
     }
     let error = storage.checkpoint_at(&run("R1"), Step(4)).await.unwrap_err();
     assert_eq!(told(&error), "run `R1` has no step 4");

@@ -4,7 +4,7 @@
 use graphrun::{
     checkpoint::{
         Basis, CheckpointError, Commit, Detail, Entry, Mapping, Migration, Outcome, Position,
-        RunInfo, TaskRecord,
+        RunInfo, SavedCheckpoint, TaskRecord,
     },
     event::Status,
     id::Step,
@@ -57,7 +57,8 @@ async fn a_migration_changes_what_a_run_goes_by_and_nothing_before_it(home: Home
     let saved = storage.load(&run("R1")).await.unwrap();
     assert_eq!((saved.summary.info, saved.position), (expected, position(1)));
     assert_eq!(json!(saved.values), json!({"text": "a calculator"}));
-    let (old, values) = storage.checkpoint_at(&run("R1"), Step(0)).await.unwrap();
+    let SavedCheckpoint { position: old, values } =
+        storage.checkpoint_at(&run("R1"), Step(0)).await.unwrap();
     assert_eq!((old, json!(values)), (position(0), json!({"brief": "a calculator"})));
     let journal = storage.journal(&run("R1")).await.unwrap();
     assert_eq!(journal[..1], before);

@@ -1,7 +1,6 @@
 //! A storage with injected faults.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -14,12 +13,11 @@ use async_trait::async_trait;
 use graphrun::{
     checkpoint::{
         CheckpointError, Checkpointer, Claim, Detail, Entry, InboxMessage, JournalEntry,
-        LeaseToken, Message, Position, Presence, RunHistory, RunInbox, RunInfo, RunJournal,
-        RunLeases, RunList, RunListItem, RunMaintenance, RunSummary, SavedRun,
+        LeaseToken, Message, Presence, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases,
+        RunList, RunListItem, RunMaintenance, RunSummary, SavedCheckpoint, SavedRun,
     },
-    id::{ChannelName, RunId, Step},
+    id::{RunId, Step},
 };
-use serde_json::Value;
 use tokio::time::sleep;
 
 /// The fault of a write.
@@ -186,7 +184,7 @@ impl RunHistory for Disturbed {
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    ) -> Result<SavedCheckpoint, CheckpointError> {
         self.inner.checkpoint_at(run, step).await
     }
 }

@@ -21,7 +21,7 @@ use petgraph::{Incoming, algo::tarjan_scc, graphmap::DiGraphMap};
 pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
     let specs: Vec<&NodeSpec> = graph.nodes.values().collect();
-    let checked = Checked { graph, model, names, specs };
+    let checked = ConcurrencyCheck { graph, model, names, specs };
     let found = |beside: &[Bits]| (checked.conflicts(beside), checked.repeated(beside));
     let (mut conflicts, mut repeated) = found(&Concurrency::between(model).all(model));
     let late = checked.reached_twice();
@@ -48,14 +48,14 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     }
 }
 
-struct Checked<'a> {
+struct ConcurrencyCheck<'a> {
     graph: &'a Graph,
     model: &'a FlowModel,
     names: Vec<&'a NodeName>,
     specs: Vec<&'a NodeSpec>,
 }
 
-impl Checked<'_> {
+impl ConcurrencyCheck<'_> {
     /// Returns pairs of nodes that may run concurrently, each with a single-value field that both
     /// write. Each node is reported once for a field.
     fn conflicts(&self, beside: &[Bits]) -> Vec<(usize, usize, usize)> {

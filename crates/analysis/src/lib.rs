@@ -72,7 +72,7 @@ struct Parts {
     /// For each node, the indexes of the edges that leave it.
     leaving: Vec<Vec<usize>>,
     /// The joins.
-    joins: BTreeMap<NodeIndex, Awaited>,
+    joins: BTreeMap<NodeIndex, AwaitedNodes>,
     /// The nodes whose route decides whether they arrive, each with the join.
     routed: BTreeSet<(NodeName, NodeName)>,
     /// For each node, whether it keeps its thread.
@@ -81,7 +81,7 @@ struct Parts {
 
 /// The nodes that a join awaits.
 #[derive(Debug)]
-struct Awaited {
+struct AwaitedNodes {
     nodes: Vec<NodeName>,
     /// The number of arrivals that let it run.
     count: usize,
@@ -121,7 +121,7 @@ pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGr
             leaving[index(from).index()].push(position);
         }
         if let Edge::Join { from, to, count, .. } = edge {
-            joins.insert(index(to), Awaited { nodes: from.clone(), count: *count });
+            joins.insert(index(to), AwaitedNodes { nodes: from.clone(), count: *count });
         }
     }
     let routed = routed_arrivals(&graph);

@@ -1,4 +1,4 @@
-//! Which limit of a run or node is reached, and which limits still apply.
+//! The budget of a run: which of its limits still apply, and which is reached. The limits of single nodes are here, too.
 
 use std::time::Duration;
 
@@ -9,15 +9,17 @@ use graphrun_core::{
     id::NodeName,
 };
 
-use crate::checkpoint::{ExhaustedLimits, NodeUsage, Position, UsedBudget};
+use crate::checkpoint::{ExhaustedLimits, NodeUsage, UsedBudget};
 
-/// The usage of a run so far, and the limits that no longer apply.
+/// The limits of a run, and its usage so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct Budget<'a> {
+    limits: &'a Limits,
     steps: u64,
     pub(super) usage: Usage,
     pub(super) elapsed_ms: u64,
-    exhausted_limits: Option<ExhaustedLimits>,
+    /// The limits that no longer apply.
+    exhausted: Option<ExhaustedLimits>,
     /// The least usage of a model call that waits for its permit.
     next_call: Usage,
 }
@@ -36,11 +38,11 @@ impl<'a> From<&'a Limits> for StepLimits<'a> {
     }
 }
 
-impl Used {
-    /// Returns the usage of the committed steps.
-    pub(super) fn by(steps: u64, used: &UsedBudget) -> Self {
-        let UsedBudget { usage, elapsed_ms, exhausted_limits, .. } = *used;
-        Self { steps, usage, elapsed_ms, exhausted_limits, next_call: Usage::default() }
+impl<'a> Budget<'a> {
+    /// Returns the budget after the committed steps.
+    pub(super) fn after(limits: &'a Limits, steps: u64, used: &UsedBudget) -> Self {
+        let UsedBudget { usage, elapsed_ms, exhausted_limits: exhausted, .. } = *used;
+        Self { limits, steps, usage, elapsed_ms, exhausted, next_call: Usage::default() }
     }
 
     /// Adds a model call that must fit into the limits, too.
@@ -50,93 +52,75 @@ impl Used {
 
     /// Describes the first limit that applies and is reached.
     ///
-    /// A limit of tokens or money stops only work that may spend some. A node that publishes the
+    /// A limit of tokens or money stops only work that may call models. A node that publishes the
     /// finished work of a run costs none; stopping it would waste the work.
-    pub(super) fn reached(
-        &self,
-        limits: &Limits,
-        may_spend: impl FnOnce() -> bool,
-    ) -> Option<String> {
-        let steps_apply = self.exhausted_limits.is_none_or(|it| it.steps != limits.steps);
-        if self.steps >= limits.steps && steps_apply {
-            return Some(format!("the limit of {} steps is reached", limits.steps));
+    pub(super) fn reached_limit(&self, may_call_models: impl FnOnce() -> bool) -> Option<String> {
+        let steps_max = self.limits.steps;
+        if self.steps >= steps_max && self.applies(|it| it.steps) {
+            return Some(format!("the limit of {steps_max} steps is reached"));
         }
-        if let Some(reached) = self.reached_by_models(limits)
-            && may_spend()
+        if let Some(reached) = self.reached_model_limit()
+            && may_call_models()
         {
             return Some(reached);
         }
-        let time = limits.time.filter(|_| self.time_left(limits) == Some(Duration::ZERO));
+        let time = self.limits.time.filter(|_| self.time_left() == Some(Duration::ZERO))?;
         let worked = Duration::from_millis(self.elapsed_ms);
-        time.map(|time| {
-            format!("the limit of {time:?} is reached: the run has worked for {worked:?}")
-        })
+        Some(format!("the limit of {time:?} is reached: the run has worked for {worked:?}"))
     }
 
     /// Describes the first limit on model usage that applies and is reached.
-    pub(super) fn reached_by_models(&self, limits: &Limits) -> Option<String> {
-        let (now, usage) = (of(limits), &self.usage);
-        let applies = |differs: fn(&ExhaustedLimits, &ExhaustedLimits) -> bool| {
-            self.exhausted_limits.is_none_or(|it| differs(&it, &now))
-        };
-        if let Some(tokens) = limits.tokens.filter(|_| applies(|a, b| a.tokens != b.tokens)) {
-            let (used, next) = (usage.total_tokens(), self.next_call.total_tokens());
-            if used >= tokens {
-                return Some(format!("the limit of {tokens} tokens is reached: {used} are used"));
-            }
-            if used.saturating_add(next) > tokens {
-                return Some(format!(
-                    "the limit of {tokens} tokens is reached: {used} are used, and the next call needs at least {next}"
-                ));
-            }
+    pub(super) fn reached_model_limit(&self) -> Option<String> {
+        self.reached_token_limit().or_else(|| self.reached_cost_limit())
+    }
+
+    fn reached_token_limit(&self) -> Option<String> {
+        let tokens = self.limits.tokens.filter(|_| self.applies(|it| it.tokens))?;
+        let (used, next) = (self.usage.total_tokens(), self.next_call.total_tokens());
+        if used >= tokens {
+            return Some(format!("the limit of {tokens} tokens is reached: {used} are used"));
         }
-        if let Some(usd) = limits.usd.filter(|_| applies(|a, b| a.usd != b.usd)) {
-            let cost = if usage.tokens.calls == 0 { Some(0.0) } else { usage.cost_usd };
-            let (cost, next) = (cost?, self.next_call.cost_usd.unwrap_or(0.0));
-            if cost >= usd {
-                return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
-            }
-            if cost + next > usd {
-                return Some(format!(
-                    "the limit of {usd:.2} USD is reached: {cost:.2} are spent, and the next call costs at least {next:.2}"
-                ));
-            }
+        (used.saturating_add(next) > tokens).then(|| {
+            format!(
+                "the limit of {tokens} tokens is reached: {used} are used, and the next call needs at least {next}"
+            )
+        })
+    }
+
+    fn reached_cost_limit(&self) -> Option<String> {
+        let usd = self.limits.usd.filter(|_| self.applies(|it| it.usd))?;
+        let cost = if self.usage.tokens.calls == 0 { 0.0 } else { self.usage.cost_usd? };
+        let next = self.next_call.cost_usd.unwrap_or(0.0);
+        if cost >= usd {
+            return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
         }
-        None
+        (cost + next > usd).then(|| {
+            format!(
+                "the limit of {usd:.2} USD is reached: {cost:.2} are spent, and the next call costs at least {next:.2}"
+            )
+        })
     }
 
     /// Returns the remaining time of a run with a time limit that applies.
-    pub(super) fn time_left(&self, limits: &Limits) -> Option<Duration> {
-        let applies = self.exhausted_limits.is_none_or(|it| it.time_ms != of(limits).time_ms);
-        let time = limits.time.filter(|_| applies)?;
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let time = self.limits.time.filter(|_| self.applies(|it| it.time_ms))?;
         Some(time.saturating_sub(Duration::from_millis(self.elapsed_ms)))
+    }
+
+    /// Returns whether one of the limits applies: the run was not routed because it was reached, or has another value
+    /// since.
+    fn applies<T: PartialEq>(&self, limit: impl Fn(&ExhaustedLimits) -> T) -> bool {
+        let current = || limit(&ExhaustedLimits::of(self.limits));
+        self.exhausted.is_none_or(|it| limit(&it) != current())
     }
 }
 
-/// Returns whether one of these tasks may ask a model.
-pub(super) fn may_spend(
+/// Returns whether one of these nodes may call a model.
+pub(super) fn may_call_models(
     graph: &CompiledGraph,
-    mut frontier: impl Iterator<Item = NodeIndex>,
+    mut nodes: impl Iterator<Item = NodeIndex>,
 ) -> bool {
-    frontier.any(|it| graph.spec_at(it).node.describe().calls_max != Some(0))
-}
-
-/// Marks a limit as reached, which routes the run to `limits.exhausted`. This happens once: afterwards the
-/// current limits are used up. A limit with another value, such as a higher one on resume, applies again.
-pub fn use_up(limits: &Limits, position: &mut Position, error: String) {
-    mark_used(limits, &mut position.used, error);
-}
-
-/// As [`use_up`], for the budget alone.
-pub(super) fn mark_used(limits: &Limits, used: &mut UsedBudget, error: String) {
-    used.limit = Some(error);
-    used.exhausted_limits = Some(of(limits));
-}
-
-fn of(limits: &Limits) -> ExhaustedLimits {
-    let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
-    let Limits { steps, tokens, usd, time, .. } = limits;
-    ExhaustedLimits { steps: *steps, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
+    nodes.any(|it| graph.spec_at(it).node.describe().calls_max != Some(0))
 }
 
 /// Describes the first node limit that a node has reached.

@@ -98,7 +98,7 @@ impl<'a> Driver<'a> {
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
-            provided: nested::Inherited::of(engine, &journal).provided_with(&engine.provided),
+            provided: nested::Inheritance::of(engine, &journal).provided_with(&engine.provided),
         };
         let mut driver = Self {
             engine,
@@ -167,10 +167,7 @@ impl<'a> Driver<'a> {
     /// Returns the status of a run whose tasks all wait for longer than the engine does. Their waits are saved.
     fn suspended(&self) -> Option<RunStatus> {
         let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
-        let (wake, wait_ms) = self.machine.next_wake()?;
-        let left = Duration::try_from(wake.duration_since(self.engine.clock.now()));
-        // A clock that was set back makes no wait longer.
-        let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
+        let left = self.machine.next_wait()?.left(self.engine.clock.now());
         (wait_max < left).then(|| self.machine.suspended_status())
     }
 
@@ -347,7 +344,7 @@ impl<'a> Driver<'a> {
                     }
                     self.scheduler.push(task);
                 }
-                Action::Sleep { task, wake, wait_ms } => self.scheduler.sleep(task, wake, wait_ms),
+                Action::Sleep { task, wait } => self.scheduler.sleep(task, wait),
                 Action::Stop(status) => end = Some(status),
             }
         }

@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use super::{
     Engine, RunError,
-    compare::{Compared, compare},
+    compare::{Comparison, compare},
     lease::Lease,
     log::Log,
     stream::Sinks,
-    superstep::{Machine, ReviseError, carry, carry_values},
+    superstep::{Machine, ReviseError, migrate_position, migrate_values},
 };
 use crate::checkpoint::{
     Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,
-    Position, RunInfo, RunStatus, RunSummary, SavedRun, UsedBudget,
+    Position, RunInfo, RunStatus, RunSummary, SavedCheckpoint, SavedRun, UsedBudget,
 };
 
 /// Creates a new run from a checkpoint of another one; see [`Engine::fork`].
@@ -33,14 +33,14 @@ pub(super) async fn fork(
     for value in changed.values_mut().flatten() {
         redact_value(value);
     }
-    let (position, values) = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
-    if position.frontier.is_empty() {
+    let saved = engine.checkpointer.checkpoint_at(&from.run, from.step).await?;
+    if saved.position.frontier.is_empty() {
         return Err(ReviseError::AtItsEnd.into());
     }
     let summary = engine.checkpointer.find(from.run.as_str()).await?;
-    let (position, values, old) = as_of_now(engine, summary, (position, values), &changed).await?;
-    let position = from_zero(position);
-    let state = forked_state(engine, &from.run, values, old.as_deref(), &changed)?;
+    let (saved, old) = as_of_now(engine, summary, saved, &changed).await?;
+    let position = from_zero(saved.position);
+    let state = forked_state(engine, &from.run, saved.values, old.as_deref(), &changed)?;
     let changes = state.as_changes().collect();
     let (graph, limits) = (engine.graph.clone(), engine.limits.clone());
     let checkpoint = Checkpoint { position: position.clone(), state };
@@ -111,17 +111,17 @@ fn forked_state(
 async fn as_of_now(
     engine: &Engine,
     summary: RunSummary,
-    (position, values): (Position, BTreeMap<ChannelName, Value>),
+    saved: SavedCheckpoint,
     changed: &BTreeMap<ChannelName, Option<Value>>,
-) -> Result<(Position, BTreeMap<ChannelName, Value>, Option<Box<Outline>>), RunError> {
+) -> Result<(SavedCheckpoint, Option<Box<Outline>>), RunError> {
     let run = summary.info.id.clone();
     let journal = engine.checkpointer.outline(&run).await?;
     let is_later =
-        |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > position.step);
+        |it: &Entry| it.commit.as_ref().is_some_and(|it| it.position.step > saved.position.step);
     let since = journal.into_iter().map(|it| it.entry).filter(is_later);
     let since: Vec<Migration> = since.filter_map(|it| Some(*it.migration?)).collect();
     let Some(old) = since.first().and_then(|it| it.from.graph.clone()) else {
-        return Ok((position, values, summary.info.graph));
+        return Ok((saved, summary.info.graph));
     };
     let mappings: Vec<&Mapping> = since.iter().map(|it| &it.mapping).collect();
     let mut mapping = Mapping::in_a_row(&old, &mappings);
@@ -133,16 +133,18 @@ async fn as_of_now(
     }
     let messages = &[];
     let records = Vec::new();
+    let SavedCheckpoint { position, values } = saved;
     let saved = SavedRun { summary, position, values, records, last_seq: 0 };
     let new = Outline::of(&engine.graph);
-    let compared = Compared { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
+    let compared =
+        Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
     let differences = compare(compared, Some(&mapping));
     if differences.iter().any(|it| it.breaks.is_some()) {
         return Err(RunError::NoPlace { run, differences });
     }
-    let position = carry(&engine.graph, &mapping, &saved, messages).position;
-    let values = carry_values(&engine.graph, &mapping, saved.values);
-    Ok((position, values, Some(Box::new(new))))
+    let position = migrate_position(&engine.graph, &mapping, &saved, messages).position;
+    let values = migrate_values(&engine.graph, &mapping, saved.values);
+    Ok((SavedCheckpoint { position, values }, Some(Box::new(new))))
 }
 
 /// Returns the position of a new run that starts from this one, without questions and messages.

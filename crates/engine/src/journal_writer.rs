@@ -1,27 +1,27 @@
 //! The journal of the driven run: which results are saved together, and what waits until they are durable.
 
+mod target;
+
 use std::sync::Arc;
 
 use graphrun_core::{
-    event::{Event, Status},
+    event::Event,
     fault::{self, Point},
     graph::DeltaReader,
     state::State,
 };
 use tokio::sync::oneshot;
-use tracing::{Instrument, debug_span};
 
+use self::target::Target;
 use super::{
     Engine, RunError,
     lease::Lease,
     log::{Log, event_of, event_of_message},
-    storage::{MemoryStorage, rules::stops_run},
+    storage::MemoryStorage,
     stream::{Sender, StreamMode},
     superstep::{Machine, ProcessedMessage},
 };
-use crate::checkpoint::{
-    CheckpointError, Checkpointer, Commit, Entry, Outline, RunInfo, RunStatus, TaskRecord,
-};
+use crate::checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus, TaskRecord};
 
 /// Collects the next entry of the journal, saves it, and then publishes its events.
 ///
@@ -30,28 +30,8 @@ use crate::checkpoint::{
 pub(super) struct JournalWriter {
     target: Target,
     log: Log,
-    /// The entry that is not saved yet. Nothing may follow from it before it is durable.
-    entry: Entry,
-    /// The state after the step of the entry, if it is streamed.
-    state: Option<Arc<State>>,
     /// The nodes that wait until their memo is saved.
     confirmations: Vec<oneshot::Sender<()>>,
-}
-
-/// Where a run is kept.
-#[derive(Debug)]
-enum Target {
-    Storage {
-        storage: Arc<dyn Checkpointer>,
-        lease: Lease,
-    },
-    /// In the process, and only if it stops before its end.
-    Process {
-        kept: Arc<MemoryStorage>,
-        info: Box<RunInfo>,
-        /// The records of the open step.
-        records: Vec<Arc<TaskRecord>>,
-    },
 }
 
 impl JournalWriter {
@@ -70,19 +50,16 @@ impl JournalWriter {
 
     /// Begins a run of an engine without storage.
     pub(super) fn in_process(kept: Arc<MemoryStorage>, info: RunInfo, log: Log) -> Self {
-        let target = Target::Process { kept, info: Box::new(info), records: Vec::new() };
-        Self::at(target, log.unsaved_run())
+        Self::at(Target::process(kept, info), log.in_process())
     }
 
     fn at(target: Target, log: Log) -> Self {
-        let (entry, confirmations) = (Entry::default(), Vec::new());
-        Self { target, log, entry, state: None, confirmations }
+        Self { target, log, confirmations: Vec::new() }
     }
 
     /// Continues the journal of a saved run.
     pub(super) fn new(engine: &Engine, lease: Lease, log: Log) -> Self {
-        let target = Target::Storage { storage: Arc::clone(&engine.checkpointer), lease };
-        Self::at(target, log)
+        Self::at(Target::storage(Arc::clone(&engine.checkpointer), lease), log)
     }
 
     /// Waits until another process owns the run.
@@ -91,15 +68,12 @@ impl JournalWriter {
     ///
     /// Loses nothing.
     pub(super) async fn lease_lost(&self) {
-        match &self.target {
-            Target::Storage { lease, .. } => lease.lost().await,
-            Target::Process { .. } => std::future::pending().await,
-        }
+        self.target.lease_lost().await;
     }
 
     /// Returns whether another process owns the run.
     pub(super) fn is_lease_lost(&self) -> bool {
-        matches!(&self.target, Target::Storage { lease, .. } if lease.is_lost())
+        self.target.is_lease_lost()
     }
 
     /// Adds the record of a task. A completed step is saved first: the record belongs to the next step.
@@ -109,15 +83,7 @@ impl JournalWriter {
         if !record.is_of_nested_run() {
             self.log.add_with(|| event_of(&record));
         }
-        match &mut self.target {
-            Target::Storage { .. } => self.entry.records.push(Arc::unwrap_or_clone(record)),
-            Target::Process { records, .. } => {
-                if let Some(stream) = self.log.stream() {
-                    stream.send_update(&record);
-                }
-                records.push(record);
-            }
-        }
+        self.target.add_record(record, self.log.stream());
         Ok(())
     }
 
@@ -131,16 +97,13 @@ impl JournalWriter {
         let position = &commit.position;
         let next = position.frontier.iter().map(|it| it.node.clone()).collect();
         self.log.add(Event::StepCommitted { step: position.step, next });
-        self.entry.commit = Some(commit);
-        self.state = state;
+        self.target.add_commit(commit, state);
         Ok(())
     }
 
-    /// Ends a step of a run that nothing saves.
+    /// Ends a step of a run that exists in this process only.
     pub(super) fn end_step(&mut self, machine: &Machine) {
-        if let Target::Process { records, .. } = &mut self.target {
-            records.clear();
-        }
+        self.target.end_step();
         let (step, next) = (machine.committed_step(), || machine.next_nodes());
         self.log.add_with(|| Event::StepCommitted { step, next: next() });
         if let Some(stream) = self.log.stream()
@@ -152,19 +115,9 @@ impl JournalWriter {
 
     /// Keeps a run of an engine without storage that stopped before its end, so that it can be resumed.
     pub(super) fn keep(&mut self, machine: &Machine, run_status: &RunStatus) {
-        let Target::Process { kept, info, records } = &mut self.target else { return };
-        if run_status.status == Status::Done {
-            return;
+        if let Target::Process(run) = &mut self.target {
+            run.keep(machine, run_status, self.log.last_seq());
         }
-        let records = std::mem::take(records).into_iter().map(Arc::unwrap_or_clone).collect();
-        let commit = Commit {
-            position: machine.position(),
-            changes: machine.state().as_changes().collect(),
-        };
-        let graph = Some(Box::new(Outline::of(machine.graph())));
-        let info = RunInfo { graph, ..RunInfo::clone(info) };
-        let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
-        kept.keep(info, commit, entry, self.log.last_seq());
     }
 
     /// Adds the inbox messages of the step that follows.
@@ -181,15 +134,13 @@ impl JournalWriter {
 
     /// Adds a status of the run with its event.
     pub(super) fn add_status(&mut self, status: RunStatus, event: Event) {
-        if matches!(self.target, Target::Storage { .. }) {
-            self.entry.run_status = Some(status);
-        }
+        self.target.set_status(status);
         self.log.add(event);
     }
 
     /// Adds a status of the run that needs no event.
     pub(super) fn set_status(&mut self, status: RunStatus) {
-        self.entry.run_status = Some(status);
+        self.target.set_status(status);
     }
 
     /// Adds an event that is published once it is saved.
@@ -199,7 +150,7 @@ impl JournalWriter {
 
     /// Reports that the run has reached a node. The step that reached it is durable before that.
     pub(super) async fn emit(&mut self, event: impl FnOnce() -> Event) {
-        if self.entry.commit.is_some() {
+        if self.target.has_unsaved_step() {
             self.log.add_with(event);
         } else {
             self.log.publish_early(event).await;
@@ -217,38 +168,23 @@ impl JournalWriter {
     }
 
     async fn save_step(&mut self) -> Result<(), RunError> {
-        if self.entry.commit.is_some() { self.save().await } else { Ok(()) }
+        if self.target.has_unsaved_step() { self.save().await } else { Ok(()) }
     }
 
     /// Saves the pending entry, then publishes its events.
     pub(super) async fn save(&mut self) -> Result<(), RunError> {
-        if matches!(self.target, Target::Storage { .. }) {
-            if self.entry.is_empty() {
+        if let Target::Storage(run) = &mut self.target {
+            if run.is_saved() {
                 return Ok(());
             }
             // Boxed: a run without storage would otherwise move this future at each step.
-            Box::pin(self.append()).await?;
+            Box::pin(run.append(&self.log)).await?;
         }
         for saved in self.confirmations.drain(..) {
             // A node that was dropped meanwhile no longer waits.
             _ = saved.send(());
         }
         self.publish().await
-    }
-
-    /// Saves the pending entry in the storage.
-    async fn append(&mut self) -> Result<(), RunError> {
-        let Target::Storage { storage, lease } = &self.target else { return Ok(()) };
-        self.entry.events = self.log.unsaved();
-        let span = debug_span!("storage", operation = "append", records = self.entry.records.len());
-        storage.append(lease.hold(), &self.entry).instrument(span).await?;
-        let entry = std::mem::take(&mut self.entry);
-        if stops_run(&entry) {
-            lease.forget();
-        }
-        fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
-        self.stream(&entry);
-        Ok(())
     }
 
     /// Returns the reader of the pieces of models' answers, if the run has readers of them.
@@ -266,15 +202,6 @@ impl JournalWriter {
         self.log.stream().is_some_and(|it| it.wants(StreamMode::Values))
     }
 
-    /// Streams the writes and the state of an entry that is saved.
-    fn stream(&mut self, entry: &Entry) {
-        let Some(stream) = self.log.stream() else { return };
-        entry.records.iter().for_each(|it| stream.send_update(it));
-        if let (Some(commit), Some(state)) = (&entry.commit, self.state.take()) {
-            stream.send_values(commit.position.step, state);
-        }
-    }
-
     /// Publishes the events that are saved.
     pub(super) async fn publish(&mut self) -> Result<(), RunError> {
         Ok(self.log.publish().await?)
@@ -282,10 +209,7 @@ impl JournalWriter {
 
     /// Releases a new run that stopped before its first task.
     pub(super) async fn release(mut self) -> Result<(), RunError> {
-        if let Target::Storage { storage, lease } = &self.target {
-            storage.release(lease.hold()).await?;
-            lease.forget();
-        }
+        self.target.release().await?;
         self.publish().await
     }
 
@@ -293,13 +217,13 @@ impl JournalWriter {
     /// or without them. If even that fails, the run is in the state that a crash would leave.
     pub(super) async fn save_on_full_disk(&mut self, status: RunStatus, event: Event) {
         // The entry that did not fit may have been the final one; that was tried already.
-        if self.entry.run_status.is_none() {
+        if !self.target.has_unsaved_status() {
             self.add_status(status.clone(), event.clone());
             if self.save().await.is_ok() {
                 return;
             }
         }
-        self.entry = Entry::default();
+        self.target.discard_unsaved();
         self.log.discard_unpublished();
         self.add_status(status, event);
         drop(self.save().await);

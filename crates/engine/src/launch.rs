@@ -19,10 +19,10 @@ use super::{
     log::{Log, event_of_emission},
     resume::Resumption,
     stream::{self, StreamMode},
-    superstep::{Action, Machine, RunSettings},
+    superstep::{Action, Beginning, Machine, RunSettings},
     turn,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, Commit, Entry, Outline, RunInfo};
+use crate::checkpoint::{Checkpoint, CheckpointError, Entry, Outline, RunInfo};
 
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
@@ -47,8 +47,16 @@ enum Begin {
     Retry { run: RunId, node: Option<NodeName> },
 }
 
+/// A run that begins or continues.
+pub(super) enum Start {
+    /// It is saved and belongs to this process.
+    Ready(Box<ReadyRun>),
+    /// It has stopped before its first task.
+    Stopped(Box<RunEnd>),
+}
+
 /// A run that is saved and belongs to this process, before its first action.
-pub(super) struct Begun {
+pub(super) struct ReadyRun {
     pub(super) machine: Machine,
     pub(super) journal: JournalWriter,
     pub(super) actions: Vec<Action>,
@@ -194,27 +202,16 @@ impl Launch {
         }
         let (sender, chunks) = stream::channel(&self.modes);
         let Self { engine, begin, events, stop, .. } = self;
-        let begun = begin.begin(&engine, events, Some(sender)).await?;
-        let id = match &begun {
-            Ok(begun) => begun.machine.run().clone(),
-            Err(end) => end.run.clone(),
-        };
+        let start = begin.begin(&engine, events, Some(sender)).await?;
+        let id = start.run().clone();
         let watched = stop.clone();
-        let task = tokio::spawn(async move {
-            match begun {
-                Ok(begun) => Box::pin(begun.drive(&engine, &watched)).await,
-                Err(end) => Ok(*end),
-            }
-        });
+        let task = tokio::spawn(async move { start.drive(&engine, &watched).await });
         Ok(Run::new(id, stop, chunks, task))
     }
 
     async fn drive(self) -> Result<RunEnd, RunError> {
         let Self { engine, begin, events, stop, .. } = self;
-        match begin.begin(&engine, events, None).await? {
-            Ok(begun) => Box::pin(begun.drive(&engine, &stop)).await,
-            Err(end) => Ok(*end),
-        }
+        begin.begin(&engine, events, None).await?.drive(&engine, &stop).await
     }
 }
 
@@ -228,13 +225,13 @@ impl IntoFuture for Launch {
 }
 
 impl Begin {
-    /// Makes the run belong to this process. Returns its end if it stops before its first task.
+    /// Makes the run belong to this process.
     async fn begin(
         self,
         engine: &Engine,
         events: EventSink,
         stream: Option<stream::Sender>,
-    ) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+    ) -> Result<Start, RunError> {
         let stream = stream.or_else(|| engine.parent.as_ref()?.stream.clone());
         let parent = engine.parent.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
         let sinks = stream::Sinks { events, stream, parent };
@@ -272,22 +269,37 @@ impl Begin {
                 let lease = Lease::acquire(&engine.checkpointer, &run, engine.lease).await?;
                 let resumption = Resumption::with_answers(engine, &run, answers).await;
                 let (lease, resumption) = lease.or_give_back(resumption).await?;
-                resumption.begin(engine, lease, sinks).await.map(Ok)
+                resumption.begin(engine, lease, sinks).await
             }
             Self::Retry { run, node } => {
                 let lease = Lease::acquire(&engine.checkpointer, &run, engine.lease).await?;
                 let resumption = Resumption::with_failed_tasks(engine, &run, node.as_ref()).await;
                 let (lease, resumption) = lease.or_give_back(resumption).await?;
-                resumption.begin(engine, lease, sinks).await.map(Ok)
+                resumption.begin(engine, lease, sinks).await
             }
         }
     }
 }
 
-impl Begun {
+impl Start {
+    /// Returns a run that is ready to be driven.
+    pub(super) fn ready(machine: Machine, journal: JournalWriter, actions: Vec<Action>) -> Self {
+        Self::Ready(Box::new(ReadyRun { machine, journal, actions }))
+    }
+
+    fn run(&self) -> &RunId {
+        match self {
+            Self::Ready(ready) => ready.machine.run(),
+            Self::Stopped(end) => &end.run,
+        }
+    }
+
     async fn drive(self, engine: &Engine, stop: &Stop) -> Result<RunEnd, RunError> {
-        let Self { machine, journal, actions } = self;
-        Driver::new(engine, machine, journal, stop).drive(actions).await
+        let ReadyRun { machine, journal, actions } = match self {
+            Self::Ready(ready) => *ready,
+            Self::Stopped(end) => return Ok(*end),
+        };
+        Box::pin(Driver::new(engine, machine, journal, stop).drive(actions)).await
     }
 }
 
@@ -296,7 +308,7 @@ async fn begin_new(
     info: RunInfo,
     mut input: Update,
     sinks: stream::Sinks,
-) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+) -> Result<Start, RunError> {
     check_input(engine, &input)?;
     entrance::redact_update(&mut input);
     start(engine, info, sinks, |settings, run| {
@@ -310,11 +322,11 @@ async fn start(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
-    machine: impl FnOnce(RunSettings, RunId) -> Result<(Machine, Commit, Vec<Action>), RunError>,
-) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+    machine: impl FnOnce(RunSettings, RunId) -> Result<Beginning, RunError>,
+) -> Result<Start, RunError> {
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
-    let settings = RunSettings { is_unsaved: kept.is_some(), ..engine.run_settings() };
-    let (machine, first, mut actions) = machine(settings, info.id.clone())?;
+    let settings = RunSettings { is_in_process: kept.is_some(), ..engine.run_settings() };
+    let Beginning { machine, commit, mut actions } = machine(settings, info.id.clone())?;
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
         log.add(event);
@@ -322,7 +334,7 @@ async fn start(
     if let Some(kept) = kept {
         let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
         journal.publish().await?;
-        return Ok(Ok(Begun { machine, journal, actions }));
+        return Ok(Start::ready(machine, journal, actions));
     }
     let graph = Some(Box::new(Outline::of(&engine.graph)));
     let info = RunInfo { graph, ..info };
@@ -330,13 +342,13 @@ async fn start(
         // Acceptance and status are saved together. A crash between the two would leave a run that looks
         // unfinished and gets resumed past its breakpoint.
         log.add(run_finished(&machine, status));
-        let first = Entry { run_status: Some(status.clone()), ..Entry::from(first) };
+        let first = Entry { run_status: Some(status.clone()), ..Entry::from(commit) };
         JournalWriter::create(engine, &info, first, log).await?.release().await?;
-        return Ok(Err(Box::new(run_end(&machine, status.clone()))));
+        return Ok(Start::Stopped(Box::new(run_end(&machine, status.clone()))));
     }
-    let mut journal = JournalWriter::create(engine, &info, first.into(), log).await?;
+    let mut journal = JournalWriter::create(engine, &info, commit.into(), log).await?;
     journal.publish().await?;
-    Ok(Ok(Begun { machine, journal, actions }))
+    Ok(Start::ready(machine, journal, actions))
 }
 
 /// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.

@@ -85,7 +85,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub use self::budget::use_up;
 pub use self::{
     answers::{Answers, Closed},
     clock::Clock,

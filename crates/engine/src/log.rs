@@ -33,7 +33,7 @@ pub(super) struct Log {
 impl Log {
     /// Begins the events of a new run.
     pub(super) fn begin(info: &RunInfo, sinks: Sinks, clock: Clock) -> Self {
-        let mut log = Self::new(info.id.clone(), (sinks, 0), clock);
+        let mut log = Self::after(0, info.id.clone(), sinks, clock);
         let (name, workflow) = (info.name.clone(), info.workflow.clone());
         log.add(Event::RunStarted { name, workflow });
         log
@@ -50,14 +50,14 @@ impl Log {
     }
 
     /// Continues the events of a run after the event with this number.
-    pub(super) fn new(run: RunId, (sinks, last_seq): (Sinks, u64), clock: Clock) -> Self {
+    pub(super) fn after(last_seq: u64, run: RunId, sinks: Sinks, clock: Clock) -> Self {
         let (unsaved, published, is_saved) = (Vec::new(), 0, true);
         Self { run, seq: last_seq, unsaved, published, sinks, clock, is_saved }
     }
 
-    /// Makes events for the readers only: nothing saves the run.
+    /// Makes events for the readers only: the run exists in this process only, and no event is saved.
     #[must_use]
-    pub(super) fn unsaved_run(self) -> Self {
+    pub(super) fn in_process(self) -> Self {
         Self { is_saved: false, ..self }
     }
 

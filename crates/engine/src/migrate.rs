@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Difference, Engine, RunError,
-    compare::{Compared, compare},
+    compare::{Comparison, compare},
     entrance::redact_mapping,
     lease::Lease,
     log::Log,
@@ -18,7 +18,7 @@ use super::{
     retry::failed_records,
     revise::changes,
     stream::Sinks,
-    superstep::{Machine, RestoreError, ReviseError, carry, carry_values},
+    superstep::{Machine, RestoreError, ReviseError, migrate_position, migrate_values},
 };
 use crate::checkpoint::{
     Basis, Checkpoint, CheckpointError, Commit, Entry, InboxMessage, Mapping, Migration,
@@ -57,10 +57,10 @@ pub(super) async fn migrate(
     let to = Basis { workflow, origin, graph };
     let (before, last_seq) = (saved.values.clone(), saved.last_seq);
     let prior = PriorStatus::of(&saved, &mapping);
-    let (migrated, state) = carried(engine, saved, &messages, &mapping)?;
+    let (migrated, state) = migrated(engine, saved, &messages, &mapping)?;
 
     let position = migrated.position.clone();
-    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
+    let mut log = Log::after(last_seq, run.clone(), Sinks::default(), engine.clock.clone());
     log.add(migrated_to(&to.workflow, &position, &mapping));
     let records = migrated.records.clone();
     let entry = Entry {
@@ -83,10 +83,10 @@ pub(super) async fn try_migration(
 ) -> Result<Migrated, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let messages = new_messages(engine, &saved).await?;
-    Ok(carried(engine, saved, &messages, mapping)?.0)
+    Ok(migrated(engine, saved, &messages, mapping)?.0)
 }
 
-fn carried(
+fn migrated(
     engine: &Engine,
     saved: SavedRun,
     messages: &[InboxMessage],
@@ -99,32 +99,32 @@ fn carried(
     let (graph, new) = (&engine.graph, &Outline::of(&engine.graph));
     let unknown = Outline::default();
     let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
-    let compared = Compared { old, new, graph, saved: &saved, messages };
+    let compared = Comparison { old, new, graph, saved: &saved, messages };
     if saved.summary.info.graph.is_none() {
         // Without an outline, missing parts cannot be detected, so nothing may be missing.
         fit_by(mapping, graph, &saved.position)
             .map_err(|source| RunError::Changed { run: run.clone(), source })?;
     }
     let mut differences = compare(compared, Some(mapping));
-    let carried = carry(graph, mapping, &saved, messages);
+    let moved = migrate_position(graph, mapping, &saved, messages);
     let is_settled = differences.iter().all(|it| it.breaks.is_none());
-    if is_settled && carried.position.frontier.is_empty() {
-        differences.insert(0, nothing_left(&carried.position));
+    if is_settled && moved.position.frontier.is_empty() {
+        differences.insert(0, nothing_left(&moved.position));
     }
     if differences.iter().any(|it| it.breaks.is_some()) {
         return Err(RunError::NoPlace { run, differences });
     }
     graph.schema().check_set(&mapping.set).map_err(ReviseError::State)?;
     let changed = |source| RunError::Changed { run: run.clone(), source };
-    let values = carry_values(graph, mapping, saved.values);
+    let values = migrate_values(graph, mapping, saved.values);
     let state = graph.schema().restore(values).map_err(|it| changed(it.into()))?;
     state.check_size(mapping.set.keys()).map_err(ReviseError::State)?;
-    let (position, records) = (carried.position, carried.records);
+    let (position, records) = (moved.position, moved.records);
     let checkpoint = Checkpoint { position: position.clone(), state: state.clone() };
-    let again = (checkpoint, records.clone());
     let settings = engine.run_settings();
-    let machine = Machine::restore_only(graph.clone(), settings, run.clone(), again, None);
-    let questions = machine.map_err(changed)?.0.open_questions();
+    let machine =
+        Machine::with_records(graph.clone(), settings, run.clone(), checkpoint, records.clone());
+    let questions = machine.map_err(changed)?.open_questions();
     Ok((Migrated { position, differences, records, questions }, state))
 }
 

@@ -106,12 +106,12 @@ impl Parent {
 
 /// What nested runs take over from their outer run, besides the context of their task.
 #[derive(Clone, Debug)]
-pub(super) struct Inherited {
+pub(super) struct Inheritance {
     wait_max: Option<Duration>,
     stream: Option<Sender>,
 }
 
-impl Inherited {
+impl Inheritance {
     pub(super) fn of(engine: &Engine, journal: &JournalWriter) -> Self {
         Self { wait_max: engine.wait_max, stream: journal.updates_stream().cloned() }
     }
@@ -182,7 +182,7 @@ impl NestedRun<'_> {
         }
         engine.provided = self.ctx.provided.clone();
         let NodeContext { reporter, node, task, .. } = self.ctx;
-        let inherited = self.ctx.provided.get::<Inherited>();
+        let inherited = self.ctx.provided.get::<Inheritance>();
         engine.wait_max = inherited.as_ref().and_then(|it| it.wait_max);
         let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
         let mut grants = self.ctx.memos.clone();

@@ -13,9 +13,9 @@ use super::{
     Answers, Engine, RunError,
     answers::{match_answers, replace_answers},
     check_retry,
-    compare::{Compared, compare, suggest},
+    compare::{Comparison, compare, suggest},
     journal_writer::JournalWriter,
-    launch::Begun,
+    launch::Start,
     lease::Lease,
     log::Log,
     stream::Sinks,
@@ -57,7 +57,8 @@ impl Resumption {
         let messages = if engine.graph.graph().inbox.is_empty() { Vec::new() } else { messages };
         let replaced = replace_answers(engine, &saved, &mut answers).await?;
         saved.records.extend(replaced.iter().cloned());
-        let (mut machine, mut actions) = restore(engine, saved, messages, None)?;
+        let settings = RunSettings { messages, ..engine.run_settings() };
+        let (mut machine, mut actions) = restore(engine, saved, settings)?;
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
@@ -81,7 +82,8 @@ impl Resumption {
         check_retry(&saved, node)?;
         let last_seq = saved.last_seq;
         let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
-        let (machine, actions) = restore(engine, saved, Vec::new(), node)?;
+        let settings = RunSettings { retry_only: node.cloned(), ..engine.run_settings() };
+        let (machine, actions) = restore(engine, saved, settings)?;
         Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes })
     }
 
@@ -91,9 +93,9 @@ impl Resumption {
         engine: &Engine,
         lease: Lease,
         sinks: Sinks,
-    ) -> Result<Begun, RunError> {
+    ) -> Result<Start, RunError> {
         let Self { machine, actions, last_seq, replaced, changes } = self;
-        let log = Log::new(machine.run().clone(), (sinks, last_seq), engine.clock.clone());
+        let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
         journal.add_status(running, Event::RunResumed { step: machine.committed_step() });
@@ -104,7 +106,7 @@ impl Resumption {
             journal.add_record(Arc::new(record)).await?;
         }
         journal.save().await?;
-        Ok(Begun { machine, journal, actions })
+        Ok(Start::ready(machine, journal, actions))
     }
 }
 
@@ -118,17 +120,14 @@ pub(super) async fn check_changes(engine: &Engine, run: &RunId) -> Result<(), Ru
 fn restore(
     engine: &Engine,
     saved: SavedRun,
-    messages: Vec<InboxMessage>,
-    only: Option<&NodeName>,
+    settings: RunSettings,
 ) -> Result<(Machine, Vec<Action>), RunError> {
     let run = saved.summary.info.id;
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let checkpoint = Checkpoint { position: saved.position, state };
-    let (graph, settings) =
-        (engine.graph.clone(), RunSettings { messages, ..engine.run_settings() });
-    let saved = (checkpoint, saved.records);
-    Machine::restore_only(graph, settings, run.clone(), saved, only).map_err(changed)
+    let graph = engine.graph.clone();
+    Machine::restore(graph, settings, run.clone(), checkpoint, saved.records).map_err(changed)
 }
 
 /// Returns the inbox messages that are not processed yet, if the run or the graph accepts messages.
@@ -157,7 +156,7 @@ pub(super) fn changes_since(
     if **old == *new {
         return Ok(Vec::new());
     }
-    let compared = Compared { old, new, graph: &engine.graph, saved, messages };
+    let compared = Comparison { old, new, graph: &engine.graph, saved, messages };
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
         let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));

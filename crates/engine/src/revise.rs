@@ -18,7 +18,7 @@ use super::{
     lease::Lease,
     log::Log,
     stream::Sinks,
-    superstep::{self, Revised},
+    superstep::{self, Machine, Revision},
 };
 use crate::checkpoint::{Checkpoint, Commit, Entry, Position, RunStatus, SavedRun};
 
@@ -34,19 +34,19 @@ pub(super) async fn update(
     let saved = engine.checkpointer.load(run).await?;
     let before = saved.values.clone();
     let last_seq = saved.last_seq;
-    let revised = revise(engine, saved, &update, node)?;
+    let revision = revise(engine, saved, &update, node)?;
     let written = update.writes.iter().map(|(name, _)| name);
     let mut writes: Vec<ChannelName> = update.clears.iter().chain(written).cloned().collect();
     writes.sort();
     writes.dedup();
-    let mut log = Log::new(run.clone(), (Sinks::default(), last_seq), engine.clock.clone());
+    let mut log = Log::after(last_seq, run.clone(), Sinks::default(), engine.clock.clone());
     log.add(Event::StateUpdated {
-        step: revised.position.step,
+        step: revision.position.step,
         node: node.cloned(),
         writes: writes.iter().map(ToString::to_string).collect(),
     });
-    let position = revised.position.clone();
-    let mut entry = revision(revised, &before, "its state was updated");
+    let position = revision.position.clone();
+    let mut entry = entry_of(revision, &before, "its state was updated");
     entry.events = log.unsaved();
     engine.checkpointer.append(lease.hold(), &entry).await?;
     Ok(position)
@@ -58,20 +58,20 @@ fn revise(
     saved: SavedRun,
     update: &Update,
     node: Option<&NodeName>,
-) -> Result<Revised, RunError> {
+) -> Result<Revision, RunError> {
     let SavedRun { summary, position, values, records, .. } = saved;
     let run = summary.info.id;
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(values).map_err(|it| changed(it.into()))?;
-    let saved = (Checkpoint { position, state }, records);
+    let checkpoint = Checkpoint { position, state };
     let (graph, limits) = (engine.graph.clone(), engine.limits.clone());
-    let revised = superstep::revise(graph, limits, run.clone(), saved, (update, node));
-    Ok(revised.map_err(changed)??)
+    let machine = Machine::with_records(graph, limits, run.clone(), checkpoint, records);
+    Ok(superstep::revise(&machine.map_err(changed)?, update, node)?)
 }
 
 /// Returns the entry of a step made by a person, after which the run is stopped.
-fn revision(revised: Revised, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
-    let Revised { records, position, state } = revised;
+fn entry_of(revision: Revision, before: &BTreeMap<ChannelName, Value>, reason: &str) -> Entry {
+    let Revision { records, position, state } = revision;
     let run_status = if !position.frontier.is_empty() {
         RunStatus { status: Status::Interrupted, reason: Some(reason.to_owned()) }
     } else if position.failure.is_some() {

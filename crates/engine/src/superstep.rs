@@ -4,18 +4,21 @@
 //! back. It may save several records and a commit in one transaction, but nothing that follows them is started or
 //! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
-//! The machine settles tasks in its `OpenStep`, decides with `Routing`, and asks `frontier` what runs next. This file
-//! has its cycle: an event comes, a step begins, advances and is committed. `start` has how it begins, `facts` what
-//! nodes may read about the run, `task_end` what follows when a task ends, and `status` what its driver may ask.
+//! This file has the cycle of a machine: an event comes, a step begins, advances and is committed. Then read
+//! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: the questions of a driver.
+//! - `open_step`: the tasks of the step; `task_end`: what follows when one ends; `backoff`: the wait before a retry.
+//! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all.
+//! - `facts`: what nodes may read about the run; `inbox` and `breakpoints`: what happens between two steps.
+//! - `revise`, `migrate`: steps that people make; `indexed`: the position by index; `fit`: whether it fits the graph.
 
 mod backoff;
 mod breakpoints;
-mod carry;
 mod facts;
 mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
+mod migrate;
 mod open_step;
 mod protocol;
 mod revise;
@@ -36,22 +39,23 @@ use graphrun_core::{
 };
 use jiff::Timestamp;
 
+pub use self::backoff::Wait;
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
-pub use self::protocol::{Action, AttemptStats, RestoreError, Task, TaskEvent};
+pub use self::protocol::{Action, AttemptStats, Beginning, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
-pub(super) use self::{
-    carry::{carry, carry_values},
-    revise::{Revised, revise},
-};
 use self::{
-    frontier::{StepResults, next_frontier},
-    inbox::{Inbox, Processed},
+    frontier::{StepResults, next_frontier, route_to_exhausted},
+    inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
     routing::Routing,
 };
-use super::budget::{self, StepLimits, Used};
+pub(super) use self::{
+    migrate::{migrate_position, migrate_values},
+    revise::{Revision, revise},
+};
+use super::budget::{self, Budget, StepLimits};
 use crate::checkpoint::{Commit, InboxMessage, Outcome, TaskRecord};
 
 /// The settings of a run apart from its graph.
@@ -63,8 +67,10 @@ pub struct RunSettings {
     pub breakpoints: Breakpoints,
     /// The inbox messages that are not processed yet, in the order of their numbers.
     pub messages: Vec<InboxMessage>,
-    /// Whether nothing saves the run: [`Action::EndStep`] then takes the place of each commit.
-    pub is_unsaved: bool,
+    /// Whether the run exists in this process only: [`Action::EndStep`] then takes the place of each commit.
+    pub is_in_process: bool,
+    /// The only node whose failed tasks run again when the run is restored; without it, those of all nodes.
+    pub retry_only: Option<NodeName>,
     /// When the machine starts. The rules have no clock; later they learn the time from events.
     pub now: Timestamp,
 }
@@ -86,7 +92,7 @@ pub struct Machine {
     state: Arc<State>,
     open_step: OpenStep,
     inbox: Inbox,
-    is_unsaved: bool,
+    is_in_process: bool,
     /// The latest known time.
     now: Timestamp,
     /// The facts at the start of the open step.
@@ -167,8 +173,8 @@ impl Machine {
             return Some(Action::stop(status, failure.or_else(limit)));
         }
         let nodes = self.position.frontier.iter().map(|it| it.node);
-        let may_spend = || budget::may_spend(&self.graph, nodes);
-        let reason = self.used().reached(&self.limits, may_spend)?;
+        let may_call_models = || budget::may_call_models(&self.graph, nodes);
+        let reason = self.budget().reached_limit(may_call_models)?;
         Some(Action::stop(Status::Limit, Some(reason)))
     }
 
@@ -176,8 +182,8 @@ impl Machine {
     fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
         match *self.open_step.tasks()[index].phase() {
             Phase::Running => self.begin(index, actions),
-            Phase::Sleeping { wake, wait_ms, .. } => {
-                actions.push(Action::Sleep { task: self.open_step.id(index), wake, wait_ms });
+            Phase::Sleeping { wait, .. } => {
+                actions.push(Action::Sleep { task: self.open_step.id(index), wait });
             }
             Phase::Blocked
             | Phase::Aborted
@@ -273,8 +279,8 @@ impl Machine {
         }
         let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
         if !is_routed {
-            let used = self.used().with_next_call(refused_call);
-            return vec![Action::stop(Status::Limit, used.reached(&self.limits, || true))];
+            let budget = self.budget().with_next_call(refused_call);
+            return vec![Action::stop(Status::Limit, budget.reached_limit(|| true))];
         }
         let mut actions = Vec::new();
         for index in 0..self.open_step.tasks().len() {
@@ -287,6 +293,24 @@ impl Machine {
             self.advance(&mut actions);
         }
         actions
+    }
+
+    /// Returns the run as it continues at `limits.exhausted` if a limit is reached before the open step, with its first
+    /// actions. None if nothing is set there, or a limit was reached before.
+    ///
+    /// A driver has no use for this: it is for explorations of all that can happen.
+    pub fn at_limit(&self, reason: String) -> Option<(Self, Vec<Action>)> {
+        if self.limits.exhausted.is_none() || self.position.used.limit.is_some() {
+            return None;
+        }
+        let mut machine = self.clone();
+        route_to_exhausted(&machine.graph, &machine.limits, &mut machine.position, reason);
+        machine.open_next_step();
+        let mut actions = Vec::new();
+        if machine.begin_step(&mut actions) {
+            machine.advance(&mut actions);
+        }
+        Some((machine, actions))
     }
 
     /// Stops a run whose step is still open: a task failed, or a person has to answer.
@@ -329,7 +353,7 @@ impl Machine {
         // Lists grow in place, since the finished tasks no longer share the state.
         let state = Arc::make_mut(&mut self.state);
         let schema = self.graph.schema();
-        if self.is_unsaved {
+        if self.is_in_process {
             schema.fold(state, updates).map(|()| Vec::new())
         } else {
             schema.fold_changes(state, updates)
@@ -389,7 +413,7 @@ impl Machine {
 
     /// Returns the action that saves a step with these changes.
     fn committed(&self, changes: Vec<Change>) -> Action {
-        if self.is_unsaved {
+        if self.is_in_process {
             return Action::EndStep;
         }
         Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
@@ -402,7 +426,7 @@ impl Machine {
             return;
         }
         let state = Arc::make_mut(&mut self.state);
-        let Processed { messages, changes } = self.inbox.process(self.graph.schema(), state);
+        let InboxChanges { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
@@ -410,12 +434,17 @@ impl Machine {
         actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
     }
 
-    fn used(&self) -> Used {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
+    /// Returns the budget with the usage of the open step.
+    fn budget(&self) -> Budget<'_> {
+        let mut budget = self.committed_budget();
         let of_step = self.open_step.usage();
-        used.usage.add(&of_step.usage);
-        used.elapsed_ms += of_step.ms;
-        used
+        budget.usage.add(&of_step.usage);
+        budget.elapsed_ms += of_step.ms;
+        budget
+    }
+
+    fn committed_budget(&self) -> Budget<'_> {
+        Budget::after(&self.limits, self.position.steps_of_turn(), &self.position.used)
     }
 
     /// Returns the original names of a task of the step if it began before a migration.

@@ -41,7 +41,7 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_micros(50);
 
 /// The result of a node, and when it returned.
-pub(super) type Returned = (Result<Command, NodeError>, Instant);
+pub(super) type NodeReturn = (Result<Command, NodeError>, Instant);
 
 /// The context that a run gives to each attempt.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl NewAttempt {
         self,
         context: &AttemptContext,
         abort: CancellationToken,
-    ) -> (impl Future<Output = Returned> + Send + 'static, Watch) {
+    ) -> (impl Future<Output = NodeReturn> + Send + 'static, Watch) {
         let Self { task, number, node, started, timeout, reporter, mut work } = self;
         let policies = context.graph.policies_at(node);
         let watch = Watch {
@@ -187,7 +187,7 @@ impl Watch {
     /// starts the task again.
     pub(super) async fn supervise(
         self,
-        mut work: AbortOnDropHandle<Returned>,
+        mut work: AbortOnDropHandle<NodeReturn>,
     ) -> Option<TaskEvent> {
         let (result, ended) = tokio::select! {
             // A finished result counts even if the abort arrives at the same time.
@@ -260,7 +260,7 @@ impl Watch {
     }
 
     /// Aborts the work. Returns a failure if the node panics during drop.
-    async fn abort_and_wait(&self, mut work: AbortOnDropHandle<Returned>) -> Option<Failure> {
+    async fn abort_and_wait(&self, mut work: AbortOnDropHandle<NodeReturn>) -> Option<Failure> {
         self.reporter.cancel().cancel();
         work.abort();
         match timeout(DROP_TIMEOUT, &mut work).await {

@@ -10,24 +10,23 @@ use graphrun_core::{
 use tokio::time::sleep;
 
 use super::{
-    Engine, RunEnd, RunError,
+    Engine, RunError,
     driver::{run_end, run_finished},
     entrance::redact_update,
     journal_writer::JournalWriter,
-    launch::{Begun, check_input, take_emissions},
+    launch::{Start, check_input, take_emissions},
     lease::Lease,
     log::Log,
     resume::{changes_since, new_messages},
     stream::Sinks,
-    superstep::{Action, Machine},
+    superstep::{Action, Beginning, Machine},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, Commit, RunStatus};
+use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
 
-/// Takes the run of a thread and saves the begin of its next turn. Returns its end if the turn stops before its first
-/// task.
+/// Takes the run of a thread and saves the begin of its next turn. The turn may stop before its first task.
 pub(super) async fn begin(
     engine: &Engine,
     thread: &str,
@@ -35,7 +34,7 @@ pub(super) async fn begin(
     mut input: Update,
     is_queued: bool,
     sinks: Sinks,
-) -> Result<Result<Begun, Box<RunEnd>>, RunError> {
+) -> Result<Start, RunError> {
     check_input(engine, &input)?;
     redact_update(&mut input);
     let lease = loop {
@@ -45,9 +44,9 @@ pub(super) async fn begin(
         }
     };
     let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, (machine, commit, mut actions, last_seq, changes)) =
-        lease.or_give_back(turn).await?;
-    let log = Log::new(run, (sinks, last_seq), engine.clock.clone());
+    let (lease, Turn { beginning, last_seq, changes }) = lease.or_give_back(turn).await?;
+    let Beginning { machine, commit, mut actions } = beginning;
+    let log = Log::after(last_seq, run, sinks, engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
     let started = Event::TurnStarted { turn: position.earlier.turns + 1, step: position.step };
@@ -63,23 +62,28 @@ pub(super) async fn begin(
     if let [Action::Stop(status)] = actions.as_slice() {
         journal.add_status(status.clone(), run_finished(&machine, status));
         journal.save().await?;
-        return Ok(Err(Box::new(run_end(&machine, status.clone()))));
+        return Ok(Start::Stopped(Box::new(run_end(&machine, status.clone()))));
     }
     journal.set_status(RunStatus { status: Status::Running, reason: None });
     journal.save().await?;
-    Ok(Ok(Begun { machine, journal, actions }))
+    Ok(Start::ready(machine, journal, actions))
 }
 
-/// A machine at the begin of a turn, its first step and actions, the number of the last event, and the changes of the
-/// workflow.
-type Prepared = (Machine, Commit, Vec<Action>, u64, Vec<String>);
+/// A turn that is ready to begin.
+struct Turn {
+    beginning: Beginning,
+    /// The number of the last event of the turns before.
+    last_seq: u64,
+    /// The changes of the workflow, as text.
+    changes: Vec<String>,
+}
 
 async fn prepare(
     engine: &Engine,
     thread: &str,
     run: &RunId,
     input: &Update,
-) -> Result<Prepared, RunError> {
+) -> Result<Turn, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let status = saved.summary.status;
     if !saved.position.frontier.is_empty() || status == Status::Running {
@@ -89,8 +93,8 @@ async fn prepare(
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
-    let (machine, commit, actions) =
+    let beginning =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok((machine, commit, actions, saved.last_seq, changes))
+    Ok(Turn { beginning, last_seq: saved.last_seq, changes })
 }

@@ -26,9 +26,9 @@ pub(super) fn wire_name(name: &str) -> String {
 }
 
 /// The tools of a request, each with its name on the wire.
-pub(super) struct Offered<'a>(Vec<(String, &'a ToolSpec)>);
+pub(super) struct OfferedTools<'a>(Vec<(String, &'a ToolSpec)>);
 
-impl<'a> Offered<'a> {
+impl<'a> OfferedTools<'a> {
     pub(super) fn of(tools: &'a [ToolSpec]) -> Self {
         let mut used = BTreeSet::new();
         let named = tools.iter().map(|tool| {
@@ -114,7 +114,7 @@ fn read_function(function: &Value, id: Option<&Value>) -> Option<ToolCall> {
 /// The arguments of such a call are never taken for an answer: the model wrote them for something
 /// else.
 pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<ChatReply, ModelError> {
-    let offered = Offered::of(&request.tools);
+    let offered = OfferedTools::of(&request.tools);
     let mut calls = std::mem::take(&mut reply.tool_calls);
     if reply.finish.is_failed_generation() {
         calls.extend(failed_call(&reply.text, &offered));
@@ -152,7 +152,7 @@ pub(super) fn settle(mut reply: ChatReply, request: &ChatRequest) -> Result<Chat
 }
 
 /// Returns a call of a tool that the provider itself has checked and rejected (Groq does).
-fn failed_call(text: &str, offered: &Offered<'_>) -> Option<ToolCall> {
+fn failed_call(text: &str, offered: &OfferedTools<'_>) -> Option<ToolCall> {
     let call: Value = serde_json::from_str(text).ok()?;
     let call = read_function(&call, None)?;
     offered.find(&call.name).is_some().then_some(call)
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn wire_names_round_trip() {
         let request = request(&["fs.read", "fs/read", "fs_read"]);
-        let offered = Offered::of(&request.tools);
+        let offered = OfferedTools::of(&request.tools);
         let names: Vec<&str> = offered.0.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["fs_read", "fs_read_2", "fs_read_3"]);
         let message = json!({"tool_calls": [
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(calls[1].arguments, r#"{"path":"a"}"#);
         let long = "x".repeat(80);
         let longs = [tool(&long), tool(&format!("{long}y"))];
-        let offered = Offered::of(&longs);
+        let offered = OfferedTools::of(&longs);
         assert!(offered.0.iter().all(|(name, _)| name.len() <= NAME_CHARS_MAX));
         assert_ne!(offered.0[0].0, offered.0[1].0);
     }
@@ -207,7 +207,7 @@ mod tests {
         let calls = settle(reply(&message), &request).unwrap().tool_calls;
         #[cfg(feature = "openai")]
         {
-            let wire = crate::shape::wire_call(&Offered::of(&request.tools), &calls[0]);
+            let wire = crate::shape::wire_call(&OfferedTools::of(&request.tools), &calls[0]);
             assert_eq!(wire["extra_content"], signed);
             assert_eq!(wire["function"], json!({"name": "now", "arguments": "{}"}));
         }

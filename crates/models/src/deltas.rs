@@ -31,10 +31,10 @@ pub trait AnswerReader: fmt::Debug + Send + Sync {
 /// A model that has its answer in pieces [sends](Self::send) each of them, and [ends](Self::end) the answer. A key that is
 /// split over several pieces is removed, too, so a piece may wait for the next one.
 #[derive(Clone, Debug, Default)]
-pub struct AnswerSink(Option<Arc<Pending>>);
+pub struct AnswerSink(Option<Arc<DeltaBuffer>>);
 
 #[derive(Debug)]
-struct Pending {
+struct DeltaBuffer {
     reader: Arc<dyn AnswerReader>,
     held: Mutex<Option<(MessagePart, String)>>,
 }
@@ -48,7 +48,7 @@ impl PartialEq for AnswerSink {
 impl AnswerSink {
     /// Creates the sink of one answer.
     pub fn to(reader: Arc<dyn AnswerReader>) -> Self {
-        Self(Some(Arc::new(Pending { reader, held: Mutex::default() })))
+        Self(Some(Arc::new(DeltaBuffer { reader, held: Mutex::default() })))
     }
 
     /// Sends a piece of the answer.
@@ -84,7 +84,7 @@ impl AnswerSink {
     }
 }
 
-impl Pending {
+impl DeltaBuffer {
     fn flush(&self, held: &mut Option<(MessagePart, String)>) {
         if let Some((part, text)) = held.take().filter(|it| !it.1.is_empty()) {
             self.reader.take(part, &redact(&text));

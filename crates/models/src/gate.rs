@@ -95,12 +95,12 @@ struct Breaker {
     failures_in_a_row: u32,
     /// The last requests, and whether each failed.
     judged: VecDeque<(Instant, bool)>,
-    open: Option<Open>,
+    open: Option<OpenBreaker>,
 }
 
 /// An open breaker.
 #[derive(Debug)]
-struct Open {
+struct OpenBreaker {
     until: Instant,
     lasts: Duration,
     /// Whether a request is under way to see whether the provider has recovered.
@@ -380,7 +380,7 @@ impl Breaker {
             None if self.failures_in_a_row >= FAILURES_IN_A_ROW || mostly_failed => {
                 let (lasts, error) = (OPEN_FIRST, error.clone());
                 let until = now + lasts.max(after);
-                self.open = Some(Open { until, lasts, is_probing: false, error });
+                self.open = Some(OpenBreaker { until, lasts, is_probing: false, error });
             }
             None => {}
         }

@@ -25,7 +25,7 @@ use super::failure::readable;
 use super::gate::Gate;
 use super::protocol::Wire;
 use super::provider::{OutputMode, Profile, Protocol};
-use super::refused::Refused;
+use super::refused::RefusedParameters;
 use super::secret::Secret;
 use super::shape::{Shape, unwrap_answer};
 use super::transport::Transport;
@@ -152,7 +152,7 @@ pub struct OpenAiCompatible {
     /// The address and the hash of the key: the part of the name of its gates that is the same for all models.
     account: String,
     /// The forms of output after rejections: the first form for later requests.
-    learnt: Mutex<BTreeMap<Asked, OutputMode>>,
+    learnt: Mutex<BTreeMap<RequestKind, OutputMode>>,
 }
 
 // Implemented by hand: async-openai's `Debug` shows the address, which may contain a password.
@@ -288,12 +288,12 @@ impl OpenAiCompatible {
         })
     }
 
-    fn mode(&self, asked: &Asked) -> OutputMode {
+    fn mode(&self, asked: &RequestKind) -> OutputMode {
         let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
         learnt.get(asked).copied().unwrap_or(self.profile.output)
     }
 
-    fn learn(&self, asked: Asked, mode: OutputMode) {
+    fn learn(&self, asked: RequestKind, mode: OutputMode) {
         let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
         learnt.insert(asked, mode);
     }
@@ -319,11 +319,11 @@ impl OpenAiCompatible {
 impl ChatModel for OpenAiCompatible {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         let model = request.model.as_deref().unwrap_or(&self.model);
-        let asked = Asked { model: model.to_owned(), with_tools: !request.tools.is_empty() };
+        let asked = RequestKind { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
         let account = format!("{} {model}", self.account);
         let gate = Gate::shared(&account);
-        let mut refused = Refused::known(&account);
+        let mut refused = RefusedParameters::known(&account);
         let mut is_in = false;
         loop {
             // Each request enters by itself: one that was rejected for its form says that the provider is up.
@@ -394,7 +394,7 @@ impl<'a> Address<'a> {
 /// The properties of a request that decide which forms of output a provider accepts: some accept
 /// fewer beside tools.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Asked {
+struct RequestKind {
     model: String,
     with_tools: bool,
 }

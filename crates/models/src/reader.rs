@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::calls::read_calls;
 use super::failure::{self, readable};
-use super::thoughts::{Parted, part_text};
+use super::thoughts::{TextParts, part_text};
 use super::{ChatReply, Finish, ModelError, TokenUsage, ToolCall};
 
 /// Reads the body of a successful reply. Calls are those that the provider names, offered or not.
@@ -128,7 +128,7 @@ impl Answer {
         let mut answer = Self::default();
         let Some(Value::Array(parts)) = content else {
             let parted = part_text(&text_of(content));
-            let Parted { answer: text, reasoning, tool_calls } = parted;
+            let TextParts { answer: text, reasoning, tool_calls } = parted;
             return Self { text, reasoning, tool_calls, ..answer };
         };
         let mut thoughts = String::new();

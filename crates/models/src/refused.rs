@@ -31,18 +31,18 @@ const REJECTIONS: [&str; 15] = [
     "must be verified",
 ];
 
-static KNOWN: LazyLock<Mutex<BTreeMap<String, Refused>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<BTreeMap<String, RefusedParameters>>> = LazyLock::new(Mutex::default);
 
 /// What a model of an account rejects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedParameters {
     parameters: BTreeSet<Parameter>,
     token_limits: BTreeSet<TokenLimit>,
     /// The most tokens of an answer that it allows, if more were asked for.
     tokens_max: Option<u32>,
 }
 
-impl Refused {
+impl RefusedParameters {
     /// Returns what the model of this name is known to reject.
     pub(super) fn known(name: &str) -> Self {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +189,8 @@ mod tests {
             ("the seed of the discussion is a text", None),
         ] {
             let error = ModelError::BadRequest { status: 400, message: message.to_owned() };
-            let learnt = Refused::default().learn(message, &error, &body, &Profile::default());
+            let learnt =
+                RefusedParameters::default().learn(message, &error, &body, &Profile::default());
             assert_eq!(learnt, expected, "{message}");
         }
         // The other protocols have own names, and put parameters into an object.
@@ -197,7 +198,7 @@ mod tests {
         let profile = Profile { protocol: Protocol::Gemini, ..Profile::default() };
         let message = "Unknown name \"topP\" at 'generation_config': Cannot find field.".to_owned();
         let error = ModelError::BadRequest { status: 400, message };
-        let mut refused = Refused::default();
+        let mut refused = RefusedParameters::default();
         assert_eq!(refused.learn("topP", &error, &body, &profile), Some("top_p"));
         let body = json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}, "max_tokens": 32000});
         let profile = Profile { protocol: Protocol::Anthropic, ..Profile::default() };
@@ -215,12 +216,15 @@ mod tests {
             "it was sent nevertheless"
         );
         let other = ModelError::BadRequest { status: 404, message: "unknown seed".into() };
-        assert_eq!(Refused::default().learn("x", &other, &body, &Profile::default()), None);
+        assert_eq!(
+            RefusedParameters::default().learn("x", &other, &body, &Profile::default()),
+            None
+        );
     }
 
     #[test]
     fn a_rejected_token_limit_is_sent_under_its_other_name() {
-        let mut refused = Refused::default();
+        let mut refused = RefusedParameters::default();
         assert_eq!(refused.token_limit(TokenLimit::MaxTokens), Some(TokenLimit::MaxTokens));
         refused.token_limits.insert(TokenLimit::MaxTokens);
         assert_eq!(

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::calls::{Offered, wire_name};
+use super::calls::{OfferedTools, wire_name};
 use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::provider::{OutputMode, Parameter, Profile, SystemRole};
-use super::refused::Refused;
+use super::refused::RefusedParameters;
 use super::structured::{answer_instruction, answer_schema, strict_schema};
 use super::tools::{ToolCall, ToolChoice};
 
@@ -17,7 +17,7 @@ pub(super) struct Shape<'a> {
     pub(super) model: &'a str,
     pub(super) profile: &'a Profile,
     pub(super) mode: OutputMode,
-    pub(super) refused: &'a Refused,
+    pub(super) refused: &'a RefusedParameters,
 }
 
 impl Shape<'_> {
@@ -66,7 +66,7 @@ pub(super) fn shape_request(request: &ChatRequest, shape: &Shape<'_>) -> Value {
             OutputMode::Prompted => add_instruction(&mut messages, &schema),
         }
     }
-    let offered = Offered::of(&request.tools);
+    let offered = OfferedTools::of(&request.tools);
     if profile.system_role == SystemRole::User {
         merge_instructions(&mut messages);
     }
@@ -118,7 +118,7 @@ pub(super) fn add_extra(body: &mut Map<String, Value>, request: &ChatRequest) {
 }
 
 /// Returns a call in the format of a request that repeats it.
-pub(super) fn wire_call(offered: &Offered<'_>, call: &ToolCall) -> Value {
+pub(super) fn wire_call(offered: &OfferedTools<'_>, call: &ToolCall) -> Value {
     let (name, arguments) = offered.call_on_the_wire(call);
     let function = json!({"name": name, "arguments": arguments.to_string()});
     let mut wire = json!({"id": call.id, "type": "function", "function": function});
@@ -140,7 +140,7 @@ pub(super) fn split_instructions(messages: Vec<Message>) -> (Vec<String>, Vec<Me
     (system.into_iter().map(|it| it.content).collect(), others)
 }
 
-fn wire_message(message: &Message, offered: &Offered<'_>, profile: &Profile) -> Value {
+fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile) -> Value {
     let Message { role, content, tool_calls, tool_call_id, reasoning, .. } = message;
     let mut wire = Map::new();
     let role = match role {
@@ -234,7 +234,10 @@ mod tests {
     use crate::RequestSettings;
 
     fn shaped(request: &ChatRequest, model: &str, profile: &Profile, mode: OutputMode) -> Value {
-        shape_request(request, &Shape { model, profile, mode, refused: &Refused::default() })
+        shape_request(
+            request,
+            &Shape { model, profile, mode, refused: &RefusedParameters::default() },
+        )
     }
 
     fn request(schema: Value) -> ChatRequest {

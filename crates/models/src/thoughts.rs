@@ -26,7 +26,7 @@ const ENDS: [&str; 4] = ["<|end|>", "<|return|>", "<|call|>", START];
 
 /// A text of a model in its parts.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Parted {
+pub(super) struct TextParts {
     /// The answer.
     pub(super) answer: String,
     /// The reasoning before it.
@@ -36,7 +36,7 @@ pub(super) struct Parted {
 }
 
 /// Separates the answer from the reasoning before it. Reasoning that never ends has no answer behind it.
-pub(super) fn part_text(text: &str) -> Parted {
+pub(super) fn part_text(text: &str) -> TextParts {
     if let Some(parted) = part_channels(text) {
         return parted;
     }
@@ -52,9 +52,13 @@ pub(super) fn part_text(text: &str) -> Parted {
         rest = after;
     }
     if thoughts.is_empty() {
-        return Parted { answer: text.to_owned(), ..Parted::default() };
+        return TextParts { answer: text.to_owned(), ..TextParts::default() };
     }
-    Parted { answer: rest.trim_start().to_owned(), reasoning: join(&thoughts), ..Parted::default() }
+    TextParts {
+        answer: rest.trim_start().to_owned(),
+        reasoning: join(&thoughts),
+        ..TextParts::default()
+    }
 }
 
 /// Splits a text at the end of a block that does not begin in the text.
@@ -77,7 +81,7 @@ fn is_quoted(before: &str) -> bool {
 }
 
 /// Parts a text of harmony channels; `None` if it is no such text.
-fn part_channels(text: &str) -> Option<Parted> {
+fn part_channels(text: &str) -> Option<TextParts> {
     let (before, mut rest) = text.split_once(CHANNEL)?;
     let before = before.trim_end();
     let before = before.strip_suffix("assistant").unwrap_or(before);
@@ -88,7 +92,7 @@ fn part_channels(text: &str) -> Option<Parted> {
         return None;
     }
     let mut thoughts: Vec<&str> = first.into_iter().collect();
-    let (mut parted, mut answers) = (Parted::default(), Vec::new());
+    let (mut parted, mut answers) = (TextParts::default(), Vec::new());
     loop {
         let (header, body) = rest.split_once(MESSAGE)?;
         let end = ENDS.iter().chain([&CHANNEL]).filter_map(|it| body.find(it)).min();
@@ -185,7 +189,10 @@ mod tests {
             "The mark of a channel is <|channel|>final<|message|>.",
             "<|channel|> is a mark.",
         ] {
-            assert_eq!(part_text(text), Parted { answer: text.to_owned(), ..Parted::default() });
+            assert_eq!(
+                part_text(text),
+                TextParts { answer: text.to_owned(), ..TextParts::default() }
+            );
         }
     }
 

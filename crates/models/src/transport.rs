@@ -27,7 +27,7 @@ use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
 use super::gate::Gate;
 use super::openai::Limits;
-use super::protocol::{Incoming, Pace, completion};
+use super::protocol::{IncomingReply, Pace, completion};
 use super::provider::{Profile, Protocol, is_local};
 use super::rates::Rates;
 use super::retry_after::read_retry_after;
@@ -203,7 +203,7 @@ impl Transport {
     /// answer, and while it thinks without showing it, a model may be silent until the deadline.
     async fn read(&self, response: &mut Response, deadline: Instant) -> Result<Value, ModelError> {
         let Limits { idle, total, reply_bytes_max, .. } = self.limits;
-        let mut incoming = Incoming::new(self.protocol, self.deltas.clone(), reply_bytes_max);
+        let mut incoming = IncomingReply::new(self.protocol, self.deltas.clone(), reply_bytes_max);
         let mut next = Instant::now() + idle;
         loop {
             let (until, after) = match incoming.pace() {

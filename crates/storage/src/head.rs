@@ -1,15 +1,15 @@
 //! The head of a run, as SQL databases store it, and the entry that follows it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use graphrun_core::id::{RunId, Step, TaskId};
 use graphrun_engine::{
-    checkpoint::{CheckpointError, Entry, EntryHash, RunInfo, RunStatus, RunSummary},
+    checkpoint::{CheckpointError, Entry, EntryHash, LeaseToken, RunInfo, RunStatus, RunSummary},
     storage::rules::{Head, Refusal, check_fence},
 };
 
 use crate::{
-    journal::{Codec, Reader, Row, checksum::of_head, committed, damaged, encode},
+    journal::{Codec, Reader, Row, Span, checksum::of_head, committed, damaged, encode},
     lease::{Lease, LeaseColumns},
     open_steps::OpenSteps,
 };
@@ -86,23 +86,24 @@ pub(crate) struct EncodedEntry {
 impl<'a> NextEntry<'a> {
     /// Checks the fencing token of the writer.
     pub(crate) fn new(
-        run: &'a RunId,
+        hold: &'a LeaseToken,
         stored: &'a StoredHead,
-        (entry, fence): (&'a Entry, u64),
+        entry: &'a Entry,
         open_steps: &mut OpenSteps,
     ) -> Result<Self, Refusal> {
-        check_fence(stored.lease.holder().as_ref(), fence)?;
+        let LeaseToken { run, fence } = hold;
+        check_fence(stored.lease.holder().as_ref(), *fence)?;
         let has_open = stored.head.number > stored.committed;
         let finished =
             if has_open { open_steps.take(run, stored.hash) } else { Some(BTreeSet::new()) };
         Ok(Self { run, stored, entry, finished })
     }
 
-    /// Returns which rows it needs: those after the first number, up to the second one.
-    pub(crate) fn needed_rows(&self) -> Option<(u64, u64)> {
+    /// Returns the numbers of the rows that it needs: the last commit, and those after it.
+    pub(crate) fn needed_rows(&self) -> Option<RangeInclusive<u64>> {
         let StoredHead { head, committed, .. } = self.stored;
         let is_needed = self.entry.commit.is_some() || self.finished.is_none();
-        (head.number > *committed && is_needed).then(|| (committed.saturating_sub(1), head.number))
+        (head.number > *committed && is_needed).then_some(*committed..=head.number)
     }
 
     /// Checks the entry and encodes it. `open` are the needed rows.
@@ -116,13 +117,14 @@ impl<'a> NextEntry<'a> {
     {
         let Self { run, stored: StoredHead { head, committed: before, hash, .. }, entry, .. } =
             self;
+        let span = Span { first: *before + 1, last: head.number, end: Some(*hash) };
         let open = match open {
-            Some(rows) => Reader::check_open(run, rows, *before, (head.number, *hash))?,
+            Some(rows) => Reader::check_open(run, rows, span)?,
             None => Reader::trusted(run, Vec::new()),
         };
         let finished = self.finished.map_or_else(|| open.finished(codec), Ok)?;
         let head = head.after(entry, |task| finished.contains(&task))?;
-        let row = encode(codec, run, entry, (&head, *hash), &open)?;
+        let row = encode(codec, entry, &head, *hash, &open)?;
         let committed = committed(entry, &head, *before);
         Ok(EncodedEntry { row, head, committed, finished })
     }

@@ -20,7 +20,7 @@ use super::{
 };
 /// Nodes that are counted together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared {
+pub(super) struct NodeGroup {
     /// The steps in which at least one of them runs.
     pub(super) steps: u64,
     /// The duration of these steps.
@@ -57,7 +57,11 @@ struct Split {
 }
 
 /// Counts the steps of a graph from the steps of each single node.
-pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> (Shared, Parts) {
+pub(super) fn count(
+    graph: &Graph,
+    tokens: &Tokens<'_>,
+    alone: Vec<NodeGroup>,
+) -> (NodeGroup, Parts) {
     let visits: Vec<u64> = alone.iter().map(|it| it.steps).collect();
     let mut splits = splits(graph, tokens, &visits);
     // A nested split has smaller branches, so it comes first.
@@ -69,7 +73,7 @@ pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> (
     for Split { node, visits, branches } in splits {
         let mut of = BTreeSet::new();
         let mut shared =
-            Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
+            NodeGroup { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
         let mut longest = 0;
         for branch in &branches {
             let own: BTreeSet<usize> = branch.iter().map(|it| part_of[*it]).collect();
@@ -94,7 +98,7 @@ pub(super) fn count(graph: &Graph, tokens: &Tokens<'_>, alone: Vec<Shared>) -> (
     (sum(left.iter().map(|it| parts[*it])), Parts { parts: merged, left })
 }
 
-impl Shared {
+impl NodeGroup {
     /// Returns the sum for running both, one after the other.
     fn and(self, other: Self) -> Self {
         let both = |a: Option<Duration>, b: Option<Duration>| a.zip(b);
@@ -107,9 +111,9 @@ impl Shared {
 }
 
 /// Returns the sum for running all, one after the other.
-pub(super) fn sum(all: impl Iterator<Item = Shared>) -> Shared {
-    let nothing = Shared { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
-    all.fold(nothing, Shared::and)
+pub(super) fn sum(all: impl Iterator<Item = NodeGroup>) -> NodeGroup {
+    let nothing = NodeGroup { steps: 0, time: Some(Duration::ZERO), task: Some(Duration::ZERO) };
+    all.fold(nothing, NodeGroup::and)
 }
 
 /// Returns the maximum number of steps of a branch after one split, if none of its nodes runs
@@ -135,7 +139,7 @@ fn once_through(
 fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
     let root = tokens.names.len();
     let ways = tokens.rooted_ways();
-    let waiting = Waiting::of(graph, tokens);
+    let waiting = WaitingNodes::of(graph, tokens);
     let starts = tokens.passages.iter().filter(|it| it.is_first).count();
     // The target of a limit runs later than the first nodes, so the start is not a split then.
     let is_split = starts > 1 && !tokens.passages.iter().any(|it| it.is_after_limit);
@@ -154,14 +158,14 @@ fn splits(graph: &Graph, tokens: &Tokens<'_>, visits: &[u64]) -> Vec<Split> {
 }
 
 /// The nodes that wait for others.
-struct Waiting<'a> {
+struct WaitingNodes<'a> {
     /// The nodes that wait for all others.
     for_all: Vec<usize>,
     /// The ends of used workflows, with the nodes that they wait for.
     for_scopes: Vec<(usize, &'a str)>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingNodes<'a> {
     fn of(graph: &'a Graph, tokens: &Tokens<'_>) -> Self {
         let mut waiting = Self { for_all: Vec::new(), for_scopes: Vec::new() };
         for (node, name) in tokens.names.iter().enumerate() {
@@ -193,7 +197,7 @@ impl<'a> Owners<'a> {
     fn of(
         tokens: &'a Tokens<'a>,
         ways: &'a DiGraphMap<usize, ()>,
-        waiting: &Waiting<'_>,
+        waiting: &WaitingNodes<'_>,
         split: usize,
     ) -> Self {
         let tree = &tokens.before;
@@ -216,7 +220,7 @@ impl<'a> Owners<'a> {
     }
 
     /// Returns the end of a used workflow in a branch that waits for nodes outside of the branch.
-    fn shared_end(&self, waiting: &Waiting<'_>) -> Option<usize> {
+    fn shared_end(&self, waiting: &WaitingNodes<'_>) -> Option<usize> {
         let is_shared = |(end, scope): &&(usize, &str)| {
             let branch = self.branch_of.get(end);
             branch.is_some()

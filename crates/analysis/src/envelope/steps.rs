@@ -12,7 +12,7 @@ use graphrun_core::{
 
 use super::{
     NodeEnvelope,
-    branches::{self, Part, Parts, Shared},
+    branches::{self, NodeGroup, Part, Parts},
     tokens::Tokens,
     total::{Program, TotalFlow, rounded},
 };
@@ -46,9 +46,9 @@ impl Steps {
                 Some(Duration::ZERO)
             };
             let time = task.map(|task| times(task, it.visits_max));
-            Shared { steps: it.visits_max, time, task }
+            NodeGroup { steps: it.visits_max, time, task }
         };
-        let alone: Vec<Shared> = nodes.iter().map(alone).collect();
+        let alone: Vec<NodeGroup> = nodes.iter().map(alone).collect();
         let alike = alike(graph, nodes);
         let together = branches::sum(alike.iter().map(|it| together(it, &alone)));
         let tasks = alone.iter().map(|it| it.task).collect();
@@ -169,7 +169,7 @@ fn alike(graph: &Graph, nodes: &BTreeMap<NodeName, NodeEnvelope>) -> Vec<Vec<usi
 }
 
 /// Counts nodes that are always visited in the same steps once.
-fn together(nodes: &[usize], alone: &[Shared]) -> Shared {
+fn together(nodes: &[usize], alone: &[NodeGroup]) -> NodeGroup {
     let mut all = nodes.iter().map(|it| alone[*it]);
     let mut most = all.next().expect("there is a node in each list");
     for shared in all {

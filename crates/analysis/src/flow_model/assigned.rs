@@ -70,7 +70,7 @@ impl Assigned {
         let mut reach = Reach::of(model);
         let concurrency = Concurrency::of(model, &reach);
         reach.refine(|it| concurrency.of_node(it).collect());
-        Following::new(model, &reach, &concurrency).run()
+        FieldFlow::new(model, &reach, &concurrency).run()
     }
 
     /// Returns the fields that some way to a node has written.
@@ -162,7 +162,7 @@ impl Assigned {
 }
 
 /// Follows the lines until nothing changes (a fixed point).
-struct Following<'a> {
+struct FieldFlow<'a> {
     model: &'a FlowModel,
     reach: &'a Reach,
     concurrency: &'a Concurrency,
@@ -194,7 +194,7 @@ struct AfterVisit {
     lost: Bits,
 }
 
-impl<'a> Following<'a> {
+impl<'a> FieldFlow<'a> {
     fn new(model: &'a FlowModel, reach: &'a Reach, concurrency: &'a Concurrency) -> Self {
         let (nodes, fields) = (model.nodes.len(), model.fields);
         let arrived = |_: &super::Join| Vec::new();
@@ -353,7 +353,7 @@ impl<'a> Following<'a> {
         }
         let (maybe, surely) = (self.maybe_carried(line), self.surely_carried(line));
         match line.join {
-            Some((join, at)) => self.arrive(join, at, (maybe, surely)),
+            Some((join, at)) => self.arrive(join, at, maybe, surely),
             None => self.reach(line.to, &maybe, &surely),
         }
     }
@@ -368,7 +368,7 @@ impl<'a> Following<'a> {
     }
 
     /// Records the fields that a node brings to a join.
-    fn arrive(&mut self, join: usize, at: usize, (maybe, surely): (Bits, Bits)) {
+    fn arrive(&mut self, join: usize, at: usize, maybe: Bits, surely: Bits) {
         let (before, now) = (&mut self.maybe_arrived[join][at], &mut self.surely_arrived[join][at]);
         let is_changed = match (before, now) {
             (Some(before), Some(now)) => before.add(&maybe) | now.keep(&surely),

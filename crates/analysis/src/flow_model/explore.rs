@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{
-    Arrow, Bits, Ending, FlowModel,
+    Arrow, Bits, Ending, FlowModel, Join,
     choices::{
         COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
     },
@@ -89,10 +89,10 @@ pub struct Situations {
 /// Returns the situations of all runs, or `None` if there are too many.
 pub fn together(model: &FlowModel) -> Option<Situations> {
     let reach = Reach::of(model);
-    let mut exploring = Exploring::new(model, &reach, |it| combinations_of(model, it))?;
+    let mut exploring = Exploration::new(model, &reach, |it| combinations_of(model, it))?;
     exploring.run()?;
     let beside = exploring.together();
-    let Exploring { situations, next, .. } = exploring;
+    let Exploration { situations, next, .. } = exploring;
     Some(Situations { beside, all: situations, next })
 }
 
@@ -158,7 +158,7 @@ pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
     let reach = Reach::of(model);
     let doomed = doomed(model);
     let mut exploring =
-        Exploring::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
+        Exploration::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
     exploring.run()?;
     Some(exploring.starving())
 }
@@ -201,7 +201,46 @@ impl Sources {
     }
 }
 
-struct Exploring<'a> {
+/// Where the choices of all tasks of a step lead, apart from bounds that may be used up.
+struct StepEffect {
+    /// The part of the situation that waits: the deferred nodes, and the arrivals.
+    waiting: Situation,
+    reached: Vec<ReachedNode>,
+    sources: Sources,
+    /// The joins that run next, each with the awaited nodes that have not arrived.
+    fired: BTreeMap<usize, BTreeSet<usize>>,
+}
+
+/// A node that a step leads to.
+struct ReachedNode {
+    node: usize,
+    /// Whether it may have several tasks.
+    several: bool,
+    /// The nodes that lead to it.
+    by: Vec<usize>,
+}
+
+/// One of the situations after a step.
+#[derive(Clone)]
+struct Branch {
+    situation: Situation,
+    /// The nodes that the step entered, each with the reached node that led there.
+    entered: Vec<(usize, usize)>,
+}
+
+impl StepEffect {
+    fn reach(&mut self, reached: ReachedNode) {
+        match self.reached.iter_mut().find(|it| it.node == reached.node) {
+            Some(known) => {
+                known.several |= reached.several;
+                known.by.extend(reached.by);
+            }
+            None => self.reached.push(reached),
+        }
+    }
+}
+
+struct Exploration<'a> {
     model: &'a FlowModel,
     reach: &'a Reach,
     /// The choices of each node.
@@ -214,7 +253,7 @@ struct Exploring<'a> {
     stuck: Vec<usize>,
 }
 
-impl<'a> Exploring<'a> {
+impl<'a> Exploration<'a> {
     fn new(
         model: &'a FlowModel,
         reach: &'a Reach,
@@ -353,87 +392,10 @@ impl<'a> Exploring<'a> {
     /// Returns the situations after every task made its choice; several, if a bound may be used up.
     /// Returns `None` if there are too many.
     fn after(&self, before: &Situation, taken: &[(usize, Combination)]) -> Option<Vec<Situation>> {
-        let mut next = Situation {
-            deferred: before.deferred.clone(),
-            arrived: before.arrived.clone(),
-            ..Situation::default()
-        };
-        // The nodes that are reached, each with the nodes that lead to it.
-        let mut reached: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        let mut reach =
-            |node, several, by: Vec<usize>| match reached.iter_mut().find(|it| it.0 == node) {
-                Some((_, before, from)) => {
-                    *before |= several;
-                    from.extend(by);
-                }
-                None => reached.push((node, several, by)),
-            };
-        let mut arrivals = BTreeSet::new();
-        let mut sources = Sources::before(self.model, before);
-        for (from, way) in taken {
-            for arrow in &way.arrows {
-                match *arrow {
-                    Arrow::Node(node) => {
-                        sources.add(node, *from);
-                        reach(node, false, vec![*from]);
-                    }
-                    Arrow::Tasks(node) => {
-                        sources.add(node, *from);
-                        reach(node, true, vec![*from]);
-                    }
-                    Arrow::Join(join) if before.is_late(join, *from) => (),
-                    Arrow::Join(join) => {
-                        sources.add(self.model.joins[join].node, *from);
-                        next.arrived.insert((join, *from));
-                        arrivals.insert(join);
-                    }
-                    Arrow::End | Arrow::Fail => (),
-                }
-            }
-        }
-        let mut fired: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for join in arrivals {
-            let waits = &self.model.joins[join];
-            let has_arrived = |it: &usize| next.arrived.contains(&(join, *it));
-            let (arrived, missing): (BTreeSet<usize>, BTreeSet<usize>) =
-                waits.awaited.iter().partition(|it| has_arrived(it));
-            if arrived.len() >= waits.count {
-                next.arrived.retain(|(it, _)| *it != join);
-                reach(waits.node, false, waits.awaited.clone());
-                fired.insert(join, missing);
-            }
-        }
-        // Each situation with the nodes that it enters, and the reached nodes that led there.
-        let mut all = vec![(next, Vec::new())];
-        for (node, several, by) in reached {
-            let mut more = Vec::new();
-            for (situation, entered) in all {
-                let mut spent = Vec::new();
-                for from in &by {
-                    self.reach.behind_bounds(self.model, Some(*from), node, |_, arrow| {
-                        spent.push(arrow);
-                    });
-                }
-                spent.sort_unstable();
-                spent.dedup();
-                for arrow in spent {
-                    let (mut other, mut entered) = (situation.clone(), entered.clone());
-                    match arrow {
-                        Arrow::Node(instead) | Arrow::Tasks(instead) => {
-                            self.enter(&mut other, instead, false);
-                            entered.push((instead, node));
-                        }
-                        Arrow::Fail => continue,
-                        Arrow::End | Arrow::Join(_) => (),
-                    }
-                    more.push((other, entered));
-                }
-                let (mut first, mut entered) = (situation, entered);
-                self.enter(&mut first, node, several);
-                entered.push((node, node));
-                more.push((first, entered));
-            }
-            all = more;
+        let StepEffect { waiting, reached, sources, fired } = self.effect(before, taken);
+        let mut all = vec![Branch { situation: waiting, entered: Vec::new() }];
+        for reached in &reached {
+            all = all.into_iter().flat_map(|it| self.branches(it, reached)).collect();
             if all.len() > COMBINATIONS_MAX {
                 return None;
             }
@@ -441,29 +403,103 @@ impl<'a> Exploring<'a> {
         for (from, way) in taken {
             for arrow in &way.arrows {
                 if let Arrow::Node(to) = *arrow {
-                    for (it, _) in &mut all {
-                        self.leave(it, *from, to);
+                    for branch in &mut all {
+                        self.leave(&mut branch.situation, *from, to);
                     }
                 }
             }
         }
-        for (situation, entered) in &mut all {
-            if !fired.is_empty() || !before.rounds.is_empty() {
-                situation.rounds = self.rounds((before, situation), entered, &sources, &fired);
+        if !fired.is_empty() || !before.rounds.is_empty() {
+            for branch in &mut all {
+                branch.situation.rounds = self.rounds(before, branch, &sources, &fired);
             }
         }
-        Some(all.into_iter().map(|(it, _)| it).collect())
+        Some(all.into_iter().map(|it| it.situation).collect())
+    }
+
+    /// Returns where these choices lead.
+    fn effect(&self, before: &Situation, taken: &[(usize, Combination)]) -> StepEffect {
+        let (deferred, arrived) = (before.deferred.clone(), before.arrived.clone());
+        let mut effect = StepEffect {
+            waiting: Situation { deferred, arrived, ..Situation::default() },
+            reached: Vec::new(),
+            sources: Sources::before(self.model, before),
+            fired: BTreeMap::new(),
+        };
+        let mut arrivals = BTreeSet::new();
+        for (from, way) in taken {
+            for arrow in &way.arrows {
+                match *arrow {
+                    Arrow::Node(node) => {
+                        effect.sources.add(node, *from);
+                        effect.reach(ReachedNode { node, several: false, by: vec![*from] });
+                    }
+                    Arrow::Tasks(node) => {
+                        effect.sources.add(node, *from);
+                        effect.reach(ReachedNode { node, several: true, by: vec![*from] });
+                    }
+                    Arrow::Join(join) if before.is_late(join, *from) => (),
+                    Arrow::Join(join) => {
+                        effect.sources.add(self.model.joins[join].node, *from);
+                        effect.waiting.arrived.insert((join, *from));
+                        arrivals.insert(join);
+                    }
+                    Arrow::End | Arrow::Fail => (),
+                }
+            }
+        }
+        for join in arrivals {
+            let Join { node, awaited, count } = &self.model.joins[join];
+            let has_arrived = |it: &usize| effect.waiting.arrived.contains(&(join, *it));
+            let (arrived, missing): (BTreeSet<usize>, BTreeSet<usize>) =
+                awaited.iter().partition(|it| has_arrived(it));
+            if arrived.len() >= *count {
+                effect.waiting.arrived.retain(|(it, _)| *it != join);
+                effect.reach(ReachedNode { node: *node, several: false, by: awaited.clone() });
+                effect.fired.insert(join, missing);
+            }
+        }
+        effect
+    }
+
+    /// Returns the branches in which a node is entered after these: at itself, and wherever its bound may lead instead.
+    fn branches(&self, branch: Branch, reached: &ReachedNode) -> Vec<Branch> {
+        let ReachedNode { node, several, by } = reached;
+        let mut spent = Vec::new();
+        for from in by {
+            self.reach.behind_bounds(self.model, Some(*from), *node, |_, arrow| spent.push(arrow));
+        }
+        spent.sort_unstable();
+        spent.dedup();
+        let mut branches = Vec::with_capacity(spent.len() + 1);
+        for arrow in spent {
+            let mut other = branch.clone();
+            match arrow {
+                Arrow::Node(instead) | Arrow::Tasks(instead) => {
+                    self.enter(&mut other.situation, instead, false);
+                    other.entered.push((instead, *node));
+                }
+                Arrow::Fail => continue,
+                Arrow::End | Arrow::Join(_) => (),
+            }
+            branches.push(other);
+        }
+        let mut first = branch;
+        self.enter(&mut first.situation, *node, *several);
+        first.entered.push((*node, *node));
+        branches.push(first);
+        branches
     }
 
     /// Returns the rounds after a step in which these joins ran without the given nodes.
     fn rounds(
         &self,
-        (before, after): (&Situation, &Situation),
-        entered: &[(usize, usize)],
+        before: &Situation,
+        Branch { situation, entered }: &Branch,
         sources: &Sources,
         fired: &BTreeMap<usize, BTreeSet<usize>>,
     ) -> BTreeMap<usize, Round> {
-        let active = after.active(self.model);
+        let active = situation.active(self.model);
         let round = |join: usize| {
             let belongs = |it: &usize| self.belongs(join, *it);
             let old = before.rounds.get(&join).cloned().unwrap_or_default();

@@ -10,12 +10,23 @@ use super::{
     Change, ChangeKind, Channel, Reducer, Schema, State, StateError,
     measure::{measure, measure_folded},
 };
-/// The effect of the updates so far, in the order of the channels. Most steps change few of them.
-#[derive(Debug, Default)]
-pub(super) struct Folding(SmallVec<[(usize, Touched); 2]>);
 
+/// The effects of the updates so far, in the order of the channels. Most steps change few of them.
+#[derive(Debug, Default)]
+pub(super) struct Folding(SmallVec<[(usize, Effect); 2]>);
+
+/// The content of a channel while updates are folded into it.
 #[derive(Debug)]
-struct Touched {
+pub(super) struct Slot<'a> {
+    /// The index of the channel in its schema.
+    pub(super) at: usize,
+    pub(super) channel: &'a Channel,
+    pub(super) value: &'a mut Option<Arc<Value>>,
+}
+
+/// The effect of the updates on one channel.
+#[derive(Debug)]
+struct Effect {
     /// The data to undo the effect.
     before: Before,
     /// The number of the first update that wrote a value.
@@ -43,35 +54,36 @@ impl Folding {
         self.0.binary_search_by_key(&at, |it| it.0)
     }
 
-    fn get(&self, at: usize) -> Option<&Touched> {
+    fn get(&self, at: usize) -> Option<&Effect> {
         self.place(at).ok().map(|it| &self.0[it].1)
     }
 
     /// Returns the entry of a channel, which begins with this content.
-    fn touch(&mut self, at: usize, before: impl FnOnce() -> Before) -> &mut Touched {
+    fn touch(&mut self, at: usize, before: impl FnOnce() -> Before) -> &mut Effect {
         let place = self.place(at).unwrap_or_else(|place| {
-            self.0.insert(place, (at, Touched { before: before(), writer: None, size: 0 }));
+            self.0.insert(place, (at, Effect { before: before(), writer: None, size: 0 }));
             place
         });
         &mut self.0[place].1
     }
 
     /// Gives a channel its content from before its first write. Clears come before all writes.
-    pub(super) fn clear(&mut self, at: usize, channel: &Channel, slot: &mut Option<Arc<Value>>) {
-        let value = std::mem::replace(slot, channel.default().cloned());
-        self.touch(at, || Before::Value(value));
+    pub(super) fn clear(&mut self, Slot { at, channel, value }: Slot<'_>) {
+        let before = std::mem::replace(value, channel.default().cloned());
+        self.touch(at, || Before::Value(before));
     }
 
+    /// Folds a value that the update with this number wrote.
     pub(super) fn fold(
         &mut self,
-        at: usize,
-        channel: &Channel,
-        slot: &mut Option<Arc<Value>>,
-        (writer, written): (usize, &Arc<Value>),
+        mut slot: Slot<'_>,
+        writer: usize,
+        written: &Arc<Value>,
     ) -> Result<(), StateError> {
-        if self.grow(at, channel, slot, (writer, written)) {
+        if self.grow(&mut slot, writer, written) {
             return Ok(());
         }
+        let Slot { at, channel, value: slot } = slot;
         let touched = self.touch(at, || Before::Value(slot.clone()));
         touched.writer.get_or_insert(writer);
         if let (Before::Length(length), Some(list)) = (&touched.before, slot.as_deref()) {
@@ -92,13 +104,8 @@ impl Folding {
     }
 
     /// Appends items to a list in place. Returns false if the write does more than append.
-    fn grow(
-        &mut self,
-        at: usize,
-        channel: &Channel,
-        slot: &mut Option<Arc<Value>>,
-        (writer, written): (usize, &Value),
-    ) -> bool {
+    fn grow(&mut self, slot: &mut Slot<'_>, writer: usize, written: &Value) -> bool {
+        let Slot { at, channel, value: slot } = slot;
         let reducer = channel.reducer();
         if !reducer.grows_list() {
             return false;
@@ -109,7 +116,7 @@ impl Folding {
             Some(_) => return false,
         };
         // Items from before the step must not change.
-        let fixed = match self.get(at).map(|it| &it.before) {
+        let fixed = match self.get(*at).map(|it| &it.before) {
             Some(Before::Length(length)) => *length,
             Some(Before::Value(_)) => 0,
             None => list.len(),
@@ -125,7 +132,7 @@ impl Folding {
             Some(Value::Array(list)) => Before::Length(list.len()),
             _ => Before::Value(slot.clone()),
         };
-        self.touch(at, || before).writer.get_or_insert(writer);
+        self.touch(*at, || before).writer.get_or_insert(writer);
         let list = slot.get_or_insert_with(|| Arc::new(Value::Null));
         let list = Arc::make_mut(list);
         if list.is_null() {
@@ -217,7 +224,7 @@ impl Folding {
 
     /// Returns the changes, once all updates are folded.
     pub(super) fn changes(&self, schema: &Schema, state: &State) -> Vec<Change> {
-        let change = |(at, touched): &(usize, Touched)| {
+        let change = |(at, touched): &(usize, Effect)| {
             let kind = match (&touched.before, &state.values[*at]) {
                 (_, None) => ChangeKind::Cleared,
                 (Before::Length(length), Some(list)) => {

@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::{
-    Change, Channel, LenientValue, ReadError, ReduceError, State, Type, Update, folding::Folding,
+    Change, Channel, LenientValue, ReadError, ReduceError, State, Type, Update,
+    folding::{Folding, Slot},
     measure::size_of_saved,
 };
 use crate::id::{ChannelName, NameError};
@@ -422,7 +423,8 @@ impl Schema {
     ) -> Result<(), StateError> {
         for name in updates.clone().flat_map(|it| &it.clears) {
             let at = self.known(name)?;
-            folding.clear(at, &self.channels()[at], &mut state.values[at]);
+            let (channel, value) = (&self.channels()[at], &mut state.values[at]);
+            folding.clear(Slot { at, channel, value });
         }
         for (writer, update) in updates.enumerate() {
             for (name, value) in &update.writes {
@@ -432,7 +434,8 @@ impl Schema {
                 if has_other && !channel.reducer().takes_several_writers() {
                     return Err(StateError::Conflict(name.clone()));
                 }
-                folding.fold(at, channel, &mut state.values[at], (writer, value))?;
+                let slot = Slot { at, channel, value: &mut state.values[at] };
+                folding.fold(slot, writer, value)?;
             }
         }
         Ok(())

@@ -10,8 +10,8 @@ use graphrun_core::{
 use serde_json::Value;
 
 use super::{
-    CheckpointError, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message, Position,
-    RunInfo, RunListItem, RunSummary, SavedRun, TaskRecord,
+    CheckpointError, Claim, Entry, InboxMessage, JournalEntry, LeaseToken, Message, RunInfo,
+    RunListItem, RunSummary, SavedCheckpoint, SavedRun, TaskRecord,
 };
 
 /// The number of entries to read at once when they are kept without their values, which may be large.
@@ -134,12 +134,12 @@ pub trait RunHistory: fmt::Debug + Send + Sync {
         detail: Detail,
     ) -> Result<Vec<JournalEntry>, CheckpointError>;
 
-    /// Returns the position and the values of the channels after a step; step zero is the input.
+    /// Returns the checkpoint after a step; step zero is the input.
     async fn checkpoint_at(
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError>;
+    ) -> Result<SavedCheckpoint, CheckpointError>;
 
     /// Returns all entries of a run.
     async fn journal(&self, run: &RunId) -> Result<Vec<JournalEntry>, CheckpointError> {
@@ -177,7 +177,7 @@ pub trait RunHistory: fmt::Debug + Send + Sync {
         run: &RunId,
         step: Step,
     ) -> Result<BTreeMap<ChannelName, Value>, CheckpointError> {
-        Ok(self.checkpoint_at(run, step).await?.1)
+        Ok(self.checkpoint_at(run, step).await?.values)
     }
 }
 

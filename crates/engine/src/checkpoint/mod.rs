@@ -16,6 +16,7 @@ mod questions;
 mod record;
 mod run;
 
+pub(crate) use self::migration::Fate;
 pub use self::questions::AskedQuestions;
 pub use self::{
     checkpointer::{
@@ -37,8 +38,7 @@ pub use self::{
         replaceable_questions,
     },
     record::{Outcome, TaskRecord, is_followed, next_due},
-    run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedRun},
+    run::{ForkSource, RunInfo, RunListItem, RunSummary, SavedCheckpoint, SavedRun},
 };
-pub(crate) use self::{migration::Fate, questions::named};
 /// The version of the storage format of runs.
 pub const FORMAT_VERSION: u32 = 1;

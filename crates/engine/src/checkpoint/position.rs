@@ -1,10 +1,13 @@
 //! The position of a run between two steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use graphrun_core::{
     event::Usage,
-    graph::{Input, OriginalTask, Trigger},
+    graph::{Input, Limits, OriginalTask, Trigger},
     id::{NodeName, Step},
     state::{Change, State},
 };
@@ -12,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::InboxMessage;
+
 /// The position of a run between two steps, without its state.
 ///
 /// It contains the next tasks explicitly; nothing is inferred.
@@ -91,10 +95,18 @@ pub struct UsedBudget {
     /// The limit that was reached and routed, if there was one; a run routes a limit once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The limits at that time. They are used up: each has no effect until it is replaced by
-    /// another one.
+    /// The limits at that time. They are exhausted: each has no effect until it is replaced by another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted_limits: Option<ExhaustedLimits>,
+}
+
+impl UsedBudget {
+    /// Exhausts the current limits, because one of them is reached and the run is routed to `limits.exhausted`. This
+    /// happens once. A limit with another value, such as a higher one on resume, applies again.
+    pub(crate) fn exhaust(&mut self, limits: &Limits, reason: String) {
+        self.limit = Some(reason);
+        self.exhausted_limits = Some(ExhaustedLimits::of(limits));
+    }
 }
 
 /// The turns of a thread before its current one, summed. Limits and visit counts begin anew with each turn.
@@ -164,6 +176,15 @@ pub struct ExhaustedLimits {
     /// Milliseconds of work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
+}
+
+impl ExhaustedLimits {
+    /// Returns the current limits, of which one is reached.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+        let Limits { steps, tokens, usd, time, .. } = limits;
+        Self { steps: *steps, tokens: *tokens, usd: *usd, time_ms: time.map(ms) }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is that of serde")]

@@ -94,13 +94,10 @@ pub fn open_questions(position: &Position, records: &[TaskRecord]) -> Vec<OpenQu
     }
     let open = open.into_iter().map(|(task, (node, question))| {
         let key = question.key.as_str();
-        let first = position.original_tasks.get(&task.index).map(|it| it.task);
-        named(
-            (task, first),
-            node,
-            question,
-            position.people.question_keys.contains(key) || askers[key].len() > 1,
-        )
+        let is_known = position.people.question_keys.contains(key) || askers[key].len() > 1;
+        let first = position.original_tasks.get(&task.index).map_or(task, |it| it.task);
+        let open = OpenQuestion { task, first, node: node.clone(), question: question.clone() };
+        if is_known { open.with_full_name() } else { open }
     });
     open.collect()
 }
@@ -122,25 +119,19 @@ pub fn replaceable_questions(
         let is_other = |other: &&AskedQuestion| other.question.key == it.question.key;
         let is_known = asked.iter().filter(is_other).count() > 1
             || position.people.question_keys.contains(&it.question.key);
-        named((it.task, Some(it.first)), &it.node, &it.question, is_known)
+        let AskedQuestion { task, first, node, question, .. } = (*it).clone();
+        let open = OpenQuestion { task, first, node, question };
+        if is_known { open.with_full_name() } else { open }
     });
     replaceable.collect()
 }
 
-/// Returns an open question with its name. `is_known` is true if another question of the run had
-/// its key. `first` is the id of its task when it began, if that was before a migration.
-pub(crate) fn named(
-    (task, first): (TaskId, Option<TaskId>),
-    node: &NodeName,
-    question: &Question,
-    is_known: bool,
-) -> OpenQuestion {
-    let mut question = question.clone();
-    let first = first.unwrap_or(task);
-    if is_known {
-        question.key = full_name(&question.key, first);
+impl OpenQuestion {
+    /// Returns the question by its full name, because another question of the run had its key.
+    pub(crate) fn with_full_name(mut self) -> Self {
+        self.question.key = full_name(&self.question.key, self.first);
+        self
     }
-    OpenQuestion { task, first, node: node.clone(), question }
 }
 
 /// Returns all questions of a run, oldest first, from its whole journal.

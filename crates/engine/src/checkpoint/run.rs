@@ -82,6 +82,15 @@ pub struct RunSummary {
 /// written.
 pub type RunListItem = Result<RunSummary, CheckpointError>;
 
+/// A checkpoint as it is saved: without a graph, so that its values are not checked against a schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedCheckpoint {
+    /// The position of the run.
+    pub position: Position,
+    /// The values of its channels.
+    pub values: BTreeMap<ChannelName, Value>,
+}
+
 /// A saved run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedRun {

@@ -97,7 +97,7 @@ impl fmt::Display for Difference {
 
 /// A run, and the graph it may continue with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compared<'a> {
+pub(super) struct Comparison<'a> {
     /// The graph the run was started with.
     pub(super) old: &'a Outline,
     pub(super) new: &'a Outline,
@@ -109,7 +109,7 @@ pub(super) struct Compared<'a> {
 
 /// Returns every difference between the graph of a run and another graph; those that break the run at its
 /// current position come first.
-pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
+pub(super) fn compare(compared: Comparison<'_>, mapping: Option<&Mapping>) -> Vec<Difference> {
     let none = Mapping::default();
     let names = Names { compared, mapping: mapping.unwrap_or(&none) };
     let parts = Parts { names };
@@ -119,7 +119,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
     found.0.extend(FieldChanges::find(names, mapping.is_some()).0);
     lost_messages(names, parts, &mut found);
     unwritten_fields(names, parts, &mut found);
-    let Compared { old, new, .. } = compared;
+    let Comparison { old, new, .. } = compared;
     let entry: BTreeSet<NodeName> = old.entry.iter().filter_map(|it| names.node(it)).collect();
     if entry != new.entry.iter().cloned().collect() {
         found.note("the start has changed".to_owned());
@@ -132,7 +132,7 @@ pub(super) fn compare(compared: Compared<'_>, mapping: Option<&Mapping>) -> Vec<
 }
 
 /// Returns the arguments that a migration needs, as far as they can be guessed. A person has to review them.
-pub(super) fn suggest(compared: Compared<'_>) -> Vec<Remedy> {
+pub(super) fn suggest(compared: Comparison<'_>) -> Vec<Remedy> {
     let mut flags: Vec<Remedy> = Vec::new();
     let mut mapping = Mapping::default();
     for _ in 0..ROUNDS_MAX {
@@ -169,53 +169,65 @@ impl Differences {
 
 /// Checks that every name in the mapping exists.
 fn unknown_names(names: Names<'_>, found: &mut Differences) {
-    let Compared { old, new, .. } = names.compared;
+    let Comparison { old, new, .. } = names.compared;
     let mapping = names.mapping;
-    let old_nodes: Vec<&str> = old.nodes.keys().map(NodeName::as_str).collect();
-    let new_nodes: Vec<&str> = new.nodes.keys().map(NodeName::as_str).collect();
-    let old_fields: Vec<&str> = old.channels.keys().map(ChannelName::as_str).collect();
-    let new_fields: Vec<&str> = new.channels.keys().map(ChannelName::as_str).collect();
+    let old_nodes = KnownNames { whose: "the run", kind: "node", names: node_names(old) };
+    let new_nodes = KnownNames { whose: "the workflow", kind: "node", names: node_names(new) };
+    let old_fields = KnownNames { whose: "the run", kind: "field", names: field_names(old) };
+    let new_fields = KnownNames { whose: "the workflow", kind: "field", names: field_names(new) };
     for (from, to) in &mapping.nodes {
-        unknown(found, from.as_str(), "node", ("the run", &old_nodes));
-        unknown(found, to.as_str(), "node", ("the workflow", &new_nodes));
+        old_nodes.check(from.as_str(), found);
+        new_nodes.check(to.as_str(), found);
     }
     for (from, to) in &mapping.fields {
-        unknown(found, from.as_str(), "field", ("the run", &old_fields));
-        unknown(found, to.as_str(), "field", ("the workflow", &new_fields));
+        old_fields.check(from.as_str(), found);
+        new_fields.check(to.as_str(), found);
     }
-    let either: Vec<&str> = old_nodes.iter().chain(&new_nodes).copied().collect();
-    for name in &mapping.dropped_nodes {
-        unknown(found, name.as_str(), "node", ("the run", &either));
-    }
-    for name in &mapping.dropped_fields {
-        unknown(found, name.as_str(), "field", ("the run", &old_fields));
-    }
-    for name in &mapping.again {
-        unknown(found, name.as_str(), "node", ("the run", &old_nodes));
-    }
-    for name in mapping.set.keys() {
-        unknown(found, name.as_str(), "field", ("the workflow", &new_fields));
-    }
+    let either = old_nodes.names.iter().chain(&new_nodes.names).copied().collect();
+    let either = KnownNames { names: either, ..old_nodes };
+    mapping.dropped_nodes.iter().for_each(|it| either.check(it.as_str(), found));
+    mapping.dropped_fields.iter().for_each(|it| old_fields.check(it.as_str(), found));
+    mapping.again.iter().for_each(|it| old_nodes.check(it.as_str(), found));
+    mapping.set.keys().for_each(|it| new_fields.check(it.as_str(), found));
 }
 
-/// Checks that a name is one of these, or the prefix of one.
-fn unknown(found: &mut Differences, name: &str, kind: &str, (whose, names): (&str, &[&str])) {
-    let below = |it: &&str| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
-    if names.iter().any(|it| *it == name || below(it)) {
-        return;
+fn node_names(outline: &Outline) -> Vec<&str> {
+    outline.nodes.keys().map(NodeName::as_str).collect()
+}
+
+fn field_names(outline: &Outline) -> Vec<&str> {
+    outline.channels.keys().map(ChannelName::as_str).collect()
+}
+
+/// The names of one kind of part.
+struct KnownNames<'a> {
+    /// The owner of these parts, as in a sentence.
+    whose: &'static str,
+    kind: &'static str,
+    names: Vec<&'a str>,
+}
+
+impl KnownNames<'_> {
+    /// Checks that a name is one of these, or the prefix of one.
+    fn check(&self, name: &str, found: &mut Differences) {
+        let Self { whose, kind, names } = self;
+        let below = |it: &&str| it.strip_prefix(name).is_some_and(|it| it.starts_with('.'));
+        if names.iter().any(|it| *it == name || below(it)) {
+            return;
+        }
+        let near = did_you_mean(name, names.iter().copied());
+        let hint = near.map_or_else(
+            || "`graphrun graph` draws the nodes".to_owned(),
+            |it| format!("did you mean `{it}`?"),
+        );
+        let what = format!("{whose} has no {kind} `{name}`");
+        found.broken(what, "no part of the run has that name".to_owned(), hint, Vec::new());
     }
-    let near = did_you_mean(name, names.iter().copied());
-    let hint = near.map_or_else(
-        || "`graphrun graph` draws the nodes".to_owned(),
-        |it| format!("did you mean `{it}`?"),
-    );
-    let what = format!("{whose} has no {kind} `{name}`");
-    found.broken(what, "no part of the run has that name".to_owned(), hint, Vec::new());
 }
 
 /// Checks that messages have a list in the new graph.
 fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
-    let Compared { saved, messages, new, .. } = names.compared;
+    let Comparison { saved, messages, new, .. } = names.compared;
     let channels = saved
         .position
         .people
@@ -244,7 +256,7 @@ fn lost_messages(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
 
 /// Checks that a new field has a value if a node that the run may still reach requires it.
 fn unwritten_fields(names: Names<'_>, parts: Parts<'_>, found: &mut Differences) {
-    let Compared { old, graph, new, .. } = names.compared;
+    let Comparison { old, graph, new, .. } = names.compared;
     let midway = parts.midway();
     let kept: BTreeSet<ChannelName> =
         old.channels.keys().filter_map(|it| names.field(it)).collect();

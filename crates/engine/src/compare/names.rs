@@ -7,13 +7,13 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
-use super::{Compared, Remedy};
+use super::{Comparison, Remedy};
 use crate::checkpoint::{ChannelOutline, Fate, Mapping, NodeOutline};
 
 /// The names in the graph of a run and in the graph that it is compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
-    pub(super) compared: Compared<'a>,
+    pub(super) compared: Comparison<'a>,
     pub(super) mapping: &'a Mapping,
 }
 

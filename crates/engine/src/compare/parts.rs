@@ -9,10 +9,10 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::{Compared, Names, list};
+use super::{Comparison, Names, list};
 use crate::{
     checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord},
-    superstep::carry,
+    superstep::migrate_position,
 };
 
 /// The parts of the nodes and fields of a run.
@@ -111,11 +111,11 @@ impl Parts<'_> {
 
     /// Returns the position of the run in the new graph.
     pub(super) fn midway(&self) -> Midway {
-        let Compared { graph, saved, messages, .. } = self.names.compared;
-        let carried = carry(graph, self.names.mapping, saved, messages);
-        let position = &carried.position;
+        let Comparison { graph, saved, messages, .. } = self.names.compared;
+        let migrated = migrate_position(graph, self.names.mapping, saved, messages);
+        let position = &migrated.position;
         let mut midway = Midway { arrived: position.joins.clone(), ..Midway::default() };
-        let finals = carried.records.iter().filter(|it| it.outcome.is_final());
+        let finals = migrated.records.iter().filter(|it| it.outcome.is_final());
         let settled: BTreeSet<u32> = finals.clone().map(|it| it.task.index).collect();
         let open = (0..).zip(&position.frontier).filter(|(at, _)| !settled.contains(at));
         midway.next.extend(open.map(|(_, it)| it.node.clone()));

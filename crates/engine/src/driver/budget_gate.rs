@@ -65,7 +65,7 @@ impl BudgetGate {
     ) -> bool {
         let mut usage = Usage::default();
         self.attempts.values().for_each(|it| usage.add(&it.usage));
-        if machine.may_spend(&usage, usage_min) {
+        if machine.admits_call(&usage, usage_min) {
             return true;
         }
         if let Some(attempt) = self.attempts.get(&task) {

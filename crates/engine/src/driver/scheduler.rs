@@ -7,14 +7,13 @@ use std::{task::Context, time::Duration};
 
 use graphrun_analysis::NodeIndex;
 use graphrun_core::id::TaskId;
-use jiff::Timestamp;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
     spans::StepSpans,
-    superstep::{Task, TaskEvent},
+    superstep::{Task, TaskEvent, Wait},
     task::{AttemptContext, NewAttempt},
 };
 
@@ -53,14 +52,12 @@ impl Scheduler {
     }
 
     /// Waits until the next attempt of a task; an aborted wait produces no event.
-    pub(super) fn sleep(&mut self, task: TaskId, wake: Timestamp, wait_ms: u64) {
-        let left = Duration::try_from(wake.duration_since(self.context.clock.now()));
-        // A clock that was set back makes no wait longer.
-        let left = left.unwrap_or_default().min(Duration::from_millis(wait_ms));
+    pub(super) fn sleep(&mut self, task: TaskId, wait: Wait) {
+        let left = wait.left(self.context.clock.now());
         let abort = self.context.abort.clone();
         self.futures.add(async move {
             let woke = abort.run_until_cancelled_owned(time::sleep(left)).await;
-            woke.map(|()| TaskEvent::Woke { task, wake })
+            woke.map(|()| TaskEvent::Woke { task, wake: wait.wake })
         });
     }
 

@@ -9,14 +9,13 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::{
     event::Status,
-    id::{ChannelName, RunId, Step, TaskId},
+    id::{RunId, Step, TaskId},
     state::{Change, ChangeKind},
 };
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::{
-    SavedNested, TaskJournal,
+    SavedNestedRun, TaskJournal,
     rules::{
         Head, ID_PREFIX_LENGTH_MIN, Refusal, ambiguous, apply, beginning, check_fence, check_post,
         finished_by, misfit, stops_run,
@@ -24,8 +23,8 @@ use super::{
 };
 use crate::checkpoint::{
     CheckpointError, Claim, Commit, Detail, Entry, EntryHash, Holder, InboxMessage, JournalEntry,
-    LeaseToken, Message, Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList,
-    RunListItem, RunMaintenance, RunStatus, RunSummary, SavedRun, TaskRecord,
+    LeaseToken, Message, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList,
+    RunListItem, RunMaintenance, RunStatus, RunSummary, SavedCheckpoint, SavedRun, TaskRecord,
 };
 
 /// Keeps runs in memory.
@@ -69,10 +68,10 @@ impl MemoryStorage {
     /// Makes the storage of a nested run from the entries that its task has saved.
     pub(crate) fn of_task(
         task: TaskJournal,
-        saved: Option<SavedNested>,
+        saved: Option<SavedNestedRun>,
     ) -> Result<Self, CheckpointError> {
         let mut runs = Vec::new();
-        if let Some(SavedNested { info, entries }) = saved {
+        if let Some(SavedNestedRun { info, entries }) = saved {
             let action = || format!("load the nested run `{}`", info.id);
             let mut entries = entries.into_iter();
             let first = entries.next().unwrap_or_default();
@@ -162,7 +161,7 @@ impl RunJournal for MemoryStorage {
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.with(run, |run| {
-            let (position, values) = run.checkpoint_at(run.head.step)?;
+            let SavedCheckpoint { position, values } = run.checkpoint_at(run.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(),
                 position,
@@ -311,7 +310,7 @@ impl RunHistory for MemoryStorage {
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    ) -> Result<SavedCheckpoint, CheckpointError> {
         self.with(run, |run| run.checkpoint_at(step))
     }
 }
@@ -380,7 +379,7 @@ impl Run {
 
     /// Replaces the entries by the last checkpoint and the records of the open step.
     fn forget_history(&mut self) -> Result<(), CheckpointError> {
-        let (position, values) = self.checkpoint_at(self.head.step)?;
+        let SavedCheckpoint { position, values } = self.checkpoint_at(self.head.step)?;
         let set = |(channel, value)| Change { channel, kind: ChangeKind::Set(Arc::new(value)) };
         let changes = values.into_iter().map(set).collect();
         let records = self.open_records().cloned().collect();
@@ -407,10 +406,7 @@ impl Run {
         }
     }
 
-    fn checkpoint_at(
-        &self,
-        step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    fn checkpoint_at(&self, step: Step) -> Result<SavedCheckpoint, CheckpointError> {
         let run = &self.info.id;
         let mut values = BTreeMap::new();
         for Commit { position, changes } in self.entries.iter().filter_map(|it| it.commit.as_ref())
@@ -420,7 +416,7 @@ impl Run {
                     .map_err(|error| misfit(run, &change.channel, position.step, error))?;
             }
             if position.step == step {
-                return Ok((position.clone(), values));
+                return Ok(SavedCheckpoint { position: position.clone(), values });
             }
         }
         Err(CheckpointError::UnknownStep { run: run.clone(), step })

@@ -5,7 +5,7 @@ mod memory_results;
 pub mod rules;
 mod task_journal;
 
-pub(crate) use self::task_journal::{SavedNested, TaskJournal};
+pub(crate) use self::task_journal::{SavedNestedRun, TaskJournal};
 pub use self::{
     memory::MemoryStorage,
     memory_results::{MemoryResults, RESULT_LIMITS, ResultLimits},

@@ -27,7 +27,7 @@ pub(crate) struct TaskJournal {
 
 /// A nested run that a task has begun.
 #[derive(Debug)]
-pub(crate) struct SavedNested {
+pub(crate) struct SavedNestedRun {
     pub(crate) info: RunInfo,
     /// Its entries, without events.
     pub(crate) entries: Vec<Entry>,
@@ -57,7 +57,7 @@ impl TaskJournal {
     /// # Errors
     ///
     /// Fails if the saved entries cannot be read.
-    pub(crate) fn find(ctx: &NodeContext) -> Result<(Self, Option<SavedNested>), NodeError> {
+    pub(crate) fn find(ctx: &NodeContext) -> Result<(Self, Option<SavedNestedRun>), NodeError> {
         let mut run = 0;
         while memo(ctx, run + 1, 0).is_some() {
             run += 1;
@@ -69,7 +69,7 @@ impl TaskJournal {
             entries.push(read::<SavedEntry>(saved)?.into());
             next += 1;
         }
-        Ok((Self::of(ctx, run, next), Some(SavedNested { info, entries })))
+        Ok((Self::of(ctx, run, next), Some(SavedNestedRun { info, entries })))
     }
 
     /// Returns the journal of the next nested run of the task.

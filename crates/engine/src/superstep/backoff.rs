@@ -1,7 +1,33 @@
 //! The wait before the next attempt at a task.
 
+use std::time::Duration;
+
 use graphrun_core::graph::Backoff;
 use jiff::{SignedDuration, Timestamp};
+
+/// A wait before the next attempt at a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    /// When it is due to end.
+    pub wake: Timestamp,
+    /// Its duration in milliseconds, which no change of the clock extends.
+    pub duration_ms: u64,
+}
+
+impl Wait {
+    /// Returns a wait that begins at this moment. Its end is a representable one.
+    pub(super) fn from(moment: Timestamp, duration_ms: u64) -> Self {
+        let duration = SignedDuration::from_millis(i64::try_from(duration_ms).unwrap_or(i64::MAX));
+        let wake = moment.checked_add(duration).unwrap_or(Timestamp::MAX);
+        Self { wake, duration_ms }
+    }
+
+    /// Returns the rest of the wait. A clock that was set back makes it no longer.
+    pub(crate) fn left(&self, now: Timestamp) -> Duration {
+        let left = Duration::try_from(self.wake.duration_since(now)).unwrap_or_default();
+        left.min(Duration::from_millis(self.duration_ms))
+    }
+}
 
 /// Returns the wait after a failed attempt, in milliseconds: the one that the provider asks for, and a random one above
 /// it, so that many runs do not retry at the same moment. A hash of `seed` provides the randomness, so that the rules
@@ -20,17 +46,18 @@ pub(super) fn wait_ms(
     retry_after_ms.unwrap_or(0).saturating_add(jitter)
 }
 
-/// Returns the later moment, or the last representable one.
-pub(super) fn after(moment: Timestamp, ms: u64) -> Timestamp {
-    let wait = SignedDuration::from_millis(i64::try_from(ms).unwrap_or(i64::MAX));
-    moment.checked_add(wait).unwrap_or(Timestamp::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_wait_longer() {
+        let (began, hour) = (Timestamp::UNIX_EPOCH, Duration::from_hours(1));
+        let wait = Wait::from(began, 60_000);
+        assert_eq!(wait.left(began + Duration::from_secs(20)), Duration::from_secs(40));
+        assert_eq!(wait.left(began - hour), Duration::from_mins(1));
+        assert_eq!(wait.left(began + hour), Duration::ZERO);
+    }
 
     /// One seed draws the same share of each wait, so only the growth is left.
     #[test]

@@ -16,7 +16,9 @@ use std::{
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    graph::{Defer, Dispatch, Failure, Input, Policies, Target, Transition, Trigger, with_cause},
+    graph::{
+        Defer, Dispatch, Failure, Input, Limits, Policies, Target, Transition, Trigger, with_cause,
+    },
     id::NodeName,
     state::State,
 };
@@ -27,7 +29,7 @@ use super::{
     rounds::Rounds,
 };
 use crate::{
-    budget::{self, StepLimits, Used},
+    budget::{self, Budget, StepLimits},
     checkpoint::{Outcome, Position, TaskRecord, is_followed},
 };
 
@@ -575,11 +577,23 @@ fn route_limit(
     StepLimits { limits, refused_call }: StepLimits<'_>,
     position: &mut IndexedPosition,
 ) {
-    let may_spend = || budget::may_spend(graph, position.frontier.iter().map(|it| it.node));
-    let used = Used::by(position.steps_of_turn(), &position.used).with_next_call(refused_call);
-    let reached = used.reached(limits, may_spend);
-    let (Some(target), Some(error)) = (&limits.exhausted, reached) else { return };
-    budget::mark_used(limits, &mut position.used, error.clone());
+    let nodes = position.frontier.iter().map(|it| it.node);
+    let budget = Budget::after(limits, position.steps_of_turn(), &position.used);
+    let budget = budget.with_next_call(refused_call);
+    if let Some(reason) = budget.reached_limit(|| budget::may_call_models(graph, nodes)) {
+        route_to_exhausted(graph, limits, position, reason);
+    }
+}
+
+/// Replaces the frontier by `limits.exhausted`, if that is set, because a limit is reached.
+pub(super) fn route_to_exhausted(
+    graph: &CompiledGraph,
+    limits: &Limits,
+    position: &mut IndexedPosition,
+    reason: String,
+) {
+    let Some(target) = &limits.exhausted else { return };
+    position.used.exhaust(limits, reason.clone());
     position.deferred.clear();
     // The nodes they wait for are dropped with the frontier.
     position.joins.clear();
@@ -595,9 +609,10 @@ fn route_limit(
         Target::Node(node) => {
             let node = graph.index(node).expect("compile checked every target");
             position.count_visit(node);
-            position.frontier.push(IndexedActivation::by_edge(node, Trigger::Limit { error }));
+            let trigger = Trigger::Limit { error: reason };
+            position.frontier.push(IndexedActivation::by_edge(node, trigger));
         }
-        Target::Fail => position.failure = Some(error),
+        Target::Fail => position.failure = Some(reason),
         Target::End => (),
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Inbox {
 }
 
 /// The waiting messages after they were applied to a state.
-pub(super) struct Processed {
+pub(super) struct InboxChanges {
     pub(super) messages: Vec<ProcessedMessage>,
     pub(super) changes: Vec<Change>,
 }
@@ -55,7 +55,7 @@ impl Inbox {
     }
 
     /// Applies the waiting messages to a state, and empties the inbox.
-    pub(super) fn process(&mut self, schema: &Schema, state: &mut State) -> Processed {
+    pub(super) fn process(&mut self, schema: &Schema, state: &mut State) -> InboxChanges {
         let mut updates = Vec::new();
         let mut messages = Vec::new();
         for InboxMessage { message, .. } in std::mem::take(&mut self.waiting) {
@@ -68,14 +68,14 @@ impl Inbox {
             messages.push(ProcessedMessage { message, problem });
         }
         match schema.fold_changes(state, &updates) {
-            Ok(changes) => Processed { messages, changes },
+            Ok(changes) => InboxChanges { messages, changes },
             Err(error) => {
                 // Each message fits, but all together do not; none is applied.
                 let problem = reason(&error);
                 for it in &mut messages {
                     it.problem = Some(problem.clone());
                 }
-                Processed { messages, changes: Vec::new() }
+                InboxChanges { messages, changes: Vec::new() }
             }
         }
     }

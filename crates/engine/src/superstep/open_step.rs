@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::{
     AttemptStats, TaskEvent,
+    backoff::Wait,
     indexed::{IndexedActivation, IndexedPosition},
 };
 use crate::checkpoint::{EntryHash, Outcome, TaskRecord};
@@ -92,7 +93,7 @@ pub(super) enum Phase {
     /// It is an item of a map and waits for others.
     Blocked,
     /// It waits for its next attempt, after this failure.
-    Sleeping { wake: Timestamp, wait_ms: u64, failure: String },
+    Sleeping { wait: Wait, failure: String },
     /// It waits for a person.
     Waiting(Box<Question>),
     /// It was aborted because a limit of the run is reached.
@@ -247,16 +248,13 @@ impl OpenStep {
         self.tasks.iter().filter_map(TaskState::deadline).min()
     }
 
-    /// Returns the first end of a wait and its maximum duration, if no task runs and at least one waits for its next
-    /// attempt.
-    pub(super) fn next_wake(&self) -> Option<(Timestamp, u64)> {
+    /// Returns the wait that ends first, if no task runs and at least one waits for its next attempt.
+    pub(super) fn next_wait(&self) -> Option<Wait> {
         let mut next = None;
         for task in &self.tasks {
             match &task.phase {
                 Phase::Running | Phase::Aborted => return None,
-                Phase::Sleeping { wake, wait_ms, .. } => {
-                    next = next.into_iter().chain([(*wake, *wait_ms)]).min();
-                }
+                Phase::Sleeping { wait, .. } => next = next.into_iter().chain([*wait]).min(),
                 Phase::Blocked | Phase::Waiting(_) | Phase::Failed(_) | Phase::Settled => {}
             }
         }
@@ -274,7 +272,7 @@ impl OpenStep {
         let task = &self.tasks[index];
         match (event, &task.phase) {
             (TaskEvent::Woke { wake, .. }, phase) => {
-                matches!(phase, Phase::Sleeping { wake: until, .. } if until == wake)
+                matches!(phase, Phase::Sleeping { wait, .. } if wait.wake == *wake)
             }
             (TaskEvent::Expired { .. }, _) => task.deadline().is_some(),
             (TaskEvent::Answered { key, .. }, Phase::Waiting(question)) => question.key == *key,
@@ -437,19 +435,14 @@ impl OpenStep {
     }
 
     /// Ends an attempt; the next one follows after a wait.
-    pub(super) fn retry(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        wake: Timestamp,
-        wait_ms: u64,
-    ) -> TaskRecord {
+    pub(super) fn retry(&mut self, index: usize, failure: Failure, wait: Wait) -> TaskRecord {
+        let Wait { wake, duration_ms: wait_ms } = wait;
         let task = &mut self.tasks[index];
         task.retries.add(&failure, wait_ms, task.total.ms);
         let message = failure.message.clone();
         let record = self.record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
-        self.set_phase(index, Phase::Sleeping { wake, wait_ms, failure: message });
+        self.set_phase(index, Phase::Sleeping { wait, failure: message });
         record
     }
 
@@ -544,7 +537,8 @@ impl OpenStep {
                 task.attempt = record.attempt.saturating_add(1);
                 task.retries.add(failure, *wait_ms, record.ms);
                 let failure = failure.message.clone();
-                Phase::Sleeping { wake: *wake, wait_ms: *wait_ms, failure }
+                let wait = Wait { wake: *wake, duration_ms: *wait_ms };
+                Phase::Sleeping { wait, failure }
             }
             Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
             Outcome::Asked { question } => {
@@ -644,10 +638,10 @@ impl TaskState {
         before_ms.saturating_add(self.total.ms)
     }
 
-    /// Returns the end of the wait for the next attempt, and the failure before it.
-    pub(super) fn wait(&self) -> Option<(Timestamp, &str)> {
+    /// Returns the wait for the next attempt, and the failure before it.
+    pub(super) fn wait(&self) -> Option<(Wait, &str)> {
         match &self.phase {
-            Phase::Sleeping { wake, failure, .. } => Some((*wake, failure)),
+            Phase::Sleeping { wait, failure } => Some((*wait, failure)),
             _ => None,
         }
     }

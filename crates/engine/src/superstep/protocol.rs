@@ -15,8 +15,19 @@ use jiff::Timestamp;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::inbox::ProcessedMessage;
+use super::{Machine, backoff::Wait, inbox::ProcessedMessage};
 use crate::checkpoint::{Commit, EntryHash, RunStatus, TaskRecord};
+
+/// A run at its first step, or at the first step of a turn.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The machine of the run.
+    pub machine: Machine,
+    /// The commit that accepts the run or the turn. Nothing starts before it is durable.
+    pub commit: Commit,
+    /// The first actions.
+    pub actions: Vec<Action>,
+}
 
 /// An event of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +124,7 @@ pub enum Action {
     Record(Arc<TaskRecord>),
     /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
-    /// End a step of a run that nothing saves.
+    /// End a step of a run that exists in this process only.
     EndStep,
     /// Report that the run has reached a node, under the name that its author gave this.
     Emit {
@@ -134,10 +145,8 @@ pub enum Action {
     Sleep {
         /// The task.
         task: TaskId,
-        /// The end of the wait.
-        wake: Timestamp,
-        /// The longest wait, independent of changes of the clock.
-        wait_ms: u64,
+        /// The wait.
+        wait: Wait,
     },
     /// Stop the run, as done, failed, paused or limit.
     Stop(RunStatus),

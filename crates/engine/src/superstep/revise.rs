@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
-use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
     diagnostic::did_you_mean,
-    graph::{Failure, Goto, Limits, Trigger},
-    id::{NodeName, RunId},
+    graph::{Failure, Goto, Transition, Trigger},
+    id::NodeName,
     state::{State, StateError, Update},
 };
 use thiserror::Error;
 
 use super::{
-    Machine, RestoreError,
+    Machine,
     frontier::{StepResults, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{Phase, TaskState},
 };
-use crate::checkpoint::{Checkpoint, Outcome, Position, TaskRecord};
+use crate::checkpoint::{Outcome, Position, TaskRecord};
 
-/// The result of a state update by a person.
+/// A step that a person made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Revised {
+pub(crate) struct Revision {
     /// The new records: of the task that counts as finished, and of tasks whose routes are decided now.
     pub(crate) records: Vec<TaskRecord>,
     /// The new position of the run, one step further.
@@ -84,82 +83,113 @@ pub enum ReviseError {
 ///
 /// # Errors
 ///
-/// Fails when the graph is not the one of the run, or the update does not fit.
+/// Fails when the update does not fit.
 pub(crate) fn revise(
-    graph: CompiledGraph,
-    limits: Limits,
-    run: RunId,
-    saved: (Checkpoint, Vec<TaskRecord>),
-    (update, node): (&Update, Option<&NodeName>),
-) -> Result<Result<Revised, ReviseError>, RestoreError> {
-    let machine = Machine::with_records(graph, limits.into(), run, saved, None)?;
-    Ok(apply_revision(&machine, update, node))
-}
-
-fn apply_revision(
     machine: &Machine,
     update: &Update,
     node: Option<&NodeName>,
-) -> Result<Revised, ReviseError> {
-    let Machine { graph, limits, position, open_step: step, .. } = machine;
-    let schema = graph.schema();
+) -> Result<Revision, ReviseError> {
+    let schema = machine.graph.schema();
     schema.check(update)?;
-    let mut done: Vec<(usize, Arc<TaskRecord>, IndexedActivation)> = Vec::new();
-    let mut made = Vec::new();
-    let replaced = node.map(|it| replaced_task(machine, it)).transpose()?;
-    for (index, active) in position.frontier.iter().enumerate() {
-        let task = &step.tasks()[index];
-        let record = match (&replaced, &task.record, task.result()) {
-            (Some((replaced, _)), ..) if *replaced == index => continue,
-            (_, Some(record), _) => Arc::clone(record),
-            (_, None, Some((own, goto))) => {
-                let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
-                let record = finished_record(machine, index, active, (updates, goto))?;
-                made.push(record.clone());
-                Arc::new(record)
-            }
-            (_, None, None) => continue,
-        };
-        done.push((index, record, active.clone()));
-    }
-    if let Some((index, active)) = replaced {
-        let record = finished_by_person(machine, index, &active, update)?;
-        if index < position.frontier.len() {
-            made.push(record.clone());
-        }
-        done.push((index, Arc::new(record), active));
-        done.sort_by_key(|it| it.0);
-    }
-    let updates = done.iter().filter_map(|(_, record, _)| record.outcome.update());
+    let FinishedTasks { tasks, decided } = finish_tasks(machine, update, node)?;
+    check_open_maps(machine, &tasks)?;
+    let updates = tasks.iter().filter_map(|it| it.record.outcome.update());
     let state = machine.state.as_ref().clone();
     let (mut state, _) = schema.apply(state, updates).map_err(|it| it.error)?;
     if node.is_none() {
         (state, _) = schema.apply(state, [update]).map_err(|it| it.error)?;
     }
-    // The tasks without a record come after those with one, and stay.
-    let is_done = |at: usize| done.iter().any(|it| it.0 == at);
-    let is_open_item = |node| {
-        let mut items = position.frontier.iter().enumerate();
-        items.any(|(at, it)| it.node == node && it.is_dispatched() && !is_done(at))
-    };
+    Ok(Revision { records: decided, position: position_after(machine, tasks, &state), state })
+}
+
+/// A task that finishes in the step of a person.
+struct FinishedTask {
+    /// Its index in the frontier; beyond it, if the run had ended.
+    index: usize,
+    record: Arc<TaskRecord>,
+    active: IndexedActivation,
+}
+
+/// The tasks that finish in the step of a person, in task order, and the records that are new.
+#[derive(Default)]
+struct FinishedTasks {
+    tasks: Vec<FinishedTask>,
+    decided: Vec<TaskRecord>,
+}
+
+/// Returns the tasks of the open step that finish: those that are settled, those whose routes are decided now, and the
+/// one that the update replaces.
+fn finish_tasks(
+    machine: &Machine,
+    update: &Update,
+    node: Option<&NodeName>,
+) -> Result<FinishedTasks, ReviseError> {
+    let frontier = &machine.position.frontier;
+    let replaced = node.map(|it| replaced_task(machine, it)).transpose()?;
+    let mut finished = FinishedTasks::default();
+    for (index, active) in frontier.iter().enumerate() {
+        let task = &machine.open_step.tasks()[index];
+        if replaced.as_ref().is_some_and(|it| it.0 == index) {
+            continue;
+        }
+        let record = match (&task.record, task.result()) {
+            (Some(record), _) => Arc::clone(record),
+            (None, Some((own, goto))) => {
+                let updates: &[&Update] = if node.is_none() { &[own, update] } else { &[own] };
+                let transitions = decide(machine, active, updates, goto)?;
+                let record = finished_record(machine, index, active, own.clone(), transitions);
+                finished.decided.push(record.clone());
+                Arc::new(record)
+            }
+            (None, None) => continue,
+        };
+        finished.tasks.push(FinishedTask { index, record, active: active.clone() });
+    }
+    if let Some((index, active)) = replaced {
+        let record = finished_by_person(machine, index, &active, update)?;
+        if index < frontier.len() {
+            finished.decided.push(record.clone());
+        }
+        finished.tasks.push(FinishedTask { index, record: Arc::new(record), active });
+        finished.tasks.sort_by_key(|it| it.index);
+    }
+    Ok(finished)
+}
+
+/// Checks that no item of a map stays whose other item has led all of them elsewhere.
+fn check_open_maps(machine: &Machine, finished: &[FinishedTask]) -> Result<(), ReviseError> {
+    let is_open_item =
+        |node| unfinished(machine, finished).any(|it| it.node == node && it.is_dispatched());
     let leads_all =
         |it: &TaskRecord| matches!(it.outcome, Outcome::Caught { for_all_items: true, .. });
-    if let Some((_, record, _)) =
-        done.iter().find(|(_, record, active)| leads_all(record) && is_open_item(active.node))
-    {
-        return Err(ReviseError::OpenMap { node: record.node.clone() });
-    }
-    let kept = position.frontier.iter().enumerate().filter(|(at, _)| !is_done(*at));
-    let frontier = done.iter().map(|it| &it.2).chain(kept.map(|(_, it)| it)).cloned();
-    let mut position = IndexedPosition { frontier: frontier.collect(), ..position.clone() };
-    let records: Vec<Arc<TaskRecord>> = done.into_iter().map(|it| it.1).collect();
+    let leading = finished.iter().find(|it| leads_all(&it.record) && is_open_item(it.active.node));
+    leading.map_or(Ok(()), |it| Err(ReviseError::OpenMap { node: it.record.node.clone() }))
+}
+
+/// Returns the tasks of the frontier that stay.
+fn unfinished<'a>(
+    machine: &'a Machine,
+    finished: &'a [FinishedTask],
+) -> impl Iterator<Item = &'a IndexedActivation> {
+    let stays = |index: &usize| !finished.iter().any(|it| it.index == *index);
+    machine.position.frontier.iter().enumerate().filter(move |it| stays(&it.0)).map(|it| it.1)
+}
+
+/// Returns the position after the step of a person, in this state.
+fn position_after(machine: &Machine, finished: Vec<FinishedTask>, state: &State) -> Position {
+    let Machine { graph, limits, position, open_step, .. } = machine;
+    // The tasks without a record come after those with one, and stay.
+    let staying = unfinished(machine, &finished);
+    let frontier = finished.iter().map(|it| &it.active).chain(staying).cloned().collect();
+    let mut position = IndexedPosition { frontier, ..position.clone() };
+    let records: Vec<Arc<TaskRecord>> = finished.into_iter().map(|it| it.record).collect();
     position.used.elapsed_ms += records.iter().map(|it| it.ms).max().unwrap_or(0);
-    let results = StepResults { records: &records, state: &state };
+    let results = StepResults { records: &records, state };
     next_frontier(graph, limits.into(), &mut position, results);
     // An answer to the old question must not be used for the question that is asked again.
-    position.people.question_keys.extend(step.question_keys().cloned());
-    position.people.grants.extend(step.grants().iter().cloned());
-    Ok(Revised { records: made, position: position.named(graph), state })
+    position.people.question_keys.extend(open_step.question_keys().cloned());
+    position.people.grants.extend(open_step.grants().iter().cloned());
+    position.named(graph)
 }
 
 /// Returns the task that an update in the name of a node replaces.
@@ -198,26 +228,36 @@ fn finished_by_person(
     let spec = machine.graph.spec_at(active.node);
     let mut update = update.clone();
     update.clears.extend(spec.policies.on_finish.clears.iter().cloned());
-    finished_record(machine, index, active, (&[&update], &Goto::Edges))
+    let transitions = decide(machine, active, &[&update], &Goto::Edges)?;
+    Ok(finished_record(machine, index, active, update, transitions))
 }
 
-/// Returns the record of a task whose node finished with the first of these updates and with this choice. Its
-/// routes read the state with all of the updates.
+/// Returns where a task leads whose node made this choice. Its routes read the state with all of the updates.
+fn decide(
+    machine: &Machine,
+    active: &IndexedActivation,
+    updates: &[&Update],
+    goto: &Goto,
+) -> Result<Vec<Transition>, ReviseError> {
+    let route_error = |Failure { message: reason, .. }| ReviseError::Route {
+        node: machine.graph.name_at(active.node).clone(),
+        reason,
+    };
+    let mut transitions = machine.routing().by_edges(active, updates, goto).map_err(route_error)?;
+    transitions.extend(goto.chosen().iter().cloned());
+    Ok(transitions)
+}
+
 fn finished_record(
     machine: &Machine,
     index: usize,
     active: &IndexedActivation,
-    (updates, goto): (&[&Update], &Goto),
-) -> Result<TaskRecord, ReviseError> {
-    let node = machine.graph.name_at(active.node);
-    let route_error =
-        |Failure { message: reason, .. }| ReviseError::Route { node: node.clone(), reason };
-    let mut transitions = machine.routing().by_edges(active, updates, goto).map_err(route_error)?;
-    transitions.extend(goto.chosen().iter().cloned());
-    let update = (*updates.first().expect("the task has an update")).clone();
-    let fresh = TaskState::new(node.clone());
+    update: Update,
+    transitions: Vec<Transition>,
+) -> TaskRecord {
+    let fresh = TaskState::new(machine.graph.name_at(active.node).clone());
     let task = machine.open_step.tasks().get(index).unwrap_or(&fresh);
-    Ok(task.record(machine.open_step.id(index), Outcome::Finished { update, transitions }))
+    task.record(machine.open_step.id(index), Outcome::Finished { update, transitions })
 }
 
 fn list(nodes: &[NodeName]) -> String {

@@ -137,19 +137,19 @@ impl Routing<'_> {
     /// A failure is one of a route: the node has finished.
     pub(super) fn transitions(
         &self,
-        IndexedActivation { node: index, input, trigger, .. }: &IndexedActivation,
+        active: &IndexedActivation,
         updates: &[&Update],
     ) -> Result<Vec<Transition>, Failure> {
-        let node = self.graph.name_at(*index);
+        let node = self.graph.name_at(active.node);
         let mut transitions = Vec::new();
-        for edge in self.graph.leaving_at(*index) {
+        for edge in self.graph.leaving_at(active.node) {
             match edge {
                 Edge::May { .. } => (),
                 Edge::Then { to, .. } => transitions.push(Transition::To(to.clone())),
                 Edge::Join { to, .. } if self.graph.arrives_by_route(node, to) => (),
                 Edge::Join { to, .. } => transitions.push(Transition::Join(to.clone())),
                 Edge::Route { route, .. } => {
-                    let decided = self.evaluate(route.as_ref(), (input, trigger), updates);
+                    let decided = self.evaluate(route.as_ref(), active, updates);
                     let decided = decided.map_err(|it| route_failure(&it))?;
                     transitions.extend(decided.into_iter().map(|it| self.arriving(node, it)));
                 }
@@ -173,7 +173,7 @@ impl Routing<'_> {
     fn evaluate(
         &self,
         route: &dyn Route,
-        (input, trigger): (&Input, &Trigger),
+        active: &IndexedActivation,
         updates: &[&Update],
     ) -> Result<Vec<Transition>, RouteError> {
         let is_read = |it: &ChannelName| route.reads().is_none_or(|reads| reads.contains(it));
@@ -183,7 +183,7 @@ impl Routing<'_> {
             self.graph.schema().fold(state, [&own]).map_err(RouteError::State)?;
         }
         let state = changed.as_ref().unwrap_or(self.state);
-        decision(route, &self.view(state, input, trigger))
+        decision(route, &self.view(state, &active.input, &active.trigger))
     }
 }
 

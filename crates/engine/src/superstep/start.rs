@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::graph::{RunFacts, Trigger};
-use graphrun_core::id::{NodeName, RunId};
+use graphrun_core::id::RunId;
 use graphrun_core::state::{Change, State, StateError, Update};
+use jiff::Timestamp;
 
 use super::inbox::Inbox;
 use super::indexed::{IndexedActivation, IndexedPosition};
 use super::open_step::OpenStep;
-use super::{Action, Machine, RestoreError, RunSettings};
+use super::{Action, Beginning, Machine, RestoreError, RunSettings};
 use super::{fit, open_step};
 use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
 
 impl Machine {
-    /// Starts a run. Returns the commit that accepts it and the first actions.
+    /// Starts a run.
     ///
     /// # Errors
     ///
@@ -25,17 +26,18 @@ impl Machine {
         settings: impl Into<RunSettings>,
         run: RunId,
         input: Update,
-    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+    ) -> Result<Beginning, StateError> {
         let state = graph.schema().begin(input)?;
         // Defaults are saved with the input: a later change of the schema does not affect a run that has
         // started.
         let changes = state.as_changes().collect();
-        let position = at_entry(&graph, Position::default());
-        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
+        let settings = settings.into();
+        let began = settings.first_step_began(&graph);
+        let position = at_entry(&graph, Position { began, ..Position::default() });
+        Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
 
-    /// Starts a run at a position of its graph, in the state that it would have there. Returns the same as
-    /// [`Machine::start`].
+    /// Starts a run at a position of its graph, in the state that it would have there.
     ///
     /// # Errors
     ///
@@ -45,11 +47,13 @@ impl Machine {
         settings: impl Into<RunSettings>,
         run: RunId,
         Checkpoint { position, state }: Checkpoint,
-    ) -> Result<(Self, Commit, Vec<Action>), RestoreError> {
+    ) -> Result<Beginning, RestoreError> {
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
+        let settings = settings.into();
+        let position = Position { began: settings.first_step_began(&graph), ..position };
         let position = IndexedPosition::of(&graph, position)?;
-        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
+        Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
 
     /// Begins a new turn of a run that has ended, with its input as an update. The limits and the visit counts begin
@@ -64,7 +68,7 @@ impl Machine {
         run: RunId,
         ended: Checkpoint,
         input: &Update,
-    ) -> Result<(Self, Commit, Vec<Action>), StateError> {
+    ) -> Result<Beginning, StateError> {
         let Checkpoint { position, state } = ended;
         let schema = graph.schema();
         schema.check(input)?;
@@ -75,31 +79,29 @@ impl Machine {
             usage: position.total_usage(),
             elapsed_ms: position.earlier.elapsed_ms + position.used.elapsed_ms,
         };
-        let (step, people) = (position.step.next(), position.people);
-        let position = at_entry(&graph, Position { step, earlier, people, ..Position::default() });
-        Ok(Self::enter(graph, settings.into(), run, (position, state), changes))
+        let settings = settings.into();
+        let position = Position {
+            step: position.step.next(),
+            earlier,
+            people: position.people,
+            began: settings.first_step_began(&graph),
+            ..Position::default()
+        };
+        let position = at_entry(&graph, position);
+        Ok(Self::at(graph, settings, run, position, state).enter(changes))
     }
 
-    /// Enters the graph at the next nodes of a position.
-    fn enter(
-        graph: CompiledGraph,
-        settings: RunSettings,
-        run: RunId,
-        (position, state): (IndexedPosition, State),
-        changes: Vec<Change>,
-    ) -> (Self, Commit, Vec<Action>) {
-        let began = graph.graph().facts.time.then_some(settings.now);
-        let position = IndexedPosition { began, ..position };
-        let commit = Commit { position: position.named(&graph), changes };
-        let mut machine = Self::at(graph, settings, run, position, state);
+    /// Enters the graph at the next nodes of the position, with the changes that led to the state there.
+    fn enter(mut self, changes: Vec<Change>) -> Beginning {
+        let commit = Commit { position: self.position.named(&self.graph), changes };
         let mut actions = Vec::new();
-        machine.emit(&mut actions);
-        if let Some(stop) = machine.breakpoint(&[]) {
+        self.emit(&mut actions);
+        if let Some(stop) = self.breakpoint(&[]) {
             actions.push(stop);
-        } else if machine.begin_step(&mut actions) {
-            machine.advance(&mut actions);
+        } else if self.begin_step(&mut actions) {
+            self.advance(&mut actions);
         }
-        (machine, commit, actions)
+        Beginning { machine: self, commit, actions }
     }
 
     /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
@@ -115,25 +117,8 @@ impl Machine {
         checkpoint: Checkpoint,
         records: Vec<TaskRecord>,
     ) -> Result<(Self, Vec<Action>), RestoreError> {
-        Self::restore_only(graph, settings, run, (checkpoint, records), None)
-    }
-
-    /// Does the same as [`Machine::restore`], but if a node is named, only failed tasks of that node run
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// As [`Machine::restore`].
-    pub fn restore_only(
-        graph: CompiledGraph,
-        settings: impl Into<RunSettings>,
-        run: RunId,
-        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
-        only: Option<&NodeName>,
-    ) -> Result<(Self, Vec<Action>), RestoreError> {
         let has_no_records = records.is_empty();
-        let mut machine =
-            Self::with_records(graph, settings.into(), run, (checkpoint, records), only)?;
+        let mut machine = Self::with_records(graph, settings, run, checkpoint, records)?;
         let mut actions = Vec::new();
         if machine.open_step.tasks().iter().all(open_step::TaskState::is_untouched) {
             if has_no_records {
@@ -152,13 +137,15 @@ impl Machine {
     }
 
     /// Returns the machine with the saved records, before any task starts.
-    pub(super) fn with_records(
+    pub(crate) fn with_records(
         graph: CompiledGraph,
-        mut settings: RunSettings,
+        settings: impl Into<RunSettings>,
         run: RunId,
-        (checkpoint, records): (Checkpoint, Vec<TaskRecord>),
-        only: Option<&NodeName>,
+        checkpoint: Checkpoint,
+        records: Vec<TaskRecord>,
     ) -> Result<Self, RestoreError> {
+        let mut settings = settings.into();
+        let only = settings.retry_only.take();
         fit::check(&graph, &checkpoint.position, &records)?;
         // Messages from before a migration to this graph come first.
         settings.messages.splice(0..0, checkpoint.position.people.pending_messages.iter().cloned());
@@ -167,19 +154,20 @@ impl Machine {
         let mut machine = Self::at(graph, settings, run, position, state);
         for record in records {
             let index = machine.open_step.index(record.task);
-            machine.open_step.recall(index.ok_or(RestoreError::Record(record.task))?, record, only);
+            let index = index.ok_or(RestoreError::Record(record.task))?;
+            machine.open_step.recall(index, record, only.as_ref());
         }
         Ok(machine)
     }
 
-    pub(super) fn at(
+    fn at(
         graph: CompiledGraph,
         settings: RunSettings,
         run: RunId,
         position: IndexedPosition,
         state: State,
     ) -> Self {
-        let RunSettings { limits, breakpoints, messages, is_unsaved, now } = settings;
+        let RunSettings { limits, breakpoints, messages, is_in_process, now, .. } = settings;
         let open_step = OpenStep::after(&graph, &position);
         let inbox = Inbox::new(position.people.last_message, messages);
         let state = Arc::new(state);
@@ -195,12 +183,19 @@ impl Machine {
             state,
             open_step,
             inbox,
-            is_unsaved,
+            is_in_process,
             now,
             facts,
         };
         machine.prepare_step();
         machine
+    }
+}
+
+impl RunSettings {
+    /// Returns when the first step begins, if the graph needs it.
+    fn first_step_began(&self, graph: &CompiledGraph) -> Option<Timestamp> {
+        graph.graph().facts.time.then_some(self.now)
     }
 }
 

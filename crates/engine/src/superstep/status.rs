@@ -10,9 +10,8 @@ use graphrun_core::id::{NodeName, RunId, Step, TaskId};
 use graphrun_core::state::State;
 use jiff::Timestamp;
 
-use super::{Machine, Task};
-use crate::budget::Used;
-use crate::checkpoint::{OpenQuestion, Position, RunStatus, named};
+use super::{Machine, Task, Wait};
+use crate::checkpoint::{OpenQuestion, Position, RunStatus};
 
 impl Machine {
     /// Returns the id of the run.
@@ -64,24 +63,24 @@ impl Machine {
     /// Returns the model usage of all turns so far, including tasks of the step that is not committed yet.
     pub fn usage(&self) -> Usage {
         let mut usage = self.position.earlier.usage;
-        usage.add(&self.used().usage);
+        usage.add(&self.budget().usage);
         usage
     }
 
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let mut used = Used::by(self.position.steps_of_turn(), &self.position.used);
-        used.elapsed_ms =
-            used.elapsed_ms.saturating_add(self.open_step.elapsed_ms_before_attempt(task));
-        used.time_left(&self.limits)
+        let mut budget = self.committed_budget();
+        let before_ms = self.open_step.elapsed_ms_before_attempt(task);
+        budget.elapsed_ms = budget.elapsed_ms.saturating_add(before_ms);
+        budget.time_left()
     }
 
-    /// Returns whether the run may make a model call with at least this usage, given the usage of its running attempts.
-    pub fn may_spend(&self, running: &Usage, next_call: Usage) -> bool {
-        let mut used = self.used().with_next_call(next_call);
-        used.usage.add(running);
-        used.reached_by_models(&self.limits).is_none()
+    /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.
+    pub fn admits_call(&self, running: &Usage, next_call: Usage) -> bool {
+        let mut budget = self.budget().with_next_call(next_call);
+        budget.usage.add(running);
+        budget.reached_model_limit().is_none()
     }
 
     /// Returns the questions that wait for an answer, each with its own key.
@@ -96,11 +95,13 @@ impl Machine {
         let asked = tasks.iter().enumerate().filter_map(|(at, it)| Some((at, it.question()?)));
         asked
             .map(|(index, question)| {
-                let (key, node) = (question.key.as_str(), self.name_of_task(index));
+                let (key, task) = (question.key.as_str(), self.open_step.id(index));
                 let is_known =
                     self.position.people.question_keys.contains(key) || askers[key].len() > 1;
-                let first = self.original_task(index).map(|it| it.task);
-                named((self.open_step.id(index), first), node, question, is_known)
+                let first = self.original_task(index).map_or(task, |it| it.task);
+                let node = self.name_of_task(index).clone();
+                let open = OpenQuestion { task, first, node, question: question.clone() };
+                if is_known { open.with_full_name() } else { open }
             })
             .collect()
     }
@@ -110,16 +111,15 @@ impl Machine {
         self.open_step.next_deadline()
     }
 
-    /// Returns the first end of a wait and how long the wait may last at most, if every task with work left waits for
-    /// its next attempt.
-    pub fn next_wake(&self) -> Option<(Timestamp, u64)> {
-        self.open_step.next_wake()
+    /// Returns the wait that ends first, if every task with work left waits for its next attempt.
+    pub fn next_wait(&self) -> Option<Wait> {
+        self.open_step.next_wait()
     }
 
     /// Returns the status of a run that is suspended until its next wait ends.
     pub fn suspended_status(&self) -> RunStatus {
         let waits = self.open_step.tasks().iter().filter_map(|it| {
-            let (wake, failure) = it.wait()?;
+            let (Wait { wake, .. }, failure) = it.wait()?;
             Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
         });
         let waits: BTreeMap<Timestamp, String> = waits.collect();

@@ -1,14 +1,14 @@
 //! What follows when a task has finished, failed or asked.
 
-use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Input, Question, Transition};
-use graphrun_core::id::{ChannelName, NodeName};
-use graphrun_core::state::{Schema, Update};
+use graphrun_core::graph::{Command, ErrorKind, Failure, Goto, Question, Transition};
+use graphrun_core::id::ChannelName;
+use graphrun_core::state::Update;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::backoff;
 use super::open_step::check_question;
 use super::{Action, Machine};
+use super::{Wait, backoff};
 use crate::checkpoint::Outcome;
 
 impl Machine {
@@ -78,9 +78,9 @@ impl Machine {
             let seed = format!("{}/{task}/{attempt}", self.run);
             backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
         };
-        let wake = backoff::after(ended, wait_ms);
-        let record = self.open_step.retry(index, failure, wake, wait_ms);
-        actions.extend([record.into(), Action::Sleep { task, wake, wait_ms }]);
+        let wait = Wait::from(ended, wait_ms);
+        let record = self.open_step.retry(index, failure, wait);
+        actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 
     /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
@@ -110,10 +110,7 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
-        let item = self.open_step.tasks()[index].item.unwrap_or_default();
-        let node = self.graph.name_at(active.node);
-        let record =
-            failed_item(self.graph.schema(), &failed, item, (node, &active.input), &failure);
+        let record = self.failed_item(index, &failed, &failure);
         let update = Update::default().write(failed, vec![record]);
         let decided = routing
             .check_update(&update)
@@ -134,6 +131,19 @@ impl Machine {
             // The first failure is the cause.
             Err(_) => self.fail_uncaught(index, failure, actions),
         }
+    }
+
+    /// Returns the record of a failed item, with the fields that the list declares.
+    fn failed_item(&self, index: usize, list: &ChannelName, failure: &Failure) -> Value {
+        let active = &self.position.frontier[index];
+        let record = json!({
+            "index": self.open_step.tasks()[index].item.unwrap_or_default(),
+            "item": active.input.item(),
+            "node": self.graph.name_at(active.node),
+            "kind": failure.kind.as_str(),
+            "message": failure.message,
+        });
+        self.graph.schema().cut(list, record)
     }
 
     /// Handles a failure that no route of the node catches.
@@ -170,22 +180,4 @@ impl Machine {
     pub(super) fn settle(&mut self, index: usize, outcome: Outcome, actions: &mut Vec<Action>) {
         actions.push(self.open_step.settle(index, outcome).into());
     }
-}
-
-/// Returns the record of a failed item, with the fields that the list declares.
-fn failed_item(
-    schema: &Schema,
-    failed: &ChannelName,
-    index: u64,
-    (node, input): (&NodeName, &Input),
-    failure: &Failure,
-) -> Value {
-    let record = json!({
-        "index": index,
-        "item": input.item(),
-        "node": node,
-        "kind": failure.kind.as_str(),
-        "message": failure.message,
-    });
-    schema.cut(failed, record)
 }

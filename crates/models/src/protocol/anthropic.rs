@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall, ToolChoice,
-    calls::Offered,
+    calls::OfferedTools,
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
@@ -51,7 +51,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         }
     }
     let (instructions, messages) = split_instructions(messages);
-    let offered = Offered::of(&request.tools);
+    let offered = OfferedTools::of(&request.tools);
     let mut system: Vec<Value> =
         instructions.iter().filter(|it| !it.trim().is_empty()).map(|it| text_block(it)).collect();
     let mut messages = wire_messages(&messages, &offered);
@@ -94,7 +94,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     Wire { path: "/messages".to_owned(), body: Value::Object(body) }
 }
 
-fn tool_choice(request: &ChatRequest, shape: &Shape<'_>, offered: &Offered<'_>) -> Value {
+fn tool_choice(request: &ChatRequest, shape: &Shape<'_>, offered: &OfferedTools<'_>) -> Value {
     let settings = &request.settings;
     let thinks = settings.effort.as_deref().is_some_and(|it| it != "none")
         && shape.sends(Parameter::ReasoningEffort);
@@ -125,7 +125,7 @@ fn mark_cached(block: &mut Value) {
 }
 
 /// Returns the conversation. Messages of one author that follow each other are one message.
-fn wire_messages(messages: &[Message], offered: &Offered<'_>) -> Vec<Value> {
+fn wire_messages(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value> {
     let mut wire: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let (role, blocks) = match message.role {
@@ -155,7 +155,7 @@ fn text_blocks(text: &str) -> Vec<Value> {
     if text.is_empty() { Vec::new() } else { vec![text_block(text)] }
 }
 
-fn assistant_blocks(message: &Message, offered: &Offered<'_>) -> Vec<Value> {
+fn assistant_blocks(message: &Message, offered: &OfferedTools<'_>) -> Vec<Value> {
     let mut blocks = message.thinking.clone();
     blocks.extend(text_blocks(&message.content));
     for call in &message.tool_calls {

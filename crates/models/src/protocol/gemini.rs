@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall, ToolChoice,
-    calls::Offered,
+    calls::OfferedTools,
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
@@ -46,7 +46,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
         let parts: Vec<Value> = instructions.iter().map(|it| json!({"text": it})).collect();
         body.insert("systemInstruction".into(), json!({"parts": parts}));
     }
-    let offered = Offered::of(&request.tools);
+    let offered = OfferedTools::of(&request.tools);
     body.insert("contents".into(), wire_contents(&messages, &offered).into());
     if !request.tools.is_empty() {
         let tool = |(name, description, schema): (&str, &str, Value)| json!({"name": name, "description": description, "parametersJsonSchema": schema});
@@ -103,7 +103,7 @@ fn thinking_config(model: &str, effort: &Value) -> Value {
 }
 
 /// Returns the conversation. Messages of one author that follow each other are one message.
-fn wire_contents(messages: &[Message], offered: &Offered<'_>) -> Vec<Value> {
+fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let Message { role, content, tool_calls, tool_call_id, .. } = message;

@@ -11,7 +11,7 @@ mod stream;
 
 use serde_json::Value;
 
-pub(super) use self::stream::{Incoming, Pace, completion};
+pub(super) use self::stream::{IncomingReply, Pace, completion};
 use crate::{ChatReply, ChatRequest, ModelError, Protocol, deltas::AnswerSink, shape::Shape};
 
 /// A request in the form of its protocol.
@@ -52,7 +52,7 @@ impl Protocol {
     /// # Ok::<_, graphrun_models::ModelError>(())
     /// ```
     pub fn read_text(self, text: &str) -> Result<ChatReply, ModelError> {
-        let mut incoming = Incoming::new(self, AnswerSink::default(), usize::MAX);
+        let mut incoming = IncomingReply::new(self, AnswerSink::default(), usize::MAX);
         incoming.add(text.as_bytes())?;
         self.read_reply(&incoming.finish()?)
     }

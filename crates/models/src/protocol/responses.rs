@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
-    calls::{Offered, wire_name},
+    calls::{OfferedTools, wire_name},
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter, SystemRole},
@@ -51,7 +51,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
             body.insert("text".into(), json!({"format": format}));
         }
     }
-    let offered = Offered::of(&request.tools);
+    let offered = OfferedTools::of(&request.tools);
     let items = messages.iter().flat_map(|it| wire_items(it, &offered, shape));
     body.insert("input".into(), items.collect());
     if !request.tools.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     Wire { path: "/responses".to_owned(), body: Value::Object(body) }
 }
 
-fn wire_items(message: &Message, offered: &Offered<'_>, shape: &Shape<'_>) -> Vec<Value> {
+fn wire_items(message: &Message, offered: &OfferedTools<'_>, shape: &Shape<'_>) -> Vec<Value> {
     let Message { role, content, tool_calls, tool_call_id, thinking, .. } = message;
     let text = |role: &str| json!({"role": role, "content": content});
     match role {

@@ -34,7 +34,7 @@ pub(super) trait Fold: Send {
 }
 
 /// A reply that arrives in pieces.
-pub(crate) struct Incoming {
+pub(crate) struct IncomingReply {
     protocol: Protocol,
     deltas: AnswerSink,
     bytes_max: usize,
@@ -71,7 +71,7 @@ pub(crate) enum Pace {
     Over,
 }
 
-impl Incoming {
+impl IncomingReply {
     pub(crate) fn new(protocol: Protocol, deltas: AnswerSink, bytes_max: usize) -> Self {
         Self { protocol, deltas, bytes_max, bytes: 0, form: Form::Unknown(Vec::new()) }
     }

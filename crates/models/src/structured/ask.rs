@@ -71,7 +71,7 @@ pub async fn ask_structured<T>(
 ) -> Result<Structured<T>, StructuredError> {
     let asked = request.messages.clone();
     let key = request.key.clone();
-    let reading = Reading::new(&schema.schema);
+    let reading = AnswerParser::new(&schema.schema);
     request.output = Some(schema.clone());
     let mut usage = TokenUsage::default();
     let mut repairs = 0;
@@ -151,12 +151,12 @@ pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> 
 }
 
 /// The reader of answers to one schema.
-struct Reading {
+struct AnswerParser {
     wanted: Wanted,
     schema: Result<SchemaCheck, String>,
 }
 
-impl Reading {
+impl AnswerParser {
     fn new(schema: &Value) -> Self {
         Self { wanted: Wanted::of_schema(&answer_schema(schema)), schema: SchemaCheck::new(schema) }
     }

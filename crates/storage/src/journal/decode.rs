@@ -15,7 +15,8 @@ use graphrun_core::{
 };
 use graphrun_engine::{
     checkpoint::{
-        CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, Position, TaskRecord,
+        CheckpointError, Commit, Detail, Entry, EntryHash, JournalEntry, SavedCheckpoint,
+        TaskRecord,
     },
     storage::rules::{apply, misfit},
 };
@@ -113,20 +114,24 @@ impl<'a> Reader<'a> {
         Ok(Self { run, rows: rows.into() })
     }
 
-    /// Checks the rows of the open step. The row before them comes first and is not read
+    /// Checks the rows of the open step, which this span has. The row before them comes first and is not read
     /// afterwards.
     pub(crate) fn check_open(
         run: &'a RunId,
         mut rows: Vec<Row>,
-        committed: u64,
-        (last, end): (u64, EntryHash),
+        span: Span,
     ) -> Result<Self, CheckpointError> {
+        let committed = span.first - 1;
         if rows.first().is_none_or(|it| it.number != committed) {
             return Err(damaged(run.as_str(), format!("entry {committed}"), Damage::Missing));
         }
         let before = rows.remove(0).hash;
-        let span = Span { first: committed + 1, last, end: Some(end) };
         Self::check(run, HashedRows::of(before, rows), span)
+    }
+
+    /// Returns the run.
+    pub(super) fn run(&self) -> &RunId {
+        self.run
     }
 
     /// Returns the finished tasks of the open step.
@@ -151,19 +156,20 @@ impl<'a> Reader<'a> {
         Ok(records)
     }
 
-    /// Returns the position and the values after a step.
+    /// Returns the checkpoint after a step.
     pub(crate) fn checkpoint_at(
         &self,
         codec: &mut Codec,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    ) -> Result<SavedCheckpoint, CheckpointError> {
         let is_it = |it: &Row| it.body.changes().is_some() && it.step == step;
         let Some(end) = self.rows.iter().position(is_it) else {
             return Err(CheckpointError::UnknownStep { run: self.run.clone(), step });
         };
         let position = self.meta(codec, &self.rows[end])?.position;
         let position = position.ok_or_else(|| self.damaged(&self.rows[end], Damage::Missing))?;
-        Ok((position.into_owned(), self.values(codec, &self.rows[..=end])?))
+        let values = self.values(codec, &self.rows[..=end])?;
+        Ok(SavedCheckpoint { position: position.into_owned(), values })
     }
 
     /// Returns the entries after a number.

@@ -25,13 +25,13 @@ pub(crate) fn info(info: &RunInfo) -> Result<Vec<u8>, CheckpointError> {
     Ok(json)
 }
 
-/// Returns the row of an entry: `head` is the head after the entry, `open` the entries since the
-/// last commit.
+/// Returns the row of an entry that follows the entry with the hash `before`: `head` is the head after the entry, `open`
+/// the entries since the last commit.
 pub(crate) fn encode<'a>(
     codec: &mut Codec,
-    run: &RunId,
     entry: &'a Entry,
-    (head, before): (&Head, EntryHash),
+    head: &Head,
+    before: EntryHash,
     open: &Reader<'_>,
 ) -> Result<Row, CheckpointError> {
     let mut data = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn encode<'a>(
     meta.events = entry.events.iter().map(stored_event).collect();
 
     let body = pack(codec, changes.as_ref(), &meta, &data);
-    let body = body.map_err(|error| unpackable(run, error))?;
+    let body = body.map_err(|error| unpackable(open.run(), error))?;
     let (number, step, seq) = (head.number, head.step, head.seq);
     let mut row = Row { number, step, seq, body, hash: before };
     row.hash = row.hash_after(before);

@@ -46,13 +46,13 @@ fn rows(records: &[TaskRecord], kind: ChangeKind) -> Vec<Row> {
     let mut head = Head::first(&first).unwrap();
     let before = beginning(&run, b"{}");
     let open = Reader::trusted(&run, Vec::new());
-    let mut rows = vec![encode(&mut codec, &run, &first, (&head, before), &open).unwrap()];
+    let mut rows = vec![encode(&mut codec, &first, &head, before, &open).unwrap()];
     let entries = records.iter().cloned().map(Entry::from).chain([step(1, kind).into()]);
     for entry in entries {
         head = head.after(&entry, |_| false).unwrap();
         let before = rows.last().unwrap().hash;
         let open = Reader::trusted(&run, rows.clone());
-        let row = encode(&mut codec, &run, &entry, (&head, before), &open).unwrap();
+        let row = encode(&mut codec, &entry, &head, before, &open).unwrap();
         rows.push(row);
     }
     rows

@@ -1,5 +1,7 @@
 //! The journal of a run in the database.
 
+use std::ops::RangeInclusive;
+
 use graphrun_core::id::{RunId, Step};
 use graphrun_engine::{
     checkpoint::{CheckpointError, EntryHash},
@@ -49,7 +51,7 @@ impl Pages {
         let end = (last == head.number).then_some(found.stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| i64::MAX.cast_unsigned());
-        let rows = Journal { session, run }.rows_between(base, to).await?;
+        let rows = Journal { session, run }.rows(base + 1..=to).await?;
         Ok(Self { before, rows, span: Span { first: base + 1, last, end } })
     }
 
@@ -68,17 +70,17 @@ pub(super) struct Journal<'a> {
 
 impl Journal<'_> {
     /// Returns whether exactly this row is saved.
-    pub(super) async fn has(&self, (number, hash): (u64, EntryHash)) -> Result<bool, Fault> {
+    pub(super) async fn has(&self, number: u64, hash: EntryHash) -> Result<bool, Fault> {
         let sql = "SELECT hash FROM journal WHERE run = $1 AND number = $2";
         let row = self.session.first(sql, &[&self.run.key, &signed(number)?]).await?;
         row.map_or(Ok(false), |row| Ok(get::<&[u8]>(&row, "hash")? == hash.0))
     }
 
-    pub(super) async fn rows_between(&self, after: u64, last: u64) -> Result<Vec<Row>, Fault> {
+    pub(super) async fn rows(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Row>, Fault> {
+        let (first, last) = (signed(*numbers.start())?, signed(*numbers.end())?);
         let sql = "SELECT number, step, seq, changes, meta, data, hash FROM journal
-                   WHERE run = $1 AND number > $2 AND number <= $3 ORDER BY number";
-        let rows =
-            self.session.query(sql, &[&self.run.key, &signed(after)?, &signed(last)?]).await?;
+                   WHERE run = $1 AND number BETWEEN $2 AND $3 ORDER BY number";
+        let rows = self.session.query(sql, &[&self.run.key, &first, &last]).await?;
         rows.iter().map(|row| read(&self.run.id, row)).collect()
     }
 

@@ -17,18 +17,17 @@ mod session;
 mod tls;
 mod work;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use graphrun_core::id::{ChannelName, RunId, Step};
+use graphrun_core::id::{RunId, Step};
 use graphrun_engine::checkpoint::{
     CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
-    Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
-    RunMaintenance, RunSummary, SavedRun,
+    RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
+    RunSummary, SavedCheckpoint, SavedRun,
 };
 use graphrun_engine::storage::rules::check_post;
 use graphrun_guard::redact;
-use serde_json::Value;
 
 use self::{
     inbox::{Inbox, Post},
@@ -185,7 +184,8 @@ impl RunJournal for PostgresStorage {
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
         self.read(format!("load run `{run}`"), run, |found, journal, codec| {
-            let (position, values) = journal.checkpoint_at(codec, found.stored.head.step)?;
+            let SavedCheckpoint { position, values } =
+                journal.checkpoint_at(codec, found.stored.head.step)?;
             Ok(SavedRun {
                 summary: found.summary()?,
                 position,
@@ -278,7 +278,7 @@ impl RunHistory for PostgresStorage {
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    ) -> Result<SavedCheckpoint, CheckpointError> {
         let action = format!("read step {step} of run `{run}`");
         self.read(action, run, move |_, journal, codec| journal.checkpoint_at(codec, step)).await
     }

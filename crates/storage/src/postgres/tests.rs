@@ -1,6 +1,6 @@
 //! Tests that need access to the connection.
 
-use graphrun_core::state::Update;
+use graphrun_core::{id::ChannelName, state::Update};
 use graphrun_engine::results::{CachedResult, ResultKey, ResultStore};
 use jiff::Timestamp;
 use serde_json::json;

@@ -115,7 +115,7 @@ impl Work for Create {
         let head = Head::first(first)?;
         let row = server.with_codec(|codec| {
             let open = Reader::trusted(&info.id, Vec::new());
-            encode(codec, &info.id, first, (&head, beginning(&info.id, json)), &open)
+            encode(codec, first, &head, beginning(&info.id, json), &open)
         })?;
         let Some(run) = Run::insert(session, info, json).await? else {
             // Since the check, another process was faster, or an earlier attempt of this
@@ -231,15 +231,14 @@ impl Work for Append {
         let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
         let journal = Journal { session, run: &run };
         let before = *self.sent();
-        if let Some(row) = before.filter(|_| in_doubt)
-            && journal.has(row).await?
+        if let Some((number, hash)) = before.filter(|_| in_doubt)
+            && journal.has(number, hash).await?
         {
             return Ok(());
         }
-        let writer = (entry, hold.fence);
-        let append = NextEntry::new(&run.id, &stored, writer, &mut server.open_steps())?;
+        let append = NextEntry::new(hold, &stored, entry, &mut server.open_steps())?;
         let open = match append.needed_rows() {
-            Some((after, last)) => Some(journal.rows_between(after, last).await?),
+            Some(numbers) => Some(journal.rows(numbers).await?),
             None => None,
         };
         let appended = server.with_codec(|codec| append.encode::<Fault>(open, codec))?;

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use graphrun_core::fault::hit_each;
 use graphrun_engine::{
     checkpoint::{CheckpointError, Entry, LeaseToken},
     storage::rules::stops_run,
@@ -18,7 +19,11 @@ use super::{
     reserve,
     run::Run,
 };
-use crate::{journal::Codec, open_steps::OpenSteps};
+use crate::{
+    head::{EncodedEntry, NextEntry},
+    journal::{Codec, info_after},
+    open_steps::OpenSteps,
+};
 
 pub(super) struct Database {
     path: PathBuf,
@@ -83,7 +88,19 @@ impl Database {
     ) -> Result<(), Fault> {
         let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
         let (run, stored) = Run::find_with_head(database, &hold.run)?;
-        run.journal(database).append(&stored, (codec, &mut open_steps), hold, entry)
+        let journal = run.journal(database);
+        let next = NextEntry::new(hold, &stored, entry, &mut open_steps)?;
+        let open = next.needed_rows().map(|it| journal.rows(it)).transpose()?;
+        let EncodedEntry { row, head, committed, finished } = next.encode::<Fault>(open, codec)?;
+        journal.insert(&row)?;
+        hit_each(entry.points_in_transaction())?;
+        if let Some(migration) = &entry.migration {
+            let info = info_after(&run.info(database)?, migration).map_err(Fault::Unwritable)?;
+            run.put_info(database, &info)?;
+        }
+        run.put(database, &head, committed, row.hash)?;
+        open_steps.note(&run.id, row.hash, entry, finished);
+        if stops_run(entry) { run.take_back(database, hold.fence) } else { Ok(()) }
     }
 
     /// Checks after a write that the file is still at its path, so that no event reports a step that is in no file.

@@ -1,12 +1,11 @@
 //! The journal of a run in the database.
 
-use graphrun_core::{
-    fault::hit_each,
-    id::{RunId, Step},
-};
+use std::ops::RangeInclusive;
+
+use graphrun_core::id::{RunId, Step};
 use graphrun_engine::{
-    checkpoint::{Entry, EntryHash, LeaseToken},
-    storage::rules::{Head, beginning, stops_run},
+    checkpoint::{Entry, EntryHash},
+    storage::rules::{Head, beginning},
 };
 use rusqlite::{Connection, params, types::ValueRef};
 
@@ -15,13 +14,7 @@ use super::{
     payload::bytes,
     run::{Run, collect, each},
 };
-use crate::{
-    head::{EncodedEntry, NextEntry, StoredHead},
-    journal::{
-        Body, Codec, HashedRows, Reader, Row, Span, damaged, encode, info_after, info_at_first,
-    },
-    open_steps::OpenSteps,
-};
+use crate::journal::{Body, Codec, HashedRows, Reader, Row, Span, damaged, encode, info_at_first};
 
 /// The journal of a run.
 #[derive(Clone, Copy)]
@@ -40,37 +33,9 @@ impl<'a> Journal<'a> {
     ) -> Result<(Head, EntryHash), Fault> {
         let head = Head::first(first)?;
         let open = Reader::trusted(&self.run.id, Vec::new());
-        let row =
-            encode(codec, &self.run.id, first, (&head, beginning(&self.run.id, info)), &open)?;
+        let row = encode(codec, first, &head, beginning(&self.run.id, info), &open)?;
         self.insert(&row)?;
         Ok((head, row.hash))
-    }
-
-    /// Appends an entry after the current head.
-    pub(super) fn append(
-        &self,
-        stored: &StoredHead,
-        (codec, open_steps): (&mut Codec, &mut OpenSteps),
-        hold: &LeaseToken,
-        entry: &Entry,
-    ) -> Result<(), Fault> {
-        let append = NextEntry::new(&self.run.id, stored, (entry, hold.fence), open_steps)?;
-        let open = append.needed_rows().map(|span| {
-            let mut rows = Vec::new();
-            self.each_between(span, |row| rows.push(row)).map(|()| rows)
-        });
-        let EncodedEntry { row, head, committed, finished } =
-            append.encode::<Fault>(open.transpose()?, codec)?;
-        self.insert(&row)?;
-        hit_each(entry.points_in_transaction())?;
-        if let Some(migration) = &entry.migration {
-            let info =
-                info_after(&self.run.info(self.database)?, migration).map_err(Fault::Unwritable)?;
-            self.run.put_info(self.database, &info)?;
-        }
-        self.run.put(self.database, &head, committed, row.hash)?;
-        open_steps.note(&self.run.id, row.hash, entry, finished);
-        if stops_run(entry) { self.run.take_back(self.database, hold.fence) } else { Ok(()) }
     }
 
     /// Returns the rows of the journal, checked from the first to the last.
@@ -98,24 +63,30 @@ impl<'a> Journal<'a> {
         let end = (last == stored.head.number).then_some(stored.hash);
         // There must be no row after the last entry.
         let to = end.map_or(last, |_| u64::MAX >> 1);
-        let read = HashedRows::read(before, |take| self.each_between((base, to), take))?;
+        let read = HashedRows::read(before, |take| self.each_row(base + 1..=to, take))?;
         Ok(Reader::check(&self.run.id, read, Span { first: base + 1, last, end })?)
     }
 
-    fn each_between(
+    /// Returns the rows with these numbers, unchecked.
+    pub(super) fn rows(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Row>, Fault> {
+        let mut rows = Vec::new();
+        self.each_row(numbers, |row| rows.push(row)).map(|()| rows)
+    }
+
+    fn each_row(
         &self,
-        (after, last): (u64, u64),
+        numbers: RangeInclusive<u64>,
         mut take: impl FnMut(Row),
     ) -> Result<(), Fault> {
         let sql = "SELECT number, hash, step, seq, changes, meta, data FROM journal
-                   WHERE run = ? AND number > ? AND number <= ? ORDER BY number";
-        each(self.database, sql, params![self.run.key, after, last], |row| {
+                   WHERE run = ? AND number BETWEEN ? AND ? ORDER BY number";
+        each(self.database, sql, params![self.run.key, numbers.start(), numbers.end()], |row| {
             take(read(&self.run.id, row)?);
             Ok(())
         })
     }
 
-    fn insert(&self, row: &Row) -> Result<(), Fault> {
+    pub(super) fn insert(&self, row: &Row) -> Result<(), Fault> {
         let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
         self.database.prepare_cached(sql)?.execute(params![

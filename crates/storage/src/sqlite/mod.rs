@@ -17,21 +17,20 @@ mod reserve;
 mod results;
 mod run;
 
-use std::{collections::BTreeMap, fmt, fs::File, path::Path, sync::Arc, time::Duration};
+use std::{fmt, fs::File, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use graphrun_core::{
     fault::{self as faults, Point},
-    id::{ChannelName, RunId, Step},
+    id::{RunId, Step},
 };
 use graphrun_engine::checkpoint::{
     CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
-    Position, RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem,
-    RunMaintenance, RunSummary, SavedRun,
+    RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
+    RunSummary, SavedCheckpoint, SavedRun,
 };
 use graphrun_engine::storage::rules::check_post;
 use rusqlite::{Connection, TransactionBehavior};
-use serde_json::Value;
 
 pub use self::open::{FileKind, explain};
 use self::{
@@ -192,12 +191,16 @@ impl RunJournal for SqliteStorage {
         let accepted = if self.threads == Threads::Same {
             let write = TransactionBehavior::Immediate;
             self.database.transact(write, action, |database, codec| {
-                accept(database, codec, (info, &json), claim, first)
+                accept(database, codec, NewRun { info, json: &json, claim, first })
             })
         } else {
             let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
             let work = move |database: &Connection, codec: &mut Codec| {
-                accept(database, codec, (&info, &json), &claim, &first)
+                accept(
+                    database,
+                    codec,
+                    NewRun { info: &info, json: &json, claim: &claim, first: &first },
+                )
             };
             self.write(action, work).await
         };
@@ -217,7 +220,8 @@ impl RunJournal for SqliteStorage {
             let run = Run::find(database, &run)?;
             let stored = run.stored_head(database)?;
             let journal = run.journal(database).all()?;
-            let (position, values) = journal.checkpoint_at(codec, stored.head.step)?;
+            let SavedCheckpoint { position, values } =
+                journal.checkpoint_at(codec, stored.head.step)?;
             Ok(SavedRun {
                 summary: run.summary(database)?,
                 position,
@@ -346,7 +350,7 @@ impl RunHistory for SqliteStorage {
         &self,
         run: &RunId,
         step: Step,
-    ) -> Result<(Position, BTreeMap<ChannelName, Value>), CheckpointError> {
+    ) -> Result<SavedCheckpoint, CheckpointError> {
         let run = run.clone();
         self.read(format!("read step {step} of run `{run}`"), move |database, codec| {
             let run = Run::find(database, &run)?;
@@ -383,13 +387,20 @@ impl RunMaintenance for SqliteStorage {
     }
 }
 
+/// A run that is not saved yet.
+struct NewRun<'a> {
+    info: &'a RunInfo,
+    /// The stored form of the info.
+    json: &'a [u8],
+    claim: &'a Claim,
+    first: &'a Entry,
+}
+
 /// Saves a new run with its first entry, and acquires it for its owner.
 fn accept(
     database: &Connection,
     codec: &mut Codec,
-    (info, json): (&RunInfo, &[u8]),
-    claim: &Claim,
-    first: &Entry,
+    NewRun { info, json, claim, first }: NewRun<'_>,
 ) -> Result<LeaseToken, Fault> {
     let run = Run::insert(database, info, json)?;
     let (head, hash) = run.journal(database).append_first(codec, first, json)?;

@@ -2,7 +2,10 @@
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
-use graphrun_core::state::{Change, ChangeKind};
+use graphrun_core::{
+    id::ChannelName,
+    state::{Change, ChangeKind},
+};
 use graphrun_engine::checkpoint::{Commit, Position, Presence};
 use serde_json::json;
 use tempfile::TempDir;

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     superstep::TaskEvent,
-    task::{Returned, Watch},
+    task::{NodeReturn, Watch},
 };
 
 /// The futures that produce the next events. A dropped future produces none.
@@ -38,7 +38,7 @@ impl EventFutures {
     /// must not depend on that, so it gets its own task.
     pub(super) fn start(
         &mut self,
-        work: impl Future<Output = Returned> + Send + 'static,
+        work: impl Future<Output = NodeReturn> + Send + 'static,
         watch: Watch,
     ) {
         let has_timeout = watch.has_timeout();

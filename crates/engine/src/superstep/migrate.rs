@@ -21,33 +21,33 @@ use crate::checkpoint::{
 
 /// The position of a run in another graph.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Carried {
+pub(crate) struct MigratedPosition {
     pub(crate) position: Position,
     /// The results of the tasks of the open step.
     pub(crate) records: Vec<TaskRecord>,
 }
 
 /// Migrates a run, with the inbox messages that are not processed yet.
-pub(crate) fn carry(
+pub(crate) fn migrate_position(
     graph: &CompiledGraph,
     mapping: &Mapping,
     saved: &SavedRun,
     messages: &[InboxMessage],
-) -> Carried {
+) -> MigratedPosition {
     let SavedRun { position, records, values, .. } = saved;
     let reads_bounds =
         graph.graph().nodes.values().any(|it| it.policies.bounds.visits_field.is_some());
     // A state that does not fit the graph is an error of the caller; no run continues with it.
     let state = || {
-        let values = carry_values(graph, mapping, values.clone());
+        let values = migrate_values(graph, mapping, values.clone());
         graph.schema().restore(values).ok()
     };
     let state = reads_bounds.then(state).flatten();
-    Carrying { graph, mapping, position, records, state }.carry(messages)
+    PositionMigration { graph, mapping, position, records, state }.run(messages)
 }
 
 /// Returns the values of a run by the names of the graph. New fields get their defaults.
-pub(crate) fn carry_values(
+pub(crate) fn migrate_values(
     graph: &CompiledGraph,
     mapping: &Mapping,
     saved: BTreeMap<ChannelName, Value>,
@@ -67,7 +67,7 @@ pub(crate) fn carry_values(
     values
 }
 
-struct Carrying<'a> {
+struct PositionMigration<'a> {
     graph: &'a CompiledGraph,
     mapping: &'a Mapping,
     position: &'a Position,
@@ -76,8 +76,8 @@ struct Carrying<'a> {
     state: Option<State>,
 }
 
-impl Carrying<'_> {
-    fn carry(&self, messages: &[InboxMessage]) -> Carried {
+impl PositionMigration<'_> {
+    fn run(&self, messages: &[InboxMessage]) -> MigratedPosition {
         let mut position = self.renamed_position();
         let old = self.position.frontier.iter().enumerate();
         let kept = old.filter_map(|(at, it)| Some((Some(at), self.activation(it)?)));
@@ -85,7 +85,7 @@ impl Carrying<'_> {
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
         let reached = resettled(self.graph, self.state.as_ref(), &mut position)
-            .expect("a carried position names only nodes of the graph");
+            .expect("a migrated position names only nodes of the graph");
         let reached = reached.into_iter();
         kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));
         // Sorts like a step sorts its tasks: by node name, then dispatches in their order.
@@ -116,7 +116,7 @@ impl Carrying<'_> {
         position.people.pending_messages = self.messages(messages);
         position.people.last_message =
             messages.iter().map(|it| it.number).fold(position.people.last_message, u64::max);
-        Carried { position, records }
+        MigratedPosition { position, records }
     }
 
     /// Returns the position with renamed entries and without a frontier.
