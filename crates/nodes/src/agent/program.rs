@@ -38,7 +38,7 @@ use serde_json::Value;
 use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
-use super::{Agent, Answer, Refusal};
+use super::{Agent, AnswerForm, NoAnswer};
 use crate::{
     call::{Calls, Watched, failure_of},
     call_in_sandbox::Streams,
@@ -123,7 +123,7 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         runner: &Arc<ProgramRunner>,
-        (request, answer): (&ChatRequest, &Answer<'_>),
+        (request, answer): (&ChatRequest, &AnswerForm<'_>),
     ) -> Result<Update, NodeError> {
         let (runner, end) = (Arc::clone(runner), Mutex::default());
         let name = runner.program.name.clone();
@@ -134,9 +134,9 @@ impl Agent {
         let answered = self.answer_of(ctx, &watched, (request, answer)).await;
         let end = model.end().take();
         match (end, answered) {
-            (Some(end), _) | (None, Err(Refusal::End(end))) => Err(end),
-            (None, Err(Refusal::Model(error))) => Err(failure_of(&error).into()),
-            (None, Err(Refusal::Unreadable(failure))) => Err(failure.into()),
+            (Some(end), _) | (None, Err(NoAnswer::End(end))) => Err(end),
+            (None, Err(NoAnswer::Model(error))) => Err(failure_of(&error).into()),
+            (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
             (None, Ok(update)) => Ok(self.with_history(request, update)),
         }
     }
