@@ -74,6 +74,33 @@ fn brackets_stay_in_a_line_that_they_fit_in() {
 }
 
 #[test]
+fn comments_of_neighbouring_lines_stay_in_one_column() {
+    let text = "a: {x: 1}      # one\nbbbb:   2      # two\nc: 3   # three\n\nd: 'ä # b'   # four\n\
+                ee:    \"x\"   # five\nf:\n  g: 1  # six\n";
+    let expected = "a: { x: 1 } # one\nbbbb: 2     # two\nc: 3 # three\n\nd: \"ä # b\" # four\n\
+                    ee: \"x\"    # five\nf:\n  g: 1 # six\n";
+    assert_eq!(laid_out("a.yaml", text), expected);
+    let kept = "# fmt-keep\na: {\n  x: 1,    # one\n  yy: 2,   # two\n}\n";
+    assert_eq!(laid_out("a.yaml", kept), kept);
+}
+
+#[test]
+fn long_lists_in_brackets_are_laid_out() {
+    let word = "a_rather_long_word_in_a_list";
+    for text in [
+        format!("x: [{word}, {word}, {word},\n    {word}, {word}] # c\n"),
+        format!("x: [\n  {word}, {word}, # one\n  {word}, {word}, {word},\n]\n"),
+        format!("a: {{ b: [{word}, {word}, {word}], c: [{word}, {word}] }}\n"),
+        format!(
+            "a:\n  - [{word}, {word}, {word}, {word}, {word}]\n  - {{ x: [{word}, {word}, {word}, {word}] }}\n"
+        ),
+        format!("a: {{ b: {{ c: [{word}, {word}, {word}, {word}, {word}] }}, then: end }} # c\n"),
+    ] {
+        laid_out("a.yaml", &text);
+    }
+}
+
+#[test]
 fn blocks_of_text_and_blank_lines_between_nodes_stay() {
     let text = "a: |\n    one\n      two\n\n    three\n\n\n\nb: >-\n  x\n  y\n# last\n";
     let expected = "a: |\n  one\n    two\n\n  three\n\nb: >-\n  x\n  y\n# last\n";

@@ -17,7 +17,8 @@ pub struct ToolSpec {
 }
 
 /// Whether a model may or must call the offered tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// The model may call tools.
     #[default]

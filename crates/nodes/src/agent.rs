@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 use self::history::History;
 pub(super) use self::read::AgentKind;
 use self::{
-    answer::Answer,
+    answer::AnswerForm,
     cut::Fitted,
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
@@ -85,8 +85,8 @@ impl Agent {
     async fn ask(
         &self,
         ctx: &NodeContext,
-        answer: &Answer<'_>,
-        told: &ToolContext,
+        answer: &AnswerForm<'_>,
+        tool_ctx: &ToolContext,
     ) -> Result<Update, NodeError> {
         let request = self.request(ctx)?;
         if let Some(program) = &self.program {
@@ -105,17 +105,17 @@ impl Agent {
                 let message = format!("{error}; falling back to {name}");
                 ctx.report(Report::Warning { message }).await;
             }
-            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, told)).await {
-                Err(Refusal::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
-                Err(Refusal::Model(error)) if is_answer(&error) => {
+            match self.ask_one(ctx, (name, model), (&request, answer), (&calls, tool_ctx)).await {
+                Err(NoAnswer::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
+                Err(NoAnswer::Model(error)) if is_answer(&error) => {
                     return Err(failure_of(&error).into());
                 }
-                Err(Refusal::Model(error)) => {
+                Err(NoAnswer::Model(error)) => {
                     fallback.add(name, error);
                     break;
                 }
-                Err(Refusal::Unreadable(failure)) => return Err(failure.into()),
-                Err(Refusal::End(end)) => return Err(end),
+                Err(NoAnswer::Unreadable(failure)) => return Err(failure.into()),
+                Err(NoAnswer::End(end)) => return Err(end),
                 Ok(update) => return Ok(self.with_history(&request, update)),
             }
         }
@@ -146,9 +146,9 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         (name, model): (&str, Arc<dyn ChatModel>),
-        (request, answer): (&ChatRequest, &Answer<'_>),
-        (calls, told): (&Calls, &ToolContext),
-    ) -> Result<Update, Refusal> {
+        (request, answer): (&ChatRequest, &AnswerForm<'_>),
+        (calls, tool_ctx): (&Calls, &ToolContext),
+    ) -> Result<Update, NoAnswer> {
         // Two models of one provider must not get each other's answer.
         let key = match request.key.as_str() {
             "" => String::new(),
@@ -156,13 +156,13 @@ impl Agent {
         };
         let request = &ChatRequest { key, ..request.clone() };
         let watched = Watched::new((name, model), ctx, &self.services, calls);
-        let tools = (&self.toolbox, self.definition.tool_rounds_max, told);
+        let tools = (&self.toolbox, self.definition.tool_rounds_max, tool_ctx);
         let fitted = Fitted::new(&watched, ctx, self.on_overflow(name), request);
         let with_tools = WithTools::new((&fitted, calls), ctx, tools);
         let model: &dyn ChatModel = if self.toolbox.is_empty() { &fitted } else { &with_tools };
         let answered = self.answer_of(ctx, model, (request, answer)).await;
         match with_tools.take_end() {
-            Some(end) => Err(Refusal::End(end)),
+            Some(end) => Err(NoAnswer::End(end)),
             None => answered,
         }
     }
@@ -172,20 +172,20 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         model: &dyn ChatModel,
-        (request, answer): (&ChatRequest, &Answer<'_>),
-    ) -> Result<Update, Refusal> {
+        (request, answer): (&ChatRequest, &AnswerForm<'_>),
+    ) -> Result<Update, NoAnswer> {
         if let Some(channel) = answer.as_text() {
             let mut replied = model.chat(request).await;
             let longer = replied.as_ref().err().and_then(|it| with_twice_the_room(request, it));
             if let Some(longer) = longer {
                 replied = model.chat(&longer).await;
             }
-            let reply = replied.map_err(Refusal::Model)?;
+            let reply = replied.map_err(NoAnswer::Model)?;
             // A custom model may call tools it was not offered.
             if let (true, Some(call)) = (reply.text.trim().is_empty(), reply.tool_calls.first()) {
                 let (name, arguments) = (call.name.clone(), call.arguments.clone());
                 let usage = reply.usage;
-                return Err(Refusal::Model(ModelError::UnknownTool { name, arguments, usage }));
+                return Err(NoAnswer::Model(ModelError::UnknownTool { name, arguments, usage }));
             }
             return Ok(Update::default().write(channel.clone(), Value::String(reply.text)));
         }
@@ -207,13 +207,13 @@ impl Agent {
                 }
                 Ok(update)
             }
-            Err(StructuredError::Model { error, .. }) => Err(Refusal::Model(error)),
+            Err(StructuredError::Model { error, .. }) => Err(NoAnswer::Model(error)),
             Err(error @ StructuredError::InvalidOutput { .. }) => {
                 let failure = Failure::of(ErrorKind::InvalidOutput, &error);
                 let StructuredError::InvalidOutput { raw, .. } = error else {
-                    return Err(Refusal::Unreadable(failure));
+                    return Err(NoAnswer::Unreadable(failure));
                 };
-                Err(Refusal::Unreadable(Failure { raw: Some(raw), ..failure }))
+                Err(NoAnswer::Unreadable(Failure { raw: Some(raw), ..failure }))
             }
         }
     }
@@ -266,11 +266,9 @@ impl Agent {
                 fingerprint["declared"] = declared.into();
             }
             fingerprint["tool_rounds"] = self.definition.tool_rounds_max.into();
-            match &self.definition.tool_choice {
-                ToolChoice::Auto => {}
-                ToolChoice::Required => fingerprint["tool_choice"] = true.into(),
-                ToolChoice::None => fingerprint["tool_choice"] = false.into(),
-                ToolChoice::Tool(name) => fingerprint["tool_choice"] = name.as_str().into(),
+            let choice = &self.definition.tool_choice;
+            if *choice != ToolChoice::default() {
+                fingerprint["tool_choice"] = json!(choice);
             }
             if !self.definition.approvals.is_empty() {
                 let approvals = self.definition.approvals.iter();
@@ -283,7 +281,7 @@ impl Agent {
 }
 
 /// The reason why one model gave no answer.
-enum Refusal {
+enum NoAnswer {
     /// The model did not answer.
     Model(ModelError),
     /// The model answered, but the answer cannot be read.
@@ -295,18 +293,18 @@ enum Refusal {
 #[async_trait]
 impl Node for Agent {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
-        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
         // Tools that others take the place of need no folder, and a program opens its own.
         let has_tools = self.services.tools.is_none() && self.program.is_none();
         let folder = self.definition.folder.as_ref().filter(|_| has_tools);
-        let told = ToolContext {
+        let tool_ctx = ToolContext {
             cancel: ctx.cancel.token(),
             folder: tools_folder(&ctx, folder).await?,
             caller: ctx.node.to_string(),
             memory: task_memory(&ctx, &self.services, &self.definition.tiers),
             ..ToolContext::default()
         };
-        Ok(self.ask(&ctx, &answer, &told).await?.into())
+        Ok(self.ask(&ctx, &answer, &tool_ctx).await?.into())
     }
 
     fn describe(&self) -> NodeDescription {
@@ -334,7 +332,7 @@ impl Node for Agent {
 
     /// The messages of the first request. The tools and the schema of the answer are as in that request.
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
-        let answer = Answer::of(&self.definition.writes, ctx.state.schema())?;
+        let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
         let mut preview = Map::new();
         let mut messages = self.messages(ctx)?;
         let prompt = messages.pop();

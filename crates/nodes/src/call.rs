@@ -17,7 +17,7 @@ use graphrun_core::{
 };
 use graphrun_models::{
     AnswerReader, AnswerSink, ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind,
-    Message, ModelError, RequestSettings, TokenUsage, ToolChoice,
+    Message, ModelError, RequestSettings, TokenUsage,
 };
 use graphrun_workflow::kind::Services;
 use serde_json::{Value, json};
@@ -85,12 +85,7 @@ impl Calls {
             let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
             let tools = tools.iter().map(|it| json!([it.name, it.schema]));
             whole.extend(calls.chain(tools));
-            whole.push(match &request.tool_choice {
-                ToolChoice::Auto => true.into(),
-                ToolChoice::None => false.into(),
-                ToolChoice::Required => "required".into(),
-                ToolChoice::Tool(name) => json!([name]),
-            });
+            whole.push(json!(request.tool_choice));
         }
         let whole: String = whole.iter().map(Value::to_string).collect();
         let hash = blake3::hash(whole.as_bytes()).to_hex();

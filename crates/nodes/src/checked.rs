@@ -102,19 +102,24 @@ impl Checked {
     }
 
     /// Calls the tool, if the input fits.
-    pub(super) async fn call(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
+    pub(super) async fn call(
+        &self,
+        input: Value,
+        tool_ctx: &ToolContext,
+    ) -> Result<Value, ToolError> {
         let span = info_span!("tool", tool = self.tool.name(), error = field::Empty);
-        let called = self.call_within(input, told).instrument(span.clone()).await;
+        let called = self.call_within(input, tool_ctx).instrument(span.clone()).await;
         if called.is_err() {
             span.record("error", true);
         }
         called
     }
 
-    async fn call_within(&self, input: Value, told: &ToolContext) -> Result<Value, ToolError> {
+    async fn call_within(&self, input: Value, tool_ctx: &ToolContext) -> Result<Value, ToolError> {
         check("the input", &self.input, &input)?;
         // A tool that panics ends its call, and not the conversation of a model with all its other calls.
-        let called = AssertUnwindSafe(async { self.tool.call(input, told).await }).catch_unwind();
+        let called =
+            AssertUnwindSafe(async { self.tool.call(input, tool_ctx).await }).catch_unwind();
         let output = called.await.map_err(|panic| {
             ToolError::permanent(format!("it panicked: {}", panic_text(panic.as_ref())))
         })??;

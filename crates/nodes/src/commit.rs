@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::{
-    in_folder::{failure, open_folder, read_text, require_folder},
+    in_folder::{failure, open_folder, require_folder},
     outputs::read_outputs,
 };
 
@@ -93,7 +93,7 @@ impl Kind for CommitKind {
         let folder = require_folder(reader, &parts);
         let help = "write `message: task.title`, an expression";
         let message = parts.require(reader.report(), "message", help);
-        let message = message.and_then(|it| read_text(reader, it, "a message"));
+        let message = message.and_then(|it| reader.text_expression(it, "a message"));
         let known = [
             ("id", Type::String, CommitOutput::Id),
             ("changed", Type::Bool, CommitOutput::Changed),

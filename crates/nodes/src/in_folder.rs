@@ -8,13 +8,11 @@ use std::{
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{ErrorKind, Failure, NodeContext, NodeError},
-    state::Type,
 };
 use graphrun_folders::{FolderError, KeptFolder, OpenFolder, RunFolders};
 use graphrun_sandbox::{FolderContent, FolderFile, WriteError};
 use graphrun_workflow::{
-    Expression,
-    kind::{NodeReader, Section, Yaml},
+    kind::{NodeReader, Section},
     tool::Needs,
 };
 
@@ -73,17 +71,6 @@ pub(super) fn read_folder(reader: &mut NodeReader<'_>) -> Option<String> {
 pub(super) fn require_folder(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<String> {
     let folder = parts.require(reader.report(), "folder", "name one of `folders`")?;
     reader.run_folder(folder)
-}
-
-/// Reads an expression of a text. `what` is the text in a message.
-pub(super) fn read_text(
-    reader: &mut NodeReader<'_>,
-    yaml: &Yaml,
-    what: &str,
-) -> Option<Expression> {
-    let text = reader.expression(yaml)?;
-    reader.expect_type(yaml, text.ty(), &Type::String, what);
-    Some(text)
 }
 
 /// Reports tools that change files, where the node names no folder of the run.

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    in_folder::{failure, open_folder, read_text, require_folder},
+    in_folder::{failure, open_folder, require_folder},
     outputs::read_outputs,
 };
 
@@ -115,7 +115,7 @@ impl Kind for MergeKind {
         let parts = reader.parts()?;
         let folder = require_folder(reader, &parts);
         let side = read_side(reader, &parts);
-        let message = parts.get("message").map(|it| read_text(reader, it, "a message"));
+        let message = parts.get("message").map(|it| reader.text_expression(it, "a message"));
         let conflicts = Type::of::<Vec<LeftOut>>();
         let known = [
             ("id", Type::String, MergeOutput::Id),
@@ -141,7 +141,7 @@ impl Kind for MergeKind {
 /// Reads `into` or `from`.
 fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSide> {
     match (parts.get("into"), parts.get("from")) {
-        (Some(yaml), None) => read_text(reader, yaml, "a branch").map(MergeSide::Into),
+        (Some(yaml), None) => reader.text_expression(yaml, "a branch").map(MergeSide::Into),
         (None, Some(yaml)) => {
             let commits = reader.expression(yaml)?;
             let texts = Type::List(Box::new(Type::String));

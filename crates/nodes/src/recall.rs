@@ -25,10 +25,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::{
-    in_folder::read_text,
-    memory::{failure, task_memory},
-};
+use super::memory::{failure, task_memory};
 
 /// The name of an entry in `where`.
 const ENTRY: &str = "entry";
@@ -147,7 +144,7 @@ pub(super) fn read_optional(
 ) -> Result<Option<Expression>, Reported> {
     match reader.get(key) {
         None => Ok(None),
-        Some(yaml) => read_text(reader, yaml, what).map(Some).ok_or(Reported),
+        Some(yaml) => reader.text_expression(yaml, what).map(Some).ok_or(Reported),
     }
 }
 

@@ -16,7 +16,7 @@ use graphrun_workflow::{
     Prompt, PromptView, Registry,
     kind::{
         CacheRefusal, Computation, Data, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
-        values::{Either, FieldName, PromptPath, PromptText},
+        values::{Either, FieldName, PromptPath, TemplateKeys},
     },
 };
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ pub(super) struct RenderKind;
 #[expect(dead_code, reason = "only its schema is used")]
 struct RenderKeys {
     /// Fills in a template without a model: the path of a file, or `{ text: … }`.
-    render: Either<PromptPath, PromptText>,
+    render: Either<PromptPath, TemplateKeys>,
     /// The field that receives the text.
     writes: FieldName,
 }

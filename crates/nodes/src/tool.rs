@@ -57,7 +57,7 @@ impl Node for Call {
         let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
         let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
         let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
-        let told = ToolContext { key, cancel, folder, caller: ctx.node.to_string(), memory };
+        let tool_ctx = ToolContext { key, cancel, folder, caller: ctx.node.to_string(), memory };
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
         let input = match asked.ask(&ctx).await? {
@@ -70,7 +70,7 @@ impl Node for Call {
                 return Err(Failure::new(ErrorKind::Declined, message).into());
             }
         };
-        let output = self.tool.call(input, &told).await.map_err(|it| self.failure(&it))?;
+        let output = self.tool.call(input, &tool_ctx).await.map_err(|it| self.failure(&it))?;
         let mut update = Update::default();
         for (channel, path) in &self.definition.writes {
             let part = path.iter().try_fold(&output, |it, name| it.get(name));

@@ -5,14 +5,12 @@ use graphrun_core::diagnostic::Diagnostic;
 use super::{
     Caching,
     environment::NodeScope,
+    format::CacheKeys,
     kind::{CacheRefusal, NodeSettings},
     reader::Data,
     report::Report,
     shape::{Section, duration_of},
 };
-
-/// The keys of `cache`.
-pub(super) const CACHE_KEYS: &[&str] = &["for", "key"];
 
 /// Reads how the node of a scope is cached.
 pub(super) fn read_cache(
@@ -24,9 +22,9 @@ pub(super) fn read_cache(
     let yaml = section.get("cache")?;
     let caching = match &yaml.data {
         Data::Map(_) => {
-            let section = Section::read(report, yaml, "`cache`", CACHE_KEYS)?;
+            let section = Section::read::<CacheKeys>(report, yaml, "`cache`")?;
             let age_max = section.get("for").and_then(|it| report.duration(it, "`for`"));
-            let key = section.get("key").and_then(|it| scope.expression_before(report, it));
+            let key = section.get("key").and_then(|it| scope.expression(report, it));
             Caching { age_max, key }
         }
         Data::Scalar { text, plain: true } if text == "true" => Caching::default(),

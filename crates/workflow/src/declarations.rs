@@ -11,6 +11,7 @@ use graphrun_core::{
 
 use super::{
     Registry,
+    format::JoinKeys,
     reader::{Data, SpannedText, Yaml},
     report::Report,
     shape::{Section, built_in},
@@ -33,9 +34,6 @@ pub(super) struct Declarations {
     /// Whether some node has an invalid name, which is reported.
     is_misnamed: bool,
 }
-
-/// The keys of a `join` that does not wait for all nodes.
-pub(super) const JOIN_KEYS: &[&str] = &["of", "count", "any"];
 
 /// What a join waits for.
 #[derive(Clone, Debug)]
@@ -73,7 +71,7 @@ impl<'y> JoinForm<'y> {
         if !matches!(yaml.data, Data::Map(_)) {
             return Some(Self::All(yaml));
         }
-        let section = Section::read(report, yaml, "`join`", JOIN_KEYS)?;
+        let section = Section::read::<JoinKeys>(report, yaml, "`join`")?;
         let Some((word, any)) = section.key("any").zip(section.get("any")) else {
             let of = section.require(report, "of", "write `of: [a, b, c]`");
             let count = section.require(report, "count", "write `count: 2`");
@@ -122,7 +120,7 @@ impl Declarations {
                 branches.push((name, parallel));
                 continue;
             }
-            if !registry.kinds().iter().any(|it| entry.value.get(it.key()).is_some()) {
+            if registry.kinds_of(&entry.value).next().is_none() {
                 declarations.vague.insert(name.clone());
             }
             maps.extend(entry.value.get("map").map(|map| (name.clone(), map)));
@@ -147,9 +145,8 @@ impl Declarations {
             let found =
                 map.get("do").and_then(|it| declarations.read_do(report, &name, it, &mut owners));
             let takes_no_items = |it: &&NodeName| {
-                let node = yaml.get(it.as_str());
-                let mut kinds = registry.kinds().iter().filter(|it| !it.kind.takes_items());
-                kinds.any(|it| node.is_some_and(|node| node.get(it.key()).is_some()))
+                let node = yaml.get(it.as_str()).into_iter();
+                node.flat_map(|it| registry.kinds_of(it)).any(|it| !it.kind.takes_items())
             };
             if let Some(inner) = found.as_ref().filter(takes_no_items) {
                 let message = format!("`{inner}` runs other nodes, but a map runs one node");

@@ -14,10 +14,12 @@ use graphrun_core::{
 };
 
 use super::{
+    Registry,
     expression::known_after,
     fan::Edges,
+    format::{MappingKeys as _, NodeKeys},
     kind::RegisteredKind,
-    policies::{COMMON, PolicyScope, read_policies},
+    policies::{PolicyScope, read_policies},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::{Section, is_later},
@@ -127,7 +129,7 @@ fn move_failure_policies(
 
 fn read_parallel<'y>(report: &mut Report, entry: &'y Entry) -> Option<Section<'y>> {
     let what = format!("the parallel `{}`", entry.key.text);
-    let section = Section::read(report, &entry.value, &what, PARALLEL_KEYS)?;
+    let section = Section::read_known(report, &entry.value, &what, PARALLEL_KEYS)?;
     if let Some(about) = section.get("about") {
         report.word(about, "`about`");
     }
@@ -141,9 +143,8 @@ impl<'y> NodeDraft<'y> {
         name: &NodeName,
         scope: PolicyScope<'y, '_>,
     ) -> Option<Self> {
-        let kinds = scope.registry.kinds();
-        let section = node_section(report, entry, kinds)?;
-        let kind = kind_of(report, entry, &section, kinds);
+        let section = node_section(report, entry, scope.registry)?;
+        let kind = kind_of(report, entry, &section, scope.registry);
         let policies = read_policies(report, scope, name, &section);
         let about = section.get("about").and_then(|it| report.word(it, "`about`"));
         let about = about.map(|it| it.text);
@@ -155,16 +156,16 @@ impl<'y> NodeDraft<'y> {
 fn node_section<'y>(
     report: &mut Report,
     entry: &'y Entry,
-    kinds: &[RegisteredKind],
+    registry: &Registry,
 ) -> Option<Section<'y>> {
-    let own = kinds.iter().flat_map(|it| it.own_keys().chain([it.key()]));
-    let mut known: Vec<&str> = own.chain(COMMON.iter().copied()).collect();
+    let own = registry.kinds().iter().flat_map(|it| it.own_keys().chain([it.key()]));
+    let common = NodeKeys::keys();
+    let mut known: Vec<&str> = own.chain(common.iter().copied()).collect();
     known.sort_unstable();
     known.dedup();
-    let has_it = |it: &&RegisteredKind| entry.value.get(it.key()).is_some();
-    let its_kinds = || kinds.iter().filter(has_it);
+    let its_kinds = || registry.kinds_of(&entry.value);
     // An unknown key was probably meant for the kind of the node, and a help names only the first known ones.
-    known.sort_by_key(|key| match COMMON.contains(key) {
+    known.sort_by_key(|key| match common.contains(key) {
         _ if its_kinds().any(|it| it.takes(key)) => 0,
         true => 1,
         false => 2,
@@ -173,7 +174,7 @@ fn node_section<'y>(
         its_kinds().find_map(|it| within_kind(it, key).or_else(|| arguments_of(it, key)))
     };
     let what = format!("the node `{}`", entry.key.text);
-    Section::read_with(report, &entry.value, &what, &known, within)
+    Section::read_hinted(report, &entry.value, &what, &known, within)
 }
 
 /// Returns the advice for a key that belongs into the mapping under the kind's key.
@@ -193,10 +194,9 @@ fn kind_of<'r>(
     report: &mut Report,
     entry: &Entry,
     section: &Section<'_>,
-    kinds: &'r [RegisteredKind],
+    registry: &'r Registry,
 ) -> Option<&'r RegisteredKind> {
-    let found: Vec<&RegisteredKind> =
-        kinds.iter().filter(|it| section.get(it.key()).is_some()).collect();
+    let found: Vec<&RegisteredKind> = registry.kinds_of(&entry.value).collect();
     let [kind] = found.as_slice() else {
         let names: Vec<&str> = found.iter().map(|it| it.key()).collect();
         if names.is_empty() && entry.value.entries().iter().any(|it| is_later(&it.key.text)) {
@@ -209,15 +209,15 @@ fn kind_of<'r>(
             several => format!("the node `{name}` has several kinds: {}", several.join(", ")),
         };
         let place = report.place(&entry.key.range);
-        let all: Vec<&str> = kinds.iter().map(RegisteredKind::key).collect();
+        let all: Vec<&str> = registry.kinds().iter().map(RegisteredKind::key).collect();
         let finding = Diagnostic::error("GR007", message).at(place, "must be of one kind");
         report.push(finding.help(format!("give it one of: {}", all.join(", "))));
         return None;
     };
     for key in section.keys() {
         let key_name = key.text.as_str();
-        if !kind.takes(key_name) && !COMMON.contains(&key_name) {
-            let owners = kinds.iter().filter(|it| it.takes(key_name));
+        if !kind.takes(key_name) && !NodeKeys::keys().contains(&key_name) {
+            let owners = registry.kinds().iter().filter(|it| it.takes(key_name));
             let owners: Vec<String> = owners.map(|it| format!("`{}`", it.key())).collect();
             let elsewhere = || format!("it belongs to {}", owners.join(" and "));
             let message = format!("a node that is `{}` takes no key `{key_name}`", kind.key());

@@ -58,14 +58,36 @@ pub(crate) struct NodeScope<'e> {
     pub(crate) given: Vec<String>,
 }
 
-/// What an expression is for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Expected<'t> {
+/// The place where an expression is evaluated, and its purpose.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpressionUse<'t> {
+    /// The fields that are assigned there.
+    written: AssignedFields,
     ty: Option<&'t Type>,
-    /// Whether it may name `output.dir`.
-    is_output: bool,
-    /// A variable besides the fields of the state.
     variable: Option<(&'t str, &'t Type)>,
+    names_output: bool,
+}
+
+impl<'t> ExpressionUse<'t> {
+    /// Any value, where these fields are assigned.
+    pub(crate) fn at(written: AssignedFields) -> Self {
+        Self { written, ty: None, variable: None, names_output: false }
+    }
+
+    /// The value is used as one of this type.
+    pub(crate) fn of_type(self, ty: &'t Type) -> Self {
+        Self { ty: Some(ty), ..self }
+    }
+
+    /// There is a variable besides the fields of the state.
+    pub(crate) fn with_variable(self, variable: (&'t str, &'t Type)) -> Self {
+        Self { variable: Some(variable), ..self }
+    }
+
+    /// The expression may name `output.dir`.
+    pub(crate) fn with_output_dir(self) -> Self {
+        Self { names_output: true, ..self }
+    }
 }
 
 impl<'e> NodeScope<'e> {
@@ -92,75 +114,27 @@ impl<'e> NodeScope<'e> {
         self.item.map(|it| (it.name.as_str(), &it.ty))
     }
 
-    /// Compiles an expression, which may use the fields that are assigned when the node starts.
-    pub(crate) fn expression_before(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
-        self.expression(report, yaml, &self.env.flow.before(self.name))
+    /// The use of an expression that is evaluated when the node starts.
+    pub(crate) fn before<'t>(&self) -> ExpressionUse<'t> {
+        ExpressionUse::at(self.env.flow.before(self.name))
     }
 
-    /// Compiles an expression for a value of a type, which may use the fields that are assigned when the node starts.
+    /// The use of an expression that is evaluated when the node has finished.
+    pub(crate) fn after<'t>(&self) -> ExpressionUse<'t> {
+        ExpressionUse::at(self.env.flow.after(self.name))
+    }
+
+    /// Compiles an expression that is evaluated when the node starts.
+    pub(crate) fn expression(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
+        self.expression_for(report, yaml, self.before())
+    }
+
+    /// Compiles an expression for a use.
     pub(crate) fn expression_for(
         &self,
         report: &mut Report,
         yaml: &Yaml,
-        expected: &Type,
-    ) -> Option<Expression> {
-        self.expression_of(report, yaml, &self.env.flow.before(self.name), expected)
-    }
-
-    /// Compiles an expression for a value of a type, which may use the fields that are assigned before the first step.
-    pub(crate) fn expression_at_start(
-        &self,
-        report: &mut Report,
-        yaml: &Yaml,
-        expected: &Type,
-    ) -> Option<Expression> {
-        self.expression_of(report, yaml, &self.env.flow.at_start(), expected)
-    }
-
-    fn expression_of(
-        &self,
-        report: &mut Report,
-        yaml: &Yaml,
-        written: &AssignedFields,
-        expected: &Type,
-    ) -> Option<Expression> {
-        let expected = Expected { ty: Some(expected), ..Expected::default() };
-        self.compile(report, yaml, written, expected)
-    }
-
-    /// Compiles an expression.
-    pub(crate) fn expression(
-        &self,
-        report: &mut Report,
-        yaml: &Yaml,
-        written: &AssignedFields,
-    ) -> Option<Expression> {
-        self.compile(report, yaml, written, Expected::default())
-    }
-
-    /// Compiles an expression that may use a variable.
-    pub(crate) fn expression_on(
-        &self,
-        report: &mut Report,
-        yaml: &Yaml,
-        variable: (&str, &Type),
-    ) -> Option<Expression> {
-        let expected = Expected { variable: Some(variable), ..Expected::default() };
-        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
-    }
-
-    /// Compiles an expression that may name `output.dir`.
-    pub(crate) fn output_path(&self, report: &mut Report, yaml: &Yaml) -> Option<Expression> {
-        let expected = Expected { is_output: true, ..Expected::default() };
-        self.compile(report, yaml, &self.env.flow.before(self.name), expected)
-    }
-
-    fn compile(
-        &self,
-        report: &mut Report,
-        yaml: &Yaml,
-        written: &AssignedFields,
-        expected: Expected<'_>,
+        expected: ExpressionUse<'_>,
     ) -> Option<Expression> {
         let Some(text) = yaml.text() else {
             let finding = report.of_wrong_kind(yaml, "an expression", "a text");
@@ -173,17 +147,18 @@ impl<'e> NodeScope<'e> {
             report.push(Diagnostic { help, ..finding });
             return None;
         };
+        let ExpressionUse { written, ty, variable, names_output } = expected;
         let scope = ExpressionScope {
             schema: &self.env.schema,
-            written,
+            written: &written,
             nodes: &self.env.declarations.nodes,
             item: self.item(),
-            variable: expected.variable,
+            variable,
             any_item: self.any_item,
             given: &self.given,
-            output: expected.is_output,
+            output: names_output,
             types: &self.env.types,
-            expected: expected.ty,
+            expected: ty,
         };
         let (expression, problems) = match Expression::compile(text, scope) {
             Ok(expression) => {

@@ -176,11 +176,10 @@ impl<'a> Sources<'a> {
         }
         let is_vague =
             self.declarations.vague.contains(name) && !self.declarations.joins.contains_key(name);
-        let kinds = self.registry.kinds().iter();
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
         let mut sometimes: Vec<&str> = Vec::new();
-        for kind in kinds.filter(|it| section.get(it.key()).is_some()) {
+        for kind in self.registry.kinds_of(section.yaml()) {
             lacks_writes |= kind.requires("writes") && section.get("writes").is_none();
             keys.extend(kind.keys_of_written_fields());
             sometimes.extend(kind.kind.may_leave_unwritten(section));

@@ -12,16 +12,14 @@ use thiserror::Error;
 
 use super::{
     EvaluateError, Expression, ExpressionView, Workflow,
-    environment::{Environment, NodeScope},
+    environment::{Environment, ExpressionUse, NodeScope},
+    format::FolderKeys,
     hosts::check_used_host,
     reader::{SpannedText, Yaml},
     report::Report,
     shape::Section,
     typing::describe,
 };
-
-/// The keys of a folder.
-pub(super) const FOLDER_KEYS: &[&str] = &["from", "git", "branch"];
 
 /// The start of the default name of a branch, before the id of the run.
 const BRANCH_DEFAULT: &str = "graphrun/";
@@ -148,7 +146,7 @@ fn read_folder(
     yaml: &Yaml,
 ) -> Option<FolderDefinition> {
     let what = format!("the folder `{}`", key.text);
-    let section = Section::read(report, yaml, &what, FOLDER_KEYS)?;
+    let section = Section::read::<FolderKeys>(report, yaml, &what)?;
     let help = "write `git: true`: each run has its own git worktree";
     let git = section.require(report, "git", help).and_then(|it| report.bool(it, "`git`"));
     if git == Some(false)
@@ -174,7 +172,11 @@ fn read_text(
     yaml: &Yaml,
     what: &str,
 ) -> Option<Expression> {
-    let expression = scope.expression_at_start(report, yaml, &Type::String)?;
+    let expression = scope.expression_for(
+        report,
+        yaml,
+        ExpressionUse::at(scope.env.flow.at_start()).of_type(&Type::String),
+    )?;
     let place = report.place(&yaml.range);
     if !expression.ty().fits(&Type::String) {
         let message = format!("{what} is a text, and this is {}", describe(expression.ty()));

@@ -13,15 +13,13 @@ use serde_json::json;
 use super::{
     Approval,
     approval::read_approval,
+    format::HostKeys,
     program::ProgramSandbox,
     reader::{Entry, SpannedText, Yaml},
     report::Report,
     sections::entries,
     shape::Section,
 };
-
-/// The keys of a host.
-pub(super) const HOST_KEYS: &[&str] = &["allow", "folder", "approve", "secrets", "time"];
 
 /// The default time limit of a command.
 const TIME: Duration = Duration::from_secs(60);
@@ -309,42 +307,40 @@ fn read_host(
     yaml: &Yaml,
     find_folder: &mut impl FnMut(&mut Report, SpannedText) -> Option<String>,
 ) -> HostSettings {
-    let mut host = HostSettings {
-        name: key.text.clone(),
-        allow: Vec::new(),
-        folder: None,
-        approve: Approval::default(),
-        secrets: Vec::new(),
-        time: TIME,
-    };
     let what = format!("the host `{}`", key.text);
-    let Some(section) = Section::read(report, yaml, &what, HOST_KEYS) else { return host };
+    let section = Section::read::<HostKeys>(report, yaml, &what);
     let help = "name the beginnings of commands, as in `allow: [git push]`";
-    if let Some(allow) = section.require(report, "allow", help) {
-        for word in report.words(allow, "`allow`") {
-            match parse_shape(&word.text) {
-                Ok(shape) => host.allow.push(shape),
-                Err(reason) => {
-                    let message = format!("`{}` cannot be allowed: {reason}", word.text);
-                    let place = report.place(&word.range);
-                    let finding = Diagnostic::error("GR053", message).at(place, "decides nothing");
-                    report
-                        .push(finding.help("name a program and the arguments that it begins with"));
-                }
+    let allow = section.as_ref().and_then(|it| it.require(report, "allow", help));
+    let get = |key| section.as_ref().and_then(|it| it.get(key));
+    let folder = get("folder").and_then(|it| report.word(it, "`folder`"));
+    let approve = get("approve").and_then(|it| read_approval(report, it));
+    let secrets = get("secrets").map(|it| read_secrets(report, it));
+    let time = get("time").and_then(|it| report.duration(it, "`time`"));
+    HostSettings {
+        name: key.text.clone(),
+        allow: allow.map(|it| read_shapes(report, it)).unwrap_or_default(),
+        folder: folder.and_then(|it| find_folder(report, it)),
+        approve: approve.unwrap_or_default(),
+        secrets: secrets.unwrap_or_default(),
+        time: time.unwrap_or(TIME),
+    }
+}
+
+/// Reads the beginnings of the commands of a host.
+fn read_shapes(report: &mut Report, yaml: &Yaml) -> Vec<CommandShape> {
+    let mut shapes = Vec::new();
+    for word in report.words(yaml, "`allow`") {
+        match parse_shape(&word.text) {
+            Ok(shape) => shapes.push(shape),
+            Err(reason) => {
+                let message = format!("`{}` cannot be allowed: {reason}", word.text);
+                let place = report.place(&word.range);
+                let finding = Diagnostic::error("GR053", message).at(place, "decides nothing");
+                report.push(finding.help("name a program and the arguments that it begins with"));
             }
         }
     }
-    if let Some(word) = section.get("folder").and_then(|it| report.word(it, "`folder`")) {
-        host.folder = find_folder(report, word);
-    }
-    if let Some(approve) = section.get("approve").and_then(|it| read_approval(report, it)) {
-        host.approve = approve;
-    }
-    host.secrets = section.get("secrets").map(|it| read_secrets(report, it)).unwrap_or_default();
-    if let Some(time) = section.get("time").and_then(|it| report.duration(it, "`time`")) {
-        host.time = time;
-    }
-    host
+    shapes
 }
 
 /// Reads the names of variables with secrets.

@@ -3,11 +3,14 @@
 //! Only spaces, line breaks, and the quotes around texts change. A result that reads differently from the file, or that is
 //! laid out differently once more, is refused: a layout never changes what a workflow does.
 
+mod comments;
+
 use std::sync::Arc;
 
 use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
 use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBreak};
 
+use self::comments::keep_columns;
 use super::{
     reader::{self, Data, Yaml},
     report::Report,
@@ -89,6 +92,7 @@ fn lay_out(text: &str) -> Result<String, String> {
         ..LanguageOptions::default()
     };
     pretty_yaml::format_text(text, &FormatOptions { layout, language })
+        .and_then(|it| keep_columns(text, &it))
         .map_err(|error| format!("the layout stops at byte {}", error.offset()))
 }
 

@@ -197,6 +197,6 @@ fn survey_within(
     let mut report = Report::new(file);
     let Some(root) = reader::read(&mut report) else { return (None, report.into_findings()) };
     let prompts = PromptFiles::new(folder);
-    let (workflow, report) = lower::lower(report, &root, prompts, (registry, chain));
+    let workflow = lower::lower(&mut report, &root, prompts, (registry, chain));
     (workflow, report.into_findings())
 }

@@ -8,6 +8,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostic,
+    graph::Limits,
     id::{ChannelName, NodeName},
     state::{Schema, Type},
 };
@@ -20,6 +21,7 @@ use super::{
     environment::{Environment, FIELDS},
     flow::{Flow, Sources},
     folders::{check_used, read_folders},
+    format::WorkflowKeys,
     memory::MEMORY,
     nodes::read_nodes,
     policies::PolicyScope,
@@ -31,56 +33,21 @@ use super::{
     shape::Section,
     structure::{read_lists, warn_of_unread_items},
     tools::FILES,
-    types::{read_state, refuse_private, warn_of_placeholders},
+    types::{ReadState, read_state, refuse_private, warn_of_placeholders},
     used::{Chain, load_used},
     written::Presence,
 };
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
 
-/// The keys of a workflow.
-pub(super) const KEYS: &[&str] = &[
-    "graphrun",
-    "name",
-    "about",
-    "state",
-    "types",
-    "input",
-    "output",
-    "inbox",
-    "models",
-    "agents",
-    "sandboxes",
-    "folders",
-    "hosts",
-    "mcp",
-    "memory",
-    "tools",
-    "limits",
-    "defaults",
-    "reports",
-    "start",
-    "nodes",
-];
-
-/// Lowers the tree. Returns the workflow as far as it is valid, and all findings.
+/// Lowers the tree to the workflow, as far as it is valid.
 pub(super) fn lower(
-    mut report: Report,
-    root: &Yaml,
-    prompts: PromptFiles,
-    (registry, chain): (&Registry, &Chain<'_>),
-) -> (Option<Workflow>, Report) {
-    let workflow = read_workflow(&mut report, root, prompts, (registry, chain));
-    (workflow, report)
-}
-
-fn read_workflow(
     report: &mut Report,
     root: &Yaml,
     prompts: PromptFiles,
     (registry, chain): (&Registry, &Chain<'_>),
 ) -> Option<Workflow> {
-    let top = &Section::read(report, root, "a workflow", KEYS)?;
+    let top = &Section::read::<WorkflowKeys>(report, root, "a workflow")?;
     check_version(report, top);
     let name = top.require(report, "name", "write `name: my_workflow`");
     let name = name.and_then(|it| report.word(it, "`name`"));
@@ -88,71 +55,18 @@ fn read_workflow(
     let state = read_state(report, top, prompts.folder(), registry);
     let nothing = Yaml { range: root.range.clone(), data: Data::Map(Vec::new()) };
     let nodes = top.require(report, "nodes", "a workflow needs nodes").unwrap_or(&nothing);
-    if let Err(reached) = chain.add_nodes(nodes.entries().len()) {
-        let what = "the number of nodes, with those of the workflows it uses,";
-        // The span of all nodes would be thousands of lines.
-        let last = nodes.entries().last().map_or(&nodes.range, |it| &it.key.range);
-        report.push_limit(what, &reached, last);
-        return None;
-    }
-    // Without a state every field would be unknown; one finding is better than many.
-    let schema = state.schema?;
-    for used in state.used {
-        report.uses("types", &used);
-    }
-    warn_of_placeholders(report, top, &schema);
-    let input = channels(report, top, "input", &schema);
-    let output = channels(report, top, "output", &schema);
-    let inbox = inbox(report, top, &schema);
-    let declarations = Declarations::read(report, nodes, registry);
-    let loaded = load_used(report, nodes, prompts.folder(), registry, chain);
-    if chain.is_too_large() {
-        // A workflow over a limit is not assembled: that would take the time that the limit saves.
-        return None;
-    }
-    let files = (&prompts, registry);
-    let sections = Sections::read(report, top, files, &declarations, (&state.tools, &state.tiers));
-    let limits = read_limits(report, top, &declarations);
-    let entry = read_start(report, top, &declarations);
-    let defaults = &sections.defaults;
-    let scope = PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
-    let draft = WorkflowDraft::read(report, nodes, scope);
-    let sources = Sources {
-        top,
-        draft: &draft,
-        declarations: &declarations,
-        schema: &schema,
-        input: &input,
-        start: &entry,
-        limits: &limits,
-        registry,
-        loaded: &loaded,
-        vague: &state.vague,
-    };
-    check_bounds(report, sources);
-    let flow = Flow::of(sources);
-    let (registry, maps, types) = (registry.clone(), BTreeMap::new(), state.types);
-    let mut env = Environment {
-        registry,
-        prompts,
-        schema,
-        declarations,
-        sections,
-        flow,
-        types,
-        loaded,
-        maps,
-    };
-    env.maps = read_lists(report, &env, nodes);
-    let yaml_nodes = nodes;
-    let (nodes, edges) = read_nodes(report, &env, &draft);
+    check_size(report, chain, nodes)?;
+    let drafter = Drafter { report, top, nodes, registry, chain };
+    let Drafted { draft, env, interface, limits, entry } = drafter.draft(state, prompts)?;
+    let (definitions, edges) = read_nodes(report, &env, &draft);
     let folders = read_folders(report, top, &env, entry.first()).into_iter().collect();
-    check_used(report, yaml_nodes, &env);
+    check_used(report, nodes, &env);
     let reports = read_reports(report, top, &env, &draft);
-    check_outputs(report, top, &env, (&input, &inbox));
+    check_outputs(report, top, &env, &interface);
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
     warn_of_unread_inputs(report, root, &env, &draft);
+    let Interface { input, output, inbox } = interface;
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
         about: about.map(|it| it.text),
@@ -163,7 +77,7 @@ fn read_workflow(
         hosts: env.sections.hosts_with_secrets_of_programs(),
         memory: Arc::clone(&env.sections.memory),
         limits,
-        nodes,
+        nodes: definitions,
         nested: BTreeMap::new(),
         edges,
         entry,
@@ -178,6 +92,104 @@ fn read_workflow(
     };
     take_used(&mut workflow, env.loaded);
     Some(workflow)
+}
+
+/// Reports too many nodes, also of all workflows that are used so far.
+fn check_size(report: &mut Report, chain: &Chain<'_>, nodes: &Yaml) -> Option<()> {
+    let Err(reached) = chain.add_nodes(nodes.entries().len()) else { return Some(()) };
+    let what = "the number of nodes, with those of the workflows it uses,";
+    // The span of all nodes would be thousands of lines.
+    let last = nodes.entries().last().map_or(&nodes.range, |it| &it.key.range);
+    report.push_limit(what, &reached, last);
+    None
+}
+
+/// Makes the draft of a workflow, and the names that its nodes may use.
+struct Drafter<'r, 'y> {
+    report: &'r mut Report,
+    top: &'r Section<'y>,
+    nodes: &'y Yaml,
+    registry: &'y Registry,
+    chain: &'r Chain<'r>,
+}
+
+/// The draft of a workflow, before its expressions and prompts are checked.
+struct Drafted<'y> {
+    draft: WorkflowDraft<'y>,
+    env: Environment,
+    interface: Interface,
+    limits: Limits,
+    entry: Vec<NodeName>,
+}
+
+/// The fields by which a workflow is used.
+struct Interface {
+    input: Vec<ChannelName>,
+    output: Vec<ChannelName>,
+    inbox: Vec<ChannelName>,
+}
+
+impl<'y> Drafter<'_, 'y> {
+    fn draft(self, state: ReadState, prompts: PromptFiles) -> Option<Drafted<'y>> {
+        let Self { report, top, nodes, registry, chain } = self;
+        // Without a state every field would be unknown; one finding is better than many.
+        let schema = state.schema?;
+        for used in state.used {
+            report.uses("types", &used);
+        }
+        warn_of_placeholders(report, top, &schema);
+        let interface = Interface::read(report, top, &schema);
+        let declarations = Declarations::read(report, nodes, registry);
+        let loaded = load_used(report, nodes, prompts.folder(), registry, chain);
+        if chain.is_too_large() {
+            // A workflow over a limit is not assembled: that would take the time that the limit saves.
+            return None;
+        }
+        let files = (&prompts, registry);
+        let types = (&state.tools, &state.tiers);
+        let sections = Sections::read(report, top, files, &declarations, types);
+        let limits = read_limits(report, top, &declarations);
+        let entry = read_start(report, top, &declarations);
+        let defaults = &sections.defaults;
+        let scope =
+            PolicyScope { registry, declarations: &declarations, schema: &schema, defaults };
+        let draft = WorkflowDraft::read(report, nodes, scope);
+        let sources = Sources {
+            top,
+            draft: &draft,
+            declarations: &declarations,
+            schema: &schema,
+            input: &interface.input,
+            start: &entry,
+            limits: &limits,
+            registry,
+            loaded: &loaded,
+            vague: &state.vague,
+        };
+        check_bounds(report, sources);
+        let flow = Flow::of(sources);
+        let mut env = Environment {
+            registry: registry.clone(),
+            prompts,
+            schema,
+            declarations,
+            sections,
+            flow,
+            types: state.types,
+            loaded,
+            maps: BTreeMap::new(),
+        };
+        env.maps = read_lists(report, &env, nodes);
+        Some(Drafted { draft, env, interface, limits, entry })
+    }
+}
+
+impl Interface {
+    fn read(report: &mut Report, top: &Section<'_>, schema: &Schema) -> Self {
+        let input = channels(report, top, "input", schema);
+        let output = channels(report, top, "output", schema);
+        Self { input, output, inbox: inbox(report, top, schema) }
+    }
 }
 
 /// Adds the used workflows to the one that uses them, as its parts or as nested runs.
@@ -203,7 +215,7 @@ fn check_outputs(
     report: &mut Report,
     top: &Section<'_>,
     env: &Environment,
-    (input, inbox): (&[ChannelName], &[ChannelName]),
+    Interface { input, inbox, .. }: &Interface,
 ) {
     let Some(outputs) = top.get("output").filter(|_| !report.has_errors()) else { return };
     for word in outputs.items().iter().chain([outputs]).filter_map(Yaml::word) {

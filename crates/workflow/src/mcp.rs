@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::{
     Approval, LoadError,
     argument::{ArgumentAdvice, check_argument, read_arguments},
+    format::{McpServerKeys, WorkflowKeys},
     hosts::{HostSettings, HostUse, check_allowed, read_hosts},
-    lower::KEYS,
     prompt::PromptFiles,
     reader::{self, Entry, SpannedText, Yaml},
     report::Report,
@@ -27,9 +27,6 @@ use super::{
     shape::Section,
     tool::{BUILT_IN, DeclaredTool, ServerTool, ToolAction, ToolSignature},
 };
-
-/// The keys of a server.
-pub(super) const MCP_KEYS: &[&str] = &["command", "in", "tools", "time"];
 
 /// The version of the lock file.
 const LOCK_VERSION: u32 = 1;
@@ -178,7 +175,7 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
         return Err(LoadError::Invalid(report.into_findings()));
     };
     let mut ignored = Report::new(Arc::clone(&report.file));
-    let Some(top) = Section::read(&mut ignored, &root, "a workflow", KEYS) else {
+    let Some(top) = Section::read::<WorkflowKeys>(&mut ignored, &root, "a workflow") else {
         return Err(LoadError::Invalid(ignored.into_findings()));
     };
     let hosts = read_hosts(&mut report, &top, |_| false, |_, word| Some(word.text));
@@ -265,7 +262,7 @@ fn read_server(
 ) -> Option<McpServer> {
     check_name(report, key);
     let what = format!("the server `{}`", key.text);
-    let section = Section::read(report, yaml, &what, MCP_KEYS)?;
+    let section = Section::read::<McpServerKeys>(report, yaml, &what)?;
     let help = "write the program and its arguments, as in `command: [mcp-server-git]`";
     let command = section.require(report, "command", help);
     let mut argv = Vec::new();

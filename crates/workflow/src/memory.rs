@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{
+    format::TierKeys,
     reader::{Data, SpannedText, Yaml},
     report::Report,
     sections::entries,
@@ -26,9 +27,6 @@ use super::{
 
 /// The section.
 pub(super) const MEMORY: &str = "memory";
-
-/// The keys of a tier.
-pub(super) const TIER_KEYS: &[&str] = &["access", "keep", "approve", "type"];
 
 /// The access to a tier: the nodes of a run read it, or also write it.
 const READ: &str = "read";
@@ -252,7 +250,7 @@ fn read_tier(report: &mut Report, name: &str, yaml: &Yaml) -> Option<Tier> {
         let is_read_only = read_access(report, yaml)?;
         return Some(Tier { is_read_only, ..Tier::default() });
     }
-    let section = Section::read(report, yaml, &format!("the tier `{name}`"), TIER_KEYS)?;
+    let section = Section::read::<TierKeys>(report, yaml, &format!("the tier `{name}`"))?;
     let access = section.get("access").and_then(|it| read_access(report, it));
     let keep = section.get("keep").and_then(|it| report.duration(it, "`keep`"));
     let approve = section.get("approve").and_then(|it| report.bool(it, "`approve`"));

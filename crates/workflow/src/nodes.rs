@@ -57,15 +57,14 @@ fn read_node(
         items.order = scope.item.and_then(|it| it.order.clone());
     }
     let when = section.get("when").and_then(|yaml| {
-        let condition = scope.expression_before(report, yaml)?;
+        let condition = scope.expression(report, yaml)?;
         check_condition(report, yaml, &condition);
         Some(condition)
     });
     if let Some(field) = section.get("then").and_then(fail_reason) {
         // As an expression, it is checked for being assigned.
-        let written = scope.env.flow.after(scope.name);
         if policies.on_finish.fail_reason.is_some() {
-            scope.expression(report, field, &written);
+            scope.expression_for(report, field, scope.after());
         }
     }
     scope.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
@@ -77,7 +76,7 @@ fn read_node(
         kind.kind.read(&mut reader)
     });
     if let Some(settings) = &settings {
-        check_effects(report, section, settings.as_ref());
+        warn_of_effectless_policies(report, section, settings.as_ref());
     }
     let cache = read_cache(report, scope, section, settings.as_deref());
     let place = Place { file: report.file.clone(), range: key.range.clone() };
@@ -85,55 +84,85 @@ fn read_node(
     Some(NodeDefinition { settings: settings?, policies, when, cache, place, about, scopes })
 }
 
+/// Keys that change nothing for a node.
+struct WithoutEffect {
+    keys: Vec<SpannedText>,
+    reason: &'static str,
+    help: &'static str,
+}
+
+impl WithoutEffect {
+    /// Finds them; `None` for a node to which all keys apply.
+    fn of(section: &Section<'_>, settings: &dyn NodeSettings) -> Option<Self> {
+        let keys = |keys: &[&str]| keys.iter().filter_map(|it| section.key(it)).cloned().collect();
+        let is_pure = is_pure(settings);
+        Some(if section.get("use").is_some() && is_pure {
+            let help = "write `use: { nested: true, … }`, so that it applies to each call";
+            Self { keys: keys(&["limits"]), reason: "the node only begins the used workflow", help }
+        } else if section.get("map").is_some() && is_pure {
+            // The other keys are refused.
+            let help = "put it on the node that it runs";
+            Self { keys: keys(&["limits"]), reason: "the node only begins its items", help }
+        } else if is_pure {
+            let keys = keys(&["retry", "timeout", "limits"]);
+            Self { keys, reason: "the node computes its fields at once", help: "remove it" }
+        } else if settings.models().is_none()
+            && settings.programs().is_empty()
+            && settings.needs_sandbox()
+        {
+            let limits = section.get("limits").map(Yaml::entries).unwrap_or_default();
+            let of_models = limits.iter().map(|it| &it.key);
+            let of_models = of_models.filter(|it| matches!(it.text.as_str(), "tokens" | "usd"));
+            let keys = of_models.cloned().collect();
+            Self { keys, reason: "the node asks no model", help: "remove it" }
+        } else {
+            return None;
+        })
+    }
+}
+
+/// Whether a node only computes fields from the state.
+fn is_pure(settings: &dyn NodeSettings) -> bool {
+    settings.computes().is_some() && settings.choices().is_none()
+}
+
 /// Warns about policies that change nothing for a node of this kind.
-fn check_effects(report: &mut Report, section: &Section<'_>, settings: &dyn NodeSettings) {
+fn warn_of_effectless_policies(
+    report: &mut Report,
+    section: &Section<'_>,
+    settings: &dyn NodeSettings,
+) {
     let retry = section.get("retry").map(Yaml::entries).unwrap_or_default();
     let codes = retry.iter().map(|it| &it.key).find(|it| it.text == "exit_codes");
     if let Some(key) = codes.filter(|_| !settings.has_exit_code()) {
         let message = "`exit_codes` has no effect here: the node runs no command";
-        let place = report.place(&key.range);
-        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        report.push(finding.help("remove it; `on` names kinds of failure"));
+        warn_of_no_effect(report, key, message, "remove it; `on` names kinds of failure");
     }
-    let is_pure = settings.computes().is_some() && settings.choices().is_none();
-    let key = |it: &&str| section.key(it).cloned();
-    let keys = |keys: &[&str]| keys.iter().filter_map(key).collect::<Vec<SpannedText>>();
-    let (of_no_effect, reason, help) = if section.get("use").is_some() && is_pure {
-        let help = "write `use: { nested: true, … }`, so that it applies to each call";
-        (keys(&["limits"]), "the node only begins the used workflow", help)
-    } else if section.get("map").is_some() && is_pure {
-        // The other keys are refused.
-        let help = "put it on the node that it runs";
-        (keys(&["limits"]), "the node only begins its items", help)
-    } else if is_pure {
-        let keys = keys(&["retry", "timeout", "limits"]);
-        (keys, "the node computes its fields at once", "remove it")
-    } else if settings.models().is_none()
-        && settings.programs().is_empty()
-        && settings.needs_sandbox()
-    {
-        let limits = section.get("limits").map(Yaml::entries).unwrap_or_default();
-        let of_models = limits.iter().map(|it| &it.key);
-        let of_models = of_models.filter(|it| matches!(it.text.as_str(), "tokens" | "usd"));
-        (of_models.cloned().collect(), "the node asks no model", "remove it")
-    } else {
-        return;
-    };
-    for key in of_no_effect {
-        let message = format!("`{}` has no effect here: {reason}", key.text);
-        let place = report.place(&key.range);
-        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        report.push(finding.help(help));
+    if let Some(WithoutEffect { keys, reason, help }) = WithoutEffect::of(section, settings) {
+        for key in keys {
+            let message = format!("`{}` has no effect here: {reason}", key.text);
+            warn_of_no_effect(report, &key, message, help);
+        }
     }
-    check_caught_kinds(report, section, is_pure);
+    // A `map` catches the failures of its items, and a used workflow those of its nodes.
+    if is_pure(settings) && section.get("map").is_none() && section.get("use").is_none() {
+        warn_of_failures_that_never_occur(report, section);
+    }
+}
+
+fn warn_of_no_effect(
+    report: &mut Report,
+    key: &SpannedText,
+    message: impl Into<String>,
+    help: &str,
+) {
+    let place = report.place(&key.range);
+    let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
+    report.push(finding.help(help));
 }
 
 /// Warns about failures that a node which only computes never has.
-fn check_caught_kinds(report: &mut Report, section: &Section<'_>, is_pure: bool) {
-    // A `map` catches the failures of its items, and a used workflow those of its nodes.
-    if !is_pure || section.get("map").is_some() || section.get("use").is_some() {
-        return;
-    }
+fn warn_of_failures_that_never_occur(report: &mut Report, section: &Section<'_>) {
     for Entry { key, .. } in section.get("catch").map(Yaml::entries).unwrap_or_default() {
         let kind = key.text.as_str();
         // A value may reach a limit, and a registered function may panic.
@@ -143,8 +172,6 @@ fn check_caught_kinds(report: &mut Report, section: &Section<'_>, is_pure: bool)
             continue;
         }
         let message = format!("the node computes its fields at once, and never fails as `{kind}`");
-        let place = report.place(&key.range);
-        let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
-        report.push(finding.help("remove it"));
+        warn_of_no_effect(report, key, message, "remove it");
     }
 }

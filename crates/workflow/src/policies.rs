@@ -15,6 +15,7 @@ use graphrun_core::{
 use super::{
     Defaults, Registry,
     declarations::Declarations,
+    format::{NodeLimitsKeys, RetryKeys, TimeoutKeys},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -23,34 +24,6 @@ use super::{
 };
 /// More tries than this count as a mistake.
 pub(super) const ATTEMPTS_MAX: u32 = 20;
-
-/// The keys of `retry`.
-pub(super) const RETRY_KEYS: &[&str] = &["attempts", "initial", "max", "on", "exit_codes"];
-
-/// The keys of `timeout`.
-pub(super) const TIMEOUT_KEYS: &[&str] = &["total", "idle"];
-
-/// The keys of the limits of a node.
-pub(super) const NODE_LIMITS_KEYS: &[&str] = &["tokens", "usd", "time"];
-
-/// The keys that every node takes.
-pub(super) const COMMON: &[&str] = &[
-    "about",
-    "then",
-    "max_visits",
-    "exhausted",
-    "limits",
-    "resets",
-    "clears",
-    "emits",
-    "catch",
-    "timeout",
-    "retry",
-    "when",
-    "cache",
-    "defer",
-    "join",
-];
 
 /// The names that the policies of a node may use, and the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +63,7 @@ pub(super) fn read_policies(
     section: &Section<'_>,
 ) -> Policies {
     let PolicyScope { registry, declarations, schema, defaults } = scope;
-    let asks = registry.kinds().iter().any(|it| it.kind.asks() && section.get(it.key()).is_some());
+    let asks = registry.kinds_of(section.yaml()).any(|it| it.kind.asks());
     let timeout = section.get("timeout").and_then(|it| report.timeout(it)).unwrap_or_default();
     if let (Some(key), true, true) = (section.key("timeout"), asks, timeout.idle.is_some()) {
         let message = "`idle` does not apply to a question: it has a total time";
@@ -237,7 +210,7 @@ fn with_defaults(mut catch: Vec<Catch>, defaults: &[Catch], name: &NodeName) -> 
 
 impl Report {
     fn node_limits(&mut self, yaml: &Yaml) -> Option<NodeLimits> {
-        let section = Section::read(self, yaml, "`limits`", NODE_LIMITS_KEYS)?;
+        let section = Section::read::<NodeLimitsKeys>(self, yaml, "`limits`")?;
         Some(NodeLimits {
             tokens: section.get("tokens").and_then(|it| self.count(it, "`tokens`", 1)),
             usd: section.get("usd").and_then(|it| self.dollars(it)),
@@ -251,7 +224,7 @@ impl Report {
             let total = self.duration(yaml, "`timeout`")?;
             return Some(Timeouts { total: Some(total), idle: None });
         }
-        let section = Section::read(self, yaml, "`timeout`", TIMEOUT_KEYS)?;
+        let section = Section::read::<TimeoutKeys>(self, yaml, "`timeout`")?;
         let mut read = |key| section.get(key).and_then(|it| self.duration(it, &format!("`{key}`")));
         let (total, idle) = (read("total"), read("idle"));
         if let (Some(word), Some(total), Some(idle)) = (section.key("idle"), total, idle)
@@ -293,7 +266,7 @@ impl Report {
             retry.attempts_max = Some(self.number(yaml, "`retry`", &wanted, fits)?);
             return Some(retry);
         }
-        let section = Section::read(self, yaml, "`retry`", RETRY_KEYS)?;
+        let section = Section::read::<RetryKeys>(self, yaml, "`retry`")?;
         let attempts = section.require(self, "attempts", "write `attempts: 3`")?;
         retry.attempts_max = Some(self.number(attempts, "`attempts`", &wanted, fits)?);
         if let Some(initial) = section.get("initial") {

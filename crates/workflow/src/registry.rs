@@ -14,6 +14,7 @@ use graphrun_models::Providers;
 
 use crate::{
     kind::{Kind, RegisteredKind},
+    reader::Yaml,
     structure,
     tool::{BuiltIn, Tool},
 };
@@ -124,6 +125,11 @@ impl Registry {
     /// The kinds of nodes, in the order in which they were added.
     pub fn kinds(&self) -> &[RegisteredKind] {
         &self.0.kinds
+    }
+
+    /// The kinds whose keys a node has. A valid node has one.
+    pub(super) fn kinds_of(&self, node: &Yaml) -> impl Iterator<Item = &RegisteredKind> {
+        self.kinds().iter().filter(|it| node.get(it.key()).is_some())
     }
 
     /// The kind with a key.

@@ -14,15 +14,13 @@ use super::{
     Prompt, PromptError, PromptView,
     draft::WorkflowDraft,
     environment::{Environment, check_report},
+    format::ReportKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     sections::{entries, read_prompt, read_template},
     shape::Section,
     written::{AssignedFields, Presence},
 };
-
-/// The keys of a report that is not a path.
-pub(super) const REPORT_KEYS: &[&str] = &["render", "each"];
 
 /// The value of `each`: the report is also rendered after each step.
 const STEP: &str = "step";
@@ -81,7 +79,7 @@ fn read_report(
     check_name(report, key);
     let (loaded, each_step) = if matches!(value.data, Data::Map(_)) {
         let section =
-            Section::read(report, value, &format!("the report `{}`", key.text), REPORT_KEYS)?;
+            Section::read::<ReportKeys>(report, value, &format!("the report `{}`", key.text))?;
         let help = "write `render: PATH`, the path of its template";
         let template = section.require(report, "render", help);
         let loaded = template.and_then(|it| read_template(report, &env.prompts, it, "render"));

@@ -4,14 +4,11 @@ use graphrun_core::{diagnostic::Diagnostic, state::Type};
 use graphrun_models::{Parameter, Providers, RequestSettings, header_problem};
 
 use super::{
+    format::{MappingKeys as _, values::RequestKeys},
     reader::{Entry, Yaml},
     report::Report,
     types::value_of,
 };
-
-/// The keys of these settings.
-pub(super) const KEYS: [&str; 8] =
-    ["temperature", "top_p", "seed", "stop", "effort", "max_tokens", "headers", "extra_body"];
 
 /// Reads the settings, and warns of those that none of the models supports.
 pub(super) fn read<'y>(
@@ -118,7 +115,8 @@ fn read_extra(
 ) -> Option<(String, serde_json::Value)> {
     if RequestSettings::OWN_PARAMETERS.contains(&key.text.as_str()) {
         let message = format!("`{}` is not part of `extra_body`: graphrun sets it", key.text);
-        let help = format!("remove it; the settings of requests are {}", KEYS.join(", "));
+        let help =
+            format!("remove it; the settings of requests are {}", RequestKeys::keys().join(", "));
         report.bad_value(key, message, &help);
         return None;
     }

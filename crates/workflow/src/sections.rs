@@ -21,6 +21,10 @@ use super::{
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
+    format::{
+        AgentKeys, DefaultsKeys, FilesKeys, LimitsKeys, PythonKeys, SandboxKeys, ToolUseKeys,
+        values::TemplateKeys,
+    },
     hosts::{HostSettings, read_hosts},
     mcp::read_mcp,
     memory::{Tiers, read_tiers},
@@ -48,53 +52,8 @@ const REPAIRS: u32 = 2;
 /// The default number of rounds of tool calls.
 const TOOL_ROUNDS: u32 = 8;
 
-/// The keys of an agent.
-pub(super) const AGENT_KEYS: &[&str] = &[
-    "model",
-    "system",
-    "temperature",
-    "top_p",
-    "seed",
-    "stop",
-    "effort",
-    "max_tokens",
-    "headers",
-    "extra_body",
-    "cache",
-    "on_overflow",
-    "tools",
-    "max_tool_rounds",
-    "tool_timeout",
-    "tool_choice",
-    "parallel_tools",
-    "about",
-    "command",
-    "protocol",
-    "in",
-    "scripts",
-    "secrets",
-];
 /// The keys of an agent that are about calls of its tools.
 const CALL_KEYS: [&str; 4] = ["max_tool_rounds", "tool_timeout", "tool_choice", "parallel_tools"];
-/// The keys of a tool in the list of an agent.
-pub(super) const TOOL_USE_KEYS: &[&str] = &["tool", "approve"];
-/// The keys of a template that is not a path.
-pub(super) const TEMPLATE_KEYS: &[&str] = &["text"];
-/// The keys of `tools` that are no tools.
-#[cfg(test)]
-pub(super) const TOOLS_KEYS: &[&str] = &[FILES];
-/// The keys of the tools for files.
-pub(super) const FILES_KEYS: &[&str] = &["root"];
-/// The keys of a sandbox.
-pub(super) const SANDBOX_KEYS: &[&str] = &["network", "memory", "time", "python"];
-/// The keys of `python` in a sandbox.
-pub(super) const PYTHON_KEYS: &[&str] = &["requirements"];
-/// The keys of `defaults`.
-pub(super) const DEFAULTS_KEYS: &[&str] = &["retry", "timeout", "catch", "repair"];
-/// The keys of `limits`.
-pub(super) const LIMITS_KEYS: &[&str] =
-    &["steps", "tokens", "usd", "time", "exhausted", "concurrency"];
-
 /// An agent as it is declared.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
@@ -244,7 +203,7 @@ impl Sections {
         registry: &Registry,
     ) -> Option<Agent> {
         let what = format!("the agent `{}`", key.text);
-        let section = Section::read(report, yaml, &what, AGENT_KEYS)?;
+        let section = Section::read::<AgentKeys>(report, yaml, &what)?;
         if let Some(about) = section.get("about") {
             report.word(about, "`about`");
         }
@@ -414,7 +373,7 @@ fn read_tool_use(report: &mut Report, yaml: &Yaml) -> Option<(SpannedText, Optio
     if !matches!(yaml.data, Data::Map(_)) {
         return Some((report.word(yaml, "each item of `tools`")?, None));
     }
-    let section = Section::read(report, yaml, "an item of `tools`", TOOL_USE_KEYS)?;
+    let section = Section::read::<ToolUseKeys>(report, yaml, "an item of `tools`")?;
     let help = "name a tool, as in `{ tool: fs.write, approve: each }`";
     let tool = section.require(report, "tool", help);
     let tool = tool.and_then(|it| report.word(it, "`tool`"));
@@ -426,7 +385,7 @@ fn read_tool_use(report: &mut Report, yaml: &Yaml) -> Option<(SpannedText, Optio
 fn read_tools_root(report: &mut Report, top: &Section<'_>, prompts: &PromptFiles) -> PathBuf {
     let folder = prompts.folder();
     let files = top.get("tools").and_then(|it| it.get(FILES));
-    let files = files.and_then(|it| Section::read(report, it, "`fs`", FILES_KEYS));
+    let files = files.and_then(|it| Section::read::<FilesKeys>(report, it, "`fs`"));
     if let Some(root) = files.and_then(|it| it.get("root"))
         && let Some(root) = report.word(root, "`root`")
     {
@@ -512,40 +471,34 @@ pub(super) fn read_template(
         return read_prompt(report, prompts, yaml);
     }
     let what = format!("`{key}`");
-    let section = Section::read(report, yaml, &what, TEMPLATE_KEYS)?;
+    let section = Section::read::<TemplateKeys>(report, yaml, &what)?;
     let help = format!("write the text, or give {what} the path of a file");
     let text = section.require(report, "text", &help)?;
     LoadedPrompt::inline(report, text, &what)
 }
 
 fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
-    let mut settings = SandboxSettings {
-        memory_bytes: MEMORY_BYTES,
-        time: TIME,
-        requirements: Vec::new(),
-        network: Vec::new(),
-    };
     let what = format!("the sandbox `{}`", key.text);
-    let Some(section) = Section::read(report, yaml, &what, SANDBOX_KEYS) else {
-        return settings;
-    };
-    if let Some(network) = section.get("network") {
-        settings.network = read_network(report, network);
+    let section = Section::read::<SandboxKeys>(report, yaml, &what);
+    let get = |key| section.as_ref().and_then(|it| it.get(key));
+    let memory = get("memory").and_then(|it| report.bytes(it, "`memory`"));
+    let time = get("time").and_then(|it| report.duration(it, "`time`"));
+    let network = get("network").map(|it| read_network(report, it));
+    let requirements = get("python").map(|it| read_requirements(report, it));
+    SandboxSettings {
+        memory_bytes: memory.unwrap_or(MEMORY_BYTES),
+        time: time.unwrap_or(TIME),
+        requirements: requirements.unwrap_or_default(),
+        network: network.unwrap_or_default(),
     }
-    if let Some(memory) = section.get("memory").and_then(|it| report.bytes(it, "`memory`")) {
-        settings.memory_bytes = memory;
-    }
-    if let Some(time) = section.get("time").and_then(|it| report.duration(it, "`time`")) {
-        settings.time = time;
-    }
-    let python =
-        section.get("python").and_then(|it| Section::read(report, it, "`python`", PYTHON_KEYS));
-    if let Some(yaml) = python.and_then(|it| it.get("requirements")) {
-        for word in report.words(yaml, "`requirements`") {
-            settings.requirements.extend(check_requirement(report, word));
-        }
-    }
-    settings
+}
+
+/// Reads the packages of `python`.
+fn read_requirements(report: &mut Report, yaml: &Yaml) -> Vec<String> {
+    let python = Section::read::<PythonKeys>(report, yaml, "`python`");
+    let list = python.and_then(|it| it.get("requirements"));
+    let words = list.map(|it| report.words(it, "`requirements`")).unwrap_or_default();
+    words.into_iter().filter_map(|it| check_requirement(report, it)).collect()
 }
 
 /// Reads the hosts that a sandbox may reach: a list, or `off`.
@@ -602,23 +555,20 @@ fn check_requirement(report: &mut Report, word: SpannedText) -> Option<String> {
 }
 
 fn read_defaults(report: &mut Report, top: &Section<'_>, declarations: &Declarations) -> Defaults {
-    let mut defaults = Defaults { repairs_max: REPAIRS, ..Defaults::default() };
     let section = top.get("defaults");
-    let section = section.and_then(|it| Section::read(report, it, "`defaults`", DEFAULTS_KEYS));
-    let Some(section) = section else { return defaults };
-    if let Some(retry) = section.get("retry").and_then(|it| report.retry(it)) {
-        defaults.retry = retry;
+    let section = section.and_then(|it| Section::read::<DefaultsKeys>(report, it, "`defaults`"));
+    let get = |key| section.as_ref().and_then(|it| it.get(key));
+    let retry = get("retry").and_then(|it| report.retry(it));
+    let timeout = get("timeout").and_then(|it| report.timeout(it)).unwrap_or_default();
+    let catch = get("catch").map(|it| read_catch(report, declarations, it));
+    let repairs_max = get("repair").and_then(|it| report.count(it, "`repair`", 0));
+    Defaults {
+        retry: retry.unwrap_or_default(),
+        timeout: timeout.total,
+        idle_timeout: timeout.idle,
+        catch: catch.unwrap_or_default(),
+        repairs_max: repairs_max.unwrap_or(REPAIRS),
     }
-    if let Some(timeout) = section.get("timeout").and_then(|it| report.timeout(it)) {
-        (defaults.timeout, defaults.idle_timeout) = (timeout.total, timeout.idle);
-    }
-    if let Some(catch) = section.get("catch") {
-        defaults.catch = read_catch(report, declarations, catch);
-    }
-    if let Some(repair) = section.get("repair").and_then(|it| report.count(it, "`repair`", 0)) {
-        defaults.repairs_max = repair;
-    }
-    defaults
 }
 
 /// Reads the limits of a run.
@@ -627,22 +577,23 @@ pub(super) fn read_limits(
     top: &Section<'_>,
     declarations: &Declarations,
 ) -> Limits {
-    let mut limits = Limits::default();
     let section = top.get("limits");
-    let section = section.and_then(|it| Section::read(report, it, "`limits`", LIMITS_KEYS));
-    let Some(section) = section else { return limits };
-    limits.place = top.key("limits").and_then(|it| report.place(&it.range));
+    let section = section.and_then(|it| Section::read::<LimitsKeys>(report, it, "`limits`"));
+    let Some(section) = section else { return Limits::default() };
     let steps = section.get("steps").and_then(|it| report.count(it, "`steps`", 1));
-    limits.steps = steps.unwrap_or(limits.steps);
-    limits.tokens = section.get("tokens").and_then(|it| report.count(it, "`tokens`", 1));
-    limits.usd = section.get("usd").and_then(|it| report.dollars(it));
-    limits.time = section.get("time").and_then(|it| report.duration(it, "`time`"));
     let concurrency = section.get("concurrency");
     let concurrency = concurrency.and_then(|it| report.count(it, "`concurrency`", 1));
-    limits.concurrency = concurrency.unwrap_or(limits.concurrency);
-    limits.exhausted =
-        section.get("exhausted").and_then(|it| declarations.read_target(report, it, "`exhausted`"));
-    limits
+    let exhausted = section.get("exhausted");
+    let usual = Limits::default();
+    Limits {
+        place: top.key("limits").and_then(|it| report.place(&it.range)),
+        steps: steps.unwrap_or(usual.steps),
+        tokens: section.get("tokens").and_then(|it| report.count(it, "`tokens`", 1)),
+        usd: section.get("usd").and_then(|it| report.dollars(it)),
+        time: section.get("time").and_then(|it| report.duration(it, "`time`")),
+        concurrency: concurrency.unwrap_or(usual.concurrency),
+        exhausted: exhausted.and_then(|it| declarations.read_target(report, it, "`exhausted`")),
+    }
 }
 
 impl Report {

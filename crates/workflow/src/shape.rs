@@ -10,6 +10,7 @@ use graphrun_core::{
 };
 
 use super::{
+    format::MappingKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
 };
@@ -42,6 +43,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// A mapping whose keys are known.
+///
+/// An optional key is read by `get`, a method of the [`Report`], and the default behind both. A value that is not valid is
+/// reported by then, and the default takes its place:
+///
+/// ```text
+/// let time = section.get("time").and_then(|it| report.duration(it, "`time`")).unwrap_or(TIME);
+/// ```
 #[derive(Debug)]
 pub struct Section<'a> {
     what: String,
@@ -52,18 +60,27 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads a mapping, and reports every unknown key.
-    pub(super) fn read(
+    /// Reads a mapping with the keys that a struct describes, and reports every unknown key.
+    pub(super) fn read<K: MappingKeys>(
+        report: &mut Report,
+        yaml: &'a Yaml,
+        what: &str,
+    ) -> Option<Self> {
+        Self::read_known(report, yaml, what, K::keys())
+    }
+
+    /// Like `read`, for keys that depend on a kind of node, or are some of those of a struct.
+    pub(super) fn read_known(
         report: &mut Report,
         yaml: &'a Yaml,
         what: &str,
         known: &[&str],
     ) -> Option<Self> {
-        Self::read_with(report, yaml, what, known, |_| None)
+        Self::read_hinted(report, yaml, what, known, |_| None)
     }
 
-    /// Like `read`, with additional suggestions for unknown keys.
-    pub(super) fn read_with(
+    /// Like `read_known`, with additional suggestions for unknown keys.
+    pub(super) fn read_hinted(
         report: &mut Report,
         yaml: &'a Yaml,
         what: &str,
@@ -86,6 +103,11 @@ impl<'a> Section<'a> {
             misspelt.extend(meant_by(&key.text, known).map(str::to_owned));
         }
         Some(Self { what: what.to_owned(), yaml, entries, misspelt })
+    }
+
+    /// The whole mapping, with unknown keys.
+    pub(super) fn yaml(&self) -> &'a Yaml {
+        self.yaml
     }
 
     /// The value of a key.

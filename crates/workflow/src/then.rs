@@ -18,15 +18,12 @@ use super::{
     draft::{CaseDraft, RouteDraft},
     environment::NodeScope,
     expression::known_after,
+    format::{CaseKeys, MatchKeys},
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
     route::{Cases, Each, Match, RouteCase},
     shape::Section,
 };
-/// The keys of a case.
-pub(super) const CASE_KEYS: &[&str] = &["when", "to"];
-/// The keys of a route by value, and of a failure with a reason.
-pub(super) const MATCH_KEYS: &[&str] = &["match", "to", FAIL];
 const FAIL: &str = "fail";
 
 /// The field with the reason, if the `then` is `{ fail: FIELD }`.
@@ -119,7 +116,7 @@ fn read_cases<'y>(
             let finding = finding.at(report.place(&item.range), "never reached");
             report.push(finding.at(report.place(&otherwise.range), "always taken"));
         }
-        let Some(case) = Section::read(report, item, "a case", CASE_KEYS) else { continue };
+        let Some(case) = Section::read::<CaseKeys>(report, item, "a case") else { continue };
         let to = case.require(report, "to", "give the case a target");
         let to = to.map(|it| declarations.read_targets(report, it, "`to`")).unwrap_or_default();
         let when = case.get("when");
@@ -146,7 +143,7 @@ fn match_parts<'y>(
         report.push(finding.help(help));
         return Some((Some(&subject.value), &subject.key, arms));
     }
-    let section = Section::read(report, then, "`then`", MATCH_KEYS)?;
+    let section = Section::read::<MatchKeys>(report, then, "`then`")?;
     if let Some(fail) = section.key(FAIL) {
         let help = "write `then: { fail: FIELD }`, or route to a node that does";
         report.bad_value(fail, "`fail` with a reason stands alone", help);
@@ -201,7 +198,6 @@ fn compile_cases(
     then: &Yaml,
     drafts: &[CaseDraft<'_>],
 ) -> Cases {
-    let written = scope.env.flow.after(scope.name);
     let mut scope = scope.clone();
     let mut cases = Vec::new();
     let mut conditions = CaseConditions::default();
@@ -217,7 +213,7 @@ fn compile_cases(
             }
             continue;
         };
-        let Some(condition) = scope.expression(report, when, &written) else {
+        let Some(condition) = scope.expression_for(report, when, scope.after()) else {
             conditions.unknown = true;
             let (_, otherwise) = known_after(when.text().unwrap_or_default());
             scope.given.extend(otherwise);
@@ -258,8 +254,7 @@ fn compile_match(
     to: &SpannedText,
     drafts: &[(SpannedText, Vec<Target>)],
 ) -> Option<Match> {
-    let written = scope.env.flow.after(scope.name);
-    let on = subject.and_then(|it| scope.expression(report, it, &written));
+    let on = subject.and_then(|it| scope.expression_for(report, it, scope.after()));
     let keys: Vec<&SpannedText> = drafts.iter().map(|it| &it.0).collect();
     let values = match (&on, subject) {
         (Some(on), Some(subject)) => check_arms(report, (subject, on), (to, &keys), "target"),

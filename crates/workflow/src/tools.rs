@@ -13,6 +13,7 @@ use super::{
     approval::read_approval,
     argument::{ArgumentAdvice, check_argument, read_arguments},
     fixed_files::read_scripts,
+    format::{HeaderKeys, HttpKeys, ToolKeys},
     prompt::PromptFiles,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
@@ -28,14 +29,6 @@ use super::{
 
 /// The key of the settings of the built-in tools, which no tool can have as its name.
 pub(super) const FILES: &str = "fs";
-/// The keys of a tool.
-pub(super) const TOOL_KEYS: &[&str] =
-    &["about", "run", "in", "scripts", "http", "input", "output", "approve"];
-/// The keys of the request of a tool.
-pub(super) const REQUEST_KEYS: &[&str] = &["method", "url", "headers", "time"];
-/// The keys of a header with a secret.
-pub(super) const HEADER_KEYS: &[&str] = &["secret", "prefix"];
-
 /// The default time limit of a request.
 const TIME: Duration = Duration::from_secs(30);
 /// The longest name of a tool that providers accept.
@@ -124,7 +117,7 @@ fn read_tool(
     ToolTypes { input, output }: ToolTypes,
 ) -> Option<DeclaredTool> {
     let what = format!("the tool `{}`", key.text);
-    let section = Section::read(report, yaml, &what, TOOL_KEYS)?;
+    let section = Section::read::<ToolKeys>(report, yaml, &what)?;
     let help = "write its purpose, which a model chooses it by";
     let about = section.require(report, "about", help).and_then(|it| report.word(it, "`about`"));
     let help = "declare its arguments, as in `input: { query: string }`";
@@ -202,7 +195,7 @@ fn read_command(
 }
 
 fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> Option<RequestTool> {
-    let section = Section::read(report, yaml, "`http`", REQUEST_KEYS)?;
+    let section = Section::read::<HttpKeys>(report, yaml, "`http`")?;
     let method = match section.get("method").and_then(|it| report.word(it, "`method`")) {
         None => Method::default(),
         Some(word) => {
@@ -299,7 +292,7 @@ fn read_header(report: &mut Report, yaml: &Yaml) -> Option<HeaderText> {
         }
         return Some(HeaderText::Text(word.text));
     };
-    let section = Section::read(report, yaml, "a header with a secret", HEADER_KEYS)?;
+    let section = Section::read::<HeaderKeys>(report, yaml, "a header with a secret")?;
     let help = "name an environment variable, as in `secret: TRACKER_TOKEN`";
     let secret = section.require(report, "secret", help);
     let secret = secret.and_then(|it| report.word(it, "`secret`"))?;

@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 /// A single record field is the answer itself. Several fields, a list or a single value become
 /// properties of an object, because structured output requires an object.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
+pub(super) struct AnswerForm<'a> {
     channels: Vec<&'a Channel>,
     is_wrapped: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AnswerForm<'a> {
     pub(super) fn of(writes: &[ChannelName], schema: &'a Schema) -> Result<Self, NodeError> {
         let find = |name: &ChannelName| {
             schema
@@ -142,7 +142,7 @@ mod tests {
     fn several_fields_are_the_named_parts_of_one_object() {
         let schema = TeamState::schema();
         let answer =
-            Answer::of(&names(&["clarified_requirements", "user_stories"]), &schema).unwrap();
+            AnswerForm::of(&names(&["clarified_requirements", "user_stories"]), &schema).unwrap();
         let asked = answer.schema("ba").schema;
         assert_eq!(asked["required"], json!(["clarified_requirements", "user_stories"]));
         assert!(asked["$defs"]["UserStory"].is_object(), "{asked}");
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn computed_fields_are_not_requested_and_not_trusted() {
         let schema = TeamState::schema();
-        let answer = Answer::of(&names(&["candidate"]), &schema).unwrap();
+        let answer = AnswerForm::of(&names(&["candidate"]), &schema).unwrap();
         let asked = answer.schema("sse").schema;
         assert!(asked["properties"].get("test_result").is_none(), "{asked}");
         let claims = json!({
@@ -186,7 +186,7 @@ mod tests {
         });
         let channel = Channel::new(names(&["report"]).remove(0), report, Reducer::Replace).unwrap();
         let schema = Schema::new([channel]).unwrap();
-        let answer = Answer::of(&names(&["report"]), &schema).unwrap();
+        let answer = AnswerForm::of(&names(&["report"]), &schema).unwrap();
         let given = json!({"verdict": "unclear", "score": "3", "mood": "good"});
         let (update, warnings) = answer.read(given).unwrap();
         assert_eq!(*update.writes[0].1, json!({"verdict": "needs_work", "score": 3}));
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn a_text_field_is_asked_for_as_plain_text() {
         let schema = TeamState::schema();
-        let text = Answer::of(&names(&["clarified_requirements"]), &schema).unwrap();
+        let text = AnswerForm::of(&names(&["clarified_requirements"]), &schema).unwrap();
         assert_eq!(text.as_text().unwrap().as_str(), "clarified_requirements");
-        let object = Answer::of(&names(&["review"]), &schema).unwrap();
+        let object = AnswerForm::of(&names(&["review"]), &schema).unwrap();
         assert!(object.as_text().is_none());
     }
 }

@@ -39,7 +39,7 @@ use tokio::sync::{OnceCell, mpsc};
 
 use self::output::{Output, Reading};
 use super::{
-    Agent, Answer, Refusal,
+    Agent, AnswerForm, NoAnswer,
     session::{Session, WithSession},
 };
 use crate::{
@@ -163,7 +163,7 @@ impl Agent {
         &self,
         ctx: &NodeContext,
         runner: &Arc<ProgramRunner>,
-        (request, answer): (&ChatRequest, &Answer<'_>),
+        (request, answer): (&ChatRequest, &AnswerForm<'_>),
     ) -> Result<Update, NodeError> {
         let (runner, end) = (Arc::clone(runner), Mutex::default());
         let name = runner.program.name.clone();
@@ -186,9 +186,9 @@ impl Agent {
         };
         let end = model.end().take();
         match (end, answered) {
-            (Some(end), _) | (None, Err(Refusal::End(end))) => Err(end),
-            (None, Err(Refusal::Model(error))) => Err(failure_of(&error).into()),
-            (None, Err(Refusal::Unreadable(failure))) => Err(failure.into()),
+            (Some(end), _) | (None, Err(NoAnswer::End(end))) => Err(end),
+            (None, Err(NoAnswer::Model(error))) => Err(failure_of(&error).into()),
+            (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
             (None, Ok(update)) => {
                 let update = self.with_history(request, update);
                 Ok(match (&self.definition.session, session) {

@@ -97,7 +97,7 @@ pub(super) struct WithTools<'a> {
     toolbox: &'a Toolbox,
     rounds_max: u32,
     /// The context of each call, except for its key.
-    told: &'a ToolContext,
+    tool_ctx: &'a ToolContext,
     exchange: Mutex<Exchange>,
     /// Why the attempt ends here, if it does: a person has to answer first.
     end: std::sync::Mutex<Option<NodeError>>,
@@ -137,7 +137,7 @@ impl<'a> WithTools<'a> {
     pub(super) fn new(
         (model, calls): (&'a Fitted<'a>, &'a Calls),
         ctx: &'a NodeContext,
-        (toolbox, rounds_max, told): (&'a Toolbox, u32, &'a ToolContext),
+        (toolbox, rounds_max, tool_ctx): (&'a Toolbox, u32, &'a ToolContext),
     ) -> Self {
         Self {
             model,
@@ -145,7 +145,7 @@ impl<'a> WithTools<'a> {
             calls,
             toolbox,
             rounds_max,
-            told,
+            tool_ctx,
             exchange: Mutex::default(),
             end: std::sync::Mutex::default(),
         }
@@ -177,8 +177,8 @@ impl<'a> WithTools<'a> {
             planned.push(self.plan(call, at, again).await?);
         }
         let results = join_all(planned.into_iter().map(|it| self.result(it))).await;
-        let told = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
-        exchange.messages.extend(told);
+        let messages = calls.iter().zip(results).map(|(call, it)| Message::tool(&call.id, it));
+        exchange.messages.extend(messages);
         if exchange.is_stuck {
             let message = "the model repeats the same call; it must answer now";
             self.warn(message.to_owned()).await;
@@ -243,11 +243,11 @@ impl<'a> WithTools<'a> {
     async fn call(&self, tool: &Checked, input: Value, memo: String, is_changed: bool) -> String {
         let given = input.to_string();
         let key = format!("{}/{memo}", self.ctx.idempotency_key());
-        let told = ToolContext { key, ..self.told.clone() };
+        let tool_ctx = ToolContext { key, ..self.tool_ctx.clone() };
         let started = Instant::now();
         let outcome = match self.toolbox.timeout {
-            None => tool.call(input, &told).await,
-            Some(limit) => timeout(limit, tool.call(input, &told)).await.unwrap_or_else(|_| {
+            None => tool.call(input, &tool_ctx).await,
+            Some(limit) => timeout(limit, tool.call(input, &tool_ctx)).await.unwrap_or_else(|_| {
                 Err(ToolError::transient(format!("it was stopped after {limit:?}")))
             }),
         };

@@ -11,12 +11,11 @@ use graphrun_core::{
 
 use super::{Answer, Answers, Turns, read::Reading};
 use crate::{
+    format::FailKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::Section,
 };
-
-pub(crate) const FAIL_KEYS: &[&str] = &["fail", "message", "transient"];
 
 impl<'a> Reading<'a> {
     /// Reads `nodes`: the scripted answers of each node.
@@ -103,7 +102,7 @@ impl<'a> Reading<'a> {
     }
 
     fn failure(&mut self, what: &str, yaml: &Yaml) -> Option<Failure> {
-        let section = Section::read(&mut self.report, yaml, what, FAIL_KEYS)?;
+        let section = Section::read::<FailKeys>(&mut self.report, yaml, what)?;
         let word = self.report.word(section.get("fail")?, "`fail`")?;
         let Some(kind) = ErrorKind::named(&word.text) else {
             let known = ErrorKind::ALL.map(ErrorKind::as_str);
@@ -127,7 +126,7 @@ impl<'a> Reading<'a> {
     /// Reads a person's answer. The question itself checks that the answer fits.
     fn said(&mut self, node: &NodeName, choices: Option<&[String]>, yaml: &Yaml) -> Option<Answer> {
         let what = format!("the answer of `{node}`");
-        let section = Section::read(&mut self.report, yaml, &what, &["answer"])?;
+        let section = Section::read_known(&mut self.report, yaml, &what, &["answer"])?;
         let said = section.get("answer")?;
         let Some(choices) = choices else {
             let message = format!("`{node}` asks no question, so it needs no answer");

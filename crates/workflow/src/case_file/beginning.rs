@@ -14,12 +14,10 @@ use serde_json::Value;
 
 use super::{Expected, read::Reading};
 use crate::{
+    format::{MappingKeys as _, NodeUsageKeys, UsageKeys},
     reader::{Data, Entry, Yaml},
     shape::Section,
 };
-
-pub(crate) const USAGE_KEYS: &[&str] = &["tokens", "output_tokens", "calls", "usd", "nodes"];
-pub(crate) const NODE_USAGE_KEYS: &[&str] = &["tokens", "output_tokens", "calls", "usd"];
 
 /// The start of a run, apart from its input.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +116,7 @@ impl Reading<'_> {
     }
 
     fn usage(&mut self, yaml: &Yaml) -> (Usage, BTreeMap<NodeName, Usage>) {
-        let Some(section) = Section::read(&mut self.report, yaml, "`usage`", USAGE_KEYS) else {
+        let Some(section) = Section::read::<UsageKeys>(&mut self.report, yaml, "`usage`") else {
             return Default::default();
         };
         let mut of_nodes = BTreeMap::new();
@@ -129,7 +127,7 @@ impl Reading<'_> {
             for Entry { key, value } in yaml.entries() {
                 let Some(node) = self.node(key) else { continue };
                 let what = format!("the usage of `{node}`");
-                let read = Section::read(&mut self.report, value, &what, NODE_USAGE_KEYS);
+                let read = Section::read::<NodeUsageKeys>(&mut self.report, value, &what);
                 if let Some(used) = read.and_then(|it| self.usage_of(&it)) {
                     of_nodes.insert(node, used);
                 }
@@ -139,7 +137,7 @@ impl Reading<'_> {
         for it in of_nodes.values() {
             sum.add(it);
         }
-        let is_given = NODE_USAGE_KEYS.iter().any(|it| section.get(it).is_some());
+        let is_given = NodeUsageKeys::keys().iter().any(|it| section.get(it).is_some());
         let usage = if is_given { self.usage_of(&section).unwrap_or_default() } else { sum };
         (usage, of_nodes)
     }

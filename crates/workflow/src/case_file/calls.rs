@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use super::{Answer, read::Reading};
 use crate::{
+    format::CallKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     shape::Section,
     types::value_of,
 };
-
-pub(crate) const CALL_KEYS: &[&str] = &["tool", "input", "result", "fail"];
 
 /// The answers of a model to one agent: calls of tools, and then the fields that the agent writes.
 #[derive(Clone, Debug)]
@@ -80,7 +79,7 @@ impl Reading<'_> {
     }
 
     fn call(&mut self, yaml: &Yaml) -> Option<ScriptedCall> {
-        let section = Section::read(&mut self.report, yaml, "a call", CALL_KEYS)?;
+        let section = Section::read::<CallKeys>(&mut self.report, yaml, "a call")?;
         let tool = section.require(&mut self.report, "tool", "name the tool that the model calls");
         let tool = self.report.word(tool?, "`tool`")?;
         let place = self.report.place(&tool.range)?;

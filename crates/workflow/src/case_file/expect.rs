@@ -11,13 +11,12 @@ use serde_json::Value;
 
 use super::{Expectation, Expected, PromptParts, Stage, read::Reading};
 use crate::{
+    format::ExpectKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::Section,
 };
 
-pub(crate) const EXPECT_KEYS: &[&str] =
-    &["status", "reason", "route", "state", "unset", "visits", "events", "never", "prompts"];
 /// The statuses with which a run can end in a case. A case is never interrupted.
 pub(crate) const STATUSES: [Status; 4] =
     [Status::Done, Status::Failed, Status::Paused, Status::Limit];
@@ -29,7 +28,7 @@ impl Reading<'_> {
         yaml: &Yaml,
         until: &[Expected<NodeName>],
     ) -> Option<Expectation> {
-        let section = Section::read(&mut self.report, yaml, "`expect`", EXPECT_KEYS)?;
+        let section = Section::read::<ExpectKeys>(&mut self.report, yaml, "`expect`")?;
         if section.keys().next().is_none() {
             let wanted = "a mapping that names something at least";
             self.report.wrong_kind(yaml, "`expect`", wanted);

@@ -40,14 +40,6 @@ pub use self::{
     calls::{ScriptedAgent, ScriptedCall},
     table::{Row, read_table},
 };
-#[cfg(test)]
-pub(crate) use self::{
-    answers::FAIL_KEYS,
-    beginning::{NODE_USAGE_KEYS, USAGE_KEYS},
-    calls::CALL_KEYS,
-    expect::EXPECT_KEYS,
-    read::{CASE_KEYS, CASES_KEYS},
-};
 use super::{
     LoadError,
     reader::{self, Yaml},

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::{Answers, Beginning, Case, CaseFile, Draft, NOW, accesses};
 use crate::{
     Workflow,
+    format::{CaseFileKeys, TestCaseKeys},
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     shape::Section,
@@ -22,13 +23,6 @@ use crate::{
 
 /// The version of the format that this code reads.
 const VERSION: &str = "1";
-
-pub(crate) const CASES_KEYS: &[&str] =
-    &["graphrun_test", "workflow", "about", "input", "nodes", "replay", "now", "cases"];
-pub(crate) const CASE_KEYS: &[&str] = &[
-    "name", "about", "input", "start", "state", "visits", "usage", "now", "until", "steps",
-    "nodes", "replay", "expect",
-];
 
 /// The state of turning a file of cases into a [`CaseFile`].
 #[derive(Debug)]
@@ -72,7 +66,8 @@ impl Draft {
 
 impl Reading<'_> {
     fn file(&mut self, root: &Yaml) -> Vec<Case> {
-        let Some(top) = Section::read(&mut self.report, root, "a file of cases", CASES_KEYS) else {
+        let Some(top) = Section::read::<CaseFileKeys>(&mut self.report, root, "a file of cases")
+        else {
             return Vec::new();
         };
         let help = "begin with `graphrun_test: 1`";
@@ -116,7 +111,7 @@ impl Reading<'_> {
         common: &Common<'_>,
         names: &mut BTreeMap<String, SpannedText>,
     ) -> Option<Case> {
-        let section = Section::read(&mut self.report, yaml, "a case", CASE_KEYS)?;
+        let section = Section::read::<TestCaseKeys>(&mut self.report, yaml, "a case")?;
         let name = section.require(
             &mut self.report,
             "name",

@@ -20,7 +20,7 @@ use crate::{
     shape::Section,
 };
 
-/// The keys of a row.
+/// The keys of a row, which are some of those of a case.
 const ROW_KEYS: &[&str] = &["name", "about", "input", "expect"];
 
 /// A row of a table.
@@ -89,7 +89,7 @@ impl Reading<'_> {
             }
         };
         let yaml = with_range(&value, range);
-        let section = Section::read(&mut self.report, &yaml, "a row", ROW_KEYS)?;
+        let section = Section::read_known(&mut self.report, &yaml, "a row", ROW_KEYS)?;
         let name = match section.get("name") {
             Some(name) => self.report.word(name, "`name`")?,
             None => SpannedText { text: number.to_string(), range: range.clone() },

@@ -39,7 +39,7 @@ crate::value_types! {
 /// Test cases of a workflow: scripted answers instead of real nodes, and the expected runs.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct CasesFile {
+pub(crate) struct CaseFileKeys {
     /// The version of the format: `graphrun_test: 1`.
     graphrun_test: Version,
     /// The workflow under test, relative to this file. Default: the file of the same name without `.test`.
@@ -55,13 +55,13 @@ pub(super) struct CasesFile {
     /// The time at which every case without its own runs. Default: `2025-01-01T00:00:00Z`.
     now: Option<Moment>,
     /// The cases.
-    cases: Vec<CaseKeys>,
+    cases: Vec<TestCaseKeys>,
 }
 
 /// A test case.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct CaseKeys {
+pub(crate) struct TestCaseKeys {
     /// The claim that the case tests, unique in the file.
     name: Text,
     /// More about the case.
@@ -93,7 +93,7 @@ pub(super) struct CaseKeys {
 /// The usage of models.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct UsageKeys {
+pub(crate) struct UsageKeys {
     /// The tokens of requests and replies. Default: the sum of those of `nodes`.
     tokens: Option<Count>,
     /// Those of them that belong to replies. Default: none.
@@ -109,7 +109,7 @@ pub(super) struct UsageKeys {
 /// The usage of one node.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct NodeUsageKeys {
+pub(crate) struct NodeUsageKeys {
     /// The tokens of its requests and replies.
     tokens: Option<Count>,
     /// Those of them that belong to replies. Default: none.
@@ -123,7 +123,7 @@ pub(super) struct NodeUsageKeys {
 /// The expected run. The status is always compared, the rest where it is given.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct ExpectKeys {
+pub(crate) struct ExpectKeys {
     /// The run status at the end. Default: `done`, or `paused` with `until`.
     status: Option<StatusWord>,
     /// A part of the reason of the run.
@@ -146,13 +146,20 @@ pub(super) struct ExpectKeys {
 
 /// The keys of a scripted answer besides the fields that the node writes.
 #[derive(JsonSchema)]
-struct AnswerKeys {
+pub(crate) struct FailKeys {
     /// The node fails, with this kind of failure.
     fail: Option<ErrorWord>,
     /// The message of the failure.
     message: Option<Text>,
     /// Whether the failure may be retried. Default: as usual for its kind.
     transient: Option<Flag>,
+}
+
+/// A scripted answer, beside the fields that the node writes.
+#[derive(JsonSchema)]
+struct AnswerKeys {
+    #[schemars(flatten)]
+    fail: FailKeys,
     /// The answer of a person to the question of the node.
     answer: Option<Anything>,
     /// The calls of tools that the model of the agent makes before it answers with the fields beside this key. The agent
@@ -163,7 +170,7 @@ struct AnswerKeys {
 /// A call of a tool, with its result.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct CallKeys {
+pub(crate) struct CallKeys {
     /// The tool, one of those of the agent.
     tool: ToolName,
     /// The arguments.

@@ -1,12 +1,12 @@
-//! The format as Rust types, for editors: their JSON Schema gives completion, hover texts and
-//! squiggles. They are not used for reading; the reader lowers by hand, so that one mistake does
-//! not hide the next.
+//! The format as Rust types: a struct for each mapping, with a field for each key. Their JSON Schema
+//! gives editors completion, hover texts and squiggles, and the reader takes the names of the keys
+//! from it ([`MappingKeys`]). The values are not read by these types: the reader lowers them by hand,
+//! so that one mistake does not hide the next.
 //!
 //! The keys of a kind of node are a struct beside the kind ([`kind`](crate::kind)). To add another
-//! key: add a field with a doc comment (the hover text) to the type of its section here.
-//! Its type is one of `values`, which describes the allowed values or names. The tests below
-//! compare the keys of every section with those that the reader takes, and fail until both are
-//! equal. A new section is a new type and a row in the table of the tests.
+//! key: add a field with a doc comment (the hover text) to the struct of its mapping here, and the
+//! code that reads it. Its type is one of `values`, which describes the allowed values or names. A
+//! new mapping is a new struct, and its name in the list below.
 //!
 //! The schema is flat: no `oneOf`, so that a language server marks the right key. `x-refers` on a
 //! text, or on the names of a mapping, gives the kind of thing that it names; `x-declares` marks
@@ -22,14 +22,61 @@ mod sections;
 mod tests;
 pub mod values;
 
+use std::sync::LazyLock;
+
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::transform_subschemas};
 use serde_json::Value;
 
-use self::{cases::CasesFile, sections::WorkflowFile};
-use crate::{Registry, kind::node_schema};
+use self::values::{RequestKeys, TemplateKeys};
+pub(crate) use self::{
+    cases::{CallKeys, CaseFileKeys, ExpectKeys, FailKeys, NodeUsageKeys, TestCaseKeys, UsageKeys},
+    node::{CacheKeys, CaseKeys, JoinKeys, MatchKeys, NodeKeys, NodeLimitsKeys},
+    sections::{
+        AgentKeys, BestKeys, DefaultsKeys, FieldKeys, FilesKeys, FolderKeys, HeaderKeys, HostKeys,
+        HttpKeys, LimitsKeys, McpServerKeys, PythonKeys, ReportKeys, RetryKeys, SandboxKeys,
+        TierKeys, TimeoutKeys, ToolKeys, ToolUseKeys, WorkflowKeys,
+    },
+};
+use crate::{
+    Registry,
+    kind::{Keys, node_schema},
+};
 
 /// The pointer to the schema of a node.
 const NODE: &str = "/properties/nodes/additionalProperties";
+
+/// A struct that describes a mapping of the format: its fields are the keys.
+pub(crate) trait MappingKeys: JsonSchema {
+    /// Returns the names of the keys, in the order of the fields.
+    fn keys() -> &'static [&'static str];
+}
+
+/// Implements [`MappingKeys`] with the JSON Schema of each struct, which is made once.
+macro_rules! mapping_keys {
+    ($($keys:ident),* $(,)?) => {$(
+        impl MappingKeys for $keys {
+            fn keys() -> &'static [&'static str] {
+                static KEYS: LazyLock<Keys> = LazyLock::new(Keys::of::<$keys>);
+                static NAMES: LazyLock<Vec<&'static str>> =
+                    LazyLock::new(|| KEYS.names().collect());
+                &NAMES
+            }
+        }
+    )*};
+}
+
+mapping_keys! {
+    // Files.
+    WorkflowKeys, CaseFileKeys,
+    // The sections of a workflow.
+    AgentKeys, RequestKeys, TemplateKeys, ToolUseKeys, SandboxKeys, PythonKeys, FolderKeys, TierKeys,
+    HostKeys, McpServerKeys, ToolKeys, HttpKeys, HeaderKeys, FilesKeys, LimitsKeys, DefaultsKeys,
+    ReportKeys, FieldKeys, BestKeys,
+    // Nodes.
+    NodeKeys, RetryKeys, TimeoutKeys, NodeLimitsKeys, CacheKeys, JoinKeys, MatchKeys, CaseKeys,
+    // Test cases.
+    TestCaseKeys, UsageKeys, NodeUsageKeys, ExpectKeys, FailKeys, CallKeys,
+}
 
 /// The JSON Schema of the format with the kinds of a registry, for the YAML language server and for
 /// `graphrun lsp`.
@@ -45,7 +92,7 @@ const NODE: &str = "/properties/nodes/additionalProperties";
 /// assert!(about.as_str().unwrap().contains("first node"));
 /// ```
 pub fn json_schema(registry: &Registry) -> Value {
-    let mut schema = schema_of::<WorkflowFile>();
+    let mut schema = schema_of::<WorkflowKeys>();
     schema["title"] = "graphrun workflow".into();
     if let Some(node) = schema.pointer_mut(NODE) {
         node_schema(node, registry.kinds());
@@ -63,7 +110,7 @@ pub fn json_schema(registry: &Registry) -> Value {
 /// assert_eq!(about, "The expected run.");
 /// ```
 pub fn cases_json_schema() -> Value {
-    let mut schema = schema_of::<CasesFile>();
+    let mut schema = schema_of::<CaseFileKeys>();
     schema["title"] = "graphrun test cases".into();
     schema
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::{
-    sections::{Retry, Timeout},
+    sections::{RetryKeys, TimeoutKeys},
     values::{
         Attempts, Catch, Dollars, Duration, Either, EventName, Expression, FieldName, Flag,
         MatchedValue, Named, NodeRef, OneOrMany, Positive, TargetName, Text, VisitsMax,
@@ -13,7 +13,7 @@ use super::{
 /// The keys that every node has; those of its kind are added.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct NodeKeys {
+pub(crate) struct NodeKeys {
     /// The purpose of the node.
     about: Option<Text>,
     /// The next node: a name, a list of nodes that run in parallel, a list of cases (`when`, `to`)
@@ -21,20 +21,20 @@ pub(super) struct NodeKeys {
     /// built in.
     then: Option<Then>,
     /// The nodes that this one waits for. It runs once when all of them have led to it, or `count` of them.
-    join: Option<Either<NodeRef, Either<Vec<NodeRef>, Join>>>,
+    join: Option<Either<NodeRef, Either<Vec<NodeRef>, JoinKeys>>>,
     /// The condition under which it runs; otherwise it is skipped and the run continues with
     /// `then`.
     when: Option<Expression>,
     /// Whether its result is cached and reused for identical inputs: `true`, or the greatest age of
     /// a result.
-    cache: Option<Either<Flag, Either<Duration, Cache>>>,
+    cache: Option<Either<Flag, Either<Duration, CacheKeys>>>,
     /// Whether it waits until no other task is left to run.
     defer: Option<bool>,
     /// How often the node may run before its count is reset. Every loop needs such a bound: a number, or an `input`
     /// of the type `int` with `min` and `max`.
     max_visits: Option<VisitsMax>,
     /// The limits of all visits of the node in a run together.
-    limits: Option<NodeLimits>,
+    limits: Option<NodeLimitsKeys>,
     /// The target when `max_visits` or one of `limits` is used up.
     exhausted: Option<TargetName>,
     /// The nodes whose counts of visits are reset when this one finishes.
@@ -48,9 +48,9 @@ pub(super) struct NodeKeys {
     /// The longest duration of an attempt, in all or without progress. For `ask`: how long the
     /// question waits for its answer, also while no process runs. Reaching it is a failure of the
     /// kind `timeout`.
-    timeout: Option<Either<Duration, Timeout>>,
+    timeout: Option<Either<Duration, TimeoutKeys>>,
     /// The number of attempts of a failed call, including the first one.
-    retry: Option<Either<Attempts, Retry>>,
+    retry: Option<Either<Attempts, RetryKeys>>,
 }
 
 /// A node, several of them, cases in order, or a match.
@@ -59,7 +59,7 @@ type Then = Either<TargetName, Either<Vec<Either<TargetName, CaseKeys>>, MatchKe
 /// A join of some of several nodes. The others continue beside it, and run it no second time.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Join {
+pub(crate) struct JoinKeys {
     /// The nodes, of which `count` are waited for.
     of: Option<Vec<NodeRef>>,
     /// How many of the nodes it waits for.
@@ -71,7 +71,7 @@ pub(super) struct Join {
 /// A case of a route.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct CaseKeys {
+pub(crate) struct CaseKeys {
     /// The condition, such as `review.verdict == "approved"`; the last case has none.
     when: Option<Expression>,
     /// The target of the case.
@@ -81,7 +81,7 @@ pub(super) struct CaseKeys {
 /// A route by value.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct MatchKeys {
+pub(crate) struct MatchKeys {
     /// The matched expression: an enum or a bool.
     #[serde(rename = "match")]
     on: Option<Expression>,
@@ -94,7 +94,7 @@ pub(super) struct MatchKeys {
 /// How results are cached.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Cache {
+pub(crate) struct CacheKeys {
     /// The greatest age of a result that is reused.
     #[serde(rename = "for")]
     age: Option<Duration>,
@@ -105,7 +105,7 @@ pub(super) struct Cache {
 /// The limits of all visits of a node in a run together. At a limit it is not run again.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct NodeLimits {
+pub(crate) struct NodeLimitsKeys {
     /// Tokens of all its requests and replies.
     tokens: Option<Positive>,
     /// US dollars, as far as prices are known.

@@ -12,9 +12,9 @@ use super::{
         FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName,
         Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName,
         NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive,
-        ProgramProtocolName, PromptCache, PromptPath, PromptText, ReducerName, RequestKeys,
-        Requirement, SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName,
-        TargetName, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName,
+        ProgramProtocolName, PromptCache, PromptPath, ReducerName, RequestKeys, Requirement,
+        SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName,
+        TemplateKeys, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName,
         TypeDeclared, TypeNotation, VariableName, Version,
     },
 };
@@ -22,7 +22,7 @@ use super::{
 /// A team of agents and other nodes, the state they write, and the routes between them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct WorkflowFile {
+pub(crate) struct WorkflowKeys {
     /// The version of the format: `graphrun: 1`.
     graphrun: Version,
     /// The name of the workflow, under which its runs are listed.
@@ -47,23 +47,23 @@ pub(super) struct WorkflowFile {
     /// The agents. The nodes define their tasks.
     agents: Option<Named<AgentDeclared, AgentKeys>>,
     /// The sandboxes in which generated code may run.
-    sandboxes: Option<Named<SandboxDeclared, Sandbox>>,
+    sandboxes: Option<Named<SandboxDeclared, SandboxKeys>>,
     /// The folders of a run: each is a git worktree on a branch of the run.
-    folders: Option<Named<FolderDeclared, RunFolder>>,
+    folders: Option<Named<FolderDeclared, FolderKeys>>,
     /// The tiers of memory across runs, by names of your choice. Workflows that name the same tier share it.
-    memory: Option<Named<TierDeclared, Either<TierAccess, TierParts>>>,
+    memory: Option<Named<TierDeclared, Either<TierAccess, TierKeys>>>,
     /// The hosts: commands on this machine, outside of a sandbox.
-    hosts: Option<Named<HostDeclared, Host>>,
+    hosts: Option<Named<HostDeclared, HostKeys>>,
     /// The MCP servers: programs on a host whose tools agents and nodes can call, as `SERVER.TOOL`.
-    mcp: Option<Named<ServerDeclared, McpServer>>,
+    mcp: Option<Named<ServerDeclared, McpServerKeys>>,
     /// The files that the built-in tools may read, and the tools of the workflow.
     tools: Option<ToolsSection>,
     /// The limits of a whole run.
-    limits: Option<Limits>,
+    limits: Option<LimitsKeys>,
     /// The settings of nodes without their own.
     defaults: Option<DefaultsKeys>,
     /// The files that show people the state of a run, below its output folder. They are written when the run stops.
-    reports: Option<Named<FileName, Either<PromptPath, ReportParts>>>,
+    reports: Option<Named<FileName, Either<PromptPath, ReportKeys>>>,
     /// The first node, or several that start in parallel.
     start: OneOrMany<NodeRef>,
     /// The nodes by name. Each has exactly one kind and names its next nodes.
@@ -73,7 +73,7 @@ pub(super) struct WorkflowFile {
 /// A field of the state with more than a type.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Field {
+pub(crate) struct FieldKeys {
     /// The type: `string`, `int`, `float`, `bool`, `json`, `date`, `duration`, `[T]`, `{field: T}`, `map[string, T]`,
     /// `a | b`, `T?`, or one of `types`.
     #[serde(rename = "type")]
@@ -86,7 +86,7 @@ pub(super) struct Field {
     max: Option<Number>,
     /// The reducer: how an update is folded into the value of the field. Default: `replace`. `best`
     /// needs `by`.
-    merge: Option<Either<ReducerName, Best>>,
+    merge: Option<Either<ReducerName, BestKeys>>,
     /// With `merge: best`: the path of the number that is compared, such as `test_result.passed_count`.
     by: Option<NumberPath>,
     /// The value before the first write.
@@ -100,7 +100,7 @@ pub(super) struct Field {
 /// The reducer that keeps the best value.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Best {
+pub(crate) struct BestKeys {
     /// The path of the number that is compared; of two equal values the earlier one is kept.
     best: NumberPath,
 }
@@ -108,7 +108,7 @@ pub(super) struct Best {
 /// An agent.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct AgentKeys {
+pub(crate) struct AgentKeys {
     /// One of `models`, or `provider/model` itself.
     model: Option<ModelRef>,
     /// In place of `model`: a program that does the work, such as a coding agent, and its arguments. It gets the prompt on its
@@ -125,12 +125,12 @@ pub(super) struct AgentKeys {
     /// of the host.
     secrets: Option<OneOrMany<VariableName>>,
     /// The system prompt, which gives the agent its role: the path of a file, or `{ text: … }`.
-    system: Option<Either<PromptPath, PromptText>>,
+    system: Option<Either<PromptPath, TemplateKeys>>,
     #[schemars(flatten)]
     request: RequestKeys,
     /// The tools that it may call before it answers: built-in ones, ones of `tools`, or ones that the program
     /// registers.
-    tools: Option<Either<ToolName, Vec<Either<ToolName, ToolUse>>>>,
+    tools: Option<Either<ToolName, Vec<Either<ToolName, ToolUseKeys>>>>,
     /// How often it may call tools, several at once counting as one; then it must answer. Default: 8.
     max_tool_rounds: Option<Positive>,
     /// The longest duration of a call of a tool. A longer call fails, and the model can try another. Default:
@@ -153,7 +153,7 @@ pub(super) struct AgentKeys {
 /// A tool of an agent that needs a person's approval.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct ToolUse {
+pub(crate) struct ToolUseKeys {
     /// The tool.
     tool: ToolName,
     /// When a person is asked before a call: before each call, once in a run, or never (the default).
@@ -163,7 +163,7 @@ pub(super) struct ToolUse {
 /// A sandbox for generated code.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Sandbox {
+pub(crate) struct SandboxKeys {
     /// The hosts that programs may reach by `https`, such as `[api.example.com, "*.example.com"]`, if the operator
     /// allows them, too. Default: `off`, none.
     network: Option<Either<Network, Vec<NetworkHostName>>>,
@@ -172,13 +172,13 @@ pub(super) struct Sandbox {
     /// The time limit of an execution, such as `60s`.
     time: Option<Duration>,
     /// The Python environment.
-    python: Option<Python>,
+    python: Option<PythonKeys>,
 }
 
 /// Commands on this machine, outside of a sandbox. They run only if the operator allows the host, too.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Host {
+pub(crate) struct HostKeys {
     /// The beginnings of the commands that may run: a program and its first arguments, such as `git push`.
     allow: OneOrMany<CommandBeginning>,
     /// One of `folders`, in which commands start. Default: the current folder of graphrun.
@@ -194,7 +194,7 @@ pub(super) struct Host {
 /// A server of tools, which speaks MCP over its standard streams.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct McpServer {
+pub(crate) struct McpServerKeys {
     /// The program of the server and its arguments.
     command: Vec<Scalar>,
     /// One of `hosts`, on which it runs: one with `approve: never` and without a folder.
@@ -209,7 +209,7 @@ pub(super) struct McpServer {
 /// A folder of a run, with a history.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct RunFolder {
+pub(crate) struct FolderKeys {
     /// The top folder of a git repository, by an expression over the input. A relative path starts at the current folder.
     from: Expression,
     /// `true`: each run has its own git worktree and branch.
@@ -221,7 +221,7 @@ pub(super) struct RunFolder {
 /// A tier of memory.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct TierParts {
+pub(crate) struct TierKeys {
     /// `read`: only people write it. Default: `write`.
     access: Option<TierAccess>,
     /// How long an entry is kept after it was last written, unless a person approves it. Default: for good.
@@ -236,18 +236,18 @@ pub(super) struct TierParts {
 /// A report that is not only written when the run stops.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct ReportParts {
+pub(crate) struct ReportKeys {
     /// Its template: the path of a file, or `{ text: … }`.
-    render: Either<PromptPath, PromptText>,
+    render: Either<PromptPath, TemplateKeys>,
     /// `step`: it is also written after each step.
     each: Option<EachStep>,
 }
 
 /// The settings of the built-in tools.
 #[derive(JsonSchema)]
-struct Tools {
+pub(crate) struct BuiltInToolsKeys {
     /// The tools for files.
-    fs: Option<Files>,
+    fs: Option<FilesKeys>,
 }
 
 /// The settings of the built-in tools, and the declared tools by name.
@@ -263,8 +263,8 @@ impl JsonSchema for ToolsSection {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Tools::json_schema(generator);
-        schema.insert("additionalProperties".into(), DeclaredTool::json_schema(generator).into());
+        let mut schema = BuiltInToolsKeys::json_schema(generator);
+        schema.insert("additionalProperties".into(), ToolKeys::json_schema(generator).into());
         schema.insert("propertyNames".into(), ToolDeclared::json_schema(generator).into());
         schema
     }
@@ -273,7 +273,7 @@ impl JsonSchema for ToolsSection {
 /// A tool of the workflow: a command in a sandbox, or a request.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct DeclaredTool {
+pub(crate) struct ToolKeys {
     /// The purpose of the tool, which a model chooses it by.
     about: Text,
     /// The command: it gets its input as JSON on its standard input, and prints its output as JSON.
@@ -284,7 +284,7 @@ struct DeclaredTool {
     /// Files or folders beside the workflow that the command gets, under the same paths.
     scripts: Option<OneOrMany<Text>>,
     /// The HTTP request.
-    http: Option<Request>,
+    http: Option<HttpKeys>,
     /// The arguments: a record in the notation of types.
     input: TypeNotation,
     /// The type of the result.
@@ -296,13 +296,13 @@ struct DeclaredTool {
 /// The HTTP request of a tool. The operator must allow its host.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Request {
+pub(crate) struct HttpKeys {
     /// The method. Default: `GET`. With `POST`, `PUT` and `PATCH` the arguments that are not in the address are sent as JSON.
     method: Option<MethodName>,
     /// The address; arguments stand in braces, in the path or behind `?`.
     url: Text,
     /// The headers: texts, or secrets of the environment.
-    headers: Option<Named<Text, Either<Text, HeaderSecret>>>,
+    headers: Option<Named<Text, Either<Text, HeaderKeys>>>,
     /// The time limit of a call. Default: `30s`.
     time: Option<Duration>,
 }
@@ -310,7 +310,7 @@ struct Request {
 /// A header with a secret, which is never shown.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct HeaderSecret {
+pub(crate) struct HeaderKeys {
     /// The environment variable with the secret.
     secret: VariableName,
     /// The text before it, such as `Bearer `.
@@ -320,7 +320,7 @@ struct HeaderSecret {
 /// The tools for files.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Files {
+pub(crate) struct FilesKeys {
     /// The folder to which reading is restricted. Default: the folder of the workflow.
     root: Option<Folder>,
 }
@@ -328,7 +328,7 @@ pub(super) struct Files {
 /// The Python environment of a sandbox.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Python {
+pub(crate) struct PythonKeys {
     /// The packages, as pip names them.
     requirements: Option<OneOrMany<Requirement>>,
 }
@@ -336,7 +336,7 @@ pub(super) struct Python {
 /// The limits of a whole run. At a limit it stops and can be resumed, or it leads to `exhausted`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Limits {
+pub(crate) struct LimitsKeys {
     /// Super-steps. Default: 100.
     steps: Option<Positive>,
     /// Tokens of all requests and replies.
@@ -354,11 +354,11 @@ pub(super) struct Limits {
 /// The settings of nodes without their own.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct DefaultsKeys {
+pub(crate) struct DefaultsKeys {
     /// The number of attempts of a failed call, including the first one.
-    retry: Option<Either<Attempts, Retry>>,
+    retry: Option<Either<Attempts, RetryKeys>>,
     /// The longest duration of an attempt. It does not apply to `ask`.
-    timeout: Option<Either<Duration, Timeout>>,
+    timeout: Option<Either<Duration, TimeoutKeys>>,
     /// The targets of failures, by their kinds.
     catch: Option<Catch>,
     /// How often an agent may repair an invalid answer.
@@ -368,7 +368,7 @@ pub(super) struct DefaultsKeys {
 /// The longest duration of an attempt.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Timeout {
+pub(crate) struct TimeoutKeys {
     /// The whole attempt.
     total: Option<Duration>,
     /// Without progress: agents report progress after each call.
@@ -378,7 +378,7 @@ pub(super) struct Timeout {
 /// The number of attempts of a failed call, and the waits between them.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct Retry {
+pub(crate) struct RetryKeys {
     /// The number of attempts, including the first one.
     attempts: Attempts,
     /// The wait before the second attempt; it doubles with each attempt.

@@ -11,7 +11,7 @@ use crate::{
     Approval, OnOverflow, ProgramProtocol,
     policies::ATTEMPTS_MAX,
     tool::{BUILT_IN, Method},
-    types::{RANGE_KEYS, TYPES, reducer_names},
+    types::{LENIENCE, RANGE_KEYS, TYPES, reducer_names},
 };
 
 /// The settings of the requests of an agent, or of a node that asks one.
@@ -72,7 +72,7 @@ macro_rules! value_types {
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct PromptText {
+pub struct TemplateKeys {
     /// The template, written here.
     text: Template,
 }
@@ -85,7 +85,7 @@ value_types! {
         "type": ["string", "array", "object"],
         "examples": TYPES,
         "x-refers": "type",
-        "properties": {"lenient": {"description": "Whether answers of models are read tolerantly: unknown keys are \
+        "properties": {(LENIENCE): {"description": "Whether answers of models are read tolerantly: unknown keys are \
             dropped, and a word, a number or a list may have another form with the same meaning."}},
     };
     /// The name of a type under `types`.
@@ -353,7 +353,7 @@ impl JsonSchema for FieldType {
     /// A mapping is a specification if it has a `type` and only keys of specifications; otherwise
     /// it is a record with any keys.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let spec = super::sections::Field::json_schema(generator).to_value();
+        let spec = super::sections::FieldKeys::json_schema(generator).to_value();
         let keys: Vec<&str> = spec["properties"]
             .as_object()
             .into_iter()

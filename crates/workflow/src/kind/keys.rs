@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::Kind;
-use crate::{format::schema_of, policies::COMMON};
+use crate::format::{MappingKeys as _, NodeKeys, schema_of};
 
 /// The keys of a kind with their schemas.
 #[derive(Clone, Debug)]
@@ -52,7 +52,8 @@ impl Keys {
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names of the keys.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.properties.keys().map(String::as_str)
     }
 
@@ -72,7 +73,7 @@ impl RegisteredKind {
     pub(crate) fn new(kind: Arc<dyn Kind>) -> Self {
         let (key, keys) = (kind.key(), kind.keys());
         assert!(keys.properties.contains_key(key), "the keys of the kind `{key}` include `{key}`");
-        let common = keys.names().find(|it| COMMON.contains(it));
+        let common = keys.names().find(|it| NodeKeys::keys().contains(it));
         assert!(common.is_none(), "the kind `{key}` has the key {common:?} of every node");
         Self { kind, keys }
     }

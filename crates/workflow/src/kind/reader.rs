@@ -18,6 +18,7 @@ use crate::{
     environment::{NodeScope, find_tool},
     expression::OutputPathError,
     fixed_files::read_scripts,
+    format::{MappingKeys as _, values::RequestKeys},
     memory::{Tier, Tiers, check_tier},
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
@@ -99,7 +100,7 @@ impl<'a> NodeReader<'a> {
     pub fn parts_of(&mut self, key: &str) -> Option<Section<'a>> {
         let known = self.kind.keys_within(key);
         let yaml = self.get(key)?;
-        Section::read(self.report, yaml, &format!("`{key}`"), &known)
+        Section::read_known(self.report, yaml, &format!("`{key}`"), &known)
     }
 
     /// Reads a mapping that is an item of a list. The known keys are given, because a struct with the keys of the kind
@@ -110,7 +111,7 @@ impl<'a> NodeReader<'a> {
         what: &str,
         known: &[&str],
     ) -> Option<Section<'y>> {
-        Section::read(self.report, yaml, what, known)
+        Section::read_known(self.report, yaml, what, known)
     }
 
     /// Returns the `timeout` of the node, if its kind [asks](super::Kind::asks) a person.
@@ -175,11 +176,12 @@ impl NodeReader<'_> {
 impl NodeReader<'_> {
     /// Reads an expression, which may use the fields that are assigned when the node starts.
     pub fn expression(&mut self, yaml: &Yaml) -> Option<Expression> {
-        self.scope.expression_before(self.report, yaml)
+        self.scope.expression(self.report, yaml)
     }
 
     /// Reads an expression for a value of a type. If the type is optional, the value may be absent.
     pub fn expression_for(&mut self, yaml: &Yaml, expected: &Type) -> Option<Expression> {
+        let expected = self.scope.before().of_type(expected);
         self.scope.expression_for(self.report, yaml, expected)
     }
 
@@ -195,7 +197,11 @@ impl NodeReader<'_> {
             self.report.push(finding.help(format!("give the field `{name}` another name")));
             return None;
         }
-        let condition = self.scope.expression_on(self.report, yaml, variable)?;
+        let condition = self.scope.expression_for(
+            self.report,
+            yaml,
+            self.scope.before().with_variable(variable),
+        )?;
         self.expect_type(yaml, condition.ty(), &Type::Bool, "a condition");
         Some(condition)
     }
@@ -220,7 +226,8 @@ impl NodeReader<'_> {
 
     /// Reads a folder at or below `output.dir`.
     pub fn output_folder(&mut self, yaml: &Yaml) -> Option<Expression> {
-        let to = self.scope.output_path(self.report, yaml)?;
+        let to =
+            self.scope.expression_for(self.report, yaml, self.scope.before().with_output_dir())?;
         self.expect_type(yaml, to.ty(), &Type::String, "a folder");
         if to.ty().fits(&Type::String) {
             self.check_output_path(yaml, &to);
@@ -246,6 +253,13 @@ impl NodeReader<'_> {
         let finding = Diagnostic::error("GR056", message).at(report.place(&yaml.range), "here");
         let help = "write `output.dir`, or a path below it, as in `output.dir + \"/docs\"`";
         report.push(finding.help(help));
+    }
+
+    /// Reads an expression for a text. `what` is the subject of a message about another type.
+    pub fn text_expression(&mut self, yaml: &Yaml, what: &str) -> Option<Expression> {
+        let text = self.expression(yaml)?;
+        self.expect_type(yaml, text.ty(), &Type::String, what);
+        Some(text)
     }
 
     /// Reads an expression for a list of files.
@@ -401,7 +415,7 @@ impl NodeReader<'_> {
 
     /// Reports settings of requests in a node that asks no model. The kind has their keys.
     pub fn refuse_request_settings(&mut self, agent: &str) {
-        for key in request_settings::KEYS.into_iter().filter_map(|it| self.section.key(it)) {
+        for key in RequestKeys::keys().iter().filter_map(|it| self.section.key(it)) {
             let message = format!("`{}` is about a model, and `{agent}` is a program", key.text);
             let help = "remove it, or pass an option to the program in its `command`";
             self.report.bad_value(key, message, help);

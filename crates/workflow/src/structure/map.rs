@@ -244,7 +244,7 @@ pub(crate) fn read_lists(
             continue;
         };
         let yaml = map.get("over");
-        let over = yaml.and_then(|it| NodeScope::of_list(env, name).expression_before(report, it));
+        let over = yaml.and_then(|it| NodeScope::of_list(env, name).expression(report, it));
         let ty = match (yaml, &over) {
             (Some(yaml), Some(over)) => item_type(report, yaml, over),
             _ => Type::Any,

@@ -92,7 +92,7 @@ fn read_part(
     yaml: &Yaml,
     what: &str,
 ) -> Option<Expression> {
-    let part = scope.expression_before(report, yaml)?;
+    let part = scope.expression(report, yaml)?;
     let (reads, facts) = (part.reads(), part.facts());
     let is_pure = part.access_set().visits.is_empty() && !facts.time && !facts.item_index;
     if !reads.is_empty() || !is_pure {

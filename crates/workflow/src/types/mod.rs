@@ -24,13 +24,15 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
-#[cfg(test)]
-pub(super) use self::notation::RECORD_KEYS;
 use self::notation::is_lenience;
 pub(super) use self::{
-    defaults::warn_of_placeholders, notation::TYPES, reducers::reducer_names, values::value_of,
+    defaults::warn_of_placeholders,
+    notation::{LENIENCE, TYPES},
+    reducers::reducer_names,
+    values::value_of,
 };
 use super::{
+    format::{FieldKeys, MappingKeys as _},
     memory::tier_types,
     reader::{Data, Entry, SpannedText, Yaml},
     registry::Registry,
@@ -39,12 +41,7 @@ use super::{
     source::SourceFolder,
     tools::declared,
 };
-/// The keys of a reducer with an argument.
-pub(super) const BEST_KEYS: &[&str] = &["best"];
-/// The keys of a field with more than a type.
-pub(super) const SPEC_KEYS: &[&str] =
-    &["type", "schema", "min", "max", "merge", "by", "default", "private", "about"];
-/// Those whose values are numbers. A record may have fields with these names, whose values are types.
+/// The keys of a field whose values are numbers. A record may have fields with these names, whose values are types.
 pub(super) const RANGE_KEYS: &[&str] = &["min", "max"];
 /// Words with another meaning in prompts and expressions.
 const RESERVED: &[&str] = &[
@@ -255,7 +252,7 @@ impl<'y> TypeReader<'_, 'y> {
 
     fn channel_of_spec(&mut self, name: &ChannelName, spec: &'y Yaml) -> Option<Channel> {
         let what = format!("the field `{name}`");
-        let section = Section::read(self.report, spec, &what, SPEC_KEYS)?;
+        let section = Section::read::<FieldKeys>(self.report, spec, &what)?;
         let mut schema = match (section.get("type"), section.get("schema")) {
             (Some(ty), None) => self.schema_of(ty)?,
             (None, Some(file)) => self.schema_of_file(file)?,
@@ -348,7 +345,7 @@ fn as_spec(yaml: &Yaml) -> bool {
     };
     let is_reducer = |it: &Yaml| it.text().is_some_and(|it| reducer_names().contains(&it));
     let meant = |Entry { key, value }: &Entry| {
-        let keys = SPEC_KEYS.iter().copied().filter(|it| !RANGE_KEYS.contains(it));
+        let keys = FieldKeys::keys().iter().copied().filter(|it| !RANGE_KEYS.contains(it));
         did_you_mean(&key.text, keys).is_some_and(|_| !RANGE_KEYS.contains(&key.text.as_str()))
             || is_flag(value)
             || is_reducer(value)

@@ -19,8 +19,8 @@ use crate::{
 pub(crate) const TYPES: &[&str] =
     &["string", "int", "float", "bool", "json", "date", "duration", "message"];
 
-/// The keys of a record beside its fields.
-pub(crate) const RECORD_KEYS: &[&str] = &["lenient"];
+/// The only key of a record beside its fields.
+pub(crate) const LENIENCE: &str = "lenient";
 
 /// The keys of a field inside a record.
 const INSIDE: &[&str] = &["type", "about", "min", "max"];
@@ -306,8 +306,7 @@ impl<'y> TypeReader<'_, 'y> {
 
 /// Whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such word.
 pub(super) fn is_lenience(entry: &Entry) -> bool {
-    RECORD_KEYS.contains(&entry.key.text.as_str())
-        && entry.value.text().is_some_and(|it| it.parse::<bool>().is_ok())
+    entry.key.text == LENIENCE && entry.value.text().is_some_and(|it| it.parse::<bool>().is_ok())
 }
 
 /// The notation of an enum, for several texts in place of one type.

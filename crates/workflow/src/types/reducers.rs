@@ -5,7 +5,8 @@ use graphrun_core::{
     state::{Reducer, Type},
 };
 
-use super::{BEST_KEYS, TypeReader};
+use super::TypeReader;
+use crate::format::BestKeys;
 use crate::{reader::Yaml, report::suggestion, shape::Section};
 
 /// The names of the built-in reducers.
@@ -25,7 +26,7 @@ impl TypeReader<'_, '_> {
         }
         let Some(merge) = merge else { return Some(Reducer::Replace) };
         if merge.get("best").is_some() {
-            let parts = Section::read(self.report, merge, "`merge`", BEST_KEYS)?;
+            let parts = Section::read::<BestKeys>(self.report, merge, "`merge`")?;
             return self.best(parts.get("best")?, ty);
         }
         if is_best {
