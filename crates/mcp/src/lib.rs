@@ -7,13 +7,17 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod access;
 mod connection;
 mod content;
 mod error;
 mod look;
+mod program;
 mod servers;
+mod web;
 
 pub use self::{
+    access::ServerAccess,
     error::McpError,
     look::{Offer, PromptLine, ResourceLine, look},
     servers::Servers,

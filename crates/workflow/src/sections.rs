@@ -194,7 +194,7 @@ impl Sections {
             |report, word| sections.find_folder(report, word),
         );
         sections.tools = read_tools(report, top, (prompts, registry, &sections), tools);
-        let (of_servers, unlocked_servers) = read_mcp(report, top, prompts, &sections);
+        let (of_servers, unlocked_servers) = read_mcp(report, top, prompts.folder(), &sections);
         sections.unlocked_servers = unlocked_servers;
         let of_servers = of_servers.into_iter().map(|it| (it.signature.name.clone(), Arc::new(it)));
         sections.tools.extend(of_servers);
@@ -518,7 +518,7 @@ pub(super) fn read_template(
     LoadedPrompt::inline(report, text, &what)
 }
 
-fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
+pub(crate) fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
     let mut settings = SandboxSettings {
         memory_bytes: MEMORY_BYTES,
         time: TIME,

@@ -38,6 +38,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("/properties/folders/additionalProperties", FOLDER_KEYS),
     ("/properties/hosts/additionalProperties", HOST_KEYS),
     ("/properties/mcp/additionalProperties", MCP_KEYS),
+    ("/properties/mcp/additionalProperties/properties/headers/additionalProperties", HEADER_KEYS),
     ("/properties/memory/additionalProperties", TIER_KEYS),
     ("/properties/memory/additionalProperties/properties/type", RECORD_KEYS),
     ("/properties/tools", TOOLS_KEYS),
