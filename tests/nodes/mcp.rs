@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use graphrun::{
-    mcp::{Servers, look},
+    mcp::{ServerAccess, Servers, look},
     nodes::Services,
     registry,
     workflow::{Approval, HostAccess, HostPermission, McpLock, mcp_servers},
@@ -31,8 +31,8 @@ async fn ask(behaviour: &str, model: &Scripted) -> Ended {
     fs::write(&path, &text).unwrap();
     let permission = HostPermission { approve: Approval::Never, ..HostPermission::default() };
     let access = HostAccess::default().allow("here", permission);
-    let access =
-        Arc::new(access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x"));
+    let access = access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x");
+    let access = ServerAccess { hosts: Arc::new(access), ..ServerAccess::default() };
     let server = mcp_servers(&path).unwrap().remove(0);
     let offer = look(&server, &access).await.unwrap();
     let lock = McpLock::new([("srv".to_owned(), offer.locked)].into());

@@ -255,18 +255,25 @@ fn serve_program(
 
 /// Returns the error of a server that did not introduce itself.
 async fn error_of_start(server: &str, error: ClientInitializeError, end: Option<End>) -> McpError {
-    let protocol =
-        |message: &str| McpError::Protocol { server: server.to_owned(), message: plain(message) };
-    if let Some(error) = web::error_of(server, &error) {
+    let name = || server.to_owned();
+    let of_web = match &error {
+        ClientInitializeError::TransportError { error, .. } => {
+            web::error_of(server, error.error.as_ref())
+        }
+        _ => None,
+    };
+    if let Some(error) = of_web {
         return error;
     }
     match error {
-        ClientInitializeError::JsonRpcError(error) => protocol(&error.message),
+        ClientInitializeError::JsonRpcError(error) => {
+            McpError::Protocol { server: name(), message: plain(&error.message) }
+        }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
             Box::pin(error_of_start(server, *fallback, end)).await
         }
         _ if end.is_some() => ended(server, end).await,
-        error => protocol(&error.to_string()),
+        error => McpError::Invalid { server: name(), reason: plain(&error.to_string()) },
     }
 }
 
@@ -274,7 +281,7 @@ async fn error_of_start(server: &str, error: ClientInitializeError, end: Option<
 async fn ended(server: &str, end: Option<End>) -> McpError {
     let how = match end {
         Some(end) => end.text().await,
-        None => String::new(),
+        None => " its answer before the result, or sent an event of more than 8 MiB".to_owned(),
     };
     McpError::Ended { server: server.to_owned(), how }
 }

@@ -3,7 +3,6 @@
 //! When a program is dropped, all of its processes are killed.
 
 use std::{
-    mem,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -48,7 +47,7 @@ pub(super) struct Program {
     tasks: JoinSet<()>,
 }
 
-/// The streams of a program: what it writes, and what it reads.
+/// The streams of a program: its output and its input.
 pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 #[derive(Debug)]
@@ -57,7 +56,7 @@ enum Running {
     Sandbox(CancellationToken),
 }
 
-/// What is known about the end of a program, and whether this is complete.
+/// The known facts about the end of a program. They are complete a moment after the end.
 #[derive(Clone, Debug)]
 pub(super) struct End {
     known: Arc<Mutex<Known>>,
@@ -159,7 +158,7 @@ impl Program {
         Ok((Self { running, end, tasks }, (Box::new(from), Box::new(to))))
     }
 
-    /// Returns what is known about its end, also later.
+    /// Returns the facts about its end, which can be read later.
     pub(super) fn end(&self) -> End {
         self.end.clone()
     }
@@ -182,7 +181,7 @@ impl Program {
 }
 
 impl Known {
-    /// Returns what the end of a sandbox says.
+    /// Returns the facts about the end of a sandbox.
     fn of(ended: Result<Finished, SandboxError>, network: Option<&Network>) -> Self {
         let finished = match ended {
             Ok(finished) => finished,
@@ -218,16 +217,13 @@ impl End {
     pub(super) async fn text(&self) -> String {
         let mut is_complete = self.is_complete.clone();
         let _ = timeout(STOP_TIME, is_complete.wait_for(|it| *it)).await;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = match mem::take(&mut known.reason) {
-            reason if reason.is_empty() => String::new(),
-            reason => format!(": {}", plain(&reason)),
-        };
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = plain(&known.reason);
         let stderr = plain(String::from_utf8_lossy(&known.stderr).trim());
-        if !stderr.is_empty() {
-            text += &format!("; it wrote: {stderr}");
-        }
-        text
+        let part = |before, text: String| {
+            if text.is_empty() { text } else { format!("{before}{text}") }
+        };
+        part(": ", reason) + &part("; it wrote: ", stderr)
     }
 }
 

@@ -93,6 +93,10 @@ pub(super) fn error_of(server: &str, error: &(dyn Error + 'static)) -> Option<Mc
         }
         Failure::SessionExpired => McpError::Status { server, status: 404 },
         Failure::ResponseBodyTooLarge { .. } => McpError::TooLarge { server },
+        Failure::UnexpectedContentType(kind) => {
+            let kind = kind.as_deref().map_or("no content type".to_owned(), |it| format!("`{it}`"));
+            McpError::Invalid { server, reason: format!("it sent {}", plain(&kind)) }
+        }
         // The library has no status for these.
         Failure::UnexpectedServerResponse(text) if text.starts_with("HTTP 401") => {
             McpError::Denied { server, status: 401 }

@@ -14,7 +14,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 #[derive(Debug, Clone)]
 pub struct JobStreams(Arc<Mutex<Option<Ends>>>);
 
-/// What the program reads from, and what it writes to.
+/// The ends of a program: of its input and of its output.
 pub(super) type Ends = (PipeReader, PipeWriter);
 
 impl JobStreams {
