@@ -63,7 +63,6 @@ fn assert_ends(word: &str) {
     }
 }
 
-/// The `time` of the sandbox is for one command: the server lives longer.
 #[test]
 fn a_server_in_a_sandbox_needs_no_permission() {
     let place = locked("well", "", "60s");
@@ -91,6 +90,8 @@ fn a_bad_server_in_a_sandbox_harms_only_its_call() {
         ("changed", "the server `srv` has changed its tool `echo` since it was locked"),
         ("pages", "the server `srv` lists more than 1000 tools"),
         ("garbage", "none"),
+        // The `time` of the sandbox is for one command.
+        ("slow", "none"),
         ("fork", "none"),
     ];
     thread::scope(|threads| {

@@ -179,6 +179,21 @@ fn a_bad_server_harms_only_its_call() {
 }
 
 #[test]
+fn another_address_needs_another_lock() {
+    let server = Server::start();
+    let place = locked(server.port, "picky");
+    assert_eq!(place.run(["validate", "w.yaml"]).code, 0);
+    let text = fs::read_to_string(place.path("w.yaml")).unwrap();
+    fs::write(place.path("w.yaml"), text.replace("/picky", "/other")).unwrap();
+    let ended = place.run(["validate", "w.yaml"]);
+    assert_eq!(ended.code, 2, "{ended}");
+    let flag = format!("--allow-http-private 127.0.0.1:{}`", server.port);
+    for part in ["GR054", "the tools of `srv` have another address in the lock file", &flag] {
+        assert!(ended.to_string().contains(part), "{part}: {ended}");
+    }
+}
+
+#[test]
 fn a_server_that_is_gone_is_named() {
     let server = Server::start();
     let place = locked(server.port, "picky");

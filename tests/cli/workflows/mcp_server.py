@@ -63,6 +63,8 @@ def tunnel(target):
 def call(behaviour, note, name, arguments, token):
     if behaviour == "hang":
         time.sleep(600)
+    if behaviour == "slow":
+        time.sleep(3)
     if behaviour == "die":
         print("out of memory, token sk-proj-" + "a1B2c3D4" * 5, file=sys.stderr, flush=True)
         os._exit(3)

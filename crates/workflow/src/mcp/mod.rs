@@ -220,9 +220,9 @@ impl Places<'_> {
     fn read_program(&self, report: &mut Report, section: &Section<'_>) -> Option<McpPlace> {
         let help = "write the program and its arguments, as in `command: [mcp-server-git]`, or the address, as in \
                     `url: \"https://mcp.example.com/mcp\"`";
-        let yaml = section.require(report, "command", help);
+        let yaml = section.require(report, "command", help)?;
         let mut command = Vec::new();
-        let arguments = yaml.and_then(|it| read_arguments(report, it, "`command`"));
+        let arguments = read_arguments(report, yaml, "`command`");
         for item in arguments.unwrap_or_default() {
             let word = report.word(item, "each argument of `command`")?;
             check_argument(report, &command, &word, ADVICE);
@@ -248,7 +248,7 @@ impl Places<'_> {
             McpPlace::Host { command, host: host.clone() }
         } else {
             let known = self.sandboxes.keys().chain(self.hosts.keys()).map(String::as_str);
-            report.unknown("GR015", "sandbox", &word, known);
+            report.unknown("GR015", "sandbox or host", &word, known);
             return None;
         };
         let is_complete = |it: &McpPlace| match it {
