@@ -178,6 +178,18 @@ fn a_bad_server_harms_only_its_call() {
     assert_eq!(server.end(), "", "a redirect was followed");
 }
 
+/// Its session ends without its answer.
+#[test]
+fn a_server_that_hangs_at_the_end_delays_nothing_for_long() {
+    let server = Server::start();
+    let place = locked(server.port, "clinging");
+    let lock = [&["mcp", "lock", "w.yaml", "--check"], &ALLOWED[..]].concat();
+    let ended = run(&place, &lock);
+    assert_eq!(ended.code, 0, "{ended}");
+    let ended = execute(&place, &ALLOWED);
+    assert_eq!(ended.json()["state"], json!({"sum": 3, "reason": "none"}), "{ended}");
+}
+
 #[test]
 fn another_address_needs_another_lock() {
     let server = Server::start();

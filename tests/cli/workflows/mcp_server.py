@@ -41,15 +41,16 @@ def send(message):
     sys.stdout.flush()
 
 
-def fork():
-    """Leaves a process behind that has its own session, and notes its id."""
+def fork(note):
+    """Leaves a process behind that has its own session, and notes its id in a file, unless a word finds it."""
     child = os.fork()
     if child == 0:
         os.setsid()
         time.sleep(600)
         os._exit(0)
-    with open("forked.pid", "w") as file:
-        file.write(str(child))
+    if not note:
+        with open("forked.pid", "w") as file:
+            file.write(str(child))
 
 
 def tunnel(target):
@@ -71,7 +72,7 @@ def call(behaviour, note, name, arguments, token):
     if behaviour == "garbage":
         sys.stdout.write('no JSON\n{"jsonrpc": "2.0", "id": 99, "result": {}}\n[]\n')
     if behaviour == "fork":
-        fork()
+        fork(note)
     if behaviour == "flood":
         return {"content": [{"type": "text", "text": "x" * (20 << 20)}]}
     if behaviour == "memory":
