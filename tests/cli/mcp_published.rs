@@ -1,4 +1,4 @@
-//! Published MCP servers: one from npm on a host, and one from PyPI in a sandbox. Both are pinned, and are installed once into
+//! Published MCP servers: one from npm on a host, and one from `PyPI` in a sandbox. Both are pinned, and are installed once into
 //! the cache of the tests.
 
 use std::{fs, path::Path};

@@ -1,4 +1,4 @@
-//! MCP servers in a sandbox: the server of `mcp_server.py`, which nobody has to trust here.
+//! MCP servers in a sandbox: the server of `mcp_server.py`, without any permission of the operator.
 
 use std::{
     fs,
@@ -97,7 +97,7 @@ fn a_bad_server_in_a_sandbox_harms_only_its_call() {
     thread::scope(|threads| {
         for (behaviour, expected) in cases {
             threads.spawn(move || {
-                let word = unique_id().to_string();
+                let word = unique_id();
                 let time = if expected.contains("4s") { "4s" } else { "60s" };
                 let place = locked(&format!("{behaviour}:{word}"), ", memory: 256M", time);
                 let ended = execute(&place, &[]);
@@ -112,7 +112,7 @@ fn a_bad_server_in_a_sandbox_harms_only_its_call() {
 
 #[test]
 fn a_server_in_a_sandbox_ends_with_graphrun() {
-    let word = unique_id().to_string();
+    let word = unique_id();
     let place = locked(&format!("hang:{word}"), "", "60s");
     let mut command = place.command(["execute", "w.yaml", "-i", "a=1"]);
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();

@@ -36,7 +36,7 @@ impl Server {
         Self { child, stdout, port: line.trim().parse().unwrap() }
     }
 
-    /// Ends the process, and returns what it has printed since it started.
+    /// Ends the process, and returns its output since the start.
     fn end(mut self) -> String {
         self.child.kill().unwrap();
         std::io::read_to_string(&mut self.stdout).unwrap()

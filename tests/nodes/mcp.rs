@@ -104,11 +104,11 @@ async fn a_server_that_changes_its_tools_during_a_run_is_not_called_again() {
     );
 }
 
-/// This process goes on, so only the end of the graph ends the server.
+/// This process continues, so only the end of the graph ends the server.
 #[tokio::test]
 async fn a_server_ends_with_the_graph_that_started_it() {
     for place in ["here", "box"] {
-        let word = unique_id().to_string();
+        let word = unique_id();
         let model =
             Scripted::new([calls([call("1", "srv.echo", r#"{"text": "hello"}"#)]), says("done")]);
         let ended = ask_in(place, &format!("fork:{word}"), &model).await;

@@ -52,7 +52,7 @@ pub(super) type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite
 
 #[derive(Debug)]
 enum Running {
-    Host(HostProcess),
+    Host(Box<HostProcess>),
     Sandbox(CancellationToken),
 }
 
@@ -91,7 +91,7 @@ impl Program {
         let (known, mut tasks) = (Arc::new(Mutex::default()), JoinSet::new());
         let (complete, is_complete) = watch::channel(false);
         tasks.spawn(keep_end(stderr, Arc::clone(&known), complete));
-        let (running, end) = (Running::Host(process), End { known, is_complete });
+        let (running, end) = (Running::Host(Box::new(process)), End { known, is_complete });
         Ok((Self { running, end, tasks }, (Box::new(stdout), Box::new(stdin))))
     }
 

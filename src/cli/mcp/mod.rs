@@ -44,20 +44,20 @@ impl Args {
 #[derive(Debug, clap::Args)]
 struct Allowed {
     /// Let this host of the workflow run its servers; can be given several times
-    #[arg(long, value_name = "NAME")]
-    allow_host: Vec<String>,
+    #[arg(long = "allow-host", value_name = "NAME")]
+    host: Vec<String>,
     /// Connect to servers at this host; can be given several times
-    #[arg(long, value_name = "HOST")]
-    allow_http: Vec<String>,
+    #[arg(long = "allow-http", value_name = "HOST")]
+    http: Vec<String>,
     /// The same, also for a host on this machine or in a private network, and without encryption
-    #[arg(long, value_name = "HOST")]
-    allow_http_private: Vec<String>,
+    #[arg(long = "allow-http-private", value_name = "HOST")]
+    http_private: Vec<String>,
     /// Let servers in sandboxes reach this host by `https`; can be given several times
-    #[arg(long, value_name = "HOST")]
-    allow_network: Vec<NetworkHost>,
+    #[arg(long = "allow-network", value_name = "HOST")]
+    network: Vec<NetworkHost>,
     /// The same, also for a host on this machine or in a private network
-    #[arg(long, value_name = "HOST")]
-    allow_network_private: Vec<NetworkHost>,
+    #[arg(long = "allow-network-private", value_name = "HOST")]
+    network_private: Vec<NetworkHost>,
 }
 
 /// Starts each server of a workflow, and returns its offer.
@@ -75,19 +75,12 @@ fn look_at_all(
         let message = format!("`{}` declares no servers under `mcp`", path.display());
         return Err(CliError::usage(message));
     }
-    let Allowed {
-        allow_host,
-        allow_http,
-        allow_http_private,
-        allow_network,
-        allow_network_private,
-    } = allowed;
     let options = RunOptions {
-        allow_host,
-        allow_http,
-        allow_http_private,
-        allow_network,
-        allow_network_private,
+        allow_host: allowed.host,
+        allow_http: allowed.http,
+        allow_http_private: allowed.http_private,
+        allow_network: allowed.network,
+        allow_network_private: allowed.network_private,
         ..RunOptions::default()
     };
     let settings: Settings = globals.settings(&options)?;
