@@ -2,15 +2,10 @@
 //!
 //! It is installed from npm once, into the cache of the tests. Only it decides what a valid request is here.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command as BlockingCommand, Stdio},
-    sync::LazyLock,
-};
+use std::{fs, process::Stdio};
 
 use crate::program::{Ended, Home, RUN, in_repository, recording_path, timeless};
-use crate::support::cache_dir;
+use crate::support::npm;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -127,36 +122,6 @@ fn shape_of(entry: &Value) -> Value {
     json!([entry["response"]["status"], format["type"], schema["strict"], schema["name"]])
 }
 
-/// The folder that aimock is installed in; its name changes with the pinned versions.
-static INSTALLED: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = PathBuf::from(in_repository("tests/aimock"));
-    let lock = fs::read(source.join("package-lock.json")).unwrap();
-    let cache = cache_dir();
-    let folder = cache.join(format!("aimock-{}", &blake3::hash(&lock).to_hex()[..16]));
-    if !folder.exists() {
-        install(&source, &cache, &folder);
-    }
-    folder
-});
-
-/// Installs into a folder beside it and renames that, so that it is there whole or not at all.
-fn install(source: &Path, cache: &Path, folder: &Path) {
-    fs::create_dir_all(cache).unwrap();
-    let unfinished = tempfile::tempdir_in(cache).unwrap();
-    for file in ["package.json", "package-lock.json"] {
-        fs::copy(source.join(file), unfinished.path().join(file)).unwrap();
-    }
-    let installed = BlockingCommand::new("npm")
-        .args(["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .current_dir(unfinished.path())
-        .output()
-        .unwrap_or_else(|error| panic!("cannot start npm ({error}); see `scripts/setup --tests`"));
-    let said = String::from_utf8_lossy(&installed.stderr);
-    assert!(installed.status.success(), "npm cannot install what tests/aimock names:\n{said}");
-    let renamed = fs::rename(unfinished.keep(), folder);
-    assert!(folder.exists(), "{renamed:?}");
-}
-
 /// The server; it ends when it is dropped.
 struct Aimock {
     address: String,
@@ -170,19 +135,20 @@ impl Aimock {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("team.json"), json!({"fixtures": fixtures}).to_string())
             .unwrap();
-        let mut server = Command::new(INSTALLED.join("node_modules/.bin/llmock"))
-            .args(["--port", "0", "--strict", "--validate-on-load", "--log-level", "info"])
-            .arg("--fixtures")
-            .arg(folder.path())
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .envs(key.map(|key| ("AIMOCK_API_KEYS", key)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start aimock: {error}"));
+        let mut server =
+            Command::new(npm::installed("tests/aimock").join("node_modules/.bin/llmock"))
+                .args(["--port", "0", "--strict", "--validate-on-load", "--log-level", "info"])
+                .arg("--fixtures")
+                .arg(folder.path())
+                .env_clear()
+                .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+                .envs(key.map(|key| ("AIMOCK_API_KEYS", key)))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap_or_else(|error| panic!("cannot start aimock: {error}"));
         let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
             if let Some((_, address)) = line.split_once("listening on ") {

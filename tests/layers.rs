@@ -24,7 +24,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "crates/engine/src/launch.rs",
             "crates/engine/src/lease.rs",
             "crates/folders",
-            "crates/mcp/src/connection.rs",
+            "crates/mcp/src/program.rs",
             "crates/sandbox",
             "crates/storage",
             "src/cli",

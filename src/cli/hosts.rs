@@ -75,9 +75,10 @@ pub(super) fn check_servers<'a>(
 ) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
     for server in servers {
-        if access.check(server.host_use()).is_ok_and(|it| it != Approval::Never) {
-            let host = &server.host.name;
-            let command = server.command.join(" ");
+        let Some(used) = server.host_use() else { continue };
+        if access.check(used).is_ok_and(|it| it != Approval::Never) {
+            let host = &used.host.name;
+            let command = used.shape.join(" ");
             let help = format!(
                 "write `approve = \"never\"` into `[hosts.{host}]`, or pass `--allow-host {host}`"
             );

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    mcp::Servers,
+    mcp::{ServerAccess, Servers},
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
     sandbox::{Replace, Sandbox, default_cache_dir},
@@ -88,7 +88,7 @@ impl LoadedWorkflow {
         let commands = nodes.values().filter_map(|it| it.settings.host());
         let programs = || nodes.values().flat_map(|it| it.settings.programs());
         let commands = commands.chain(programs().filter_map(Program::host_use));
-        let commands = commands.chain(servers.iter().map(|it| it.host_use()));
+        let commands = commands.chain(servers.iter().filter_map(|it| it.host_use()));
         let of_hosts = commands.flat_map(|it| &it.host.secrets);
         let of_sandboxes = programs().filter_map(Program::sandbox).flat_map(|it| &it.secrets);
         hosts::access(&self.settings, of_hosts.chain(of_sandboxes))
@@ -99,12 +99,12 @@ impl LoadedWorkflow {
     /// # Errors
     ///
     /// Fails when the recording cannot be used.
-    fn mcp(&self, hosts: &Arc<HostAccess>) -> Result<Arc<dyn McpCaller>, CliError> {
+    fn mcp(&self, access: ServerAccess) -> Result<Arc<dyn McpCaller>, CliError> {
         let nodes = self.workflow.all_nodes();
         if servers(nodes.values().copied()).is_empty() {
             return Ok(Services::offline().mcp);
         }
-        let servers = || Arc::new(Servers::new(Arc::clone(hosts)));
+        let servers = || Arc::new(Servers::new(access));
         match (&self.settings.options.replay, &self.settings.options.record) {
             (Some(path), _) => recorded_mcp::replayed(path),
             (None, Some(path)) => recorded_mcp::recorded(servers(), path),
@@ -112,11 +112,13 @@ impl LoadedWorkflow {
         }
     }
 
-    /// Returns the hosts to which its tools may send requests.
+    /// Returns the hosts to which its tools and servers may send requests.
     fn web_access(&self) -> WebAccess {
         let nodes = self.workflow.all_nodes();
         let tools = nodes.values().flat_map(|it| it.settings.declared_tools());
-        web::access(&self.settings, tools)
+        let servers = servers(nodes.values().copied());
+        let of_servers = web::of_servers(servers.iter().map(AsRef::as_ref));
+        web::access(&self.settings, web::of_tools(tools).chain(of_servers))
     }
 
     /// Connects the models and the sandbox that its nodes need, before the first node runs.
@@ -133,9 +135,14 @@ impl LoadedWorkflow {
         if is_replay {
             programs.clear();
         }
+        let mut servers = servers(nodes.values().copied());
+        if is_replay {
+            servers.clear();
+        }
         let sandboxes = settings().flat_map(|(_, it)| it.sandboxes());
         let of_programs = programs.iter().filter_map(|it| it.sandbox());
         let sandboxes = sandboxes.chain(of_programs.map(|it| &it.settings));
+        let sandboxes = sandboxes.chain(servers.iter().filter_map(|it| it.sandbox()));
         let sandboxes: Vec<&SandboxSettings> = sandboxes.collect();
         if !sandboxes.is_empty() {
             Sandbox::probe().map_err(|error| {
@@ -148,16 +155,13 @@ impl LoadedWorkflow {
         }
         let access = self.host_access();
         let commands = settings().filter_map(|(_, it)| it.host());
-        let mut servers = servers(nodes.values().copied());
-        if is_replay {
-            servers.clear();
-        }
-        let commands = commands.chain(servers.iter().map(|it| it.host_use()));
+        let commands = commands.chain(servers.iter().filter_map(|it| it.host_use()));
         let commands = commands.chain(programs.iter().filter_map(|it| it.host_use()));
         hosts::check(&access, commands, &self.path)?;
         hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
-        let tools = || settings().flat_map(|(_, it)| it.declared_tools());
-        web::check(&web::access(&self.settings, tools()), tools(), &self.path)?;
+        let requests = web::of_tools(settings().flat_map(|(_, it)| it.declared_tools()));
+        let requests = requests.chain(web::of_servers(servers.iter().map(AsRef::as_ref)));
+        web::check(&self.web_access(), requests, &self.path)?;
         let network = network::access(&self.settings.options);
         network::check((&network, &access), (&sandboxes, &programs), &self.path)?;
         let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
@@ -270,7 +274,12 @@ impl LoadedWorkflow {
         let hosts = Arc::new(self.host_access());
         let web = Arc::new(self.web_access());
         let network = Arc::new(network::access(&self.settings.options));
-        let mcp = self.mcp(&hosts)?;
+        let mcp = self.mcp(ServerAccess {
+            hosts: Arc::clone(&hosts),
+            web: Arc::clone(&web),
+            network: Arc::clone(&network),
+            cache_dir: cache_dir(),
+        })?;
         let services = services(models, out.to_owned());
         let services =
             Services { prices, windows, replace, hosts, web, network, mcp, memory, ..services };

@@ -1,4 +1,4 @@
-//! The hosts to which tools of a workflow send requests: what the operator allows, by a flag.
+//! The hosts to which tools and MCP servers of a workflow send requests: what the operator allows, by a flag.
 //!
 //! Neither the environment nor a file can allow a host, and no run keeps a permission.
 
@@ -8,21 +8,33 @@ use super::{error::CliError, options::Settings, refusals::Refusals};
 use crate::{
     redact::learn,
     tool::{DeclaredTool, RequestTool, ToolAction, WebAccess, WebPermission, WebRefusal},
+    workflow::McpServer,
 };
 
-fn requests<'a>(
+/// A request of a workflow, with the name of its tool or server.
+pub(super) type Request<'a> = (&'a str, &'a RequestTool);
+
+/// Returns the requests of tools.
+pub(super) fn of_tools<'a>(
     tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
-) -> impl Iterator<Item = (&'a str, &'a RequestTool)> {
+) -> impl Iterator<Item = Request<'a>> {
     tools.filter_map(|it| match &it.action {
         ToolAction::Command(_) | ToolAction::Server(_) => None,
         ToolAction::Request(request) => Some((it.signature.name.as_str(), request)),
     })
 }
 
-/// Returns what the operator allows, with the secrets of these tools.
+/// Returns the requests of servers.
+pub(super) fn of_servers<'a>(
+    servers: impl Iterator<Item = &'a McpServer>,
+) -> impl Iterator<Item = Request<'a>> {
+    servers.filter_map(|it| Some((it.name.as_str(), it.request()?)))
+}
+
+/// Returns what the operator allows, with the secrets of these requests.
 pub(super) fn access<'a>(
     settings: &Settings,
-    tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
+    requests: impl Iterator<Item = Request<'a>>,
 ) -> WebAccess {
     let options = &settings.options;
     let public = options.allow_http.iter().map(|it| (it, WebPermission::Public));
@@ -30,7 +42,7 @@ pub(super) fn access<'a>(
     let access = public
         .chain(private)
         .fold(WebAccess::default(), |it, (host, permission)| it.allow(host, permission));
-    let secrets = requests(tools).flat_map(|(_, it)| it.secrets());
+    let secrets = requests.flat_map(|(_, it)| it.secrets());
     secrets.fold(access, |access, name| match env::var(name) {
         Ok(value) if !value.is_empty() => {
             learn(&value);
@@ -44,14 +56,14 @@ pub(super) fn access<'a>(
 ///
 /// # Errors
 ///
-/// Fails with each tool whose host is not allowed, and the way to allow it.
+/// Fails with each tool and server whose host is not allowed, and the way to allow it.
 pub(super) fn check<'a>(
     access: &WebAccess,
-    tools: impl Iterator<Item = &'a Arc<DeclaredTool>>,
+    requests: impl Iterator<Item = Request<'a>>,
     workflow: &Path,
 ) -> Result<(), CliError> {
     let mut refusals = Refusals::default();
-    for (name, request) in requests(tools) {
+    for (name, request) in requests {
         let Err(refusal) = access.check(request) else { continue };
         let secrets: Vec<String> = request.secrets().map(|it| format!("`{it}`")).collect();
         let secrets = match secrets.as_slice() {
@@ -76,7 +88,7 @@ pub(super) fn check<'a>(
         refusals.add(problem, remedy);
     }
     refusals.or_ok(format!(
-        "tools of `{}` send requests that you have not allowed; nothing was started",
+        "tools or servers of `{}` get requests that you have not allowed; nothing was started",
         workflow.display()
     ))
 }

@@ -1,9 +1,14 @@
 //! Tools of MCP servers that a model calls.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use graphrun::{
-    mcp::{Servers, look},
+    id::unique_id,
+    mcp::{ServerAccess, Servers, look},
     nodes::Services,
     registry,
     workflow::{Approval, HostAccess, HostPermission, McpLock, mcp_servers},
@@ -15,24 +20,40 @@ use super::{
     agent_tools::{Scripted, call, calls, says, told},
     run_in,
 };
+use crate::sandbox::host::leftovers;
 
-/// Locks the tools of a server of this behaviour, and asks a model that may call them.
+/// How long the end of all processes may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Locks the tools of a server of this behaviour on a host, and asks a model that may call them.
 async fn ask(behaviour: &str, model: &Scripted) -> Ended {
+    ask_in("here", behaviour, model).await
+}
+
+/// The same for a server in `here` or in the sandbox `box`.
+async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     let server = format!("{}/tests/cli/workflows/mcp_server.py", env!("CARGO_MANIFEST_DIR"));
+    let code = fs::read_to_string(&server).unwrap();
+    let (server, scripts) = match place {
+        "here" => (server, ""),
+        _ => ("mcp_server.py".to_owned(), ", scripts: mcp_server.py"),
+    };
     let text = format!(
         "graphrun: 1\nname: w\nstate: {{ answer: string }}\nmodels: {{ m: x/1 }}\n\
          agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource] }} }}\n\
          hosts: {{ here: {{ allow: [python3], approve: never, secrets: SERVER_TOKEN }} }}\n\
-         mcp: {{ srv: {{ command: [python3, {server}, {behaviour}], in: here }} }}\n\
+         sandboxes: {{ box: {{}} }}\n\
+         mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {place}{scripts} }} }}\n\
          start: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, writes: answer, then: end }}\n"
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.yaml");
     fs::write(&path, &text).unwrap();
+    fs::write(folder.path().join("mcp_server.py"), code).unwrap();
     let permission = HostPermission { approve: Approval::Never, ..HostPermission::default() };
     let access = HostAccess::default().allow("here", permission);
-    let access =
-        Arc::new(access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x"));
+    let access = access.with_variable("SERVER_TOKEN", "token").with_variable("OTHER", "x");
+    let access = ServerAccess { hosts: Arc::new(access), ..ServerAccess::default() };
     let server = mcp_servers(&path).unwrap().remove(0);
     let offer = look(&server, &access).await.unwrap();
     let lock = McpLock::new([("srv".to_owned(), offer.locked)].into());
@@ -81,4 +102,23 @@ async fn a_server_that_changes_its_tools_during_a_run_is_not_called_again() {
         results[1].starts_with("error: the server `srv` has changed its tool `echo`"),
         "{results:?}"
     );
+}
+
+/// This process continues, so only the end of the graph ends the server.
+#[tokio::test]
+async fn a_server_ends_with_the_graph_that_started_it() {
+    for place in ["here", "box"] {
+        let word = unique_id();
+        let model =
+            Scripted::new([calls([call("1", "srv.echo", r#"{"text": "hello"}"#)]), says("done")]);
+        let ended = ask_in(place, &format!("fork:{word}"), &model).await;
+        assert_eq!(ended.state("answer"), &json!("done"));
+        assert!(told(&model.asked()[1])[0].starts_with("hello "), "{place}");
+        drop(ended);
+        let began = Instant::now();
+        while !leftovers(&word).is_empty() {
+            assert!(began.elapsed() < PATIENCE, "{place}: {:?}", leftovers(&word));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }

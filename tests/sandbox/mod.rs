@@ -7,7 +7,7 @@
 
 mod attack;
 mod folder;
-mod host;
+pub(crate) mod host;
 mod network;
 mod supervision;
 

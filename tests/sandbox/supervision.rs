@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphrun::sandbox::{Finished, Job, Limits, Outcome, Sandbox, SandboxError, SourceFile};
+use graphrun::sandbox::{
+    Finished, Job, JobStreams, Limits, Outcome, Sandbox, SandboxError, SourceFile,
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::host::leftovers;
@@ -209,6 +212,27 @@ fn a_death_at_any_moment_of_a_start_leaves_no_process() {
         doomed.wait().unwrap();
         eventually("everything ends", || leftovers(&marker).is_empty());
     }
+}
+
+/// The program answers each line, so neither side can have collected the lines of the other.
+#[tokio::test]
+async fn a_caller_talks_with_a_program_while_it_works() {
+    let (streams, mut to, from) = JobStreams::new().unwrap();
+    let script = "while read -r line; do echo \"got $line\" >&3; done; echo ended";
+    let job = Job { streams: Some(streams), ..shell(script) };
+    let talk = async {
+        let mut lines = tokio::io::BufReader::new(from).lines();
+        for word in ["one", "two"] {
+            to.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+            assert_eq!(lines.next_line().await.unwrap(), Some(format!("got {word}")));
+        }
+        drop(to);
+        lines
+    };
+    let (finished, mut lines) = tokio::join!(run(&job), talk);
+    assert_eq!(finished.unwrap().output, "ended\n");
+    drop(job);
+    assert_eq!(lines.next_line().await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,21 +1,20 @@
-//! A server that runs: its process, and the requests to it.
+//! A connection to a server, and the requests over it.
 //!
 //! Every request has a time limit and every message a size limit, so a server that hangs or floods harms only the calls to
-//! it. When a connection is dropped, all processes of the server are killed.
+//! it. When a connection is dropped, all processes that graphrun has started for the server are killed.
 
 use std::{
     future::Future,
     path::PathBuf,
+    pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use graphrun_guard::redact::redact;
-use graphrun_sandbox::{HostCommand, HostProcess};
-use graphrun_workflow::{HostAccess, LockedTool, McpServer};
+use graphrun_workflow::{HostUse, LockedTool, McpPlace, McpServer};
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
@@ -28,21 +27,16 @@ use rmcp::{
     transport::async_rw::AsyncRwTransport,
 };
 use serde_json::{Map, Value};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    sync::watch,
-    task::JoinSet,
-    time::timeout,
+use tokio::time::timeout;
+
+use crate::{
+    McpError, ServerAccess,
+    program::{End, Program, STOP_TIME, Streams, plain},
+    web,
 };
 
-use crate::McpError;
-
 /// The longest message of a server in bytes. A longer one is dropped, so that its call runs out of time.
-const MESSAGE_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of the standard error of a server that are kept: the last ones.
-const STDERR_BYTES_MAX: usize = 2_000;
-/// How long a server may take to end after its input has ended.
-const STOP_TIME: Duration = Duration::from_secs(2);
+pub(super) const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// The most pages of a list.
 const PAGES_MAX: usize = 100;
 /// The most entries of a list.
@@ -54,19 +48,19 @@ pub(super) struct Connection {
     server: String,
     time: Duration,
     service: RunningService<RoleClient, Client>,
-    process: HostProcess,
-    stderr: LastOutput,
+    /// The program of a server that graphrun has started.
+    program: Option<Program>,
     /// Whether later calls need another connection.
     is_stale: Arc<AtomicBool>,
-    readers: JoinSet<()>,
 }
 
-/// The last output of a server on its standard error, and whether it is complete.
-#[derive(Clone, Debug)]
-struct LastOutput {
-    kept: Arc<Mutex<Vec<u8>>>,
-    is_complete: watch::Receiver<bool>,
-}
+/// The introduction to a server.
+type Serving = Pin<
+    Box<
+        dyn Future<Output = Result<RunningService<RoleClient, Client>, ClientInitializeError>>
+            + Send,
+    >,
+>;
 
 /// What graphrun answers to a server: nothing but its name. It offers neither its models nor its files.
 #[derive(Debug)]
@@ -92,45 +86,38 @@ impl ClientHandler for Client {
 }
 
 impl Connection {
-    /// Starts a server in a folder, and introduces graphrun to it.
+    /// Starts a server, on a host in a folder, or connects to it, and introduces graphrun to it.
     pub(super) async fn open(
         server: &McpServer,
-        access: &HostAccess,
+        access: &ServerAccess,
         folder: Option<PathBuf>,
     ) -> Result<Self, McpError> {
-        let name = || server.name.clone();
-        let variables = access.variables_of(&server.host);
-        let command = HostCommand {
-            argv: server.command.clone(),
-            folder,
-            env: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            ..HostCommand::default()
-        };
-        let started = command.start();
-        let mut process = started.map_err(|source| McpError::Start { server: name(), source })?;
-        let streams = process.take_streams();
-        let (stdin, stdout, stderr) = streams.expect("the streams of a new process are not taken");
-        let (kept, mut readers) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
-        let (complete, is_complete) = watch::channel(false);
-        readers.spawn(keep_end(stderr, Arc::clone(&kept), complete));
-        let stderr = LastOutput { kept, is_complete };
+        let (name, time) = (server.name.clone(), server.time);
         let is_stale = Arc::new(AtomicBool::new(false));
         let client = Client { is_stale: Arc::clone(&is_stale) };
-        let transport = AsyncRwTransport::new_client(stdout, stdin);
-        let transport = transport.with_max_line_length(MESSAGE_BYTES_MAX);
-        let served = timeout(server.time, serve_client(client, transport)).await;
-        let Ok(served) = served else {
-            return Err(McpError::TimedOut { server: name(), time: server.time });
-        };
-        let service = match served {
-            Ok(service) => service,
-            Err(ClientInitializeError::JsonRpcError(error)) => {
-                return Err(McpError::Protocol { server: name(), message: plain(&error.message) });
+        let (program, serving) = match &server.place {
+            McpPlace::Host { command, host } => {
+                let used = HostUse { host, shape: command };
+                serve_program(client, Program::on_host(server, used, (access, folder))?)
             }
-            Err(_) => return Err(McpError::Ended { server: name(), stderr: stderr.text().await }),
+            McpPlace::Sandbox { sandbox, scripts, .. } => {
+                let started = Program::in_sandbox(server, (sandbox, scripts), access).await?;
+                serve_program(client, started)
+            }
+            McpPlace::Web(request) => {
+                let transport = web::transport(server, request, access).await?;
+                let serving: Serving = Box::pin(serve_client(client, transport));
+                (None, serving)
+            }
         };
-        let (server, time) = (server.name.clone(), server.time);
-        Ok(Self { server, time, service, process, stderr, is_stale, readers })
+        let Ok(served) = timeout(time, serving).await else {
+            return Err(McpError::TimedOut { server: name, time });
+        };
+        let end = program.as_ref().map(Program::end);
+        match served {
+            Ok(service) => Ok(Self { server: name, time, service, program, is_stale }),
+            Err(error) => Err(error_of_start(&name, error, end).await),
+        }
     }
 
     /// Returns whether later calls can use it.
@@ -193,8 +180,9 @@ impl Connection {
     /// Ends the server: it is asked first, by the end of its input.
     pub(super) async fn close(mut self) {
         let _ = self.service.close_with_timeout(STOP_TIME).await;
-        self.process.stop(STOP_TIME).await;
-        self.readers.abort_all();
+        if let Some(program) = self.program {
+            program.stop().await;
+        }
     }
 
     /// Lists all pages of something.
@@ -237,9 +225,13 @@ impl Connection {
             Ok(Err(ServiceError::McpError(error))) => {
                 Err(McpError::Protocol { server: server(), message: plain(&error.message) })
             }
-            Ok(Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
+            Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
                 self.is_stale.store(true, Ordering::Relaxed);
-                Err(McpError::Ended { server: server(), stderr: self.stderr.text().await })
+                let end = self.program.as_ref().map(Program::end);
+                match web::error_of(&self.server, &error) {
+                    Some(error) => Err(error),
+                    None => Err(ended(&self.server, end).await),
+                }
             }
             Ok(Err(error)) => {
                 Err(McpError::Protocol { server: server(), message: plain(&error.to_string()) })
@@ -252,34 +244,44 @@ impl Connection {
     }
 }
 
-impl LastOutput {
-    /// Returns the output for messages. The server explains its end there, and this may arrive after the end.
-    async fn text(&self) -> String {
-        let mut is_complete = self.is_complete.clone();
-        let _ = timeout(STOP_TIME, is_complete.wait_for(|it| *it)).await;
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        plain(String::from_utf8_lossy(&kept).trim())
+fn serve_program(
+    client: Client,
+    (program, (stdout, stdin)): (Program, Streams),
+) -> (Option<Program>, Serving) {
+    let transport = AsyncRwTransport::new_client(stdout, stdin);
+    let transport = transport.with_max_line_length(MESSAGE_BYTES_MAX);
+    (Some(program), Box::pin(serve_client(client, transport)))
+}
+
+/// Returns the error of a server that did not introduce itself.
+async fn error_of_start(server: &str, error: ClientInitializeError, end: Option<End>) -> McpError {
+    let name = || server.to_owned();
+    let of_web = match &error {
+        ClientInitializeError::TransportError { error, .. } => {
+            web::error_of(server, error.error.as_ref())
+        }
+        _ => None,
+    };
+    if let Some(error) = of_web {
+        return error;
+    }
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            McpError::Protocol { server: name(), message: plain(&error.message) }
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+            Box::pin(error_of_start(server, *fallback, end)).await
+        }
+        _ if end.is_some() => ended(server, end).await,
+        error => McpError::Invalid { server: name(), reason: plain(&error.to_string()) },
     }
 }
 
-/// Reads a stream to its end and keeps its last bytes.
-async fn keep_end(
-    mut stream: impl AsyncRead + Unpin,
-    kept: Arc<Mutex<Vec<u8>>>,
-    complete: watch::Sender<bool>,
-) {
-    let mut buffer = vec![0; 16 << 10];
-    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&buffer[..count]);
-        let more = kept.len().saturating_sub(STDERR_BYTES_MAX);
-        kept.drain(..more);
-    }
-    complete.send_replace(true);
-}
-
-/// Returns a text of a server without keys and control characters.
-fn plain(text: &str) -> String {
-    let text = redact(text);
-    text.chars().filter(|it| !it.is_control() || matches!(it, '\n' | '\t')).collect()
+/// Returns the error of a server that has ended, or that has closed its streams.
+async fn ended(server: &str, end: Option<End>) -> McpError {
+    let how = match end {
+        Some(end) => end.text().await,
+        None => " its answer before the result, or sent an event of more than 8 MiB".to_owned(),
+    };
+    McpError::Ended { server: server.to_owned(), how }
 }

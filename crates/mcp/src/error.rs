@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use graphrun_sandbox::HostError;
-use graphrun_workflow::{HostRefusal, tool::ToolError};
+use graphrun_workflow::tool::ToolError;
 use thiserror::Error;
 
 /// A server cannot be used, or a call failed.
@@ -11,12 +10,12 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum McpError {
     /// The operator does not allow it.
-    #[error("the server `{server}` may not run")]
+    #[error("the server `{server}` may not be used")]
     Refused {
         /// Its name.
         server: String,
         /// The reason.
-        source: HostRefusal,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It would need a question before it starts.
     #[error(
@@ -32,7 +31,7 @@ pub enum McpError {
         /// Its name.
         server: String,
         /// The reason.
-        source: HostError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It did not answer in time.
     #[error("the server `{server}` did not answer within {time:?}")]
@@ -43,12 +42,52 @@ pub enum McpError {
         time: Duration,
     },
     /// It ended, or closed its streams.
-    #[error("the server `{server}` ended{}", after(.stderr))]
+    #[error("the server `{server}` ended{how}")]
     Ended {
         /// Its name.
         server: String,
-        /// The end of its standard error.
-        stderr: String,
+        /// The reason and the end of its standard error, if they are known.
+        how: String,
+    },
+    /// It cannot be reached.
+    #[error("the server `{server}` cannot be reached: {reason}; check its `url`")]
+    Unreachable {
+        /// Its name.
+        server: String,
+        /// The reason.
+        reason: String,
+    },
+    /// It does not accept the headers.
+    #[error(
+        "the server `{server}` denies access ({status}): check its `headers`, and the secrets that they name"
+    )]
+    Denied {
+        /// Its name.
+        server: String,
+        /// The status of its answer.
+        status: u16,
+    },
+    /// It cannot answer now, or has forgotten the session.
+    #[error("the server `{server}` answered with status {status}")]
+    Status {
+        /// Its name.
+        server: String,
+        /// The status.
+        status: u16,
+    },
+    /// Its answer is not one of the protocol.
+    #[error("the server `{server}` gave no answer of MCP: {reason}; check its `url`")]
+    Invalid {
+        /// Its name.
+        server: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Its answer is too long.
+    #[error("the server `{server}` answered with more than 8 MiB")]
+    TooLarge {
+        /// Its name.
+        server: String,
     },
     /// It answered with an error of the protocol.
     #[error("the server `{server}` refused: {message}")]
@@ -96,13 +135,15 @@ pub enum McpError {
     },
 }
 
-fn after(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it wrote: {stderr}") }
-}
-
 impl From<McpError> for ToolError {
     fn from(error: McpError) -> Self {
-        let transient = matches!(error, McpError::TimedOut { .. } | McpError::Ended { .. });
+        let transient = matches!(
+            error,
+            McpError::TimedOut { .. }
+                | McpError::Ended { .. }
+                | McpError::Unreachable { .. }
+                | McpError::Status { .. }
+        );
         let causes = std::iter::successors(std::error::Error::source(&error), |it| it.source());
         let message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
         Self { message, transient }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use graphrun_workflow::{Approval, HostAccess, LockedServer, McpServer};
+use graphrun_workflow::{LockedServer, McpServer};
 use serde_json::Value;
 
-use crate::{McpError, connection::Connection};
+use crate::{McpError, ServerAccess, connection::Connection};
 
 /// The longest name of a tool behind the name of its server; providers accept 64 characters.
 const NAME_CHARACTERS_MAX: usize = 64;
@@ -44,22 +44,12 @@ pub struct PromptLine {
 /// # Errors
 ///
 /// Fails if the operator does not allow it, if it does not answer, and if one of the wanted tools cannot be used.
-pub async fn look(server: &McpServer, access: &HostAccess) -> Result<Offer, McpError> {
-    check_access(server, access)?;
+pub async fn look(server: &McpServer, access: &ServerAccess) -> Result<Offer, McpError> {
+    access.check(server)?;
     let connection = Connection::open(server, access, None).await?;
     let offer = offer(server, &connection).await;
     connection.close().await;
     offer
-}
-
-/// Checks that the operator allows a server.
-pub(super) fn check_access(server: &McpServer, access: &HostAccess) -> Result<(), McpError> {
-    let name = || server.name.clone();
-    let approval = access.check(server.host_use());
-    match approval.map_err(|source| McpError::Refused { server: name(), source })? {
-        Approval::Never => Ok(()),
-        Approval::Each | Approval::Once => Err(McpError::Asks { server: name() }),
-    }
 }
 
 async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, McpError> {
@@ -85,8 +75,8 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
             |it: &Value| PromptLine { name: text(&it["name"]), about: text(&it["description"]) };
         prompts.extend(connection.prompts().await?.iter().map(line));
     }
-    let (command, has_resources) = (server.command.clone(), connection.has("resources"));
-    let locked = LockedServer { command, resources: has_resources, tools };
+    let has_resources = connection.has("resources");
+    let locked = LockedServer { resources: has_resources, tools, ..server.unlocked() };
     Ok(Offer { locked, resources, prompts })
 }
 

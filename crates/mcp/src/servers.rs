@@ -8,23 +8,22 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun_workflow::{
-    HostAccess, McpServer,
+    McpPlace, McpServer,
     tool::{McpCaller, ServerTool, ToolContext, ToolError},
 };
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::{
-    McpError,
+    McpError, ServerAccess,
     connection::Connection,
     content::{of_call, of_resource},
-    look::check_access,
 };
 
 /// The running servers of a process: one for each declaration and each folder in which nodes call it.
 #[derive(Debug, Default)]
 pub struct Servers {
-    access: Arc<HostAccess>,
+    access: ServerAccess,
     open: std::sync::Mutex<BTreeMap<String, Slot>>,
 }
 
@@ -32,8 +31,8 @@ pub struct Servers {
 type Slot = Arc<Mutex<Option<Arc<Connection>>>>;
 
 impl Servers {
-    /// Makes a holder of servers, which start if the operator allows their hosts.
-    pub fn new(access: Arc<HostAccess>) -> Self {
+    /// Makes a holder of servers, which start if the operator allows them.
+    pub fn new(access: ServerAccess) -> Self {
         Self { access, ..Self::default() }
     }
 
@@ -43,7 +42,9 @@ impl Servers {
         server: &McpServer,
         folder: Option<&Arc<Path>>,
     ) -> Result<Arc<Connection>, McpError> {
-        let key = format!("{:?}", (&server.name, &server.command, &server.host, folder));
+        // Only a command on a host works in the folder of a node.
+        let folder = folder.filter(|_| matches!(server.place, McpPlace::Host { .. }));
+        let key = format!("{:?}", (&server.name, &server.place, folder));
         let slot = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(open.entry(key).or_default())
@@ -54,7 +55,7 @@ impl Servers {
         }
         // Calls that are under way keep the old connection until they end.
         *slot = None;
-        check_access(server, &self.access)?;
+        self.access.check(server)?;
         let folder = folder.map(|it| it.to_path_buf());
         let connection = Connection::open(server, &self.access, folder).await?;
         check_tools(server, &connection).await?;

@@ -113,6 +113,17 @@ pub async fn fetch(request: FetchRequest) -> Result<FetchResponse, FetchError> {
     client::fetch(request).await
 }
 
+/// Returns a client for many requests to the host of a URL, under the rules of [`fetch`]: it connects only to the
+/// addresses that the host has now, and an answer that is a redirect is an error.
+///
+/// # Errors
+///
+/// Fails when the URL is invalid, or when its host may not be reached.
+#[cfg(feature = "openai")]
+pub async fn connect(url: &str, allows_private: bool) -> Result<reqwest::Client, FetchError> {
+    client::connect(url, allows_private).await
+}
+
 /// Sends a request and reads its answer.
 ///
 /// # Errors

@@ -62,6 +62,8 @@ pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema,
 pub use deltas::{AnswerReader, AnswerSink};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use failure::Failure;
+#[cfg(feature = "openai")]
+pub use fetch::connect;
 pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
 pub use graphrun_core::{event::MessagePart, usage::TokenUsage};
 pub use prices::{Price, Prices};

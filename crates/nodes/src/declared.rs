@@ -9,8 +9,8 @@ use graphrun_sandbox::{Job, Outcome, SandboxError, SourceFile, clean_output};
 use graphrun_workflow::{
     kind::Services,
     tool::{
-        CommandTool, DeclaredTool, HeaderText, McpCaller, RequestTool, Tool, ToolAction,
-        ToolContext, ToolError, WebAccess, WebPermission,
+        CommandTool, DeclaredTool, McpCaller, RequestTool, Tool, ToolAction, ToolContext,
+        ToolError, WebAccess, WebPermission,
     },
 };
 use serde_json::Value;
@@ -101,19 +101,10 @@ impl Declared {
 
     async fn request(&self, tool: &RequestTool, input: &Value) -> Result<Value, ToolError> {
         let permission = self.web.check(tool).map_err(ToolError::permanent)?;
-        let header = |(name, value): &(String, HeaderText)| {
-            let text = match value {
-                HeaderText::Text(text) => text.clone(),
-                HeaderText::Secret { prefix, variable } => {
-                    format!("{prefix}{}", self.web.secret(variable).unwrap_or_default())
-                }
-            };
-            (name.clone(), text)
-        };
         let request = FetchRequest {
             method: tool.method.as_str().to_owned(),
             url: tool.url.fill(input).map_err(ToolError::permanent)?,
-            headers: tool.headers.iter().map(header).collect(),
+            headers: self.web.headers_of(tool),
             body: tool.body(input),
             time: tool.time,
             allows_private: permission == WebPermission::Private,

@@ -2,7 +2,7 @@
 # Arguments: the number of the last descriptor below, `mounted` if the host mounts a folder, the number of required programs, their names, the number of declared
 # files, their names, then the program with its arguments.
 # Descriptors: 0 the word to go, 1 and 2 the output, 3 reports to the host, 4 the files (tar), 5 the declared files (tar);
-# with a channel also 6 the secret of the program and 7 the records of the program.
+# with a channel or streams also 6 the input of the program, which is its secret if it has one, and 7 its records.
 set -eu
 umask 077
 

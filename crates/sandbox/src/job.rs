@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use super::{
     error::JobError,
     folder_file::FolderFile,
+    job_streams::JobStreams,
     output_reader::OutputReader,
     path::{check_files, check_path},
     source_file::SourceFile,
@@ -43,6 +44,9 @@ pub struct Job {
     pub channel: Option<Vec<u8>>,
     /// Takes the records as they arrive. The result then has none of them, and they count as output.
     pub reader: Option<OutputReader>,
+    /// The standard input of the program, and its descriptor 3, for a caller that talks with it while it works. Such a job
+    /// has no `channel`.
+    pub streams: Option<JobStreams>,
 }
 
 /// A file that nothing inside the sandbox can change.

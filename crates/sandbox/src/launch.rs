@@ -25,6 +25,7 @@ use super::{
     enter::Namespaces,
     error::SandboxError,
     job::{Job, Limits},
+    job_streams::JobStreams,
     mounts::{SYNTHETIC_ETC, SystemMounts},
     network::PROXY_ENVIRONMENT,
 };
@@ -36,7 +37,7 @@ const INSIDE: &str = include_str!("inside.sh");
 const REPORT: i32 = 3;
 const FILES: i32 = 4;
 const COLLECTED: i32 = 5;
-const SECRET: i32 = 6;
+const STDIN: i32 = 6;
 const RECORDS: i32 = 7;
 /// Descriptors for bubblewrap itself start here.
 const FIRST_FREE: i32 = 10;
@@ -119,6 +120,10 @@ impl Launch {
         descriptors.pass_as(FILES, files_inside);
         descriptors.pass_as(COLLECTED, collected_inside);
         let records = descriptors.pass_channel(self.job.channel.as_deref())?;
+        if let Some((stdin, records)) = self.job.streams.as_ref().and_then(JobStreams::take) {
+            descriptors.pass_as(STDIN, stdin);
+            descriptors.pass_as(RECORDS, records);
+        }
 
         let mut command = Command::new(&self.launcher.bwrap);
         command
@@ -209,7 +214,8 @@ impl Launch {
         arguments.add(&["--", "/usr/bin/prlimit"]);
         arguments.0.extend(resource_limits(limits).map(OsString::from));
         arguments.add(&["--", "/usr/bin/bash", "--norc", "--noprofile", "-c", INSIDE, "inside"]);
-        let last = if self.job.channel.is_some() { RECORDS } else { COLLECTED };
+        let has_records = self.job.channel.is_some() || self.job.streams.is_some();
+        let last = if has_records { RECORDS } else { COLLECTED };
         let is_mounted = if self.job.mounted.is_some() { "mounted" } else { "plain" };
         arguments.add(&[&last.to_string(), is_mounted]);
         let collect = [&self.job.collect[..], &self.job.collect_below].concat();
@@ -320,7 +326,7 @@ impl Descriptors {
         sender.write_all(secret)?;
         let (records, records_inside) = UnixStream::pair()?;
         records.shutdown(Shutdown::Write)?;
-        self.pass_as(SECRET, secret_inside);
+        self.pass_as(STDIN, secret_inside);
         self.pass_as(RECORDS, records_inside);
         Ok(Some(records))
     }

@@ -34,6 +34,7 @@ mod install;
 mod interpreter;
 mod jest;
 mod job;
+mod job_streams;
 mod junit;
 mod launch;
 mod libtest;
@@ -59,6 +60,7 @@ pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};
 pub use host_command::{HostCommand, HostError, HostProcess, HostResult};
 pub use job::{Finished, FixedFile, Job, Limits, Mount, Outcome, is_harmless_variable};
+pub use job_streams::JobStreams;
 pub use mounts::find_tool;
 pub use network::{
     Answer, Connections, HostError as NetworkHostError, Network, NetworkAccess, NetworkHost,

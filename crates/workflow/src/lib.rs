@@ -102,7 +102,7 @@ pub use self::{
         CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse, parse_shape,
     },
     layout::{FileKind, format_text},
-    mcp::{LockedServer, LockedTool, McpLock, McpServer, mcp_servers},
+    mcp::{LockedServer, LockedTool, McpLock, McpPlace, McpServer, mcp_servers},
     program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,

@@ -153,7 +153,7 @@ impl Sections {
             |report, word| sections.find_folder(report, word),
         );
         sections.tools = read_tools(report, top, (prompts, registry, &sections), tools);
-        let (of_servers, unlocked_servers) = read_mcp(report, top, prompts, &sections);
+        let (of_servers, unlocked_servers) = read_mcp(report, top, prompts.folder(), &sections);
         sections.unlocked_servers = unlocked_servers;
         let of_servers = of_servers.into_iter().map(|it| (it.signature.name.clone(), Arc::new(it)));
         sections.tools.extend(of_servers);
@@ -477,7 +477,7 @@ pub(super) fn read_template(
     LoadedPrompt::inline(report, text, &what)
 }
 
-fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
+pub(crate) fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
     let what = format!("the sandbox `{}`", key.text);
     let section = Section::read::<SandboxKeys>(report, yaml, &what);
     let get = |key| section.as_ref().and_then(|it| it.get(key));

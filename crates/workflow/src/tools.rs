@@ -208,7 +208,8 @@ fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> O
         }
     };
     let time = section.get("time").and_then(|it| report.duration(it, "`time`")).unwrap_or(TIME);
-    let headers = section.get("headers").map(|it| read_headers(report, it)).unwrap_or_default();
+    let headers =
+        section.get("headers").map(|it| read_headers(report, it, &[])).unwrap_or_default();
     let help = "write an address, as in `url: \"https://api.example.com/cities/{city}\"`";
     let url = section.require(report, "url", help)?;
     let word = report.word(url, "`url`")?;
@@ -263,7 +264,12 @@ fn check_arguments(
     }
 }
 
-fn read_headers(report: &mut Report, yaml: &Yaml) -> Vec<(String, HeaderText)> {
+/// Reads the headers of a request. `taken` are further ones that graphrun sets.
+pub(super) fn read_headers(
+    report: &mut Report,
+    yaml: &Yaml,
+    taken: &[&str],
+) -> Vec<(String, HeaderText)> {
     if !matches!(yaml.data, Data::Map(_)) {
         report.wrong_kind(yaml, "`headers`", "a mapping from names to texts");
     }
@@ -271,8 +277,9 @@ fn read_headers(report: &mut Report, yaml: &Yaml) -> Vec<(String, HeaderText)> {
     for Entry { key, value } in yaml.entries() {
         let is_token = |it: char| it.is_ascii_alphanumeric() || "-_".contains(it);
         let name = key.text.to_ascii_lowercase();
-        if name.is_empty() || !name.chars().all(is_token) || OWN_HEADERS.contains(&name.as_str()) {
-            let message = format!("a request of a tool cannot set the header `{}`", key.text);
+        let is_taken = OWN_HEADERS.iter().chain(taken).any(|it| *it == name);
+        if name.is_empty() || !name.chars().all(is_token) || is_taken {
+            let message = format!("a request cannot set the header `{}`", key.text);
             report.bad_value(key, message, "remove it");
             continue;
         }

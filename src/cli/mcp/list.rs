@@ -13,7 +13,7 @@ use super::{
         terminal::print_result,
         words::{clean, table},
     },
-    look_at_all,
+    Allowed, look_at_all,
 };
 use crate::workflow::McpServer;
 
@@ -22,9 +22,8 @@ use crate::workflow::McpServer;
 pub(super) struct Args {
     /// The workflow
     workflow: PathBuf,
-    /// Let this host of the workflow run its servers; can be given several times
-    #[arg(long, value_name = "NAME")]
-    allow_host: Vec<String>,
+    #[command(flatten)]
+    allowed: Allowed,
 }
 
 /// A tool, a resource or a prompt of a server.
@@ -40,7 +39,7 @@ impl Args {
     /// Prints what the servers offer. It compares nothing with the lock file.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("mcp list", &[Output::Text, Output::Json])?;
-        let offers = look_at_all(&self.workflow, self.allow_host, globals)?;
+        let offers = look_at_all(&self.workflow, self.allowed, globals)?;
         let mut lines = Vec::new();
         for (McpServer { name: server, .. }, offer) in &offers {
             let mut add = |kind, name, about| lines.push(Line { server, kind, name, about });

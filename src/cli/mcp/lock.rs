@@ -16,7 +16,7 @@ use super::{
         terminal::{print_message, print_result},
         words::{clean, count},
     },
-    look_at_all,
+    Allowed, look_at_all,
 };
 use crate::workflow::{LockedServer, McpLock};
 
@@ -25,9 +25,8 @@ use crate::workflow::{LockedServer, McpLock};
 pub(super) struct Args {
     /// The workflow
     workflow: PathBuf,
-    /// Let this host of the workflow run its servers; can be given several times
-    #[arg(long, value_name = "NAME")]
-    allow_host: Vec<String>,
+    #[command(flatten)]
+    allowed: Allowed,
     /// Write nothing; fail if a tool differs from the lock file
     #[arg(long)]
     check: bool,
@@ -37,7 +36,7 @@ impl Args {
     /// Prints each tool that the lock file does not have in this form, with its description, and writes the file.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("mcp lock", &[Output::Text])?;
-        let offers = look_at_all(&self.workflow, self.allow_host, globals)?;
+        let offers = look_at_all(&self.workflow, self.allowed, globals)?;
         let servers: BTreeMap<String, LockedServer> =
             offers.into_iter().map(|(server, offer)| (server.name, offer.locked)).collect();
         let path = McpLock::path(&self.workflow);

@@ -3,20 +3,22 @@
 mod list;
 mod lock;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use super::{
     error::CliError,
     exit::Exit,
     globals::Globals,
-    hosts,
+    hosts, network,
     options::{RunOptions, Settings},
-    prepare::refuse,
+    prepare::{cache_dir, refuse},
     runtime::block_on,
+    web,
 };
 use crate::{
     graph::with_causes,
-    mcp::{McpError, Offer, look},
+    mcp::{McpError, Offer, ServerAccess, look},
+    sandbox::NetworkHost,
     workflow::{McpServer, mcp_servers},
 };
 
@@ -38,6 +40,26 @@ impl Args {
     }
 }
 
+/// What the operator allows the servers.
+#[derive(Debug, clap::Args)]
+struct Allowed {
+    /// Let this host of the workflow run its servers; can be given several times
+    #[arg(long = "allow-host", value_name = "NAME")]
+    host: Vec<String>,
+    /// Connect to servers at this host; can be given several times
+    #[arg(long = "allow-http", value_name = "HOST")]
+    http: Vec<String>,
+    /// The same, also for a host on this machine or in a private network, and without encryption
+    #[arg(long = "allow-http-private", value_name = "HOST")]
+    http_private: Vec<String>,
+    /// Let servers in sandboxes reach this host by `https`; can be given several times
+    #[arg(long = "allow-network", value_name = "HOST")]
+    network: Vec<NetworkHost>,
+    /// The same, also for a host on this machine or in a private network
+    #[arg(long = "allow-network-private", value_name = "HOST")]
+    network_private: Vec<NetworkHost>,
+}
+
 /// Starts each server of a workflow, and returns its offer.
 ///
 /// # Errors
@@ -45,7 +67,7 @@ impl Args {
 /// Fails if the workflow has no servers, if the operator does not allow one, and if one cannot be asked.
 fn look_at_all(
     path: &Path,
-    allow_host: Vec<String>,
+    allowed: Allowed,
     globals: &Globals,
 ) -> Result<Vec<(McpServer, Offer)>, CliError> {
     let servers = mcp_servers(path).map_err(|it| refuse(path, it))?;
@@ -53,11 +75,30 @@ fn look_at_all(
         let message = format!("`{}` declares no servers under `mcp`", path.display());
         return Err(CliError::usage(message));
     }
-    let settings: Settings =
-        globals.settings(&RunOptions { allow_host, ..RunOptions::default() })?;
-    let access = hosts::access(&settings, servers.iter().flat_map(|it| &it.host.secrets));
-    hosts::check(&access, servers.iter().map(McpServer::host_use), path)?;
-    hosts::check_servers(&access, servers.iter(), path)?;
+    let options = RunOptions {
+        allow_host: allowed.host,
+        allow_http: allowed.http,
+        allow_http_private: allowed.http_private,
+        allow_network: allowed.network,
+        allow_network_private: allowed.network_private,
+        ..RunOptions::default()
+    };
+    let settings: Settings = globals.settings(&options)?;
+    let commands = || servers.iter().filter_map(McpServer::host_use);
+    let on_hosts = hosts::access(&settings, commands().flat_map(|it| &it.host.secrets));
+    hosts::check(&on_hosts, commands(), path)?;
+    hosts::check_servers(&on_hosts, servers.iter(), path)?;
+    let web = web::access(&settings, web::of_servers(servers.iter()));
+    web::check(&web, web::of_servers(servers.iter()), path)?;
+    let network = network::access(&settings.options);
+    let sandboxes: Vec<_> = servers.iter().filter_map(McpServer::sandbox).collect();
+    network::check((&network, &on_hosts), (&sandboxes, &[]), path)?;
+    let access = ServerAccess {
+        hosts: Arc::new(on_hosts),
+        web: Arc::new(web),
+        network: Arc::new(network),
+        cache_dir: cache_dir(),
+    };
     block_on(async {
         let mut offers = Vec::new();
         for server in servers {

@@ -22,18 +22,28 @@ use crate::transport::tls;
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 pub(super) async fn fetch(request: FetchRequest) -> Result<FetchResponse, FetchError> {
-    let (url, host) = checked_url(&request)?;
+    let (url, host) = checked_url(&request.url, request.allows_private)?;
     let time = request.time;
     let exchange = exchange(request, url, &host);
     timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout { host: host.clone(), time }))
 }
 
-fn checked_url(request: &FetchRequest) -> Result<(Url, String), FetchError> {
+/// Returns a client for many requests to one host. A redirect is an error of the client.
+pub(super) async fn connect(url: &str, allows_private: bool) -> Result<Client, FetchError> {
+    let (url, host) = checked_url(url, allows_private)?;
+    let refused = Policy::custom(|attempt| {
+        let status = attempt.status();
+        attempt.error(format!("the answer is a redirect ({status}), which is not followed"))
+    });
+    client((&url, &host), allows_private, refused).await
+}
+
+fn checked_url(url: &str, allows_private: bool) -> Result<(Url, String), FetchError> {
     let invalid = |reason: String| FetchError::Invalid { reason };
-    let url = Url::parse(&request.url).map_err(|error| invalid(error.to_string()))?;
+    let url = Url::parse(url).map_err(|error| invalid(error.to_string()))?;
     let is_allowed = match url.scheme() {
         "https" => true,
-        "http" => request.allows_private,
+        "http" => allows_private,
         _ => false,
     };
     if !is_allowed {
@@ -53,17 +63,7 @@ async fn exchange(
     host: &str,
 ) -> Result<FetchResponse, FetchError> {
     let invalid = |reason: String| FetchError::Invalid { reason };
-    let addresses = resolve(&url, host, request.allows_private).await?;
-    let tls = tls().map_err(|error| invalid(error.to_string()))?;
-    let client = Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .resolve_to_addrs(host, &addresses)
-        .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| invalid(with_causes(&error)))?;
+    let client = client((&url, host), request.allows_private, Policy::none()).await?;
     let method = Method::from_bytes(request.method.as_bytes());
     let method = method.map_err(|error| invalid(error.to_string()))?;
     let mut sent = client.request(method, url);
@@ -91,6 +91,26 @@ async fn exchange(
     }
     let body = read(answer, host).await?.map_err(|error| unreachable(&error))?;
     Ok(FetchResponse { status, body })
+}
+
+/// Returns a client that connects to the addresses which the host has now.
+async fn client(
+    (url, host): (&Url, &str),
+    allows_private: bool,
+    redirects: Policy,
+) -> Result<Client, FetchError> {
+    let invalid = |reason: String| FetchError::Invalid { reason };
+    let addresses = resolve(url, host, allows_private).await?;
+    let tls = tls().map_err(|error| invalid(error.to_string()))?;
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(redirects)
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .resolve_to_addrs(host, &addresses)
+        .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| invalid(with_causes(&error)))
 }
 
 /// Reads a body up to the limit.

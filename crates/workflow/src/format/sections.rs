@@ -9,13 +9,13 @@ use super::{
     values::{
         AgentDeclared, Anything, ApprovalWord, Attempts, Catch, CommandBeginning, Count, Dollars,
         Duration, EachStep, Either, ErrorKinds, ExitCode, Expression, FieldDeclared, FieldName,
-        FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, HostName,
-        Memory, MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName,
-        NodeName, NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive,
-        ProgramProtocolName, PromptCache, PromptPath, ReducerName, RequestKeys, Requirement,
-        SandboxDeclared, SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName,
-        TemplateKeys, Text, TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName,
-        TypeDeclared, TypeNotation, VariableName, Version,
+        FieldType, FileName, Flag, Folder, FolderDeclared, FolderName, HostDeclared, Memory,
+        MethodName, ModelDeclared, ModelName, ModelRef, Named, Network, NetworkHostName, NodeName,
+        NodeRef, Number, NumberPath, OneOrMany, OverflowWord, Positive, ProgramProtocolName,
+        PromptCache, PromptPath, ReducerName, RequestKeys, Requirement, SandboxDeclared,
+        SandboxName, Scalar, SchemaPath, ServerDeclared, StateName, TargetName, TemplateKeys, Text,
+        TierAccess, TierDeclared, ToolChoiceWord, ToolDeclared, ToolName, TypeDeclared,
+        TypeNotation, VariableName, Version,
     },
 };
 
@@ -54,7 +54,7 @@ pub(crate) struct WorkflowKeys {
     memory: Option<Named<TierDeclared, Either<TierAccess, TierKeys>>>,
     /// The hosts: commands on this machine, outside of a sandbox.
     hosts: Option<Named<HostDeclared, HostKeys>>,
-    /// The MCP servers: programs on a host whose tools agents and nodes can call, as `SERVER.TOOL`.
+    /// The MCP servers: programs and addresses whose tools agents and nodes can call, as `SERVER.TOOL`.
     mcp: Option<Named<ServerDeclared, McpServerKeys>>,
     /// The files that the built-in tools may read, and the tools of the workflow.
     tools: Option<ToolsSection>,
@@ -191,15 +191,21 @@ pub(crate) struct HostKeys {
     time: Option<Duration>,
 }
 
-/// A server of tools, which speaks MCP over its standard streams.
+/// A server of tools: a program that speaks MCP over its standard streams, or an address.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(crate) struct McpServerKeys {
     /// The program of the server and its arguments.
-    command: Vec<Scalar>,
-    /// One of `hosts`, on which it runs: one with `approve: never` and without a folder.
+    command: Option<Vec<Scalar>>,
+    /// Where it runs: one of `sandboxes`, or one of `hosts` with `approve: never` and without a folder.
     #[serde(rename = "in")]
-    host: HostName,
+    within: Option<SandboxName>,
+    /// Files or folders beside the workflow that a server in a sandbox gets, under the same paths.
+    scripts: Option<OneOrMany<Text>>,
+    /// The address of a server that is reached over HTTP, in place of `command`. The operator must allow its host.
+    url: Option<Text>,
+    /// The headers of each request to `url`: texts, or secrets of the environment.
+    headers: Option<Named<Text, Either<Text, HeaderKeys>>>,
     /// The tools that the lock file has. Default: all tools of the server.
     tools: Option<OneOrMany<Text>>,
     /// The time limit of a call, and of the start of the server. Default: `60s`.

@@ -176,8 +176,6 @@ value_types! {
     pub SandboxName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a host under `hosts`.
     pub HostDeclared = {"type": "string", "x-declares": "sandbox"};
-    /// One of `hosts`.
-    pub HostName = {"type": "string", "x-refers": "sandbox"};
     /// The name of a server under `mcp`.
     pub ServerDeclared = {"type": "string"};
     /// The form of a program's output.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::RequestTool;
+use super::{HeaderText, RequestTool};
 
 /// What the operator allows. By default no tool sends a request.
 #[derive(Clone, Debug, Default)]
@@ -88,9 +88,19 @@ impl WebAccess {
         }
     }
 
-    /// Returns the value of a secret.
-    pub fn secret(&self, name: &str) -> Option<&str> {
-        self.secrets.get(name).map(String::as_str)
+    /// Returns the headers of a request, with the values of its secrets.
+    pub fn headers_of(&self, tool: &RequestTool) -> Vec<(String, String)> {
+        let header = |(name, value): &(String, HeaderText)| {
+            let text = match value {
+                HeaderText::Text(text) => text.clone(),
+                HeaderText::Secret { prefix, variable } => {
+                    let secret = self.secrets.get(variable).map_or("", String::as_str);
+                    format!("{prefix}{secret}")
+                }
+            };
+            (name.clone(), text)
+        };
+        tool.headers.iter().map(header).collect()
     }
 }
 

@@ -56,7 +56,7 @@ pub struct CommandTool {
 }
 
 /// An HTTP request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestTool {
     /// The method.
     pub method: Method,
@@ -151,6 +151,17 @@ impl RequestTool {
             HeaderText::Text(_) => None,
             HeaderText::Secret { variable, .. } => Some(variable.as_str()),
         })
+    }
+
+    /// The part of it that identifies the nodes that send it.
+    pub(crate) fn fingerprint(&self) -> Value {
+        let Self { method, url, headers, .. } = self;
+        let header = |(name, value): &(String, HeaderText)| match value {
+            HeaderText::Text(text) => json!([name, text]),
+            HeaderText::Secret { prefix, variable } => json!([name, prefix, variable]),
+        };
+        let headers: Vec<Value> = headers.iter().map(header).collect();
+        json!({"method": method.as_str(), "url": url.text(), "headers": headers})
     }
 
     /// Returns the body of a request: the arguments that are not in the address.
@@ -254,7 +265,8 @@ impl UrlTemplate {
         Ok(url)
     }
 
-    fn text(&self) -> String {
+    /// Returns the address as it is written.
+    pub fn text(&self) -> String {
         let part = |it: &UrlPart| match it {
             UrlPart::Text(text) => text.clone(),
             UrlPart::InPath(name) | UrlPart::InQuery(name) => format!("{{{name}}}"),
@@ -281,16 +293,11 @@ impl DeclaredTool {
                 let scripts: BTreeMap<&str, String> = scripts.collect();
                 json!({"argv": argv, "sandbox": sandbox.fingerprint(), "scripts": scripts})
             }
-            ToolAction::Request(RequestTool { method, url, headers, .. }) => {
-                let header = |(name, value): &(String, HeaderText)| match value {
-                    HeaderText::Text(text) => json!([name, text]),
-                    HeaderText::Secret { prefix, variable } => json!([name, prefix, variable]),
-                };
-                let headers: Vec<Value> = headers.iter().map(header).collect();
-                json!({"method": method.as_str(), "url": url.text(), "headers": headers})
-            }
+            ToolAction::Request(request) => request.fingerprint(),
             ToolAction::Server(ServerTool { server, tool, .. }) => {
-                json!({"command": server.command, "host": server.host.name, "tool": tool})
+                let mut server = server.fingerprint();
+                server["tool"] = tool.as_str().into();
+                server
             }
         };
         let ToolSignature { name, input, output } = &self.signature;

@@ -1,0 +1,73 @@
+//! The lock file: the tools of the servers, as a person has read them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of the lock file.
+const LOCK_VERSION: u32 = 1;
+
+/// The content of a lock file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpLock {
+    /// The version of the form.
+    pub v: u32,
+    /// The servers, by their names in the workflow.
+    pub servers: BTreeMap<String, LockedServer>,
+}
+
+/// A server in a lock file: with its command, or with its address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedServer {
+    /// Its command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Whether it has resources.
+    pub resources: bool,
+    /// Its tools, by their own names.
+    pub tools: BTreeMap<String, LockedTool>,
+}
+
+/// A tool in a lock file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedTool {
+    /// Its description, which models read.
+    pub about: String,
+    /// The JSON Schema of its arguments.
+    pub input: Value,
+    /// The JSON Schema of its result; without one the result is a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+}
+
+impl McpLock {
+    /// Makes the content of a lock file.
+    pub fn new(servers: BTreeMap<String, LockedServer>) -> Self {
+        Self { v: LOCK_VERSION, servers }
+    }
+
+    /// Returns the path of the lock file of a workflow: `review.mcp.lock` beside `review.yaml`.
+    pub fn path(workflow: &Path) -> PathBuf {
+        workflow.with_extension("mcp.lock")
+    }
+
+    /// Reads the content of a lock file.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not valid, or of another version.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let lock: Self = serde_json::from_str(text).map_err(|it| it.to_string())?;
+        if lock.v == LOCK_VERSION { Ok(lock) } else { Err(format!("its version is {}", lock.v)) }
+    }
+}
