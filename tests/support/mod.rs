@@ -11,9 +11,13 @@ pub(crate) mod team;
 use std::{
     collections::BTreeMap,
     env,
+    net::SocketAddr,
     path::PathBuf,
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use graphrun::{
@@ -23,6 +27,14 @@ use graphrun::{
     nodes::ModelSource,
     sandbox::default_cache_dir,
 };
+
+/// Returns a loopback address of its own, with a free port. Limits and breakers of models hold for an address as long as
+/// the process lives, and a port is soon used again.
+pub(crate) fn own_loopback() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    SocketAddr::from(([127, 77, high, low], 0))
+}
 
 /// Counts outside the engine how often each task did its work.
 #[derive(Clone, Debug, Default)]
