@@ -57,17 +57,6 @@ async fn files_are_there_and_nothing_else_is() {
     assert_eq!(*ended.state("out"), json!("./a/b.txt\n./c\nonetwo"), "{}", ended.reason());
 }
 
-/// The data flow counts a written field as present, and null reads as absent.
-#[tokio::test]
-async fn printed_null_fails_the_node_that_writes_it() {
-    let node = "    run: [echo, 'null']\n    writes: { data: json }\n";
-    let ended = run(&command(node), words("")).await;
-    assert_eq!(ended.end.status, Status::Failed);
-    let message = "null is not a value of a field of any type";
-    assert!(ended.reason().contains(message), "{}", ended.reason());
-    assert!(ended.reason().contains("`data`"), "{}", ended.reason());
-}
-
 #[tokio::test]
 async fn printed_json_is_a_value() {
     let node = "    run: [printf, '{\"a\": [1, 2.5, null]}']\n    writes: { data: json }\n";

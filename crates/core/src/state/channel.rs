@@ -215,11 +215,6 @@ impl Channel {
     ///
     /// Names every place where the value does not fit.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
-        // A null value reads as absent, and only a field that may be absent is read with a guard. All other types
-        // exclude null by their schemas.
-        if self.ty == Type::Any && value.is_null() {
-            return Err(vec!["null is not a value of a field of any type".to_owned()]);
-        }
         if self.validator.is_valid(value) {
             return Ok(());
         }

@@ -7,7 +7,7 @@ mod scalar;
 
 use std::cell::Cell;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use self::scalar::{count, number, text, whole_number};
 
@@ -101,9 +101,7 @@ impl<'a> Sampling<'a> {
             Some("string") => text(object),
             Some("array") => self.list(object, depth),
             Some("object") => self.object(object, depth),
-            Some("null") => Ok(Value::Null),
-            // A field of any type takes all values except null.
-            _ => Ok(json!({})),
+            _ => Ok(Value::Null),
         }
     }
 
@@ -285,6 +283,8 @@ fn type_of(object: &Map<String, Value>) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
             (json!({"type": ["string", "null"]}), json!(null)),
             (json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), json!("a")),
             (json!({"type": "boolean", "default": true}), json!(true)),
-            (json!({}), json!({})),
+            (json!({}), json!(null)),
         ];
         for (schema, expected) in cases {
             assert_eq!(smallest(&schema), Ok(expected), "{schema}");
