@@ -240,14 +240,18 @@ async fn a_crash_repeats_no_finished_task_of_an_item() {
     let first = Process::new(Marked::Hangs);
     let storage = open();
     let engine = first.engine().with_storage(Arc::clone(&storage));
+    // The future is dropped like in a crash once the others have finished.
     tokio::select! {
         end = engine.run(parts()) => panic!("{end:?}"),
         () = async {
             first.hangs.notified().await;
+            while first.did.lock().unwrap().len() < OTHER_PARTS.len() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            // The last of them is saved meanwhile.
             tokio::time::sleep(Duration::from_millis(300)).await;
         } => (),
     }
-    // The others have finished; the future is dropped like in a crash.
     let run = storage.ids().await.unwrap().remove(0);
     tokio::select! {
         _ = engine.resume(&run) => panic!("it hangs"),
