@@ -14,7 +14,7 @@ use crate::{
     workflow::case_file::Expectation,
 };
 
-/// Compares a saved run with an expectation; without one, it is to be done. Returns a line for each difference, and how
+/// Compares a saved run with an expectation; without one, the run should be done. Returns a line for each difference, and how
 /// often the most visited node ran.
 ///
 /// # Errors

@@ -103,7 +103,7 @@ fn what_has_a_result_is_not_run_again() {
     fs::write(place.path("table.jsonl"), TABLE.replace("\"first\": 0", "\"first\": 5")).unwrap();
     assert_eq!((eval(&place, &[]).code, runs(&place)), (0, 7));
 
-    // A line that a crash has cut off is found in the database.
+    // After a crash in the middle of a line, the result is read from the database.
     fs::write(place.path("grade.eval.jsonl"), &first[..first.len() - 9]).unwrap();
     fs::write(place.path("table.jsonl"), TABLE).unwrap();
     let ended = eval(&place, &["--output", "json"]);
@@ -270,7 +270,7 @@ fn a_run_that_a_dead_provider_stops_has_no_result_yet() {
     let place = Place::new();
     fs::copy(workflow("agent"), place.path("agent.yaml")).unwrap();
     fs::write(place.path("table.jsonl"), "{\"input\": {\"brief\": \"x\"}}\n").unwrap();
-    // A port that nobody listens to.
+    // A port without a listener.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::models::peer::{
     KEY, Peer, SHORT_TOTAL, client_of, client_with_limits, completion, hurried_client, request,
 };
-use crate::support::own_loopback;
+use crate::support::new_loopback;
 
 /// What a broken server does after it has read a request.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ enum Fault {
 
 /// Serves the fault on a raw socket, and counts the requests.
 async fn broken_server(fault: Fault) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind(own_loopback()).await.expect("a free port");
+    let listener = TcpListener::bind(new_loopback()).await.expect("a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
@@ -125,7 +125,7 @@ async fn a_broken_server_is_given_up_in_time_and_asked_once() {
 
 #[tokio::test]
 async fn an_address_without_a_server_is_named() {
-    let free = TcpListener::bind(own_loopback()).await.unwrap();
+    let free = TcpListener::bind(new_loopback()).await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let client = client_of(&format!("http://user:{KEY}@{address}/v1"));

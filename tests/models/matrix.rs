@@ -32,7 +32,7 @@ use super::{
     faults::is_whole,
     peer::{KEY, client_with_limits},
 };
-use crate::support::own_loopback;
+use crate::support::new_loopback;
 
 /// What a server does after it has read a request.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Drop for Server {
 
 impl Server {
     async fn start(row: &Row) -> Self {
-        let listener = TcpListener::bind(own_loopback()).await.unwrap();
+        let listener = TcpListener::bind(new_loopback()).await.unwrap();
         // A gate is known by its address, and a port may be that of an earlier row.
         let base_url = format!("http://{}/{}/v1", listener.local_addr().unwrap(), row.name);
         let (requests, has_recovered) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();

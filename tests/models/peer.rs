@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::support::own_loopback;
+use crate::support::new_loopback;
 
 /// The key every client here has. It has none of the known forms, so only its owner can remove it.
 pub(crate) const KEY: &str = "correct-horse-battery-staple";
@@ -74,7 +74,7 @@ impl Peer {
     }
 
     async fn serve(router: Router, seen: Arc<Mutex<Vec<Seen>>>) -> Self {
-        let listener = TcpListener::bind(own_loopback()).await.expect("a free port");
+        let listener = TcpListener::bind(new_loopback()).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let server = tokio::spawn(async move {
             axum::serve(listener, router).await.expect("the server runs until it is dropped");

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::sleep};
 
 use super::recording_path;
-use crate::support::own_loopback;
+use crate::support::new_loopback;
 
 /// The latency of a model, in milliseconds.
 const LATENCY_MS: RangeInclusive<u64> = 5..=120;
@@ -69,7 +69,7 @@ impl Provider {
         let router = Router::new()
             .route("/v1/chat/completions", post(answer))
             .with_state(Arc::clone(&shared));
-        let listener = TcpListener::bind(own_loopback()).await.unwrap();
+        let listener = TcpListener::bind(new_loopback()).await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { base_url, shared, server }

@@ -28,9 +28,9 @@ use graphrun::{
     sandbox::default_cache_dir,
 };
 
-/// Returns a loopback address of its own, with a free port. Limits and breakers of models hold for an address as long as
+/// Returns a new loopback address with a free port. Limits and breakers of models hold for an address as long as
 /// the process lives, and a port is soon used again.
-pub(crate) fn own_loopback() -> SocketAddr {
+pub(crate) fn new_loopback() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     SocketAddr::from(([127, 77, high, low], 0))

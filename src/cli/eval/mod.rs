@@ -101,7 +101,7 @@ impl Args {
 }
 
 impl EvaluateArgs {
-    /// Makes all static checks, runs what has no result yet, and prints the summary.
+    /// Makes all static checks, runs the attempts without a result, and prints the summary.
     fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         let paths = self.workflow.as_deref().zip(self.table.as_deref());
         let (workflow, table) = paths.expect("both are required without a subcommand");
@@ -243,7 +243,7 @@ impl EvaluateArgs {
     }
 }
 
-/// Returns what identifies this version of a workflow, whatever the model.
+/// Returns the fingerprint of a workflow, without the models of the command line.
 fn fingerprint(path: &Path) -> Result<String, CliError> {
     let compiled = prepare::load(path)?.compile_only()?;
     Ok(Outline::of(&compiled).fingerprint())

@@ -20,7 +20,7 @@ use crate::{
 /// The version of the lines.
 const VERSION: u32 = 1;
 
-/// What is evaluated.
+/// The version of a workflow that is evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Evaluation {
     /// The name of the workflow.
@@ -116,7 +116,7 @@ impl Results {
         &self.path
     }
 
-    /// Returns what is evaluated.
+    /// Returns the version of the workflow that is evaluated.
     pub(super) fn evaluation(&self) -> &Evaluation {
         &self.head.of
     }

@@ -1,4 +1,4 @@
-//! Reads a table for an evaluation: one JSON object a line, each with an input and what is expected of its run.
+//! Reads a table for an evaluation: one JSON object a line, each with the input and the expectation of a run.
 //!
 //! An expectation has the form that it has in a case, and is checked in the same way.
 
@@ -30,7 +30,7 @@ pub struct Row {
     pub name: String,
     /// The input of the run.
     pub input: Map<String, Value>,
-    /// What is expected of the run; without it, that it is done.
+    /// The expectation; without one, the run should be done.
     pub expect: Option<Expectation>,
     /// The line in the file.
     pub place: Place,
