@@ -37,7 +37,7 @@ pub(crate) async fn judge(
         trail: Trail::default(),
     };
     let problems = match expect {
-        Some(expect) => verdict::compare(expect, &traces).iter().map(Problem::line).collect(),
+        Some(expect) => verdict::compare(expect, &traces).iter().map(line).collect(),
         None if traces.status == Status::Done => Vec::new(),
         None => {
             let reason = traces.reason.as_deref().unwrap_or("it has no reason");
@@ -45,6 +45,15 @@ pub(crate) async fn judge(
         }
     };
     Ok((problems, rounds(&traces)))
+}
+
+/// Returns a difference in one line.
+fn line(problem: &Problem) -> String {
+    let part = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|it| format!("; {name} {it}")).unwrap_or_default()
+    };
+    let (expected, actual) = (part("expected", &problem.expected), part("got", &problem.actual));
+    format!("{}{expected}{actual}", problem.what)
 }
 
 /// Returns how often the node ran that ran most often: 1 if no loop went back. The items of a `map` run together.

@@ -33,15 +33,6 @@ impl Problem {
         Self { place, what, expected: None, actual: None, help: None }
     }
 
-    /// Returns the difference in one line.
-    pub(super) fn line(&self) -> String {
-        let part = |name: &str, value: &Option<String>| {
-            value.as_ref().map(|it| format!("; {name} {it}")).unwrap_or_default()
-        };
-        let (expected, actual) = (part("expected", &self.expected), part("got", &self.actual));
-        format!("{}{expected}{actual}", self.what)
-    }
-
     fn differs(mut self, expected: impl Into<String>, actual: impl Into<String>) -> Self {
         self.expected = Some(expected.into());
         self.actual = Some(actual.into());
