@@ -88,9 +88,12 @@ impl Results {
         let whole = text.rfind('\n').map_or(0, |it| it + 1);
         file.set_len(whole as u64).map_err(unusable)?;
         let found = read(path, &text[..whole])?;
+        // A file without results belongs to no version of the workflow yet.
+        let found = found.filter(|(head, lines)| head.of == *of || !lines.is_empty());
         let (head, lines) = if let Some(found) = found {
             found
         } else {
+            file.set_len(0).map_err(unusable)?;
             let evaluation = RunId::generate().to_string();
             let head = Head { v: VERSION, evaluation, of: of.clone() };
             append(&file, &head).map_err(unusable)?;

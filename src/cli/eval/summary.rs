@@ -61,9 +61,7 @@ impl<'a> Summary<'a> {
 
     /// Returns a table of the models, then the rows that did not always pass.
     pub(super) fn draw(&self, paint: Paint) -> String {
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        rows.extend(self.models.iter().map(ModelSummary::cells));
-        let mut text = table(&rows);
+        let mut text = table(&self.models.iter().map(ModelSummary::cells).collect::<Vec<_>>());
         let mut missed: BTreeMap<(&str, &Option<String>), Vec<&Line>> = BTreeMap::new();
         for line in &self.results {
             missed.entry((&line.row, &line.model)).or_default().push(line);
