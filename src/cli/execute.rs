@@ -8,7 +8,7 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     input::{self, InputFlag},
-    new_run::{NewRun, NewRunArgs, parse_thread},
+    new_run::{NewRun, NewRunArgs, RunPlace, parse_thread},
     options::RunOptions,
     prepare,
     runtime::block_on,
@@ -47,8 +47,9 @@ impl Args {
             let (path, options) = (&*self.workflow, self.options);
             let new = NewRun { path, loaded, models, options, input: Some(&input) };
             let thread = self.thread.as_deref();
-            let place = (globals, &database, &database.create()?);
-            let (run, info) = self.new.prepare(place, new, thread).await?;
+            let checkpointer = database.create()?;
+            let place = RunPlace { globals, database: &database, checkpointer };
+            let (run, info) = self.new.prepare(&place, new, thread).await?;
             let info = Box::new(info);
             run.drive(match self.thread {
                 Some(_) => Begin::Turn(info, input),

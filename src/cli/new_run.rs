@@ -32,6 +32,14 @@ pub(super) struct NewRunArgs {
     run_id: Option<RunId>,
 }
 
+/// Where runs are kept.
+#[derive(Debug)]
+pub(super) struct RunPlace<'a> {
+    pub(super) globals: &'a Globals,
+    pub(super) database: &'a Database,
+    pub(super) checkpointer: Arc<dyn Checkpointer>,
+}
+
 /// A workflow that is about to run from an input, with its models.
 pub(super) struct NewRun<'a> {
     pub(super) path: &'a Path,
@@ -55,12 +63,13 @@ impl NewRunArgs {
     /// Fails when the database or the output folder cannot be used, or the workflow does not compile.
     pub(super) async fn prepare<'g>(
         self,
-        (globals, database, checkpointer): (&'g Globals, &'g Database, &Arc<dyn Checkpointer>),
+        place: &RunPlace<'g>,
         new: NewRun<'_>,
         thread: Option<&str>,
     ) -> Result<(Run<'g>, RunInfo), CliError> {
         let NewRun { path, loaded, models, options, input } = new;
-        let checkpointer = Arc::clone(checkpointer);
+        let RunPlace { globals, database, checkpointer } = place;
+        let (globals, database, checkpointer) = (*globals, *database, Arc::clone(checkpointer));
         let workflow = (path, &loaded.workflow);
         let database_of_run = (database, checkpointer.as_ref());
         let (origin, info) =

@@ -32,9 +32,11 @@ use super::{
     globals::{Globals, Output, Progress},
     input,
     json::to_json,
+    new_run::RunPlace,
     options::RunOptions,
     prepare::{self, refuse},
     runtime::block_on,
+    signals::Signal,
     terminal::{print_message, print_result},
 };
 use crate::{
@@ -191,13 +193,13 @@ impl EvaluateArgs {
             return Ok(None);
         }
         let checkpointer = database.create()?;
-        let place = run::Place { globals, database, checkpointer };
+        let place = RunPlace { globals, database, checkpointer };
         let stop = Stop::default();
         let mut signals = listen()?;
         let mut first = None;
         let mut unsettled = None;
         let mut running = stream::iter(open)
-            .map(|it| place.run(Arc::clone(it), stop.clone()))
+            .map(|it| it.run(&place, stop.clone()))
             .buffer_unordered(usize::from(self.jobs));
         let mut number = known;
         loop {
@@ -239,7 +241,7 @@ impl EvaluateArgs {
         if first.is_some() || unsettled.is_some() {
             print_message("the same command continues the evaluation");
         }
-        Ok(first.map(super::signals::Signal::exit).or(unsettled))
+        Ok(first.map(Signal::exit).or(unsettled))
     }
 }
 

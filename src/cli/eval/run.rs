@@ -10,17 +10,17 @@ use super::{
 };
 use crate::{
     cases,
-    checkpoint::{Checkpointer, SavedRun},
+    checkpoint::SavedRun,
     cli::{
-        database::Database,
+        drive::unwind,
         error::CliError,
         exit::Exit,
-        globals::Globals,
-        new_run::{NewRun, NewRunArgs},
+        new_run::{NewRun, NewRunArgs, RunPlace},
         options::RunOptions,
         prepare::LoadedWorkflow,
         report::RunReport,
         report_files::Moment,
+        terminal::print_message,
     },
     engine::{Answers, RunError, Stop},
     event::Status,
@@ -74,14 +74,6 @@ pub(super) enum Judged {
     NotStarted,
 }
 
-/// Where runs are saved.
-#[derive(Debug)]
-pub(super) struct Place<'a> {
-    pub(super) globals: &'a Globals,
-    pub(super) database: &'a Database,
-    pub(super) checkpointer: Arc<dyn Checkpointer>,
-}
-
 impl Attempt {
     /// Creates an attempt of an evaluation.
     pub(super) fn new(
@@ -106,13 +98,13 @@ impl Attempt {
     }
 }
 
-impl Place<'_> {
-    /// Starts or resumes the run of an attempt, and judges it.
-    pub(super) async fn run(&self, attempt: Arc<Attempt>, stop: Stop) -> Result<Judged, CliError> {
+impl Attempt {
+    /// Starts or resumes its run, and judges it.
+    pub(super) async fn run(&self, place: &RunPlace<'_>, stop: Stop) -> Result<Judged, CliError> {
         if stop.is_requested() {
             return Ok(Judged::NotStarted);
         }
-        let Variant { path, options, loaded, models, .. } = &*attempt.variant;
+        let Variant { path, options, loaded, models, .. } = &*self.variant;
         let models = match options.replay {
             Some(_) => loaded.connect()?,
             None => Arc::clone(models),
@@ -122,13 +114,12 @@ impl Place<'_> {
             loaded: loaded.clone(),
             models,
             options: options.clone(),
-            input: Some(&attempt.row.input),
+            input: Some(&self.row.input),
         };
-        let (id, input) = (&attempt.id, attempt.row.input.clone());
-        let at = (self.globals, self.database, &self.checkpointer);
-        let is_new = self.checkpointer.find(id.as_str()).await.is_err();
+        let (id, input) = (&self.id, self.row.input.clone());
+        let is_new = place.checkpointer.find(id.as_str()).await.is_err();
         let (run, info) =
-            NewRunArgs::with_id(id.clone()).prepare(at, new, Some(id.as_str())).await?;
+            NewRunArgs::with_id(id.clone()).prepare(place, new, Some(id.as_str())).await?;
         let (engine, run_id) = (run.engine.clone(), id.clone());
         // On another thread than the other runs.
         let driving = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -138,20 +129,20 @@ impl Place<'_> {
                 engine.resume(&run_id).with_answers(Answers::default()).with_stop(&stop).await
             }
         }));
-        match driving.await.unwrap_or_else(crate::cli::drive::unwind) {
+        match driving.await.unwrap_or_else(unwind) {
             Ok(_) | Err(RunError::NothingToDo(_)) => (),
             Err(error) => return Err(error.into()),
         }
-        for warning in run.reports.write(self.checkpointer.as_ref(), id, Moment::Stop).await {
+        for warning in run.reports.write(place.checkpointer.as_ref(), id, Moment::Stop).await {
             let line = format!("warning: {warning}");
-            crate::cli::terminal::print_message(&self.globals.stderr.loud(&line));
+            print_message(&place.globals.stderr.loud(&line));
         }
-        self.judge(&attempt).await
+        self.judge(place).await
     }
 
-    async fn judge(&self, attempt: &Attempt) -> Result<Judged, CliError> {
-        let Attempt { row, variant, id, .. } = attempt;
-        let report = RunReport::read(self.checkpointer.as_ref(), id, self.database).await?;
+    async fn judge(&self, place: &RunPlace<'_>) -> Result<Judged, CliError> {
+        let Self { row, variant, id, .. } = self;
+        let report = RunReport::read(place.checkpointer.as_ref(), id, place.database).await?;
         // A result says something about the workflow; these say something about today.
         let exit = match report.status {
             Status::Interrupted | Status::Running => Some(Exit::Interrupted),
@@ -163,20 +154,20 @@ impl Place<'_> {
             let message = format!("`{}` has no result yet: {reason}", row.name);
             return Ok(Judged::Unsettled { exit, message });
         }
-        let saved = self.checkpointer.load(id).await?;
+        let saved = place.checkpointer.load(id).await?;
         let (problems, rounds) =
-            cases::judge(row.expect.as_ref(), self.checkpointer.as_ref(), &saved).await?;
+            cases::judge(row.expect.as_ref(), place.checkpointer.as_ref(), &saved).await?;
         Ok(Judged::Result(Line {
             row: row.name.clone(),
             model: variant.model.clone(),
-            repeat: attempt.repeat,
+            repeat: self.repeat,
             run: id.clone(),
-            expected: attempt.expected.clone(),
+            expected: self.expected.clone(),
             passed: problems.is_empty(),
             problems,
             status: report.status,
             rounds,
-            score: attempt.score(&saved),
+            score: self.score(&saved),
             usage: report.usage,
             ms: saved.position.used.elapsed_ms,
         }))
