@@ -16,7 +16,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{error::CliError, keys::redact_given};
 use crate::{
@@ -24,7 +24,9 @@ use crate::{
     data_limit::DataLimit,
     diagnostic::did_you_mean,
     id::ChannelName,
+    llm::Attachment,
     state::{Channel, Compact, Schema, Type, Update, read_json, read_json_fields},
+    workflow::kind::file_type,
 };
 
 /// One `-i` of the command line.
@@ -32,8 +34,8 @@ use crate::{
 pub(super) enum InputFlag {
     /// `KEY=VALUE`: the text is parsed by the type of the field.
     Text { key: String, text: String },
-    /// `KEY=@PATH`: as above, with the text in a file.
-    TextFile { key: String, path: String },
+    /// `KEY=@PATH`: as above, with the text in a file. A field of the type `file` or `[file]` gets the file itself.
+    File { key: String, path: String },
     /// `@PATH`: a JSON object of fields.
     Fields { path: String },
 }
@@ -59,7 +61,7 @@ impl FromStr for InputFlag {
             Some(literal) if literal.starts_with('@') => {
                 Self::Text { key, text: literal.to_owned() }
             }
-            Some(path) => Self::TextFile { key, path: path.to_owned() },
+            Some(path) => Self::File { key, path: path.to_owned() },
             None => Self::Text { key, text: text.to_owned() },
         })
     }
@@ -82,10 +84,7 @@ pub(super) fn read(
     for flag in flags {
         match flag {
             InputFlag::Text { key, text } => reading.text(key, text),
-            InputFlag::TextFile { key, path } => match reading.file(path) {
-                Some(text) => reading.text(key, &text),
-                None => reading.unread(key),
-            },
+            InputFlag::File { key, path } => reading.file_of_field(key, path),
             InputFlag::Fields { path } => reading.fields(path),
         }
     }
@@ -159,10 +158,38 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl InputReader<'_> {
-    /// Notes that the value of a given field cannot be read.
-    fn unread(&mut self, key: &str) {
-        if let Some(channel) = self.channel(key) {
-            self.put(&channel, None);
+    fn file_of_field(&mut self, key: &str, path: &str) {
+        let Some(channel) = self.channel(key) else { return };
+        match channel.ty().required() {
+            ty if *ty == file_type() => {
+                let file = self.attachment(key, path);
+                self.put(&channel, file);
+            }
+            Type::List(item) if *item.required() == file_type() => {
+                let file = self.attachment(key, path);
+                // Each flag adds a file.
+                match self.values.get_mut(channel.name()) {
+                    Some(Some(Value::Array(files))) => files.extend(file),
+                    // The one before cannot be read, which is reported.
+                    Some(None) => {}
+                    _ => self.put(&channel, file.map(|it| json!([it]))),
+                }
+            }
+            _ => match self.file(path) {
+                Some(text) => self.text(key, &text),
+                None => self.put(&channel, None),
+            },
+        }
+    }
+
+    fn attachment(&mut self, key: &str, path: &str) -> Option<Value> {
+        let content = self.content(path)?;
+        match Attachment::of_file(path, &content) {
+            Ok(file) => Some(file.to_value()),
+            Err(error) => {
+                self.problems.push(format!("`{key}`: {error}"));
+                None
+            }
         }
     }
 
@@ -192,27 +219,32 @@ impl InputReader<'_> {
 
     /// Returns the text of a file, without the byte order mark of some editors.
     fn file(&mut self, path: &str) -> Option<String> {
-        let read = match path {
-            "-" if self.has_read_stdin => Err(io::Error::other("stdin can be read once only")),
-            "-" => {
-                self.has_read_stdin = true;
-                self.read_text(io::stdin().lock())
-            }
-            path => open_given(Path::new(path))
-                .map_err(io::Error::from)
-                .and_then(|it| self.read_text(it)),
-        };
-        match read {
+        match String::from_utf8(self.content(path)?) {
             Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
             Err(error) => {
-                self.problems.push(format!("cannot read `{path}`: {error}"));
+                let error = error.utf8_error();
+                self.problems.push(format!("cannot read `{path}`: it is not UTF-8: {error}"));
                 None
             }
         }
     }
 
-    /// Reads a text up to the limit of the whole input, since some sources never end.
-    fn read_text(&mut self, from: impl Read) -> io::Result<String> {
+    fn content(&mut self, path: &str) -> Option<Vec<u8>> {
+        let read = match path {
+            "-" if self.has_read_stdin => Err(io::Error::other("stdin can be read once only")),
+            "-" => {
+                self.has_read_stdin = true;
+                self.read(io::stdin().lock())
+            }
+            path => {
+                open_given(Path::new(path)).map_err(io::Error::from).and_then(|it| self.read(it))
+            }
+        };
+        read.map_err(|error| self.problems.push(format!("cannot read `{path}`: {error}"))).ok()
+    }
+
+    /// Reads up to the limit of the whole input, since some sources never end.
+    fn read(&mut self, from: impl Read) -> io::Result<Vec<u8>> {
         let limit = DataLimit::InputBytes;
         let left = limit.value().saturating_sub(self.bytes);
         let mut bytes = Vec::new();
@@ -221,12 +253,7 @@ impl InputReader<'_> {
         limit.check(self.bytes).map_err(|reached| {
             io::Error::new(io::ErrorKind::FileTooLarge, format!("the input is {reached}"))
         })?;
-        String::from_utf8(bytes).map_err(|it| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("it is not UTF-8: {}", it.utf8_error()),
-            )
-        })
+        Ok(bytes)
     }
 
     /// Returns the input field of that name.
@@ -319,8 +346,6 @@ fn list(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-
-    use serde_json::json;
 
     use super::*;
     use crate::{cli::terminal::Paint, state::Reducer};

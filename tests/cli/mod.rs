@@ -1,6 +1,7 @@
 //! The features of the command line beyond the library: messages, streams, exit codes, signals.
 
 mod asked;
+mod attach;
 mod autocode;
 mod cache;
 mod canaries;

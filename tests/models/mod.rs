@@ -3,6 +3,7 @@
 //! `exchanges/` holds one reply a file with what must become of it; a new case is a new file.
 
 mod answers;
+mod attachments;
 mod bench;
 mod exchanges;
 mod faults;

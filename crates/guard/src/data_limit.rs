@@ -13,6 +13,8 @@ use thiserror::Error;
 pub enum DataLimit {
     /// Bytes of a workflow file or of another file that belongs to it.
     FileBytes,
+    /// Bytes of a file that a model is sent.
+    AttachmentBytes,
     /// Nodes of a YAML document after its aliases are expanded.
     YamlNodes,
     /// Nodes of a JSON Schema after its references are followed.
@@ -42,8 +44,9 @@ pub enum DataLimit {
 
 impl DataLimit {
     /// All limits.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::FileBytes,
+        Self::AttachmentBytes,
         Self::YamlNodes,
         Self::SchemaNodes,
         Self::GraphNodes,
@@ -109,6 +112,7 @@ impl DataLimit {
     fn row(self) -> (&'static str, u64) {
         match self {
             Self::FileBytes => ("file_bytes", 1 << 20),
+            Self::AttachmentBytes => ("attachment_bytes", 16 << 20),
             Self::YamlNodes => ("yaml_nodes", 50_000),
             Self::SchemaNodes => ("schema_nodes", 100_000),
             Self::GraphNodes => ("graph_nodes", 20_000),

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerSink, ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec};
+use super::{
+    AnswerSink, Attachment, ModelError, RequestSettings, TokenUsage, ToolCall, ToolChoice, ToolSpec,
+};
 
 /// Answers conversations: a provider, a recording, or a double of a test.
 #[async_trait]
@@ -74,6 +76,9 @@ pub struct Message {
     pub role: Role,
     /// The text of the message.
     pub content: String,
+    /// The files beside the text, in a message of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// The calls of the model, in a message of the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
@@ -120,6 +125,7 @@ impl Message {
         Self {
             role,
             content: content.into(),
+            attachments: Vec::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
             reasoning: None,

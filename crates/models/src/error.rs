@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use graphrun_core::graph;
 
-use super::TokenUsage;
+use super::{AttachmentKind, TokenUsage};
 
 /// The reason why a model did not answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -78,6 +78,14 @@ pub enum ModelError {
         status: u16,
         /// The provider's message.
         message: String,
+    },
+    /// The protocol of the provider has no place for a file of this kind.
+    #[error("the model cannot be sent `{name}`: its protocol takes no {kind} of this type")]
+    Attachment {
+        /// The name of the file.
+        name: String,
+        /// The kind of the file.
+        kind: AttachmentKind,
     },
     /// The model, or a filter before it, declines to answer.
     #[error("the model refuses to answer: {text}")]
@@ -268,7 +276,9 @@ impl ModelError {
             Self::Auth { .. } => ErrorKind::Auth,
             Self::Quota { .. } => ErrorKind::Quota,
             Self::ContextOverflow { .. } => ErrorKind::ContextOverflow,
-            Self::BadRequest { .. } | Self::NotFound { .. } => ErrorKind::BadRequest,
+            Self::BadRequest { .. } | Self::NotFound { .. } | Self::Attachment { .. } => {
+                ErrorKind::BadRequest
+            }
             Self::Refused { .. } => ErrorKind::Refused,
             Self::Truncated { .. } | Self::UnknownTool { .. } | Self::NoAnswer { .. } => {
                 ErrorKind::InvalidOutput
@@ -294,6 +304,7 @@ impl ModelError {
             | Self::ContextOverflow { .. }
             | Self::BadRequest { .. }
             | Self::NotFound { .. }
+            | Self::Attachment { .. }
             | Self::Refused { .. }
             | Self::Truncated { .. }
             | Self::UnknownTool { .. }

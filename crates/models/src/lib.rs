@@ -20,6 +20,7 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod attachment;
 mod chat;
 mod deltas;
 mod error;
@@ -58,6 +59,7 @@ mod recording;
 mod structured;
 mod windows;
 
+pub use attachment::{Attachment, AttachmentError, AttachmentKind};
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};

@@ -18,6 +18,7 @@ use graphrun_guard::redact::redact;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::attachment::Attachment;
 use super::calls::settle;
 use super::chat::{ChatModel, ChatReply, ChatRequest};
 use super::error::ModelError;
@@ -318,6 +319,7 @@ impl OpenAiCompatible {
 #[async_trait]
 impl ChatModel for OpenAiCompatible {
     async fn chat(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+        self.profile.protocol.check_attachments(request)?;
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = RequestKind { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
@@ -442,6 +444,8 @@ fn unexpected(error: &impl std::error::Error) -> ModelError {
 }
 
 fn estimate(request: &ChatRequest, text: &str) -> TokenUsage {
-    let asked = request.messages.iter().map(|message| message.content.chars().count()).sum();
-    TokenUsage::estimate(asked, text.chars().count())
+    let files = request.messages.iter().flat_map(|it| &it.attachments).map(Attachment::characters);
+    let files = usize::try_from(files.sum::<u64>()).unwrap_or(usize::MAX);
+    let asked: usize = request.messages.iter().map(|it| it.content.chars().count()).sum();
+    TokenUsage::estimate(asked.saturating_add(files), text.chars().count())
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::attachment::{Attachment, AttachmentKind};
 use super::calls::{OfferedTools, wire_name};
 use super::chat::{ChatRequest, Message, OutputSchema, Role};
 use super::provider::{OutputMode, Parameter, Profile, SystemRole};
@@ -141,7 +142,7 @@ pub(super) fn split_instructions(messages: Vec<Message>) -> (Vec<String>, Vec<Me
 }
 
 fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile) -> Value {
-    let Message { role, content, tool_calls, tool_call_id, reasoning, .. } = message;
+    let Message { role, content, attachments, tool_calls, tool_call_id, reasoning, .. } = message;
     let mut wire = Map::new();
     let role = match role {
         Role::System => profile.system_role.as_str(),
@@ -150,7 +151,11 @@ fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile
     wire.insert("role".into(), role.into());
     // Some providers reject a message without a text, and all accept null.
     let is_silent = content.is_empty() && !tool_calls.is_empty();
-    let content = if is_silent { Value::Null } else { content.as_str().into() };
+    let content = match attachments.as_slice() {
+        [] if is_silent => Value::Null,
+        [] => content.as_str().into(),
+        files => files.iter().map(wire_file).chain([text_part(content)]).collect(),
+    };
     wire.insert("content".into(), content);
     if let Some(id) = tool_call_id {
         wire.insert("tool_call_id".into(), id.as_str().into());
@@ -166,6 +171,27 @@ fn wire_message(message: &Message, offered: &OfferedTools<'_>, profile: &Profile
         }
     }
     Value::Object(wire)
+}
+
+fn wire_file(file: &Attachment) -> Value {
+    match file.kind() {
+        AttachmentKind::Image => {
+            json!({"type": "image_url", "image_url": {"url": file.data_url()}})
+        }
+        AttachmentKind::Audio => {
+            let audio = json!({"data": file.data(), "format": file.format()});
+            json!({"type": "input_audio", "input_audio": audio})
+        }
+        AttachmentKind::Pdf => {
+            let document = json!({"filename": file.name(), "file_data": file.data_url()});
+            json!({"type": "file", "file": document})
+        }
+        AttachmentKind::Text => text_part(&file.text().unwrap_or_default()),
+    }
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({"type": "text", "text": text})
 }
 
 /// Puts the instructions before the first message of the user, for a model without another role for them.

@@ -1,6 +1,7 @@
 //! `agent`: asks a model and writes its answer to the fields of the state.
 
 mod answer;
+mod attach;
 mod by_value;
 mod cut;
 mod history;
@@ -64,7 +65,8 @@ impl Agent {
         if let Some(history) = &self.definition.history {
             messages.extend(history.messages(&ctx.state)?);
         }
-        messages.push(Message::user(prompt.render(&view)?));
+        let attachments = attach::attachments(&self.definition.attached, ctx)?;
+        messages.push(Message { attachments, ..Message::user(prompt.render(&view)?) });
         Ok(messages)
     }
 
@@ -245,6 +247,9 @@ impl Agent {
         if let Some(History { field, last }) = &self.definition.history {
             fingerprint["history"] = json!([field, last]);
         }
+        if !self.definition.attached.is_empty() {
+            fingerprint["attach"] = attach::fingerprint(&self.definition.attached);
+        }
         if let Some(session) = &self.definition.session {
             fingerprint["session"] = json!(session);
         }
@@ -344,7 +349,12 @@ impl Node for Agent {
                 messages.iter().map(|it| json!({"role": it.role, "content": it.content}));
             preview.insert("history".to_owned(), messages.collect());
         }
-        preview.extend(prompt.map(|it| ("prompt".to_owned(), it.content.into())));
+        if let Some(Message { content, attachments, .. }) = prompt {
+            if !attachments.is_empty() {
+                preview.insert("attachments".to_owned(), json!(attachments));
+            }
+            preview.insert("prompt".to_owned(), content.into());
+        }
         if answer.as_text().is_none() {
             preview.insert("schema".to_owned(), answer.schema(ctx.node.as_str()).schema);
         }

@@ -16,8 +16,8 @@ use graphrun_core::{
     id::NodeName,
 };
 use graphrun_models::{
-    AnswerReader, AnswerSink, ChatModel, ChatReply, ChatRequest, ErrorKind as ModelErrorKind,
-    Message, ModelError, RequestSettings, TokenUsage,
+    AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
+    ErrorKind as ModelErrorKind, Message, ModelError, RequestSettings, TokenUsage,
 };
 use graphrun_workflow::kind::Services;
 use serde_json::{Value, json};
@@ -80,6 +80,10 @@ impl Calls {
         let others = RequestSettings { temperature: None, max_tokens: None, ..settings.clone() };
         if others != RequestSettings::default() {
             whole.push(json!(others));
+        }
+        let files: Vec<&Attachment> = messages.iter().flat_map(|it| &it.attachments).collect();
+        if !files.is_empty() {
+            whole.push(json!(files));
         }
         if !tools.is_empty() {
             let calls = messages.iter().map(|it| json!([it.tool_calls, it.tool_call_id]));
@@ -172,7 +176,8 @@ pub(super) fn characters(request: &ChatRequest) -> u64 {
     let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     let of_message = |it: &Message| {
         let calls = it.tool_calls.iter().map(|it| count(&it.arguments));
-        count(&it.content).saturating_add(calls.sum())
+        let files = it.attachments.iter().map(Attachment::characters);
+        count(&it.content).saturating_add(calls.chain(files).sum())
     };
     request.messages.iter().map(of_message).sum()
 }
@@ -354,8 +359,12 @@ pub(super) fn is_answer(error: &ModelError) -> bool {
 /// Whether another model may succeed.
 pub(super) fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
-        // The next model may exist.
-        ModelErrorKind::BadRequest if matches!(error, ModelError::NotFound { .. }) => true,
+        // The next model may exist, and take the file.
+        ModelErrorKind::BadRequest
+            if matches!(error, ModelError::NotFound { .. } | ModelError::Attachment { .. }) =>
+        {
+            true
+        }
         ModelErrorKind::Timeout
         | ModelErrorKind::RateLimit
         | ModelErrorKind::Provider

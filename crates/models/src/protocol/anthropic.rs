@@ -11,13 +11,14 @@ use super::{
     stream::{Fold, append, send},
 };
 use crate::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall, ToolChoice,
+    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Role,
+    TokenUsage, ToolCall, ToolChoice,
     calls::OfferedTools,
     deltas::AnswerSink,
     failure,
     provider::{OutputMode, Parameter},
     reader::{Answer, Rest, parts_text, read_usage, text_of, whole_number},
-    shape::{Shape, add_extra, add_instruction, split_instructions, wire_schema},
+    shape::{Shape, add_extra, add_instruction, split_instructions, text_part, wire_schema},
     structured::strict_schema,
 };
 
@@ -53,7 +54,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     let (instructions, messages) = split_instructions(messages);
     let offered = OfferedTools::of(&request.tools);
     let mut system: Vec<Value> =
-        instructions.iter().filter(|it| !it.trim().is_empty()).map(|it| text_block(it)).collect();
+        instructions.iter().filter(|it| !it.trim().is_empty()).map(|it| text_part(it)).collect();
     let mut messages = wire_messages(&messages, &offered);
     if settings.cache_prompt {
         // The instructions, with the tools before them, are the same in other runs; the conversation in the next round.
@@ -116,10 +117,6 @@ fn tool_choice(request: &ChatRequest, shape: &Shape<'_>, offered: &OfferedTools<
     choice
 }
 
-fn text_block(text: &str) -> Value {
-    json!({"type": "text", "text": text})
-}
-
 fn mark_cached(block: &mut Value) {
     block["cache_control"] = json!({"type": "ephemeral"});
 }
@@ -138,7 +135,11 @@ fn wire_messages(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value>
                 }
                 ("user", vec![result])
             }
-            Role::System | Role::User => ("user", text_blocks(&message.content)),
+            Role::System | Role::User => {
+                let mut blocks: Vec<Value> = message.attachments.iter().map(file_block).collect();
+                blocks.extend(text_blocks(&message.content));
+                ("user", blocks)
+            }
         };
         match wire.last_mut() {
             _ if blocks.is_empty() => {}
@@ -149,10 +150,21 @@ fn wire_messages(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value>
     wire.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
 
+fn file_block(file: &Attachment) -> Value {
+    let source = json!({"type": "base64", "media_type": file.media_type(), "data": file.data()});
+    match file.kind() {
+        AttachmentKind::Text => text_part(&file.text().unwrap_or_default()),
+        AttachmentKind::Image => json!({"type": "image", "source": source}),
+        AttachmentKind::Pdf | AttachmentKind::Audio => {
+            json!({"type": "document", "source": source, "title": file.name()})
+        }
+    }
+}
+
 /// Returns the blocks of a text: none for a blank one, which the provider rejects.
 fn text_blocks(text: &str) -> Vec<Value> {
     let text = text.trim_end();
-    if text.is_empty() { Vec::new() } else { vec![text_block(text)] }
+    if text.is_empty() { Vec::new() } else { vec![text_part(text)] }
 }
 
 fn assistant_blocks(message: &Message, offered: &OfferedTools<'_>) -> Vec<Value> {

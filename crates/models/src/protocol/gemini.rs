@@ -11,7 +11,8 @@ use super::{
     stream::{Fold, append, send},
 };
 use crate::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall, ToolChoice,
+    Attachment, ChatReply, ChatRequest, Finish, Message, ModelError, Role, TokenUsage, ToolCall,
+    ToolChoice,
     calls::OfferedTools,
     deltas::AnswerSink,
     failure,
@@ -106,8 +107,8 @@ fn thinking_config(model: &str, effort: &Value) -> Value {
 fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value> {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
-        let Message { role, content, tool_calls, tool_call_id, .. } = message;
-        let mut parts = Vec::new();
+        let Message { role, content, attachments, tool_calls, tool_call_id, .. } = message;
+        let mut parts: Vec<Value> = attachments.iter().map(file_part).collect();
         let role = match role {
             Role::Tool => {
                 let calls = messages.iter().flat_map(|it| &it.tool_calls);
@@ -138,6 +139,13 @@ fn wire_contents(messages: &[Message], offered: &OfferedTools<'_>) -> Vec<Value>
         }
     }
     contents.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+}
+
+fn file_part(file: &Attachment) -> Value {
+    match file.text() {
+        Some(text) => json!({"text": text}),
+        None => json!({"inlineData": {"mimeType": file.media_type(), "data": file.data()}}),
+    }
 }
 
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {

@@ -12,7 +12,10 @@ mod stream;
 use serde_json::Value;
 
 pub(super) use self::stream::{IncomingReply, Pace, completion};
-use crate::{ChatReply, ChatRequest, ModelError, Protocol, deltas::AnswerSink, shape::Shape};
+use crate::{
+    Attachment, AttachmentKind, ChatReply, ChatRequest, ModelError, Protocol, deltas::AnswerSink,
+    shape::Shape,
+};
 
 /// A request in the form of its protocol.
 pub(super) struct Wire {
@@ -55,6 +58,26 @@ impl Protocol {
         let mut incoming = IncomingReply::new(self, AnswerSink::default(), usize::MAX);
         incoming.add(text.as_bytes())?;
         self.read_reply(&incoming.finish()?)
+    }
+
+    /// Refuses a file that the protocol has no place for. A model may still reject one that the protocol takes.
+    pub(super) fn check_attachments(self, request: &ChatRequest) -> Result<(), ModelError> {
+        let mut files = request.messages.iter().flat_map(|it| &it.attachments);
+        match files.find(|it| !self.takes(it)) {
+            None => Ok(()),
+            Some(file) => {
+                Err(ModelError::Attachment { name: file.name().to_owned(), kind: file.kind() })
+            }
+        }
+    }
+
+    fn takes(self, file: &Attachment) -> bool {
+        match (file.kind(), self) {
+            (AttachmentKind::Audio, Self::Chat) => matches!(file.format(), "wav" | "mp3"),
+            (AttachmentKind::Audio, Self::Responses | Self::Anthropic) => false,
+            (AttachmentKind::Audio, Self::Gemini)
+            | (AttachmentKind::Image | AttachmentKind::Pdf | AttachmentKind::Text, _) => true,
+        }
     }
 
     /// Returns the request of this protocol.

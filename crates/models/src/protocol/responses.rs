@@ -11,7 +11,8 @@ use super::{
     stream::{Fold, send},
 };
 use crate::{
-    ChatReply, ChatRequest, Finish, Message, ModelError, Role, ToolCall, ToolChoice,
+    Attachment, AttachmentKind, ChatReply, ChatRequest, Finish, Message, ModelError, Role,
+    ToolCall, ToolChoice,
     calls::{OfferedTools, wire_name},
     deltas::AnswerSink,
     failure,
@@ -88,7 +89,7 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
 }
 
 fn wire_items(message: &Message, offered: &OfferedTools<'_>, shape: &Shape<'_>) -> Vec<Value> {
-    let Message { role, content, tool_calls, tool_call_id, thinking, .. } = message;
+    let Message { role, content, attachments, tool_calls, tool_call_id, thinking, .. } = message;
     let text = |role: &str| json!({"role": role, "content": content});
     match role {
         Role::System => {
@@ -99,7 +100,11 @@ fn wire_items(message: &Message, offered: &OfferedTools<'_>, shape: &Shape<'_>) 
             };
             vec![text(role)]
         }
-        Role::User => vec![text("user")],
+        Role::User if attachments.is_empty() => vec![text("user")],
+        Role::User => {
+            let parts = attachments.iter().map(wire_file).chain([text_part(content)]);
+            vec![json!({"role": "user", "content": parts.collect::<Vec<_>>()})]
+        }
         Role::Tool => {
             let id = tool_call_id.as_deref().unwrap_or_default();
             vec![json!({"type": "function_call_output", "call_id": id, "output": content})]
@@ -119,6 +124,20 @@ fn wire_items(message: &Message, offered: &OfferedTools<'_>, shape: &Shape<'_>) 
             items
         }
     }
+}
+
+fn wire_file(file: &Attachment) -> Value {
+    match file.kind() {
+        AttachmentKind::Image => json!({"type": "input_image", "image_url": file.data_url()}),
+        AttachmentKind::Text => text_part(&file.text().unwrap_or_default()),
+        AttachmentKind::Pdf | AttachmentKind::Audio => {
+            json!({"type": "input_file", "filename": file.name(), "file_data": file.data_url()})
+        }
+    }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "input_text", "text": text})
 }
 
 pub(super) fn read(body: &Value) -> Result<ChatReply, ModelError> {

@@ -183,6 +183,10 @@ fn key_of(node: &str, asked: &RequestLine) -> String {
     for message in &asked.messages {
         add(message.role.as_str());
         add(&normalise(&message.content));
+        for file in &message.attachments {
+            add(file.name());
+            add(file.hash());
+        }
         for call in &message.tool_calls {
             add(&call.name);
             add(&normalise(&call.arguments));
@@ -200,6 +204,8 @@ pub(super) fn joined(messages: &[Message]) -> String {
     let mut texts = Vec::new();
     for message in messages {
         texts.push(normalise(&message.content));
+        let files = message.attachments.iter();
+        texts.extend(files.map(|it| format!("[{} {}]", it.name(), it.hash())));
         let calls = message.tool_calls.iter();
         texts.extend(calls.map(|it| normalise(&format!("{}({})", it.name, it.arguments))));
     }

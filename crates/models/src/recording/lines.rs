@@ -260,7 +260,8 @@ impl ErrorLine {
             ModelError::EmptyResponse { .. } => ErrorWord::EmptyResponse,
             ModelError::Incomplete { .. } => ErrorWord::Incomplete,
             ModelError::StreamTruncated { .. } => ErrorWord::StreamTruncated,
-            ModelError::NotFound { .. } => ErrorWord::NotFound,
+            // After both, the next model of a list is asked.
+            ModelError::NotFound { .. } | ModelError::Attachment { .. } => ErrorWord::NotFound,
             ModelError::Program { .. } => ErrorWord::Program,
             ModelError::Transient { .. } => ErrorWord::Transient,
             ModelError::BadRequest { .. }
@@ -282,7 +283,9 @@ impl ErrorLine {
             ModelError::UnknownTool { name, .. } | ModelError::NoAnswer { name, .. } => {
                 (None, name.clone())
             }
-            ModelError::ReplyTooLarge { .. } => (None, error.to_string()),
+            ModelError::ReplyTooLarge { .. } | ModelError::Attachment { .. } => {
+                (None, error.to_string())
+            }
             _ => (None, String::new()),
         };
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));

@@ -10,8 +10,8 @@ use graphrun_workflow::{
         Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
         SpannedText, Yaml,
         values::{
-            self, AgentName, Count, Either, FieldName, FolderName, MatchedValue, Named, OneOrMany,
-            PromptPath, RequestKeys, Template, Text,
+            self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
+            OneOrMany, PromptPath, RequestKeys, Template, Text,
         },
     },
     memory::Tiers,
@@ -21,6 +21,7 @@ use schemars::JsonSchema;
 
 use super::{
     Agent, AgentMatchSettings, ProgramRunner, Toolbox,
+    attach::{self, AttachedFile},
     history::{History, HistoryParts},
     session,
 };
@@ -49,6 +50,8 @@ struct AgentKeys {
     /// The field with the messages of a conversation that it continues: it is sent them before its prompt, and
     /// adds its prompt and its answer to them.
     history: Option<Either<FieldName, HistoryParts>>,
+    /// Files that a model is sent beside the prompt: fields of the type `file`, and paths in the folder of the workflow.
+    attach: Option<OneOrMany<Attached>>,
     /// The field with the session of a program on a host: later visits, and other nodes with this field, continue it.
     session: Option<FieldName>,
     #[schemars(flatten)]
@@ -123,6 +126,8 @@ pub struct AgentSettings {
     pub repairs_max: u32,
     /// The conversation that it continues.
     pub history: Option<History>,
+    /// The files that its model is sent beside the prompt.
+    pub attached: Vec<AttachedFile>,
     /// The field with the id of the session that its program continues.
     pub session: Option<ChannelName>,
     /// The folder of the run in which its built-in tools or its program work.
@@ -211,6 +216,7 @@ impl Kind for AgentKind {
             Some(history) => Some(history?),
             None => None,
         };
+        let attached = reader.get("attach").map(|it| attach::read(reader, it));
         let session = reader.get("session").and_then(|it| {
             let programs: Vec<&Program> = agents().filter_map(|it| it.program.as_deref()).collect();
             let writes = writes.as_deref().unwrap_or_default();
@@ -228,6 +234,10 @@ impl Kind for AgentKind {
         let prompt = reader.finish_prompt(prompt?);
         let again = again.map(|it| reader.finish_prompt(it));
         let writes = writes?;
+        let attached = match attached {
+            Some(attached) => attached?,
+            None => Vec::new(),
+        };
         let mut nodes = Vec::new();
         for (value, agent, found) in agents {
             let found = found?;
@@ -250,6 +260,7 @@ impl Kind for AgentKind {
                 writes: writes.clone(),
                 repairs_max: repair.unwrap_or(reader.defaults().repairs_max),
                 history: history.clone(),
+                attached: attached.clone(),
                 session: session.clone(),
                 folder: folder.clone(),
                 changes: changes.clone(),
@@ -343,6 +354,12 @@ impl NodeSettings for AgentSettings {
 fn check_programs(reader: &mut NodeReader<'_>, programs: &[Arc<Program>], models: &[String]) {
     if let (Some(program), true) = (programs.first(), models.is_empty()) {
         reader.refuse_request_settings(&program.argv[0]);
+        if let Some(key) = reader.key("attach") {
+            let message =
+                format!("`attach` is about a model, and `{}` is a program", program.argv[0]);
+            let help = "remove it: a program reads files in its folder";
+            reader.report().bad_value(key, message, help);
+        }
     }
     let is_in_sandbox = |it: &Arc<Program>| matches!(it.place, ProgramPlace::Sandbox(_));
     if let Some(key) = reader.key("changes").filter(|_| !programs.iter().any(is_in_sandbox)) {

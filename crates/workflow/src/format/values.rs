@@ -148,6 +148,8 @@ value_types! {
     pub EventName = {"type": "string"};
     /// A condition or a computed value.
     pub Expression = {"type": ["string", "number", "boolean"], "x-refers": "expression"};
+    /// A value with a file, or the path of a file in the folder of the workflow.
+    pub Attached = {"type": "string", "x-refers": "expression"};
     /// A template that is written in the workflow.
     pub Template = {"type": ["string", "number"], "x-refers": "template"};
     /// The path of a template.

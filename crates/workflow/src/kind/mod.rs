@@ -41,6 +41,7 @@ pub use crate::{
     report::{Report, suggestion},
     sections::Agent,
     shape::Section,
+    types::file_type,
     typing::{describe, values_of},
     value_types,
 };

@@ -174,6 +174,12 @@ impl NodeReader<'_> {
 
 /// Expressions.
 impl NodeReader<'_> {
+    /// Returns whether an expression of the node can begin with this name: a field of the state, or the item.
+    pub fn has_value(&self, name: &str) -> bool {
+        let is_item = self.scope.item.is_some_and(|it| it.name == name);
+        is_item || self.schema().channel(name).is_some()
+    }
+
     /// Reads an expression, which may use the fields that are assigned when the node starts.
     pub fn expression(&mut self, yaml: &Yaml) -> Option<Expression> {
         self.scope.expression(self.report, yaml)

@@ -21,7 +21,10 @@ use super::{
     metered::is_end,
     tried::Tried,
 };
-use crate::{report::Problem, structure::names_of_item, typing::describe, written::AssignedFields};
+use crate::{
+    report::Problem, structure::names_of_item, types::file_type, typing::describe,
+    written::AssignedFields,
+};
 
 /// The most items of a list whose presence is known from a condition on its length.
 const ITEMS_MAX: i64 = 16;
@@ -102,7 +105,7 @@ impl Checker<'_> {
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
             // Written out, an absent end of a list is `none`.
             Stmt::EmitExpr(it) if is_end(&it.expr) => drop(self.ty(&it.expr)),
-            Stmt::EmitExpr(it) => drop(self.present(&it.expr)),
+            Stmt::EmitExpr(it) => self.printed(&it.expr),
             Stmt::IfCond(it) => {
                 self.ty(&it.expr);
                 // A `set` inside an `if` is visible after it.
@@ -246,6 +249,22 @@ impl Checker<'_> {
         then(self);
         self.defined.truncate(before);
         self.scope.written = written;
+    }
+
+    /// Checks a value that is printed. The content of a file is not for readers of a text.
+    fn printed(&mut self, expression: &Expr<'_>) {
+        let ty = self.present(expression);
+        let is_file = |it: &Type| *it.required() == file_type();
+        let has_files = match ty.required() {
+            Type::List(item) => is_file(item),
+            ty => is_file(ty),
+        };
+        if has_files {
+            let message = "a prompt cannot print a file".to_owned();
+            let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
+            self.problem("GR022", expression.span(), message, "a file").help =
+                Some(help.to_owned());
+        }
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {

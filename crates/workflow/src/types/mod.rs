@@ -24,6 +24,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
+pub use self::notation::file_type;
 use self::notation::is_lenience;
 pub(super) use self::{
     defaults::warn_of_placeholders,

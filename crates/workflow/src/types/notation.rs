@@ -17,7 +17,10 @@ use crate::{
 
 /// The types with a name.
 pub(crate) const TYPES: &[&str] =
-    &["string", "int", "float", "bool", "json", "date", "duration", "message"];
+    &["string", "int", "float", "bool", "json", "date", "duration", "message", "file"];
+
+/// The type of a file in the state.
+const FILE: &str = "file";
 
 /// The only key of a record beside its fields.
 pub(crate) const LENIENCE: &str = "lenient";
@@ -39,7 +42,8 @@ impl<'y> TypeReader<'_, 'y> {
         for entry in yaml.entries() {
             let name = entry.key.text.as_str();
             let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
-            if TYPES.contains(&name) {
+            // Workflows about programs often declare a record with this name.
+            if TYPES.contains(&name) && name != FILE {
                 let message = format!("`{name}` is built in and cannot name another type");
                 let place = self.report.place(&entry.key.range);
                 let finding = Diagnostic::error("GR016", message).at(place, "reserved");
@@ -271,6 +275,7 @@ impl<'y> TypeReader<'_, 'y> {
                 "required": ["role", "content"],
                 "additionalProperties": false,
             }),
+            FILE if !self.types.contains_key(FILE) => file_schema(),
             own => return self.own(word, own),
         })
     }
@@ -302,6 +307,25 @@ impl<'y> TypeReader<'_, 'y> {
         self.grow(&schema, &word.range)?;
         Some(schema)
     }
+}
+
+/// The type of a file: its name, its media type, and its content in base64.
+pub fn file_type() -> Type {
+    Type::of_schema(&file_schema())
+}
+
+fn file_schema() -> Value {
+    json!({
+        "type": "object",
+        "title": FILE,
+        "properties": {
+            "name": {"type": "string"},
+            "media_type": {"type": "string"},
+            "data": {"type": "string", "contentEncoding": "base64"},
+        },
+        "required": ["name", "media_type", "data"],
+        "additionalProperties": false,
+    })
 }
 
 /// Whether an entry of a record makes it lenient or not. A field of that name has a type, which is no such word.
