@@ -464,13 +464,13 @@ mod tests {
             has_read_stdin: false,
             bytes: 0,
         };
-        assert_eq!(reading.read_text(&b"text"[..]).unwrap(), "text");
-        let error = reading.read_text(io::repeat(b'x')).unwrap_err();
+        assert_eq!(reading.read(&b"text"[..]).unwrap(), b"text");
+        let error = reading.read(io::repeat(b'x')).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert!(error.to_string().contains("GRAPHRUN_LIMIT_INPUT_BYTES"), "{error}");
         assert_eq!(reading.bytes, DataLimit::InputBytes.value() + 1);
         // All inputs together have one limit.
-        assert!(reading.read_text(&b"text"[..]).is_err());
+        assert!(reading.read(&b"text"[..]).is_err());
     }
 
     #[test]
