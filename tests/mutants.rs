@@ -81,6 +81,8 @@ const KINDS: &[&str] = &[
     "parallel and map",
     "non-exhaustive matches",
     "dead and constant cases",
+    "limits below the worst case",
+    "nodes reached in two steps",
     "state text in commands",
     "secrets",
     "unused",

@@ -101,7 +101,8 @@ fn read_join_count(report: &mut Report, yaml: &Yaml, nodes: usize) -> Option<usi
 
 impl Declarations {
     pub(super) fn read(report: &mut Report, yaml: &Yaml, registry: &Registry) -> Self {
-        let mut declarations = Self::default();
+        let is_misnamed = !matches!(yaml.data, Data::Map(_));
+        let mut declarations = Self { is_misnamed, ..Self::default() };
         let (mut branches, mut maps, mut joins) = (Vec::new(), Vec::new(), Vec::new());
         for entry in yaml.entries() {
             if built_in(&entry.key.text).is_some() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
+    graph::TriggerKind,
     id::NodeName,
     state::{Schema, Type},
 };
@@ -22,6 +23,7 @@ use super::{
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
     tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
+    via,
     written::AssignedFields,
 };
 
@@ -54,7 +56,7 @@ pub(crate) struct NodeScope<'e> {
     pub(crate) item: Option<&'e Item>,
     /// Whether it may have an item with an unknown name.
     any_item: bool,
-    /// The paths that a condition has proved present.
+    /// The paths that a condition has proved present, and the [excluded kinds of triggers](crate::via).
     pub(crate) given: Vec<String>,
 }
 
@@ -97,7 +99,12 @@ impl<'e> NodeScope<'e> {
             Some(item) => item.is_vague,
             None => env.declarations.may_have_an_item(name),
         };
-        Self { env, name, item, any_item, given: Vec::new() }
+        let possible = env.flow.triggers(name);
+        // Nothing leads to the node if a name elsewhere is misspelt.
+        let is_known = !possible.is_empty();
+        let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
+        let given = excluded.map(via::excludes).collect();
+        Self { env, name, item, any_item, given }
     }
 
     /// The scope of the list of a `map`, which is read before its items are known.

@@ -4,7 +4,7 @@
 use graphrun_core::{
     diagnostic::did_you_mean,
     event::Usage,
-    graph::{ErrorKind, RunFacts, Trigger},
+    graph::{ErrorKind, RunFacts, Trigger, TriggerKind},
     state::{Field, Record, Type},
 };
 use serde_json::{Map, Value, json};
@@ -33,7 +33,8 @@ static FACTS: &[Fact] = &[
         about: "How the run reached this node: `via.reason`; `via.node`, if a node led here; and `via.error.kind` and `via.error.message`, if an error did.",
         ty: via_type,
         value: |view| {
-            let mut via = Map::from_iter([("reason".to_owned(), view.trigger.reason().into())]);
+            let mut via =
+                Map::from_iter([("reason".to_owned(), view.trigger.kind().as_str().into())]);
             via.extend(view.trigger.node().map(|it| ("node".to_owned(), it.as_str().into())));
             let error = view.trigger.error().zip(view.trigger.error_kind());
             let error = error.map(|(message, kind)| json!({"kind": kind, "message": message}));
@@ -133,7 +134,7 @@ fn via_type() -> Type {
     let error = record("error", [("kind", kinds), ("message", Type::String)]);
     let fields = [
         ("node", Type::String.optional()),
-        ("reason", texts(&["start", "then", "exhausted", "caught", "limit"])),
+        ("reason", texts(&TriggerKind::ALL.map(TriggerKind::as_str))),
         ("error", error.optional()),
     ];
     record("via", fields)

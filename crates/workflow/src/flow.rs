@@ -14,7 +14,7 @@ use std::{
 
 use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, field_numbers};
 use graphrun_core::{
-    graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target},
+    graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
     state::Schema,
 };
@@ -96,6 +96,14 @@ impl Flow {
         match self.nodes.get(node) {
             Some(node) => AssignedFields::before_again(&self.paths, *node),
             None => AssignedFields::at_start(&self.paths),
+        }
+    }
+
+    /// How a run may reach a node.
+    pub(super) fn triggers(&self, node: &NodeName) -> BTreeSet<TriggerKind> {
+        match self.nodes.get(node) {
+            Some(node) => self.paths.triggers(*node),
+            None => TriggerKind::ALL.into(),
         }
     }
 

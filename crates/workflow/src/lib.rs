@@ -79,6 +79,7 @@ mod tools;
 mod types;
 mod typing;
 mod used;
+mod via;
 mod written;
 
 use std::{

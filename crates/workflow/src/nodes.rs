@@ -67,7 +67,9 @@ fn read_node(
             scope.expression_for(report, field, scope.after());
         }
     }
-    scope.given = when.as_ref().map(|it| it.presumed().to_vec()).unwrap_or_default();
+    if let Some(when) = &when {
+        scope.given = when.presumed().to_vec();
+    }
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.
         let timeout = policies.attempts.timeout.take_if(|_| kind.kind.asks());

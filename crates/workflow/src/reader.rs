@@ -3,6 +3,7 @@
 //! Scalars stay text: the meaning of a plain `off` or `5_000` depends on the key, so the reader
 //! changes nothing. Aliases are followed; tags are refused.
 
+mod advice;
 mod cut;
 
 use std::{
@@ -14,7 +15,10 @@ use graphrun_core::diagnostic::Diagnostic;
 use graphrun_guard::data_limit::DataLimit;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
-use self::cut::{Cut, NextEntry};
+use self::{
+    advice::advice,
+    cut::{Cut, NextEntry},
+};
 use super::report::Report;
 /// The deepest nesting of lists and mappings.
 const DEPTH_MAX: usize = 32;
@@ -448,18 +452,8 @@ impl<'a> Reader<'a> {
                 let at = self.offset(*error.marker());
                 let finding = Diagnostic::error("GR001", error.info())
                     .at(self.report.place(&(at..at)), "the YAML is invalid from here");
-                let finding = if self.tab_before(at) {
-                    finding.help("indent with spaces; YAML takes no tabs")
-                } else if error.info().contains("flow mapping") {
-                    finding.help(
-                        "within `{ … }`, quote a value that holds `[`, `]`, `{`, `}`, `,` or `: `",
-                    )
-                } else if error.info().contains("flow") {
-                    finding
-                } else {
-                    Diagnostic { help: line_help(&self.report.file.text, at), ..finding }
-                };
-                self.report.push(finding);
+                let help = advice(error.info(), &self.report.file.text, at);
+                self.report.push(Diagnostic { help, ..finding });
                 Err(Hopeless)
             }
             None => Ok((Event::StreamEnd, 0..0)),
@@ -470,40 +464,8 @@ impl<'a> Reader<'a> {
         self.offsets.get(marker.index()).or(self.offsets.last()).copied().unwrap_or_default()
     }
 
-    /// Whether a line near a place is indented with a tab.
-    fn tab_before(&self, at: usize) -> bool {
-        let text = &self.report.file.text;
-        let end = text[at..].find('\n').map_or(text.len(), |line| at + line);
-        let indented =
-            |line: &str| line.chars().take_while(|it| it.is_whitespace()).any(|it| it == '\t');
-        text[..end].lines().rev().take(2).any(indented)
-    }
-
     fn hopeless<T>(&mut self, range: &Range<usize>, message: &str) -> Result<T, Hopeless> {
         self.report.push(Diagnostic::error("GR001", message).at(self.report.place(range), "here"));
         Err(Hopeless)
     }
-}
-
-/// Returns advice for a line that cannot be read: a value with a colon, or another indentation than the line above.
-fn line_help(text: &str, at: usize) -> Option<String> {
-    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let start = text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
-    let line = text[start..].lines().next().unwrap_or_default();
-    if let Some((key, value)) = line.trim().split_once(": ")
-        && value.contains(':')
-        && !value.starts_with(['"', '\'', '{', '[', '|', '>'])
-    {
-        let value = value.replace('"', "\\\"");
-        return Some(format!("quote the value, because it holds a colon: `{key}: \"{value}\"`"));
-    }
-    let above = text[..start].lines().rev().find(|it| !it.trim().is_empty())?;
-    let (one, other) = (indent(above), indent(line));
-    let is_nested = above.trim_end().ends_with(':');
-    (one != other && !is_nested).then(|| {
-        format!(
-            "the line above begins after {one} blanks, and this one after {other}: indent the keys of one mapping \
-             equally"
-        )
-    })
 }

@@ -190,6 +190,8 @@ impl Report {
             .at(self.place(&yaml.range), format!("expected {wanted}"));
         if braces && wanted.contains("text") {
             finding.help("a text that starts with `{` must be quoted")
+        } else if matches!(yaml.data, Data::List(_)) && wanted.contains("mapping") {
+            finding.help("write `NAME: …` for each, without `- `")
         } else {
             finding
         }

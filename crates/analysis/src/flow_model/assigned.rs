@@ -10,6 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use graphrun_core::graph::TriggerKind;
+
 use super::{Arrow, Bits, Concurrency, Ending, FlowModel, reach::Reach};
 
 /// The fields that are written when each node starts, and the reasons for gaps.
@@ -64,6 +66,21 @@ struct Line {
     is_limit: bool,
 }
 
+impl Line {
+    /// The triggers that the node at its end may have.
+    fn triggers(&self, model: &FlowModel) -> &'static [TriggerKind] {
+        let limits_of = |it: usize| model.nodes[it].bound.is_some_and(|it| it.has_limits);
+        match (self.spent.last(), self.from) {
+            (Some(spent), _) if limits_of(*spent) => &[TriggerKind::Exhausted, TriggerKind::Limit],
+            (Some(_), _) => &[TriggerKind::Exhausted],
+            (None, None) if self.is_limit => &[TriggerKind::Limit],
+            (None, None) => &[TriggerKind::Start],
+            (None, Some(_)) if self.ending == Ending::Caught => &[TriggerKind::Caught],
+            (None, Some(_)) => &[TriggerKind::Then],
+        }
+    }
+}
+
 impl Assigned {
     /// Computes the sets for each node of a model.
     pub fn of(model: &FlowModel) -> Self {
@@ -93,6 +110,12 @@ impl Assigned {
             written.keep(&self.carried[*line]);
         }
         written
+    }
+
+    /// Returns how the run may reach a node.
+    pub fn triggers(&self, model: &FlowModel, node: usize) -> BTreeSet<TriggerKind> {
+        let lines = self.into[node].iter().map(|it| &self.lines[*it]);
+        lines.flat_map(|it| it.triggers(model)).copied().collect()
     }
 
     /// Returns a way on which a field is not written before a node, as near to the node as ways

@@ -17,9 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    ErrorKind, Failure, NodeError, Provided, Question, RunFacts, SavedValues, Visits, memo::Memo,
-};
+use super::{NodeError, Provided, Question, RunFacts, SavedValues, Trigger, Visits, memo::Memo};
 use crate::{
     event::{MessagePart, Report, Usage},
     id::{NodeName, RunId, TaskId},
@@ -35,42 +33,6 @@ pub enum Input {
     State,
     /// A [`Dispatch`](super::Dispatch) started the task: the node works on this value.
     Value(Value),
-}
-
-/// The trigger: why a task was activated.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Trigger {
-    /// The run starts here.
-    #[default]
-    Start,
-    /// By an edge, a route or a dispatch.
-    Then {
-        /// The node that the edge leaves.
-        node: NodeName,
-    },
-    /// A bound was used up, and this node is the target for that case.
-    Exhausted {
-        /// The node whose bound it is.
-        node: NodeName,
-        /// The bound.
-        max_visits: u32,
-        /// The error that led to the node once more, if one did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cause: Option<String>,
-    },
-    /// A failure was caught.
-    Caught {
-        /// The node that failed.
-        node: NodeName,
-        /// The failure.
-        failure: Box<Failure>,
-    },
-    /// A limit of the run was reached.
-    Limit {
-        /// The limit, in words.
-        error: String,
-    },
 }
 
 /// A task and its node under the names that they had when the task began.
@@ -493,73 +455,5 @@ impl Reporter {
     /// Returns the usage reported so far.
     pub fn usage(&self) -> Usage {
         self.0.notes().usage
-    }
-}
-
-impl Trigger {
-    /// Returns the node that led here.
-    pub fn node(&self) -> Option<&NodeName> {
-        match self {
-            Self::Start | Self::Limit { .. } => None,
-            Self::Then { node } | Self::Exhausted { node, .. } | Self::Caught { node, .. } => {
-                Some(node)
-            }
-        }
-    }
-
-    /// Returns the word for it in prompts and expressions.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Then { .. } => "then",
-            Self::Exhausted { .. } => "exhausted",
-            Self::Caught { .. } => "caught",
-            Self::Limit { .. } => "limit",
-        }
-    }
-
-    /// Returns the error behind it, without the bounds that it used up on its way.
-    pub fn cause(&self) -> Option<&str> {
-        match self {
-            Self::Start | Self::Then { .. } => None,
-            Self::Exhausted { cause, .. } => cause.as_deref(),
-            Self::Caught { failure, .. } => Some(&failure.message),
-            Self::Limit { error } => Some(error),
-        }
-    }
-
-    /// The kinds of errors that are a trigger but no failure of a node.
-    pub const OTHER_ERROR_KINDS: [&str; 2] = ["exhausted", "limit"];
-
-    /// Returns the kind of the error, if the trigger is one: that of a failure, or one of
-    /// [`OTHER_ERROR_KINDS`](Self::OTHER_ERROR_KINDS).
-    pub fn error_kind(&self) -> Option<&'static str> {
-        match self {
-            Self::Start | Self::Then { .. } => None,
-            Self::Exhausted { .. } => Some(Self::OTHER_ERROR_KINDS[0]),
-            Self::Caught { failure, .. } => Some(ErrorKind::as_str(failure.kind)),
-            Self::Limit { .. } => Some(Self::OTHER_ERROR_KINDS[1]),
-        }
-    }
-
-    /// Returns the text of the error, if the trigger is one.
-    pub fn error(&self) -> Option<String> {
-        match self {
-            Self::Start | Self::Then { .. } => None,
-            Self::Exhausted { node, max_visits, cause } => {
-                let exhausted = format!("`{node}` used up its {max_visits} visits");
-                Some(with_cause(exhausted, cause.as_deref()))
-            }
-            Self::Caught { failure, .. } => Some(failure.message.clone()),
-            Self::Limit { error } => Some(error.clone()),
-        }
-    }
-}
-
-/// Adds the error behind an error to its text.
-pub fn with_cause(error: String, cause: Option<&str>) -> String {
-    match cause {
-        Some(cause) => format!("{error}; the last error: {cause}"),
-        None => error,
     }
 }

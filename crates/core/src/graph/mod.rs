@@ -21,13 +21,14 @@ mod route;
 mod saved_values;
 mod scope;
 mod spec;
+mod trigger;
 mod visits;
 
 pub use self::{
     access::{Access, AccessSet},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{Cancel, Input, NodeContext, OriginalTask, Reporter, Trigger, with_cause},
+    context::{Cancel, Input, NodeContext, OriginalTask, Reporter},
     definition::{Edge, Graph, NodeSpec},
     facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes},
@@ -49,6 +50,7 @@ pub use self::{
     saved_values::SavedValues,
     scope::Scope,
     spec::{AsFunction, AsNode, AsSpec, IntoNode},
+    trigger::{Trigger, TriggerKind, with_cause},
     visits::Visits,
 };
 pub use self::{

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     ExpressionScope,
     functions::{Function, Takes},
-    known,
+    known::{self, Proved},
     operators::joined,
     satisfiability::Types,
     syntax::{Kind, Node, Operator},
@@ -25,6 +25,7 @@ use crate::{
     report::{Problem, suggestion},
     structure::{INDEX, names_of_item},
     typing::{describe, null},
+    via,
     written::Presence,
 };
 
@@ -130,7 +131,15 @@ impl Checker<'_> {
 
     fn is_guarded(&self, path: &str) -> bool {
         let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
-        self.present.iter().any(|it| it == path) || path.rsplit_once('.').is_some_and(asked)
+        self.present.iter().any(|it| it == path)
+            || path.rsplit_once('.').is_some_and(asked)
+            || self.is_sure_of_trigger(path)
+    }
+
+    /// Whether a path is a part of `via` that is there for certain.
+    fn is_sure_of_trigger(&self, path: &str) -> bool {
+        let is_fact = self.scope.schema.channel("via").is_none();
+        is_fact && via::is_sure(path, &self.present)
     }
 
     /// The type of a value that may be absent, except that both parts of `? :` must be present.
@@ -471,11 +480,16 @@ impl Checker<'_> {
 
     /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
-        known::learn(condition, outcome, &mut |proved| {
-            let mut part = Some(proved);
-            while let Some(node) = part {
-                self.present.extend(node.place());
-                part = node.container();
+        known::learn(condition, outcome, &mut |proved| match proved {
+            Proved::Present(path) => {
+                let mut part = Some(path);
+                while let Some(node) = part {
+                    self.present.extend(node.place());
+                    part = node.container();
+                }
+            }
+            Proved::Compared { path, to, is_equal } => {
+                self.present.extend(via::learned(&path, to, is_equal));
             }
         });
     }

@@ -1,5 +1,7 @@
 //! Which fields are present once a condition is true or false.
 
+use serde_json::Value;
+
 use super::{
     parser,
     syntax::{Kind, Node, Operator},
@@ -13,7 +15,7 @@ pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
     let known = |outcome| {
         let mut known = Vec::new();
         learn(&condition, outcome, &mut |proved| {
-            let mut root = proved;
+            let Proved::Present(mut root) = proved else { return };
             while let Some(container) = root.container() {
                 root = container;
             }
@@ -26,11 +28,27 @@ pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
     (known(true), known(false))
 }
 
-/// Finds the paths that a condition with this outcome proves present.
-pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut impl FnMut(&Node)) {
+/// What the outcome of a condition proves.
+pub(super) enum Proved<'n> {
+    /// This path is present.
+    Present(&'n Node),
+    /// The value of a path is equal to a text, or is not.
+    Compared { path: String, to: &'n str, is_equal: bool },
+}
+
+/// Finds what a condition with this outcome proves.
+pub(super) fn learn<'n>(condition: &'n Node, outcome: bool, prove: &mut impl FnMut(Proved<'n>)) {
     match &condition.kind {
         Kind::Call(function, arguments) if outcome && function.is_presence() => {
-            arguments.iter().for_each(prove);
+            arguments.iter().map(Proved::Present).for_each(prove);
+        }
+        Kind::Binary(operator @ (Operator::Equal | Operator::Unequal), left, right) => {
+            let is_equal = (*operator == Operator::Equal) == outcome;
+            for (path, text) in [(left, right), (right, left)] {
+                if let (Some(path), Kind::Literal(Value::String(to))) = (path.path(), &text.kind) {
+                    prove(Proved::Compared { path, to, is_equal });
+                }
+            }
         }
         Kind::Not(of) => learn(of, !outcome, prove),
         Kind::Binary(Operator::And, left, right) if outcome => {

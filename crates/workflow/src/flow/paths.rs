@@ -1,10 +1,16 @@
 //! Queries about the data flow, for one field at a time: whether it is always, sometimes or never
 //! assigned, and on which way it is not.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use graphrun_analysis::flow_model::{Assigned, Bits, Ending, FlowModel, GapKind};
-use graphrun_core::id::{ChannelName, NodeName};
+use graphrun_core::{
+    graph::TriggerKind,
+    id::{ChannelName, NodeName},
+};
 
 use crate::written::{Presence, Without};
 
@@ -67,6 +73,11 @@ impl Paths {
 
     fn cleared(&self, by: usize) -> Without {
         Without { place: self.places[by].clone(), text: "cleared here".to_owned() }
+    }
+
+    /// How the run may reach a node.
+    pub(crate) fn triggers(&self, node: usize) -> BTreeSet<TriggerKind> {
+        self.assigned.triggers(&self.net, node)
     }
 
     pub(crate) fn at_start(&self, field: usize) -> Presence {

@@ -22,7 +22,7 @@ use super::{
     tried::Tried,
 };
 use crate::{
-    report::Problem, structure::names_of_item, types::file_type, typing::describe,
+    report::Problem, structure::names_of_item, types::file_type, typing::describe, via,
     written::AssignedFields,
 };
 
@@ -309,9 +309,11 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
             defined.extend(path.map(|it| has_items(&it)));
         }
         Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
-        Expr::Compare(it) if outcome => {
-            if let [step] = it.ops.as_slice() {
-                learn_comparison((&it.expr, &step.expr), binary(step.op), defined);
+        Expr::Compare(it) => {
+            if let [step] = it.ops.as_slice()
+                && let Some(operator) = outside_of_chain(step.op)
+            {
+                learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
             }
         }
         Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
@@ -326,32 +328,46 @@ fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
                 learn(&it.left, outcome, defined);
                 learn(&it.right, outcome, defined);
             }
-            _ if outcome => learn_comparison((&it.left, &it.right), it.op, defined),
-            _ => (),
+            _ => learn_comparison((&it.left, &it.right), it.op, outcome, defined),
         },
         _ => (),
     }
 }
 
-/// The same operator outside of a chain. `not in` proves as little as `<`.
-fn binary(operator: CompareOpKind) -> BinOpKind {
-    match operator {
+/// The same operator outside of a chain, which has no `not in`.
+pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
+    Some(match operator {
         CompareOpKind::Eq => BinOpKind::Eq,
         CompareOpKind::Ne => BinOpKind::Ne,
         CompareOpKind::Gt => BinOpKind::Gt,
         CompareOpKind::Gte => BinOpKind::Gte,
         CompareOpKind::In => BinOpKind::In,
-        CompareOpKind::Lt | CompareOpKind::NotIn => BinOpKind::Lt,
+        CompareOpKind::Lt => BinOpKind::Lt,
         CompareOpKind::Lte => BinOpKind::Lte,
-    }
+        CompareOpKind::NotIn => return None,
+    })
 }
 
-/// Records what a comparison proves: the length of a list, or a key of a map.
+/// Records what a comparison proves: the length of a list, a key of a map, or [the trigger](via).
 fn learn_comparison(
     (left, right): (&Expr<'_>, &Expr<'_>),
     operator: BinOpKind,
+    outcome: bool,
     defined: &mut Vec<String>,
 ) {
+    if matches!(operator, BinOpKind::Eq | BinOpKind::Ne) {
+        let is_equal = matches!(operator, BinOpKind::Eq) == outcome;
+        for (value, text) in [(left, right), (right, left)] {
+            if let (Some(path), Expr::Const(it)) = (path_of(value), text)
+                && let Some(text) = it.value.as_str()
+            {
+                defined.extend(via::learned(&path, text, is_equal));
+            }
+        }
+    }
+    if !outcome {
+        return;
+    }
     if matches!(operator, BinOpKind::In) {
         defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
         return;

@@ -4,16 +4,16 @@ use graphrun_core::{
     id::NodeName,
     state::{Channel, Type},
 };
-use minijinja::machinery::{
-    Span,
-    ast::{
-        BinOp, BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter, GetItem, Slice, Test,
-        UnaryOpKind,
+use minijinja::{
+    machinery::{
+        Span,
+        ast::{BinOp, BinOpKind, Call, CallArg, Expr, Filter, GetItem, Slice, Test, UnaryOpKind},
     },
+    value::ValueKind,
 };
 
 use super::{
-    checker::{Checker, has_items, number_of, path_of},
+    checker::{Checker, has_items, number_of, outside_of_chain, path_of},
     names::{FILTERS, FUNCTIONS, FactFunction, TESTS},
     tried::{OPERANDS, Operand},
 };
@@ -22,6 +22,7 @@ use crate::{
     report::suggestion,
     structure::{INDEX, ITEM},
     typing::{describe, values_of},
+    via,
     written::Presence,
 };
 
@@ -79,6 +80,34 @@ fn is_of_node(name: &str) -> bool {
     is_of_item(name) || matches!(name, "visit" | "max_visits" | "via" | "remaining")
 }
 
+/// The forms of values: those of different forms are never equal and have no order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A bool counts as a number.
+    Number,
+    Text,
+    List,
+    Mapping,
+}
+
+impl Form {
+    /// The form of a value, if its type is known. A constant has no type unless it is a text.
+    fn of(expression: &Expr<'_>, ty: &Type) -> Option<Self> {
+        match ty.required() {
+            Type::Bool | Type::Int | Type::Float => Some(Self::Number),
+            Type::String | Type::Enum(_) | Type::Date | Type::Duration => Some(Self::Text),
+            Type::List(_) => Some(Self::List),
+            Type::Map(_) | Type::Record(_) => Some(Self::Mapping),
+            Type::Any => match expression {
+                Expr::Const(it) if it.value.is_number() => Some(Self::Number),
+                Expr::Const(it) if it.value.kind() == ValueKind::Bool => Some(Self::Number),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// Whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
     matches!(
@@ -124,8 +153,8 @@ impl Checker<'_> {
                 let mut left = (self.present(&it.expr), &it.expr);
                 for step in &it.ops {
                     let right = (self.present(&step.expr), &step.expr);
-                    if matches!(step.op, CompareOpKind::Eq | CompareOpKind::Ne) {
-                        self.compare(&left.0, left.1, &right.0, right.1);
+                    if let Some(operator) = outside_of_chain(step.op) {
+                        self.compare(&left.0, left.1, &right.0, right.1, operator);
                     }
                     left = right;
                 }
@@ -207,9 +236,7 @@ impl Checker<'_> {
             let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
             return self.try_operation(&source, &what, &operands, span);
         }
-        if matches!(it.op, BinOpKind::Eq | BinOpKind::Ne) {
-            self.compare(&left, &it.left, &right, &it.right);
-        }
+        self.compare(&left, &it.left, &right, &it.right, it.op);
         Type::Bool
     }
 
@@ -262,15 +289,14 @@ impl Checker<'_> {
             return;
         };
         let is_proved = self.defined.contains(&path) || self.missed.contains(&path);
-        // A condition on `via.reason` decides which of its fields there are.
         let root = path.split('.').next().unwrap_or_default();
         let channel = self.scope.schema.channel(root);
-        let is_trigger = root == "via" && channel.is_none();
+        let is_sure = channel.is_none() && via::is_sure(&path, &self.defined);
         // A reader makes a value of a Rust type, which has all of its fields.
         let is_whole =
             channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '(']);
         let is_proved = is_proved || is_whole;
-        if !is_proved && !is_trigger {
+        if !is_proved && !is_sure {
             let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
             let help = format!(
                 "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
@@ -673,20 +699,44 @@ impl Checker<'_> {
         types
     }
 
-    /// Checks that a literal text that is compared with an enum is one of its values.
-    fn compare(&mut self, left: &Type, left_is: &Expr<'_>, right: &Type, right_is: &Expr<'_>) {
-        let (one, other) = (left.required(), right.required());
-        let is_number = |it: &Type| matches!(it, Type::Int | Type::Float | Type::Bool);
-        let is_text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
-        if is_number(one) && is_text(other) || is_text(one) && is_number(other) {
+    /// Checks that two compared values have types that can be compared, and that a literal text that is
+    /// compared with an enum is one of its values.
+    fn compare(
+        &mut self,
+        left: &Type,
+        left_is: &Expr<'_>,
+        right: &Type,
+        right_is: &Expr<'_>,
+        operator: BinOpKind,
+    ) {
+        let is_equality = match operator {
+            BinOpKind::Eq | BinOpKind::Ne => true,
+            BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte => false,
+            _ => return,
+        };
+        let forms = Form::of(left_is, left).zip(Form::of(right_is, right));
+        if let Some(forms) = forms.filter(|(one, other)| one != other) {
             let shown = |it: &Type, is: &Expr<'_>| match (values_of(it), is) {
                 (Some([text]), Expr::Const(_)) => format!("the text \"{text}\""),
+                (_, Expr::Const(it)) => it.value.to_string(),
                 _ => describe(it),
             };
             let (one, other) = (shown(left, left_is), shown(right, right_is));
-            let message = format!("{one} is never equal to {other}");
-            self.problem("GR022", right_is.span(), message, "never equal").help =
-                Some("compare values of one type: write a number without quotes".to_owned());
+            let (message, label) = if is_equality {
+                (format!("{one} is never equal to {other}"), "never equal")
+            } else {
+                (format!("{one} and {other} have no order"), "no order")
+            };
+            let is_list = [forms.0, forms.1].contains(&Form::List);
+            let help = if is_list {
+                "`value in list` asks whether it is one of the items"
+            } else {
+                "compare values of one type: write a number without quotes"
+            };
+            self.problem("GR022", right_is.span(), message, label).help = Some(help.to_owned());
+            return;
+        }
+        if !is_equality {
             return;
         }
         for (ty, literal, is) in [(left, right, right_is), (right, left, left_is)] {

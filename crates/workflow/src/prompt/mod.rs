@@ -371,7 +371,7 @@ mod tests {
             Prompt::compile("p.md", &text).unwrap().check(scope).0.len()
         };
         assert_eq!(problems("retried"), 1);
-        assert_eq!(ways.map(|it| problems(it.reason())), [0; 5]);
+        assert_eq!(ways.map(|it| problems(it.kind().as_str())), [0; 5]);
     }
 
     #[test]

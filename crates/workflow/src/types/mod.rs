@@ -155,9 +155,14 @@ impl<'y> TypeReader<'_, 'y> {
         if let Some(file) = schema_file::named_by(yaml) {
             return self.state_of_file(file);
         }
-        let Data::Map(entries) = &yaml.data else {
-            let name = self.report.word(yaml, "`state`")?;
-            return self.registered(&name);
+        let entries = match &yaml.data {
+            Data::Map(entries) => entries,
+            Data::Scalar { .. } => return self.registered(&yaml.word()?),
+            Data::Null | Data::List(_) => {
+                let wanted = "a mapping from names to types, or the name of a type";
+                self.report.wrong_kind(yaml, "`state`", wanted);
+                return None;
+            }
         };
         let channels: Vec<Channel> =
             entries.iter().filter_map(|entry| self.channel(entry)).collect();
