@@ -237,3 +237,46 @@ pub fn is_followed<'r>(
 fn is_edges(goto: &Goto) -> bool {
     *goto == Goto::Edges
 }
+
+#[cfg(test)]
+mod tests {
+    use graphrun_core::{
+        event::Usage,
+        graph::{ErrorKind, Failure},
+        id::{NodeName, Step, TaskId},
+        state::Update,
+    };
+
+    use super::{Outcome, TaskRecord, is_followed};
+
+    #[test]
+    fn the_first_item_that_decides_for_all_is_the_only_one_of_its_node() {
+        let finished = Outcome::Finished { update: Update::default(), transitions: Vec::new() };
+        let caught = |for_all_items| Outcome::Caught {
+            failure: Failure::new(ErrorKind::Other, "broken"),
+            update: Update::default(),
+            for_all_items,
+            transitions: Vec::new(),
+        };
+        let outcomes = [
+            ("read", finished.clone()),
+            ("read", caught(true)),
+            ("read", caught(true)),
+            ("write", caught(false)),
+            ("write", finished),
+        ];
+        let record = |(index, (node, outcome)): (u32, (&str, Outcome))| TaskRecord {
+            task: TaskId { step: Step::default(), index },
+            node: NodeName::parse(node).unwrap(),
+            attempt: 1,
+            ms: 0,
+            usage: Usage::default(),
+            outcome,
+        };
+        let records: Vec<TaskRecord> = (0..).zip(outcomes).map(record).collect();
+        // The records of a step are in the order in which the tasks ended.
+        let followed = is_followed(records.iter().rev());
+        let followed: Vec<bool> = records.iter().map(followed).collect();
+        assert_eq!(followed, [false, true, false, true, true]);
+    }
+}
