@@ -155,3 +155,28 @@ fn a_file_that_no_model_reads_starts_nothing() {
     }
     assert!(!text.contains("given twice"), "{refused}");
 }
+
+#[test]
+fn a_question_shows_files_without_their_content() {
+    let place = place();
+    let workflow = r#"graphrun: 1
+name: seen
+state: { claim: file, pages: { count: int, scans: "[file]" }, ok: bool }
+input: [claim, pages]
+output: ok
+start: look
+nodes: { look: { ask: "Is it readable?", show: [claim, pages], writes: ok, then: end } }
+"#;
+    fs::write(place.path("seen.yaml"), workflow).unwrap();
+    let scan = json!({"name": "a.tiff", "media_type": "image/tiff", "data": "AAAA"});
+    let pages = format!("-ipages={}", json!({"count": 1, "scans": [scan]}));
+    let args = ["execute", "seen.yaml", "-iclaim=@claim.pdf", &pages, "--output", "json"];
+    let paused = place.run(args);
+    assert_eq!(paused.code, 3, "{paused}");
+    let shown = &paused.json()["questions"][0]["show"];
+    let hash = shown["claim"]["hash"].as_str().unwrap();
+    assert_eq!(hash.len(), 64);
+    let claim = json!({"name": "claim.pdf", "media_type": "application/pdf", "hash": hash});
+    let scan = json!({"name": "a.tiff", "media_type": "image/tiff"});
+    assert_eq!(*shown, json!({"claim": claim, "pages": {"count": 1, "scans": [scan]}}));
+}

@@ -7,9 +7,10 @@ use graphrun_core::{
     graph::{
         Command, Contract, Node, NodeContext, NodeDescription, NodeError, Question, SideEffects,
     },
-    state::Update,
+    state::{Type, Update},
 };
-use graphrun_workflow::PromptView;
+use graphrun_models::Attachment;
+use graphrun_workflow::{PromptView, kind::file_type};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -31,6 +32,28 @@ impl Ask {
     }
 }
 
+/// Returns a value as a person sees it: of a file, what a recording has in place of its content.
+fn shown(value: &Value, ty: &Type) -> Value {
+    match (ty.required(), value) {
+        (ty, value) if *ty == file_type() && !value.is_null() => match Attachment::of_value(value) {
+            Ok(file) => json!(file),
+            Err(_) => json!({"name": value["name"], "media_type": value["media_type"]}),
+        },
+        (Type::List(item), Value::Array(items)) => items.iter().map(|it| shown(it, item)).collect(),
+        (Type::Map(item), Value::Object(items)) => {
+            items.iter().map(|(key, it)| (key.clone(), shown(it, item))).collect()
+        }
+        (Type::Record(record), Value::Object(fields)) => {
+            let of = |(name, value): (&String, &Value)| {
+                let field = record.fields.iter().find(|it| it.name == *name);
+                (name.clone(), field.map_or_else(|| value.clone(), |it| shown(value, &it.ty)))
+            };
+            fields.iter().map(of).collect()
+        }
+        _ => value.clone(),
+    }
+}
+
 #[async_trait]
 impl Node for Ask {
     async fn run(&self, ctx: NodeContext) -> Result<Command, NodeError> {
@@ -38,7 +61,10 @@ impl Node for Ask {
             .0
             .show
             .iter()
-            .filter_map(|it| Some((it.to_string(), ctx.state.get(it.as_str())?.clone())))
+            .filter_map(|it| {
+                let ty = ctx.state.schema().channel(it.as_str())?.ty();
+                Some((it.to_string(), shown(ctx.state.get(it.as_str())?, ty)))
+            })
             .collect();
         let prompt = self.0.prompt.render(&PromptView::of(&ctx))?;
         let mut question =
