@@ -19,7 +19,7 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
     let recorded = Home::new();
     let expected = Ended::of(recorded.replay("retry")).await.done();
 
-    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None).await);
+    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &[]).await);
     let report = Ended::of(home.execute(&server.base_url())).await.done();
     assert_eq!(home.delivered(), recorded.delivered());
     assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
@@ -36,7 +36,7 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
 async fn a_refused_key_stops_a_run_that_another_key_resumes() {
     let answer = json!({"text": "Good morning, Ada.", "mood": "warm"});
     let fixtures = json!([fixture("Greet Ada.", &answer)]);
-    let (home, server) = (Home::new(), Aimock::start(&fixtures, Some("right")).await);
+    let (home, server) = (Home::new(), Aimock::start(&fixtures, Some("right"), &[]).await);
     let with_key = |key: &str, arguments: &[&str]| {
         let mut program = home.program(arguments);
         program.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", key);
@@ -59,7 +59,7 @@ async fn a_refused_key_stops_a_run_that_another_key_resumes() {
 
 #[tokio::test]
 async fn a_refused_key_does_not_send_the_team_to_its_failure_route() {
-    let (home, server) = (Home::new(), Aimock::start(&team("retry"), Some("right")).await);
+    let (home, server) = (Home::new(), Aimock::start(&team("retry"), Some("right"), &[]).await);
     let mut program = home.execute(&server.base_url());
     program.env("OPENAI_API_KEY", "wrong");
     let ended = Ended::of(program).await;
@@ -81,9 +81,72 @@ async fn an_outage_leaves_a_team_that_can_be_resumed() {
     assert_eq!(report["failures"][0]["class"], "retryable");
     assert_eq!(report["trace"].as_array().unwrap().len(), 1, "`catch: any` takes no outage");
 
-    let server = Aimock::start(&team("retry"), None).await;
+    let server = Aimock::start(&team("retry"), None, &[]).await;
     let report = Ended::of(home.resume(&server.base_url())).await.done();
     assert!(report["state"]["code_artifact"].is_object(), "{report}");
+}
+
+/// How many runs meet faults: a few, or as many as `GRAPHRUN_TEST_FAULTY_RUNS` says.
+fn faulty_runs() -> usize {
+    let asked = std::env::var("GRAPHRUN_TEST_FAULTY_RUNS").ok();
+    asked.map_or(2, |it| it.parse().expect("it is a number"))
+}
+
+/// Three of ten requests fail, in four ways, after a delay.
+const FAULTS: [&str; 7] = [
+    "--chaos-drop=0.08",
+    "--chaos-malformed=0.08",
+    "--chaos-disconnect=0.07",
+    "--chaos-ratelimit=0.07",
+    "--chaos-latency=20",
+    "--latency=1",
+    "--chunk-size=200",
+];
+
+#[tokio::test]
+async fn among_faults_every_run_is_done_or_rests_until_it_is_resumed() {
+    let recorded = Home::new();
+    let expected = Ended::of(recorded.replay("retry")).await.done();
+    for run in 0..faulty_runs() {
+        let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &FAULTS).await);
+        // Every second run is killed once, each after another number of requests.
+        let is_killed = run % 2 == 1;
+        let mut program = home.execute_as_written(&server.base_url());
+        if is_killed {
+            let mut child = program.spawn().unwrap();
+            while server.journal().await.len() < 2 + run % 7 && child.try_wait().unwrap().is_none()
+            {
+                tokio::task::yield_now().await;
+            }
+            child.kill().await.unwrap();
+            program = home.resume_as_written(&server.base_url());
+        }
+        let mut ended = Ended::of(program).await;
+        let mut rests = 0;
+        while ended.code != Some(0) {
+            let status = ended.report()["status"].clone();
+            let can_go_on = matches!(
+                (ended.code, status.as_str()),
+                (Some(3), Some("paused")) | (Some(5), Some("failed"))
+            );
+            rests += 1;
+            assert!(can_go_on && rests < 20, "{ended:?}");
+            ended = Ended::of(home.resume_as_written(&server.base_url())).await;
+        }
+        let report = ended.done();
+        assert_eq!(home.delivered(), recorded.delivered());
+        assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
+
+        let journal = server.journal().await;
+        let is_answer = |it: &&Value| {
+            it["response"]["status"] == 200 && it["response"]["chaosAction"].is_null()
+        };
+        let answers = journal.iter().filter(is_answer).count();
+        // QC and TA, which ask at the same time, may both have been in flight when it was killed.
+        let repeated_max = if is_killed { 2 } else { 0 };
+        assert!((7..=7 + repeated_max).contains(&answers), "{answers} answers: {journal:?}");
+        println!("{} requests, {answers} answers, {rests} rests", journal.len());
+    }
 }
 
 /// The answers of a recorded run as fixtures. The system message tells agents apart, and the first words that an entry
@@ -130,8 +193,8 @@ struct Aimock {
 }
 
 impl Aimock {
-    /// Starts it with these fixtures; with a key, only its owner gets answers.
-    async fn start(fixtures: &Value, key: Option<&str>) -> Self {
+    /// Starts it with these fixtures and flags; with a key, only its owner gets answers.
+    async fn start(fixtures: &Value, key: Option<&str>, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("team.json"), json!({"fixtures": fixtures}).to_string())
             .unwrap();
@@ -140,6 +203,7 @@ impl Aimock {
                 .args(["--port", "0", "--strict", "--validate-on-load", "--log-level", "info"])
                 .arg("--fixtures")
                 .arg(folder.path())
+                .args(flags)
                 .env_clear()
                 .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
                 .envs(key.map(|key| ("AIMOCK_API_KEYS", key)))

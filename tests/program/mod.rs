@@ -69,9 +69,23 @@ impl Home {
         command
     }
 
+    /// Returns the program that runs the software team with the models of its file, with one key, at this address.
+    pub(crate) fn execute_as_written(&self, base_url: &str) -> Command {
+        let mut command = self.team(&[]);
+        command.env("OPENAI_BASE_URL", base_url).env("OPENAI_API_KEY", "sk-one");
+        command
+    }
+
     /// Returns the program that runs the software team from a recording, without any model server.
     pub(crate) fn replay(&self, recording: &str) -> Command {
         self.team(&["--replay", &recording_path(recording)])
+    }
+
+    /// Returns the program that resumes the run, with one key, at this address.
+    pub(crate) fn resume_as_written(&self, base_url: &str) -> Command {
+        let mut command = self.resume(base_url);
+        command.env("OPENAI_API_KEY", "sk-one");
+        command
     }
 
     /// Returns the program that resumes the run, with models at this address.

@@ -35,10 +35,12 @@ impl Ask {
 /// Returns a value as a person sees it: of a file, what a recording has in place of its content.
 fn shown(value: &Value, ty: &Type) -> Value {
     match (ty.required(), value) {
-        (ty, value) if *ty == file_type() && !value.is_null() => match Attachment::of_value(value) {
-            Ok(file) => json!(file),
-            Err(_) => json!({"name": value["name"], "media_type": value["media_type"]}),
-        },
+        (ty, value) if *ty == file_type() && !value.is_null() => {
+            match Attachment::of_value(value) {
+                Ok(file) => json!(file),
+                Err(_) => json!({"name": value["name"], "media_type": value["media_type"]}),
+            }
+        }
         (Type::List(item), Value::Array(items)) => items.iter().map(|it| shown(it, item)).collect(),
         (Type::Map(item), Value::Object(items)) => {
             items.iter().map(|(key, it)| (key.clone(), shown(it, item))).collect()
