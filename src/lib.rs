@@ -52,6 +52,8 @@ pub use graphrun_nodes as nodes;
 pub use graphrun_sandbox as sandbox;
 pub use graphrun_storage as storage;
 pub use graphrun_team as team;
+#[cfg(feature = "otel")]
+pub use graphrun_telemetry as telemetry;
 pub use graphrun_workflow as workflow;
 pub use graphrun_workflow::tool;
 

@@ -27,6 +27,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "crates/mcp/src/program.rs",
             "crates/sandbox",
             "crates/storage",
+            "crates/telemetry/src/lib.rs",
             "src/cli",
         ],
     ),

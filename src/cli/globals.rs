@@ -28,6 +28,8 @@ Environment:
   GRAPHRUN_LEASE  how long a silent process keeps a run, as in `30s` [default: 15s]; use the same
                   value in every process of one database
   RUST_LOG        what to log on stderr, unless `--log` is given
+  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and others, TRACEPARENT
+                  an OpenTelemetry collector for spans and metrics (docs/telemetry.md)
   GRAPHRUN_MODEL, GRAPHRUN_MAX_STEPS, GRAPHRUN_MAX_TOKENS, GRAPHRUN_MAX_COST, GRAPHRUN_TIMEOUT
                   the values of the `execute` flags with these names, unless a flag is given
   GRAPHRUN_LIMIT_VALUE_DEPTH, GRAPHRUN_LIMIT_INPUT_BYTES and others

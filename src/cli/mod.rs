@@ -93,6 +93,8 @@ mod signals;
 mod state_file;
 mod steps;
 mod summary;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod terminal;
 mod terminal_env;
 mod trusted_folders;
@@ -205,11 +207,20 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let log_filter = cli.globals.log.clone();
     let globals = Globals::new(cli.globals, terminal_env);
     terminal::allow_colours(globals.stdout, globals.stderr);
-    let begun = begin(log_filter.as_deref()).and_then(|()| register(registry, &globals));
-    match begun.and_then(|()| cli.command.run(&globals)) {
-        Ok(exit) => exit.into(),
-        Err(error) => report(&error, globals.stderr).into(),
-    }
+    #[cfg(feature = "otel")]
+    let connection = telemetry::connect(globals.stderr);
+    #[cfg(feature = "otel")]
+    let layer = connection.as_ref().map(telemetry::layer);
+    #[cfg(not(feature = "otel"))]
+    let layer = None;
+    let begun = begin(log_filter.as_deref(), layer).and_then(|()| register(registry, &globals));
+    let exit = match begun.and_then(|()| cli.command.run(&globals)) {
+        Ok(exit) => exit,
+        Err(error) => report(&error, globals.stderr),
+    };
+    #[cfg(feature = "otel")]
+    telemetry::close(connection, globals.stderr);
+    exit.into()
 }
 
 /// Keeps the parts of this program, with the providers that the user configured.
@@ -254,11 +265,11 @@ fn refuse(error: &clap::Error, terminal_env: TerminalEnv) -> Exit {
 }
 
 /// Sets up what the environment asks for, for every command.
-fn begin(log_filter: Option<&str>) -> Result<(), CliError> {
+fn begin(log_filter: Option<&str>, telemetry: Option<log::BoxedLayer>) -> Result<(), CliError> {
     #[cfg(feature = "failpoints")]
     faults::plan()?;
     data_limits::set_from_environment()?;
-    log::start(log_filter)
+    log::start(log_filter, telemetry)
 }
 
 /// Prints an error and returns its exit code.

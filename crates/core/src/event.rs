@@ -18,6 +18,10 @@ use crate::id::{NodeName, RunId, Step, TaskId};
 /// The version of the written form of events.
 pub const EVENT_VERSION: u32 = 1;
 
+/// The target of the `tracing` events, at the level trace, that have prompts, answers, and the arguments and results of tools.
+/// They are made only if a subscriber enables this target.
+pub const CONTENT_TARGET: &str = "graphrun::content";
+
 /// The number of events by which a reader may fall behind before the run waits for it.
 const SINK_CAPACITY: usize = 1024;
 

@@ -1,16 +1,17 @@
-//! The `tracing` spans and events of a run: run → step → task → attempt. The spans of model calls, tools and sandboxes are
-//! within that of their attempt.
+//! The `tracing` spans and events of a run: run → step → task, one for each attempt at a task. The spans of model calls,
+//! tools and sandboxes are within that of their attempt.
 //!
 //! The values of the state, prompts and answers are in no span and no event. Texts of errors may quote them, so they
 //! are fields of events at the level `debug` only. Without a subscriber a span costs a comparison.
 
 use std::collections::BTreeMap;
 
+use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::Failure,
     id::{Step, TaskId},
 };
-use tracing::{Span, debug, debug_span, field, info, info_span, warn};
+use tracing::{Span, debug, field, info, info_span, warn};
 
 use crate::{
     checkpoint::{Outcome, RunStatus, TaskRecord},
@@ -34,41 +35,67 @@ pub(super) fn note_stop(machine: &Machine, run_status: &RunStatus) {
     }
 }
 
-/// The spans of the current step and of its tasks.
+/// The spans of the current step and of its attempts.
 #[derive(Debug, Default)]
 pub(super) struct StepSpans {
     step: Option<(Step, Span)>,
-    tasks: BTreeMap<TaskId, Span>,
+    /// The attempts that have no outcome yet. A span ends when the last of its handles is dropped.
+    attempts: BTreeMap<TaskId, Span>,
+    /// The kinds of nodes; a description is too large to be made for each attempt.
+    kinds: BTreeMap<NodeIndex, &'static str>,
 }
 
 impl StepSpans {
     /// Returns the span of an attempt that starts.
-    pub(super) fn attempt(&mut self, task: &Task) -> Span {
-        // The span of a task has the lowest level that has attempts within it.
+    pub(super) fn attempt(&mut self, graph: &CompiledGraph, task: &Task) -> Span {
         if !tracing::enabled!(tracing::Level::INFO) {
             return Span::none();
         }
         let number = task.id.step;
         if self.step.as_ref().is_none_or(|(step, _)| *step != number) {
-            self.tasks.clear();
-            self.step = Some((number, debug_span!("step", step = number.0)));
+            self.attempts.clear();
+            self.step = Some((number, info_span!("step", step = number.0)));
         }
         let step = self.step.as_ref().and_then(|(_, span)| span.id());
-        let span = self.tasks.entry(task.id).or_insert_with(|| {
-            let visit = task.visits.at(task.node_index.index()).unwrap_or(1);
-            let (node, id) = (&task.node, task.id);
-            let parent = step.or_else(|| Span::current().id());
-            info_span!(parent: parent, "task", %node, task = %id, visit, outcome = field::Empty)
-        });
-        let attempt = debug_span!(parent: &*span, "attempt", attempt = task.attempt);
-        if attempt.is_disabled() { span.clone() } else { attempt }
+        let parent = step.or_else(|| Span::current().id());
+        let describe = || graph.spec_at(task.node_index).node.describe().kind;
+        let kind = *self.kinds.entry(task.node_index).or_insert_with(describe);
+        let (node, id, attempt) = (&task.node, task.id, task.attempt);
+        let visit = task.visits.at(task.node_index.index()).unwrap_or(1);
+        let span = info_span!(
+            parent: parent,
+            "task",
+            %node,
+            kind,
+            task = %id,
+            visit,
+            attempt,
+            outcome = field::Empty,
+            error = field::Empty
+        );
+        self.attempts.insert(id, span.clone());
+        span
     }
 
-    /// Notes the outcome of an attempt, in the span of its task.
-    pub(super) fn note(&self, record: &TaskRecord) {
-        let Some(span) = self.tasks.get(&record.task) else { return };
+    /// Notes the outcome of an attempt in its span, which then ends.
+    pub(super) fn note(&mut self, record: &TaskRecord) {
+        let continues = matches!(
+            record.outcome,
+            Outcome::MemoSaved { .. } | Outcome::Answered { .. } | Outcome::Skipped { .. }
+        );
+        let span = if continues {
+            self.attempts.get(&record.task).cloned()
+        } else {
+            self.attempts.remove(&record.task)
+        };
+        let Some(span) = span else { return };
         let _entered = span.enter();
         let (attempt, ms) = (record.attempt, record.ms);
+        let note_failure = |what: &str, failure: &Failure| {
+            span.record("error", field::display(failure.kind));
+            warn!(kind = %failure.kind, "{what}");
+            debug!(error = failure.message, "the failure");
+        };
         match &record.outcome {
             Outcome::Finished { .. } => {
                 span.record("outcome", "finished");
@@ -87,6 +114,7 @@ impl StepSpans {
                 note_failure("failed", failure);
             }
             Outcome::Retrying { failure, wait_ms, .. } => {
+                span.record("outcome", "retrying").record("error", field::display(failure.kind));
                 warn!(attempt, wait_ms, kind = %failure.kind, "the attempt failed and is retried");
                 debug!(error = failure.message, "the failure");
             }
@@ -102,9 +130,4 @@ impl StepSpans {
             Outcome::MemoSaved { .. } | Outcome::Skipped { .. } => (),
         }
     }
-}
-
-fn note_failure(what: &str, failure: &Failure) {
-    warn!(kind = %failure.kind, "{what}");
-    debug!(error = failure.message, "the failure");
 }

@@ -91,3 +91,5 @@ pub use windows::ContextWindows;
 pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};
 #[cfg(feature = "openai")]
 pub use provider::from_env;
+#[cfg(feature = "openai")]
+pub use transport::client_builder;

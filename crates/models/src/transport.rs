@@ -40,6 +40,21 @@ pub(super) fn tls() -> Result<ClientConfig, rustls::Error> {
     Ok(builder.with_no_client_auth())
 }
 
+/// Returns the builder of a client for the server of this URL, which follows no redirect and repeats no request.
+///
+/// # Errors
+///
+/// Fails when the authorities that this system trusts cannot be read.
+pub fn client_builder(url: &str) -> Result<reqwest::ClientBuilder, rustls::Error> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(tls()?)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")));
+    // A proxy cannot reach a server on this machine.
+    Ok(if is_local(url) { builder.no_proxy() } else { builder })
+}
+
 /// The most bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -71,14 +86,7 @@ impl Transport {
         limits: Limits,
         api_key: &Secret,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let http = Client::builder()
-            .tls_backend_preconfigured(tls()?)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(limits.connect)
-            .user_agent(concat!("graphrun/", env!("CARGO_PKG_VERSION")));
-        // A proxy cannot reach a server on this machine.
-        let http = if is_local(base_url) { http.no_proxy() } else { http };
+        let http = client_builder(base_url)?.connect_timeout(limits.connect);
         let origin = reqwest::Url::parse(base_url).map(|url| url.origin().ascii_serialization());
         Ok(Self {
             http: http.build()?,

@@ -11,17 +11,17 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun_core::{
-    event::{MessagePart, Report, Usage},
+    event::{CONTENT_TARGET, MessagePart, Report, Usage},
     graph::{ErrorKind, Failure, MessagePiece, NodeContext, Reporter},
     id::NodeName,
 };
 use graphrun_models::{
     AnswerReader, AnswerSink, Attachment, ChatModel, ChatReply, ChatRequest,
-    ErrorKind as ModelErrorKind, Message, ModelError, RequestSettings, TokenUsage,
+    ErrorKind as ModelErrorKind, Finish, Message, ModelError, RequestSettings, TokenUsage,
 };
 use graphrun_workflow::kind::Services;
 use serde_json::{Value, json};
-use tracing::{Instrument, field, info_span};
+use tracing::{Instrument, Level, Span, field, info_span, trace};
 
 /// A model whose calls are reported to the watchers of a run, and whose answers are not paid for
 /// twice.
@@ -204,9 +204,15 @@ impl ChatModel for Watched<'_> {
         let started = Instant::now();
         let span = info_span!(
             "chat",
-            model = self.model.name(),
+            model = self.named,
+            temperature = request.settings.temperature,
+            max_tokens = request.settings.max_tokens,
+            answered_by = field::Empty,
+            finish = field::Empty,
             input_tokens = field::Empty,
+            cached_input_tokens = field::Empty,
             output_tokens = field::Empty,
+            reasoning_output_tokens = field::Empty,
             error = field::Empty
         );
         let replied = self.model.chat(request).instrument(span.clone()).await;
@@ -214,11 +220,7 @@ impl ChatModel for Watched<'_> {
             Ok(reply) => (reply.model.clone(), reply.usage),
             Err(error) => (self.model.name().to_owned(), error.usage()),
         };
-        span.record("input_tokens", tokens.input_tokens)
-            .record("output_tokens", tokens.output_tokens);
-        if let Err(error) = &replied {
-            span.record("error", field::debug(error.kind()));
-        }
+        note_reply(&span, request, &replied, tokens);
         if tokens != TokenUsage::default() {
             // The provider knows discounts and fees that no table of prices has.
             let stated = replied.as_ref().map_or_else(ModelError::cost_usd, |it| it.cost_usd);
@@ -236,6 +238,36 @@ impl ChatModel for Watched<'_> {
 
     fn name(&self) -> &str {
         self.model.name()
+    }
+}
+
+/// Notes a reply in the span of its call. Its content is only for a subscriber that asks for it by name.
+fn note_reply(
+    span: &Span,
+    request: &ChatRequest,
+    replied: &Result<ChatReply, ModelError>,
+    tokens: TokenUsage,
+) {
+    span.record("input_tokens", tokens.input_tokens)
+        .record("cached_input_tokens", tokens.cached_input_tokens)
+        .record("output_tokens", tokens.output_tokens)
+        .record("reasoning_output_tokens", tokens.reasoning_output_tokens);
+    match replied {
+        Ok(reply) => {
+            let finish = match &reply.finish {
+                Finish::Stop => "stop",
+                Finish::ToolCalls => "tool_calls",
+                Finish::Other(word) => word,
+            };
+            span.record("answered_by", &reply.model).record("finish", finish);
+        }
+        Err(error) => drop(span.record("error", error.kind().as_str())),
+    }
+    if tracing::enabled!(target: CONTENT_TARGET, Level::TRACE) {
+        let input = json!(request.messages);
+        let output = replied.as_ref().ok().map(|it| json!(Message::calls(it.clone())));
+        let output = output.map(field::display);
+        span.in_scope(|| trace!(target: CONTENT_TARGET, %input, output, "messages"));
     }
 }
 

@@ -5,6 +5,7 @@ use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 use futures_util::FutureExt as _;
 use graphrun_core::{
     diagnostic::Diagnostic,
+    event::CONTENT_TARGET,
     state::{panic_text, validator_for},
 };
 use graphrun_guard::redact::redact;
@@ -16,7 +17,7 @@ use graphrun_workflow::{
 };
 use jsonschema::Validator;
 use serde_json::Value;
-use tracing::{Instrument, field, info_span};
+use tracing::{Instrument, Level, field, info_span, trace};
 
 use crate::declared::Declared;
 
@@ -108,9 +109,15 @@ impl Checked {
         tool_ctx: &ToolContext,
     ) -> Result<Value, ToolError> {
         let span = info_span!("tool", tool = self.tool.name(), error = field::Empty);
+        let has_reader = tracing::enabled!(target: CONTENT_TARGET, Level::TRACE);
+        let arguments = has_reader.then(|| input.to_string());
         let called = self.call_within(input, tool_ctx).instrument(span.clone()).await;
         if called.is_err() {
             span.record("error", true);
+        }
+        if let Some(arguments) = arguments {
+            let result = called.as_ref().ok().map(field::display);
+            span.in_scope(|| trace!(target: CONTENT_TARGET, arguments, result, "call"));
         }
         called
     }

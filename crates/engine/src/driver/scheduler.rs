@@ -75,7 +75,7 @@ impl Scheduler {
         task: Box<Task>,
         cx: &mut Context<'_>,
     ) -> Option<CancellationToken> {
-        let span = self.spans.attempt(&task);
+        let span = self.spans.attempt(&self.context.graph, &task);
         let attempt = NewAttempt::new(&self.context, task, span);
         self.queue.began();
         let attempt = if attempt.may_start_here(&self.context.graph) {

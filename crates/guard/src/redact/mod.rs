@@ -85,12 +85,27 @@ pub fn learn_url(url: &str) {
     }
 }
 
-/// Learns a variable of the environment, if its name is that of a secret or its value is a URL with a password.
+/// Learns a variable of the environment, if its name is that of a secret, its value is a URL with a password, or it has the
+/// headers of telemetry.
 pub fn learn_variable(name: &str, value: &str) {
     if names_a_secret(name) {
         learn(value);
     }
+    if name.starts_with("OTEL_EXPORTER_OTLP_") && name.ends_with("HEADERS") {
+        learn_headers(value);
+    }
     learn_url(value);
+}
+
+/// Learns the values of headers in a list such as `api-key=…,authorization=Basic%20…`. Some of them are keys, and no name says
+/// which.
+fn learn_headers(list: &str) {
+    for value in list.split(',').filter_map(|it| it.split_once('=')).map(|(_, value)| value.trim())
+    {
+        // After the scheme of an authorization.
+        let words = value.split(' ').chain(value.split("%20"));
+        [value].into_iter().chain(words).for_each(learn);
+    }
 }
 
 /// Returns the text without the secrets of this process and without anything that has the form of a key.
