@@ -92,6 +92,9 @@ impl Conversations {
     fn reply(&self, request: &ChatRequest) -> Option<ChatReply> {
         let mut all = self.all();
         let conversation = find(&mut all, &request.key)?;
+        if request.key.contains("/compact/") {
+            return Some(ChatReply { text: "What was said.".to_owned(), ..reply() });
+        }
         let script = Arc::clone(&conversation.script);
         let Some(calls) = script.rounds.get(conversation.round) else {
             return Some(ChatReply { text: answer_text(&script.answer, request), ..reply() });

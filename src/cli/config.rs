@@ -84,6 +84,9 @@ pub(super) struct Config {
     pub(super) providers: Arc<Providers>,
     /// What the user allows on hosts. The file of a folder cannot extend it.
     pub(super) hosts: BTreeMap<String, HostPermission>,
+    /// The places that set prices and context windows of models. Those of other models are built in.
+    pub(super) price_places: BTreeMap<String, String>,
+    pub(super) window_places: BTreeMap<String, String>,
     /// The last place that configures each provider.
     pub(super) provider_places: BTreeMap<String, String>,
     /// The files that were read, as they are shown.

@@ -292,7 +292,7 @@ fn configuration(config: Result<&Config, CliError>) -> Check {
         parts.push(format!("no `{FILE}` here"));
     }
     parts.extend(config.shown());
-    let (prices, context) = (config.prices.len(), config.windows.len());
+    let (prices, context) = (config.price_places.len(), config.window_places.len());
     let models = |many: usize| count(many.try_into().unwrap_or(u64::MAX), "model");
     parts.extend((prices > 0).then(|| format!("prices of {}", models(prices))));
     parts.extend((context > 0).then(|| format!("the context of {}", models(context))));

@@ -264,7 +264,12 @@ impl Globals {
             untrusted: config.untrusted_limits(options),
             trusted_prices: is_cost_limited.then(|| config.trusted_prices.clone().into()),
             options: config.complete(options)?,
-            prices: config.prices.clone().into(),
+            // An untrusted file could set prices that are too low for the limit.
+            prices: if is_cost_limited {
+                config.trusted_prices.clone().or(&config.prices).into()
+            } else {
+                config.prices.clone().into()
+            },
             windows: config.windows.clone().into(),
             providers: Arc::clone(&config.providers),
             base_url: config.get("base_url").map(|it| it.text.clone()),

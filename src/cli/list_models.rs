@@ -14,6 +14,7 @@ use super::{
     database::without_secrets,
     error::CliError,
     exit::Exit,
+    figures::ModelFigures,
     globals::{Globals, Output},
     json::to_json,
     models::client,
@@ -90,6 +91,7 @@ struct ModelRow {
     usable: bool,
     /// Why it cannot be used.
     problem: Option<String>,
+    figures: ModelFigures,
     #[serde(rename = "try")]
     trial: Option<Trial>,
 }
@@ -130,7 +132,7 @@ impl Args {
             }
         }
         let mut rows: Vec<ModelRow> =
-            models.into_iter().map(|(name, nodes)| row(name, nodes, &settings)).collect();
+            models.into_iter().map(|(name, nodes)| row(name, nodes, &settings, config)).collect();
         if self.is_trial {
             block_on(async {
                 for row in rows.iter_mut().filter(|it| it.usable) {
@@ -209,9 +211,10 @@ fn describe(
     }
 }
 
-fn row(name: String, nodes: Vec<String>, settings: &Settings) -> ModelRow {
+fn row(name: String, nodes: Vec<String>, settings: &Settings, config: &Config) -> ModelRow {
     let problem = client(&name, settings).err().map(|it| it.to_string());
-    ModelRow { usable: problem.is_none(), name, nodes, problem, trial: None }
+    let figures = ModelFigures::of(&name, config);
+    ModelRow { usable: problem.is_none(), name, nodes, problem, figures, trial: None }
 }
 
 /// Sends a short request.
@@ -252,7 +255,8 @@ fn draw(listing: &Listing, paint: Paint) -> String {
         let works = it.usable && it.trial.as_ref().is_none_or(Trial::is_answer);
         let trial = it.trial.as_ref().map(|it| format!("{} in {} ms", it.class, it.latency_ms));
         let nodes = it.nodes.join(", ");
-        vec![clean(&it.name), verdict(works), clean(&nodes), trial.unwrap_or_default()]
+        let trial = trial.unwrap_or_default();
+        vec![clean(&it.name), verdict(works), clean(&nodes), it.figures.shown(), trial]
     });
     let models: Vec<Vec<String>> = models.collect();
     if !models.is_empty() {

@@ -29,6 +29,7 @@ mod doctor;
 mod eval;
 mod execute;
 mod explain;
+mod figures;
 mod fmt;
 mod fork;
 mod graph;

@@ -117,8 +117,7 @@ pub(super) struct Settings {
     pub(super) prices: Arc<Prices>,
     /// The context windows of models.
     pub(super) windows: Arc<ContextWindows>,
-    /// The prices for cost limits, if the user set one: an untrusted file could set prices that are
-    /// too low.
+    /// The prices that count for cost limits, if the user set one: those of an untrusted file do not.
     pub(super) trusted_prices: Option<Arc<Prices>>,
     /// The providers of models.
     pub(super) providers: Arc<Providers>,

@@ -12,11 +12,12 @@ use super::{
     config::Config,
     error::CliError,
     exit::Exit,
+    figures::ModelFigures,
     globals::{Globals, Output},
     json::to_json,
     prepare::{self, LoadedWorkflow},
     terminal::{Paint, print_result},
-    words::{cost, duration, table, tokens},
+    words::{clean, cost, duration, table, tokens},
 };
 use crate::{
     compile::{CompiledGraph, Envelope, NodeEnvelope},
@@ -56,6 +57,8 @@ struct Plan {
     largest: LargestNodes,
     /// Why some values are unknown.
     unknown: Vec<String>,
+    /// The figures of the models, from which tokens and cost follow.
+    models: BTreeMap<String, ModelFigures>,
     limits: PlannedLimits,
     warnings: Vec<String>,
     nodes: Vec<PlannedNode>,
@@ -123,8 +126,10 @@ impl Args {
 impl Plan {
     fn of(loaded: LoadedWorkflow, config: &Config) -> Result<Self, CliError> {
         let rates = Rates::of(&loaded.workflow, config);
+        let models = rates.models().into_iter();
+        let models = models.map(|it| (it.to_owned(), ModelFigures::of(it, config))).collect();
         let compiled = loaded.compile_only()?;
-        Ok(Self::planned(&compiled, &rates))
+        Ok(Self { models, ..Self::planned(&compiled, &rates) })
     }
 
     fn planned(compiled: &CompiledGraph, rates: &Rates) -> Self {
@@ -152,6 +157,7 @@ impl Plan {
             time_ms_max: time_max.map(ms),
             largest: LargestNodes::of(&nodes),
             unknown: Vec::new(),
+            models: BTreeMap::new(),
             limits: PlannedLimits::new(&graph.limits),
             warnings: Vec::new(),
             nodes,
@@ -219,6 +225,10 @@ impl Plan {
             vec![paint.faint(name), most, mostly, limit]
         });
         let mut text = format!("{}\n{}", table(&rows), table(&totals));
+        if !self.models.is_empty() {
+            let figures = |(name, it): (&String, &ModelFigures)| vec![clean(name), it.shown()];
+            text.extend(["\n", &table(&self.models.iter().map(figures).collect::<Vec<_>>())]);
+        }
         for why in &self.unknown {
             text.extend([&paint.faint("not known:"), " ", why, "\n"]);
         }

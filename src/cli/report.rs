@@ -199,6 +199,8 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
         input_tokens: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         cached_input_tokens: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_write_input_tokens: Option<u64>,
         output_tokens: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_output_tokens: Option<u64>,
@@ -211,6 +213,7 @@ fn as_usage<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Err
     let line = UsageLine {
         input_tokens: tokens.input_tokens,
         cached_input_tokens: counted(tokens.cached_input_tokens),
+        cache_write_input_tokens: counted(tokens.cache_write_input_tokens),
         output_tokens: tokens.output_tokens,
         reasoning_output_tokens: counted(tokens.reasoning_output_tokens),
         calls: tokens.calls,

@@ -68,6 +68,7 @@ pub(super) fn tokens(number: u64) -> String {
 pub(super) fn cost(usd: Option<f64>) -> String {
     match usd {
         None => "cost ?".to_owned(),
+        Some(usd) if usd > 0.0 && usd < 0.0001 => "<$0.0001".to_owned(),
         Some(usd) if usd > 0.0 && usd < 1.0 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),
     }

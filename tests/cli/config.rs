@@ -10,13 +10,13 @@ use crate::cli::{
 };
 
 const PRICES: &str = "
-[prices.\"openai/gpt-5-mini\"]
+[prices.\"openai/tiny\"]
 input_per_million = 1_000_000
 output_per_million = 2_000_000.0
 cached_input_per_million = 0
 
 [context]
-\"openai/gpt-5-mini\" = 1_000
+\"openai/tiny\" = 1_000
 ";
 
 /// Two consecutive calls of one model.
@@ -26,7 +26,7 @@ name: twice
 state: { brief: string, first: string, second: string }
 input: brief
 output: [first, second]
-models: { small: openai/gpt-5-mini }
+models: { small: openai/tiny }
 agents: { writer: { model: small } }
 limits: { usd: 10 }
 start: one
@@ -48,6 +48,12 @@ fn place(config: &str) -> Place {
     place
 }
 
+/// Trusts the folder, so that its prices count for a limit of a flag.
+fn trusted(place: Place) -> Place {
+    assert_eq!(place.run(["trust", "--yes"]).code, 0);
+    place
+}
+
 fn replayed(place: &Place, more: &[&str]) -> Ended {
     let args = ["execute", "twice.yaml", "-i", "brief=x", "--replay", "twice.jsonl"];
     place.run([&args[..], more, &["--output", "json"]].concat())
@@ -58,19 +64,29 @@ fn a_request_beyond_the_configured_context_is_not_made() {
     let config = PRICES.replace("1_000\n", "1\n");
     let ended = replayed(&place(&config), &[]);
     let reason = ended.json()["reason"].clone();
-    let expected = "it has at least 1 tokens, and the context of openai/gpt-5-mini has 1";
+    let expected = "it has at least 1 tokens, and the context of openai/tiny has 1";
     assert!(reason.as_str().is_some_and(|it| it.ends_with(expected)), "{ended}");
 }
 
 #[test]
 fn the_cost_of_a_run_is_unknown_without_prices() {
-    let ended = replayed(&place(PRICES), &["--max-cost", "100"]);
+    let ended = replayed(&trusted(place(PRICES)), &["--max-cost", "100"]);
     let usage = &ended.json()["usage"];
     assert_eq!((ended.code, &usage["cost_usd"]), (0, &json!(22.0)), "{ended}");
     assert!(ended.stderr.contains("$22.00"), "{ended}");
     let ended = replayed(&place(""), &[]);
     assert_eq!((ended.code, &ended.json()["usage"]["cost_usd"]), (0, &Value::Null));
     assert!(ended.stderr.contains("cost ?"), "{ended}");
+}
+
+#[test]
+fn a_list_price_is_known_without_configuration() {
+    let place = place("");
+    fs::write(place.path("twice.yaml"), TWICE.replace("openai/tiny", "openai/gpt-5-mini")).unwrap();
+    // 0.25 and 2.00 US dollars for a million tokens.
+    let ended = replayed(&place, &["--max-cost", "1"]);
+    let cost = ended.json()["usage"]["cost_usd"].as_f64().unwrap();
+    assert!((cost - 2.0 * (3.0 * 0.25 + 4.0 * 2.0) / 1e6).abs() < 1e-12, "{ended}");
 }
 
 #[test]
@@ -83,7 +99,7 @@ fn a_limit_of_cost_stops_a_run_wherever_it_is_written() {
         let reason = format!("the limit of {usd} USD is reached: 11.00 are spent");
         assert_eq!(report["reason"], json!(reason));
     }
-    let place = place(PRICES);
+    let place = trusted(place(PRICES));
     let name = replayed(&place, &["--max-cost", "5"]).json()["name"].as_str().unwrap().to_owned();
     let ended = place.run(["resume", &name, "--max-cost", "50", "--output", "json"]);
     assert_eq!((ended.code, &ended.json()["usage"]["cost_usd"]), (0, &json!(22.0)), "{ended}");
@@ -101,8 +117,8 @@ fn an_unenforceable_cost_limit_is_refused_before_the_run() {
     stdout:
     stderr:
     error: a cost limit cannot be enforced, because prices are unknown; nothing was started
-      - the run: 10.00 USD, with `openai/gpt-5-mini`
-    help: write `[prices."openai/gpt-5-mini"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or limit the run with `--max-tokens` and remove `usd` from its limits
+      - the run: 10.00 USD, with `openai/tiny`
+    help: write `[prices."openai/tiny"]` with `input_per_million` and `output_per_million` in `graphrun.toml`, or limit the run with `--max-tokens` and remove `usd` from its limits
     "#);
     let other = run(&["--model", "ollama/own", "--max-cost", "1"]);
     assert!(other.code == 5 && other.stderr.contains("[prices.\"ollama/own\"]"), "{other}");
@@ -118,7 +134,7 @@ fn cached_tokens_have_a_separate_price() {
     fs::write(place.path("run.jsonl"), format!("{entry}\n")).unwrap();
     let cost = |place: &Place| {
         let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
-        place.run([&args[..], &["--output", "json"]].concat()).json()["usage"]["cost_usd"].clone()
+        place.run([&args[..], &["--model", "openai/tiny", "--output", "json"]].concat()).json()["usage"]["cost_usd"].clone()
     };
     assert_eq!(cost(&place), json!(11.0));
     fs::write(place.path("graphrun.toml"), PRICES).unwrap();
@@ -187,6 +203,8 @@ fn a_plan_compares_tokens_and_cost_with_the_limits() {
     tokens       36.0k tokens  mostly `one`
     cost         $72000.00     mostly `one`  limit: $10.00
     time         ?
+
+    openai/tiny  1.0k tokens, $1000000.00 / $2000000.00 per million (graphrun.toml:8:1; graphrun.toml:2:9)
     not known: time: `one`, `two` without `timeout`
     warning: the worst case exceeds `limits.usd`: after $10.00 a run stops, and can be resumed with a higher limit
     stderr:

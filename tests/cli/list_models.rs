@@ -79,6 +79,34 @@ fn the_models_of_a_workflow_are_tried() {
 }
 
 #[test]
+fn each_model_has_its_figures_and_their_sources() {
+    let own = "[context]\n\"lab/small\" = 9_000\n[prices.\"openai/gpt-5\"]\ninput_per_million = 1\n\
+               output_per_million = 2\nlong = { over = 5, input_per_million = 3, output_per_million = 4 }\n";
+    let place = place_with(own);
+    let names = ["lab/small", "openai/gpt-5", "gpt-5-mini", "lab/large"];
+    let models = names.iter().flat_map(|it| ["--model", it]);
+    let args: Vec<&str> = ["models"].into_iter().chain(models).collect();
+    let text = place.run(&args).stdout;
+    let listed = place.run([&args[..], &["--output", "json"]].concat()).json()["models"].clone();
+    let figures = |name: &str| named(&listed, name)["figures"].clone();
+    let small = figures("lab/small");
+    assert_eq!((&small["context"], &small["price"]), (&json!(9_000), &Value::Null));
+    assert!(small["context_from"].as_str().unwrap().ends_with("config.toml:2:1"), "{small}");
+    let gpt = figures("openai/gpt-5");
+    let price = json!({"input_per_million": 1.0, "output_per_million": 2.0,
+        "long": {"input_per_million": 3.0, "output_per_million": 4.0, "over": 5}});
+    assert_eq!((&gpt["price"], &gpt["context_from"]), (&price, &json!("built in")));
+    let mini = figures("gpt-5-mini");
+    assert_eq!((&mini["context"], &mini["price_from"]), (&json!(400_000), &json!("built in")));
+    assert!(mini["as_of"].is_string() && mini["origin"][0].is_string(), "{mini}");
+    let unknown = figures("lab/large");
+    assert_eq!((&unknown["context"], &unknown["as_of"]), (&Value::Null, &Value::Null));
+    assert!(text.contains("400.0k tokens, $0.25 / $2.00 per million (built in, 20"), "{text}");
+    assert!(text.contains("context ?, price ?"), "{text}");
+    assert!(text.contains("9.0k tokens, price ? ("), "{text}");
+}
+
+#[test]
 fn a_workflow_without_a_usable_model_is_unusable() {
     let place = Place::new();
     let ended = place.run(["models", &workflow("agent")]);

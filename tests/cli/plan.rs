@@ -43,14 +43,17 @@ fn the_worst_case_of_the_software_team_matches_a_manual_count() {
     revise      11    33        0            after `help` (1), `tl` (10)
     flush       1     3         0            the run ends with it
 
-    super-steps  119          mostly `sse`  limit: 90
-    model calls  594          mostly `sse`
-    tokens       ?                          limit: 200.0k tokens
-    cost         ?
-    time         55 h 00 min  mostly `sse`  limit: 45 min 00 s
-    not known: tokens and cost: no `[context]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
-    not known: cost: no `[prices]` in `graphrun.toml` for `anthropic/claude-opus-4-5`, `openai/gpt-5`, `openai/gpt-5-mini`
+    super-steps  119            mostly `sse`  limit: 90
+    model calls  594            mostly `sse`
+    tokens       180.0M tokens  mostly `sse`  limit: 200.0k tokens
+    cost         $2606.40       mostly `sse`
+    time         55 h 00 min    mostly `sse`  limit: 45 min 00 s
+
+    anthropic/claude-opus-4-5  200.0k tokens, $5.00 / $25.00 per million (built in, 2026-08-01)
+    openai/gpt-5               400.0k tokens, $1.25 / $10.00 per million (built in, 2026-11-26)
+    openai/gpt-5-mini          400.0k tokens, $0.25 / $2.00 per million (built in, 2026-11-26)
     warning: the worst case exceeds `limits.steps`: after 90 super-steps a run continues at `flush`
+    warning: the worst case exceeds `limits.tokens`: after 200.0k tokens a run continues at `flush`
     warning: the worst case exceeds `limits.time`: after 45 min 00 s of work a run continues at `flush`
     stderr:
     ");
@@ -69,21 +72,24 @@ fn a_program_reads_the_same_worst_case_as_json() {
         "time_ms_max",
         "largest",
         "unknown",
+        "models",
         "limits",
         "warnings",
         "nodes",
     ];
     assert_eq!(keys(&plan), expected);
     assert_eq!((&plan["steps_max"], &plan["calls_max"]), (&json!(119), &json!(594)));
-    assert_eq!((&plan["tokens_max"], &plan["cost_usd_max"]), (&Value::Null, &Value::Null));
+    // By the windows and prices of the models, the worst of each call: 400,000 tokens of output for most.
+    assert_eq!(plan["tokens_max"], 180_000_000);
+    assert!((plan["cost_usd_max"].as_f64().unwrap() - 2606.4).abs() < 1e-6, "{plan}");
+    assert_eq!(plan["models"]["openai/gpt-5-mini"]["context"], 400_000);
     let sse = plan["nodes"].as_array().unwrap().iter().find(|it| it["node"] == "sse").unwrap();
     let why = "3 visits × 15 rounds: the first, and bought by `qa` (4), `tl` (10)";
     let expected = json!({"node": "sse", "kind": "agent", "runs_max": 45, "attempts_max": 135,
-        "calls_max": 270, "tokens_max": null, "cost_usd_max": null, "time_ms_max": 81_000_000,
+        "calls_max": 270, "tokens_max": 81_000_000, "cost_usd_max": 1215.0, "time_ms_max": 81_000_000,
         "is_per_item": false, "why": why});
     assert_eq!(sse, &expected);
-    let largest =
-        json!({"steps": "sse", "calls": "sse", "tokens": null, "cost_usd": null, "time_ms": "sse"});
+    let largest = json!({"steps": "sse", "calls": "sse", "tokens": "sse", "cost_usd": "sse", "time_ms": "sse"});
     assert_eq!(plan["largest"], largest);
 }
 
@@ -96,17 +102,32 @@ fn a_plan_within_its_limits_has_no_warnings_and_writes_nothing() {
     NODE   RUNS  ATTEMPTS  MODEL CALLS  WHY
     write  1     6         18           the start leads to it once
 
-    super-steps  1   limit: 100
+    super-steps  1            limit: 100
     model calls  18
-    tokens       ?
-    cost         ?
+    tokens       7.2M tokens
+    cost         $14.40
     time         ?
-    not known: tokens and cost: no `[context]` in `graphrun.toml` for `openai/gpt-5-mini`
-    not known: cost: no `[prices]` in `graphrun.toml` for `openai/gpt-5-mini`
+
+    openai/gpt-5-mini  400.0k tokens, $0.25 / $2.00 per million (built in, 2026-11-26)
     not known: time: `write` without `timeout`
     stderr:
     ");
     assert!(place.is_empty());
+}
+
+#[test]
+fn a_model_without_figures_makes_the_worst_case_unknown() {
+    let place = Place::new();
+    let ended = place.run_with(["plan", &workflow("agent")], [("GRAPHRUN_MODEL", "openai/tiny")]);
+    for line in [
+        "tokens       ?\n",
+        "cost         ?\n",
+        "openai/tiny  context ?, price ?\n",
+        "not known: tokens and cost: no context window of `openai/tiny`; `[context]` in `graphrun.toml` sets it\n",
+        "not known: cost: no price of `openai/tiny`; `[prices]` in `graphrun.toml` sets it\n",
+    ] {
+        assert!(ended.stdout.contains(line), "{line}: {ended}");
+    }
 }
 
 #[test]

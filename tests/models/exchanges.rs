@@ -185,3 +185,18 @@ fn json_files(folder: &Path) -> Vec<(PathBuf, String)> {
         .map(|file| (file.clone(), fs::read_to_string(&file).expect("a readable file")))
         .collect()
 }
+
+#[test]
+fn tokens_written_to_a_cache_are_counted_by_each_name() {
+    for details in [
+        json!({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 4}}),
+        json!({"input_tokens": 9, "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 4}}),
+        json!({"prompt_tokens": 9, "prompt_cache_hit_tokens": 2, "cache_creation_input_tokens": 4}),
+    ] {
+        let body = json!({"choices": [{"message": {"content": "a"}}], "usage": details});
+        let usage = graphrun::llm::read_reply(&body).unwrap().usage;
+        let counts =
+            (usage.input_tokens, usage.cached_input_tokens, usage.cache_write_input_tokens);
+        assert_eq!(counts, (9, 2, 4), "{body}");
+    }
+}

@@ -51,7 +51,10 @@ const ROUND: TokenUsage = TokenUsage {
     calls: 1,
     estimated: false,
     cached_input_tokens: 0,
+    cache_write_input_tokens: 0,
     reasoning_output_tokens: 0,
+    context_tokens: None,
+    context_window: None,
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "stands in lists beside failures")]

@@ -4,6 +4,7 @@
 
 mod agent_tools;
 mod by_value;
+mod compaction;
 mod context;
 mod fallback;
 mod folders;

@@ -129,7 +129,7 @@ async fn a_price_under_the_name_of_the_program_applies() {
     let coder = Coder { agent: "protocol: codex", ..Coder::new("codex") };
     let text = coder.text("sandboxes: { box: { time: 20s } }", "programs/fake.py");
     let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
-    let price = Price { input: 1.0, output: 1.0, cached_input: None };
+    let price = Price { input: 1.0, output: 1.0, ..Price::default() };
     let prices = Arc::new(Prices::from_iter([("codex/coder".to_owned(), price)]));
     let ended = coder.run(&home, &text, Services { prices, ..services() }).await;
     let cost = reports(&ended).find_map(|it| it.usage()?.cost_usd).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun::{
-    event::Status,
+    event::{Event, Status},
     llm::{ChatReply, ContextWindows, ModelError, TokenUsage},
     nodes::Services,
     registry,
@@ -152,4 +152,89 @@ async fn an_estimate_begins_with_the_tokens_that_were_counted() {
         assert_eq!(ended.end.status == Status::Done, fits, "{window}: {}", ended.reason());
         assert_eq!(model.asked().len(), if fits { 2 } else { 1 }, "{window}");
     }
+}
+
+/// Reads how full the context was after the last call of `a`.
+const FULL: &str = "
+graphrun: 1
+name: w
+state: { text: string, used: int, window: int }
+models: { m: lab/a }
+agents: { a: { model: m, tools: fill } }
+start: a
+nodes:
+  a: { agent: a, prompt: { text: Go. }, writes: text, then: look }
+  look:
+    set:
+      used: 'has(usage(\"a\").context_tokens) ? usage(\"a\").context_tokens : -1'
+      window: 'has(usage(\"a\").context_window) ? usage(\"a\").context_window : -1'
+    then: end
+";
+
+#[tokio::test]
+async fn the_last_call_tells_how_full_the_context_is() {
+    let used = |input_tokens: u64, estimated: bool| TokenUsage {
+        input_tokens,
+        output_tokens: 7,
+        calls: 1,
+        estimated,
+        ..TokenUsage::default()
+    };
+    let known = windows([("lab/a", 9_000), ("lab/b", 1)]);
+    for (usage, windows, expected) in [
+        (used(500, false), Arc::clone(&known), [507, 9_000]),
+        (used(500, false), Arc::default(), [507, -1]),
+        (used(500, true), Arc::clone(&known), [-1, 9_000]),
+        (used(0, false), Arc::clone(&known), [7, 9_000]),
+    ] {
+        let first =
+            Ok(ChatReply { usage: used(900, false), ..calls([call("", "fill", "{}")]).unwrap() });
+        let second = Ok(ChatReply { usage, ..says("done").unwrap() });
+        let model = Scripted::new([first, second]);
+        let fill = tool_fn("fill", "Gives a text.", |_: Nothing, _: ToolContext| async {
+            Ok::<_, ToolError>("x".repeat(100))
+        });
+        let services = Services { windows, ..model.services() };
+        let ended = run_with(FULL, json!({}), services, registry().tool(Arc::new(fill))).await;
+        assert_eq!(
+            [ended.state("used"), ended.state("window")],
+            [&json!(expected[0]), &json!(expected[1])]
+        );
+        // The event has the same figures.
+        let of_task = ended.events.iter().find_map(|it| match &it.event {
+            Event::TaskFinished { node, usage, .. } if node.as_str() == "a" => Some(usage.tokens),
+            _ => None,
+        });
+        let of_task = of_task.unwrap();
+        let number = |it: Option<u64>| it.map_or(-1, |it| i64::try_from(it).unwrap());
+        assert_eq!([number(of_task.context_tokens), number(of_task.context_window)], expected);
+    }
+}
+
+#[tokio::test]
+async fn what_providers_count_corrects_the_estimate_for_limits() {
+    let text = "
+graphrun: 1
+name: w
+state: { text: string, long: string }
+input: long
+models: { m: lab/a }
+agents: { a: { model: m } }
+limits: { tokens: 7_000 }
+start: a
+nodes:
+  a: { agent: a, prompt: { text: '{{ long }} {{ visit }}' }, writes: text, max_visits: 5, exhausted: end, then: a }
+";
+    let counted = || {
+        let usage = TokenUsage { input_tokens: 2_000, calls: 1, ..TokenUsage::default() };
+        Ok(ChatReply { usage, ..says("done").unwrap() })
+    };
+    let model = Scripted::new((0..4).map(|_| counted()));
+    let input = json!({"long": "x".repeat(4_000)});
+    let ended = run_with(text, input, model.services(), registry()).await;
+    // Two characters a token: 4,002 characters have 2,001 tokens, not 800.
+    let reason =
+        "the limit of 7000 tokens is reached: 6000 are used, and the next call needs at least 2000";
+    assert_eq!((ended.end.status, ended.reason()), (Status::Limit, reason));
+    assert_eq!(model.asked().len(), 3);
 }

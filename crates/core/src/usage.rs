@@ -20,6 +20,9 @@ pub struct TokenUsage {
     /// Those of them that the provider had in its cache, as far as it says so.
     #[serde(skip_serializing_if = "is_none")]
     pub cached_input_tokens: u64,
+    /// Those of them that the provider wrote to its cache, as far as it says so.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cache_write_input_tokens: u64,
     /// Tokens of the reply, reasoning included.
     pub output_tokens: u64,
     /// Those of them that the model used for reasoning, as far as the provider says so.
@@ -27,6 +30,13 @@ pub struct TokenUsage {
     pub reasoning_output_tokens: u64,
     /// Requests that were answered.
     pub calls: u64,
+    /// The tokens of the last request and its reply: how much of the model's context window they fill. `None` if the
+    /// provider did not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// The context window of the model of the last request, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
     /// Whether some of the tokens were estimated, because the provider did not count them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
@@ -48,6 +58,25 @@ impl TokenUsage {
             estimated: true,
             ..Self::default()
         }
+    }
+
+    /// Returns the usage of one call with the context window of its model.
+    ///
+    /// ```
+    /// use graphrun_core::usage::TokenUsage;
+    ///
+    /// let counted = TokenUsage { input_tokens: 30, output_tokens: 5, calls: 1, ..TokenUsage::default() };
+    /// let first = counted.in_window(Some(100));
+    /// assert_eq!((first.context_tokens, first.context_window), (Some(35), Some(100)));
+    /// // The last call counts, also if its tokens are unknown.
+    /// let both = first + TokenUsage::estimate(700, 35).in_window(None);
+    /// assert_eq!((both.context_tokens, both.context_window), (None, None));
+    /// assert_eq!((first + TokenUsage::default()).context_tokens, Some(35));
+    /// ```
+    #[must_use]
+    pub fn in_window(self, window: Option<u64>) -> Self {
+        let counted = Some(self.total_tokens()).filter(|it| *it > 0 && !self.estimated);
+        Self { context_tokens: counted, context_window: window, ..self }
     }
 
     /// Returns the tokens of requests and replies together.
@@ -76,9 +105,15 @@ impl Add for TokenUsage {
 
     // Saturating: a provider that reports nonsense must not bring a run down.
     fn add(self, other: Self) -> Self {
+        let last = if other.calls > 0 { other } else { self };
         Self {
+            context_tokens: last.context_tokens,
+            context_window: last.context_window,
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_add(other.cache_write_input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             reasoning_output_tokens: self
                 .reasoning_output_tokens

@@ -53,6 +53,7 @@ mod sse;
 #[cfg(feature = "openai")]
 mod transport;
 
+mod estimates;
 mod fetch;
 mod prices;
 mod recording;
@@ -63,15 +64,16 @@ pub use attachment::{Attachment, AttachmentError, AttachmentKind};
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
+pub use estimates::TokenEstimates;
 pub use failure::Failure;
 #[cfg(feature = "openai")]
 pub use fetch::connect;
 pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
 pub use graphrun_core::{event::MessagePart, usage::TokenUsage};
-pub use prices::{Price, Prices};
+pub use prices::{LongPrice, Price, Prices};
 pub use provider::{
-    OutputMode, Parameter, Profile, Protocol, Provider, ProviderSettings, Providers, SystemRole,
-    TableProblem, TokenLimit, header_problem,
+    KnownModel, OutputMode, Parameter, Profile, Protocol, Provider, ProviderSettings, Providers,
+    SystemRole, TableProblem, TokenLimit, full_name, header_problem,
 };
 pub use reader::read_reply;
 pub use recording::{

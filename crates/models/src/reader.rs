@@ -252,16 +252,20 @@ pub(super) fn read_usage(usage: Option<&Value>) -> TokenUsage {
     let details = ["prompt_tokens_details", "input_tokens_details"];
     let detail = details.iter().find_map(|it| usage?.get(it)?.get("cached_tokens"));
     let cached = detail.or_else(|| usage?.get("prompt_cache_hit_tokens"));
+    // OpenAI and OpenRouter name the writes `cache_write_tokens`, LiteLLM has Anthropic's name beside the other counts.
+    let written = details.iter().find_map(|it| usage?.get(it)?.get("cache_write_tokens"));
+    let written = written.or_else(|| usage?.get("cache_creation_input_tokens"));
     let details = ["completion_tokens_details", "output_tokens_details"];
     let reasoning = details.iter().find_map(|it| usage?.get(it)?.get("reasoning_tokens"));
     let reasoning = reasoning.or_else(|| usage?.get("reasoning_tokens"));
     TokenUsage {
         input_tokens: count(["prompt_tokens", "input_tokens"]),
         cached_input_tokens: cached.and_then(whole_number).unwrap_or(0),
+        cache_write_input_tokens: written.and_then(whole_number).unwrap_or(0),
         output_tokens: count(["completion_tokens", "output_tokens"]),
         reasoning_output_tokens: reasoning.and_then(whole_number).unwrap_or(0),
         calls: 1,
-        estimated: false,
+        ..TokenUsage::default()
     }
 }
 

@@ -1,8 +1,10 @@
-//! The context windows of models: how many tokens a request may have together with its answer. A window depends on the
-//! provider, the contract or the settings of a server, so it comes from the user's configuration; that of a model without
-//! an entry is unknown.
+//! The context windows of models: how many tokens a request may have together with its answer. The sizes that the makers
+//! state are in the table of [`KnownModel`]. A window depends on the contract or the settings of a server, so a user's
+//! configuration comes before them; that of a model without an entry is unknown.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use super::provider::{KnownModel, full_name};
 
 /// The context windows of models, in tokens, by the name of the model, as in `ollama/qwen3-coder`.
 ///
@@ -17,10 +19,23 @@ use std::collections::BTreeMap;
 pub struct ContextWindows(BTreeMap<String, u64>);
 
 impl ContextWindows {
+    /// Returns the sizes that every program has.
+    pub fn built_in() -> &'static Self {
+        static WINDOWS: LazyLock<ContextWindows> = LazyLock::new(|| {
+            let models = KnownModel::all().iter();
+            models.filter_map(|(name, model)| Some((name.clone(), model.context?))).collect()
+        });
+        &WINDOWS
+    }
+
     /// Returns the window of a model. A name without a provider is one of OpenAI's, as everywhere.
     pub fn of(&self, model: &str) -> Option<u64> {
-        let by_default = || self.0.get(&format!("openai/{model}")).filter(|_| !model.contains('/'));
-        self.0.get(model).or_else(by_default).copied()
+        self.0.get(full_name(model).as_ref()).copied()
+    }
+
+    /// Adds a window, or replaces that of a model.
+    pub fn set(&mut self, model: &str, tokens: u64) {
+        self.0.insert(full_name(model).into_owned(), tokens);
     }
 
     /// Returns how many models have a window.
@@ -36,6 +51,7 @@ impl ContextWindows {
 
 impl FromIterator<(String, u64)> for ContextWindows {
     fn from_iter<I: IntoIterator<Item = (String, u64)>>(windows: I) -> Self {
-        Self(windows.into_iter().collect())
+        let full = |(model, tokens): (String, _)| (full_name(&model).into_owned(), tokens);
+        Self(windows.into_iter().map(full).collect())
     }
 }

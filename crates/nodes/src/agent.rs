@@ -32,13 +32,14 @@ use self::history::History;
 pub(super) use self::read::AgentKind;
 use self::{
     answer::AnswerForm,
-    cut::Fitted,
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
 pub use self::{by_value::AgentMatchSettings, read::AgentSettings};
+pub(super) use self::{cut::Fitted, history::check as check_history, tools::cut};
 use super::{
-    call::{Calls, Fallback, Watched, failure_of, is_answer, may_fall_back},
+    call::{Calls, Candidates, Watched},
+    compact::{Compacted, Summariser},
     in_folder::tools_folder,
     memory::task_memory,
 };
@@ -54,7 +55,12 @@ struct Agent {
 }
 
 impl Agent {
-    fn messages(&self, ctx: &NodeContext) -> Result<Vec<Message>, NodeError> {
+    /// Returns the messages of the first request, with the compacted conversation if there is one.
+    fn messages(
+        &self,
+        ctx: &NodeContext,
+        compacted: Option<&Compacted>,
+    ) -> Result<Vec<Message>, NodeError> {
         let AgentSettings { system, prompt, prompt_again, .. } = &self.definition;
         let view = PromptView::of(ctx);
         let prompt = prompt_again.as_ref().filter(|_| ctx.visit() > 1).unwrap_or(prompt);
@@ -63,19 +69,26 @@ impl Agent {
             messages.push(Message::system(system.render(&view)?));
         }
         if let Some(history) = &self.definition.history {
-            messages.extend(history.messages(&ctx.state)?);
+            messages.extend(match compacted {
+                Some(compacted) => history.sent(&compacted.messages)?,
+                None => history.messages(&ctx.state)?,
+            });
         }
         let attachments = attach::attachments(&self.definition.attached, ctx)?;
         messages.push(Message { attachments, ..Message::user(prompt.render(&view)?) });
         Ok(messages)
     }
 
-    fn request(&self, ctx: &NodeContext) -> Result<ChatRequest, NodeError> {
+    fn request(
+        &self,
+        ctx: &NodeContext,
+        compacted: Option<&Compacted>,
+    ) -> Result<ChatRequest, NodeError> {
         Ok(ChatRequest {
             caller: ctx.node.to_string(),
             key: ctx.idempotency_key(),
             timeout: ctx.timeout,
-            messages: self.messages(ctx)?,
+            messages: self.messages(ctx, compacted)?,
             settings: self.definition.settings.clone(),
             tools: self.toolbox.specs(),
             tool_choice: self.definition.tool_choice.clone(),
@@ -90,46 +103,51 @@ impl Agent {
         answer: &AnswerForm<'_>,
         tool_ctx: &ToolContext,
     ) -> Result<Update, NodeError> {
-        let request = self.request(ctx)?;
+        let calls = Calls::default();
+        let compacted = self.compact_history(ctx, &calls).await?;
+        let request = self.request(ctx, compacted.as_ref())?;
         if let Some(program) = &self.program {
             return self.ask_program(ctx, program, (&request, answer)).await;
         }
-        let (calls, mut fallback) = (Calls::default(), Fallback::default());
-        for name in &self.definition.models {
-            let model = match self.services.models.model(name) {
-                Ok(model) => model,
-                Err(error) => {
-                    fallback.skip(name, error);
-                    continue;
-                }
-            };
-            if let Some(error) = fallback.last() {
-                let message = format!("{error}; falling back to {name}");
-                ctx.report(Report::Warning { message }).await;
-            }
+        let mut candidates = Candidates::new(&self.definition.models, &self.services);
+        while let Some((name, model)) = candidates.next(ctx).await {
             match self.ask_one(ctx, (name, model), (&request, answer), (&calls, tool_ctx)).await {
-                Err(NoAnswer::Model(error)) if may_fall_back(&error) => fallback.add(name, error),
-                Err(NoAnswer::Model(error)) if is_answer(&error) => {
-                    return Err(failure_of(&error).into());
-                }
-                Err(NoAnswer::Model(error)) => {
-                    fallback.add(name, error);
-                    break;
-                }
+                Err(NoAnswer::Model(error)) => candidates.failed(name, error)?,
                 Err(NoAnswer::Unreadable(failure)) => return Err(failure.into()),
                 Err(NoAnswer::End(end)) => return Err(end),
-                Ok(update) => return Ok(self.with_history(&request, update)),
+                Ok(update) => return Ok(self.with_history(&request, compacted, update)),
             }
         }
-        Err(fallback
-            .failure()
-            .map_or_else(|| NodeError::permanent("the agent has no model"), NodeError::from))
+        Err(candidates.failure())
+    }
+
+    /// Compacts the conversation that the agent continues, if it is too long.
+    async fn compact_history(
+        &self,
+        ctx: &NodeContext,
+        calls: &Calls,
+    ) -> Result<Option<Compacted>, NodeError> {
+        let Some(History { field, compaction: Some(compaction), .. }) = &self.definition.history
+        else {
+            return Ok(None);
+        };
+        let AgentSettings { models, settings, .. } = &self.definition;
+        let summariser = Summariser { models, settings, services: &self.services };
+        compaction.apply(ctx, field, summariser, calls).await
     }
 
     /// Adds the prompt and the answer to the conversation that the agent continues.
-    fn with_history(&self, request: &ChatRequest, answer: Update) -> Update {
+    fn with_history(
+        &self,
+        request: &ChatRequest,
+        compacted: Option<Compacted>,
+        answer: Update,
+    ) -> Update {
         match (&self.definition.history, request.messages.last()) {
-            (Some(history), Some(prompt)) => history.extend(&prompt.content, answer),
+            (Some(history), Some(prompt)) => {
+                let changes = compacted.map(|it| it.changes).unwrap_or_default();
+                history.extend(changes, &prompt.content, answer)
+            }
             _ => answer,
         }
     }
@@ -244,8 +262,11 @@ impl Agent {
             "temperature": settings.temperature,
             "writes": self.definition.writes,
         });
-        if let Some(History { field, last }) = &self.definition.history {
+        if let Some(History { field, last, compaction }) = &self.definition.history {
             fingerprint["history"] = json!([field, last]);
+            if let Some(compaction) = compaction {
+                fingerprint["compact"] = compaction.fingerprint();
+            }
         }
         if !self.definition.attached.is_empty() {
             fingerprint["attach"] = attach::fingerprint(&self.definition.attached);
@@ -332,14 +353,14 @@ impl Node for Agent {
 
     /// The rendered prompts.
     fn cache_key(&self, ctx: &NodeContext) -> Result<Value, NodeError> {
-        Ok(serde_json::to_value(self.messages(ctx)?)?)
+        Ok(serde_json::to_value(self.messages(ctx, None)?)?)
     }
 
     /// The messages of the first request. The tools and the schema of the answer are as in that request.
     fn preview(&self, ctx: &NodeContext) -> Result<Map<String, Value>, NodeError> {
         let answer = AnswerForm::of(&self.definition.writes, ctx.state.schema())?;
         let mut preview = Map::new();
-        let mut messages = self.messages(ctx)?;
+        let mut messages = self.messages(ctx, None)?;
         let prompt = messages.pop();
         if self.definition.system.is_some() {
             preview.insert("system".to_owned(), messages.remove(0).content.into());

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use graphrun_core::{
     event::{CONTENT_TARGET, MessagePart, Report, Usage},
-    graph::{ErrorKind, Failure, MessagePiece, NodeContext, Reporter},
+    graph::{ErrorKind, Failure, MessagePiece, NodeContext, NodeError, Reporter},
     id::NodeName,
 };
 use graphrun_models::{
@@ -103,7 +104,7 @@ impl Calls {
     }
 
     /// Returns the fewest tokens that a request can have: those of the last measured request of the task to this model,
-    /// and those of the text that was added since.
+    /// and those of the text that was added since. It does not depend on other tasks, so a resumed task decides the same.
     fn tokens_min(&self, model: &str, request: &ChatRequest) -> u64 {
         let characters = characters(request);
         let measured = self.state().measured.get(model).copied();
@@ -158,8 +159,19 @@ impl Watched<'_> {
         Err(ModelError::ContextOverflow { message, usage: TokenUsage::default() })
     }
 
-    /// The least usage of a request: all of its tokens may come from the provider's cache.
-    fn usage_min(&self, tokens_min: u64) -> Usage {
+    /// Corrects later estimates. The tokens of files follow other rules than those of texts.
+    fn note_estimate(&self, request: &ChatRequest, usage: &TokenUsage) {
+        let has_files = request.messages.iter().any(|it| !it.attachments.is_empty());
+        if !usage.estimated && !has_files {
+            let characters = whole_characters(request);
+            self.services.estimates.note(self.named, characters, usage.input_tokens);
+        }
+    }
+
+    /// The least usage that a request is likely to have: all of its tokens may come from the provider's cache.
+    fn usage_min(&self, request: &ChatRequest, tokens_min: u64) -> Usage {
+        let likely = self.services.estimates.tokens(self.named, whole_characters(request));
+        let tokens_min = tokens_min.max(likely.unwrap_or_default());
         let tokens = TokenUsage {
             input_tokens: tokens_min,
             cached_input_tokens: tokens_min,
@@ -169,6 +181,17 @@ impl Watched<'_> {
         };
         Usage { tokens, cost_usd: self.services.prices.cost(self.named, tokens) }
     }
+}
+
+/// Returns the characters of a request with the schemas of its tools and its answer, which cost tokens, too.
+fn whole_characters(request: &ChatRequest) -> u64 {
+    let length = |schema: &Value| u64::try_from(schema.to_string().len()).unwrap_or(u64::MAX);
+    let tools = request.tools.iter().map(|it| {
+        let names = u64::try_from(it.name.len() + it.description.len()).unwrap_or(u64::MAX);
+        names.saturating_add(length(&it.schema))
+    });
+    let output = request.output.iter().map(|it| length(&it.schema));
+    characters(request).saturating_add(tools.chain(output).sum())
 }
 
 /// Returns the characters of the texts and calls of a request.
@@ -193,7 +216,7 @@ impl ChatModel for Watched<'_> {
         }
         let tokens_min = self.calls.tokens_min(self.named, request);
         self.check_window(tokens_min)?;
-        self.ctx.within_budget_for(self.usage_min(tokens_min)).await;
+        self.ctx.within_budget_for(self.usage_min(request, tokens_min)).await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
         let request = &ChatRequest {
             // The request that failed in the last attempt.
@@ -225,12 +248,14 @@ impl ChatModel for Watched<'_> {
             // The provider knows discounts and fees that no table of prices has.
             let stated = replied.as_ref().map_or_else(ModelError::cost_usd, |it| it.cost_usd);
             let cost_usd = stated.or_else(|| self.services.prices.cost(self.named, tokens));
+            let tokens = tokens.in_window(self.services.windows.of(self.named));
             let usage = Usage { tokens, cost_usd };
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
         if let Ok(reply) = &replied {
             self.calls.measure(self.named, request, &reply.usage);
+            self.note_estimate(request, &reply.usage);
             self.calls.state().last = Some((name, reply.clone()));
         }
         replied
@@ -306,35 +331,70 @@ impl AnswerReader for Pieces {
     }
 }
 
-/// The models of a list that gave no answer, in the order in which they were tried.
-#[derive(Debug, Default)]
-pub(super) struct Fallback {
+/// The models of a list, which are asked in their order until one answers.
+#[derive(Debug)]
+pub(super) struct Candidates<'a> {
+    models: slice::Iter<'a, String>,
+    services: &'a Services,
     failed: Vec<(String, ModelError)>,
     /// The first model that cannot be connected.
     skipped: Option<(String, ModelError)>,
 }
 
-impl Fallback {
-    /// Adds a model that cannot be connected: a list may name models of providers that this machine has no key for.
-    pub(super) fn skip(&mut self, name: &str, error: ModelError) {
-        self.skipped.get_or_insert((name.to_owned(), error));
+impl<'a> Candidates<'a> {
+    pub(super) fn new(models: &'a [String], services: &'a Services) -> Self {
+        Self { models: models.iter(), services, failed: Vec::new(), skipped: None }
     }
 
-    pub(super) fn add(&mut self, name: &str, error: ModelError) {
+    /// Returns the next model that can be connected: a list may name models of providers that this machine has no key
+    /// for.
+    pub(super) async fn next(
+        &mut self,
+        ctx: &NodeContext,
+    ) -> Option<(&'a str, Arc<dyn ChatModel>)> {
+        for name in self.models.by_ref() {
+            let model = match self.services.models.model(name) {
+                Ok(model) => model,
+                Err(error) => {
+                    self.skipped.get_or_insert((name.to_owned(), error));
+                    continue;
+                }
+            };
+            if let Some((_, error)) = self.failed.last().or(self.skipped.as_ref()) {
+                let message = format!("{error}; falling back to {name}");
+                ctx.report(Report::Warning { message }).await;
+            }
+            return Some((name, model));
+        }
+        None
+    }
+
+    /// Notes that a model gave no answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no other model may be asked.
+    pub(super) fn failed(&mut self, name: &str, error: ModelError) -> Result<(), NodeError> {
+        let (is_last, stands) = (!may_fall_back(&error), is_answer(&error));
+        if is_last && stands {
+            return Err(failure_of(&error).into());
+        }
         self.failed.push((name.to_owned(), error));
+        if is_last { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// Returns the reason why the next model is tried.
-    pub(super) fn last(&self) -> Option<&ModelError> {
-        self.failed.last().or(self.skipped.as_ref()).map(|it| &it.1)
+    /// Returns the failure of the whole list.
+    pub(super) fn failure(&mut self) -> NodeError {
+        let failure = self.whole_failure();
+        failure.map_or_else(|| NodeError::permanent("the agent has no model"), NodeError::from)
     }
 
     /// Returns the failure of the whole list, unless it is empty.
     ///
     /// If one of the models may answer later, the failure is transient, and the next attempt need not wait longer
     /// than for the first of these models. Models that cannot be connected count only if no other model was asked.
-    pub(super) fn failure(self) -> Option<Failure> {
-        let Self { failed, skipped } = self;
+    fn whole_failure(&mut self) -> Option<Failure> {
+        let (failed, skipped) = (std::mem::take(&mut self.failed), self.skipped.take());
         let failed = if failed.is_empty() { Vec::from_iter(skipped) } else { failed };
         let errors = || failed.iter().map(|it| &it.1);
         let soonest = errors().filter(|it| it.is_retryable()).min_by_key(|it| it.retry_after());
@@ -384,12 +444,12 @@ pub(super) fn failure_of(error: &ModelError) -> Failure {
 
 /// Returns whether the model itself caused the failure by its answer. Such an answer stands, also if models before it
 /// in a list may answer later.
-pub(super) fn is_answer(error: &ModelError) -> bool {
+fn is_answer(error: &ModelError) -> bool {
     matches!(error.kind(), ModelErrorKind::Refused | ModelErrorKind::InvalidOutput)
 }
 
 /// Whether another model may succeed.
-pub(super) fn may_fall_back(error: &ModelError) -> bool {
+fn may_fall_back(error: &ModelError) -> bool {
     match error.kind() {
         // The next model may exist, and take the file.
         ModelErrorKind::BadRequest

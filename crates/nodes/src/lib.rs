@@ -41,6 +41,7 @@ mod call_in_sandbox;
 mod changes;
 mod checked;
 mod commit;
+mod compact;
 mod declared;
 mod diff;
 mod discard;
@@ -76,15 +77,17 @@ use graphrun_workflow::{
 };
 
 use self::{
-    agent::AgentKind, ask::AskKind, commit::CommitKind, diff::DiffKind, discard::DiscardKind,
-    merge::MergeKind, recall::RecallKind, remember::RememberKind, render::RenderKind, run::RunKind,
-    run_tests::RunTestsKind, set::SetKind, tool::ToolKind, write_files::WriteFilesKind,
+    agent::AgentKind, ask::AskKind, commit::CommitKind, compact::CompactKind, diff::DiffKind,
+    discard::DiscardKind, merge::MergeKind, recall::RecallKind, remember::RememberKind,
+    render::RenderKind, run::RunKind, run_tests::RunTestsKind, set::SetKind, tool::ToolKind,
+    write_files::WriteFilesKind,
 };
 pub use self::{
     agent::{AgentMatchSettings, AgentSettings},
     ask::AskSettings,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
+    compact::{CompactSettings, Compaction},
     diff::DiffNode,
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},
@@ -105,6 +108,7 @@ pub use self::{
 fn kinds() -> Vec<Arc<dyn Kind>> {
     vec![
         Arc::new(AgentKind),
+        Arc::new(CompactKind),
         Arc::new(RunKind),
         Arc::new(RunTestsKind),
         Arc::new(ToolKind),

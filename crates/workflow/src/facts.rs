@@ -53,7 +53,7 @@ static FACTS: &[Fact] = &[
     },
     Fact {
         name: "usage",
-        about: "The usage of models before this step: `usage.tokens`, `.input_tokens`, `.output_tokens`, `.calls`, and `.usd` if all prices are known; `usage(\"node\")` is that of one node.",
+        about: "The usage of models before this step: `usage.tokens`, `.input_tokens`, `.output_tokens`, `.calls`, and `.usd` if all prices are known; `.context_tokens` of the last request and its reply, if the provider counts them, and `.context_window` of its model, if it is known. `usage(\"node\")` is that of one node.",
         ty: usage_type,
         value: |view| usage_value(&view.facts.usage),
     },
@@ -113,7 +113,12 @@ impl FactsView<'_> {
 /// The type of the usage of models.
 pub(crate) fn usage_type() -> Type {
     let whole = ["tokens", "input_tokens", "output_tokens", "calls"].map(|it| (it, Type::Int));
-    record("usage", whole.into_iter().chain([("usd", Type::Float.optional())]))
+    let optional = [
+        ("usd", Type::Float.optional()),
+        ("context_tokens", Type::Int.optional()),
+        ("context_window", Type::Int.optional()),
+    ];
+    record("usage", whole.into_iter().chain(optional))
 }
 
 /// Whether the whole numbers of a record count something from zero on.
@@ -159,6 +164,9 @@ fn usage_value(usage: &Usage) -> Value {
     );
     let cost = if tokens.calls == 0 { Some(0.0) } else { usage.cost_usd };
     value.extend(cost.map(|it| ("usd".to_owned(), it.into())));
+    let context =
+        [("context_tokens", tokens.context_tokens), ("context_window", tokens.context_window)];
+    value.extend(context.into_iter().filter_map(|(name, it)| Some((name.to_owned(), whole(it?)))));
     value.into()
 }
 

@@ -17,19 +17,13 @@ const BY_NAME: [&str; 4] = ["prices", "context", "providers", "hosts"];
 /// The keys of a host.
 const HOST_KEYS: [&str; 3] = ["commands", "secrets", "approve"];
 
-/// The keys of a price, and whether it must have them.
-const PRICE_KEYS: [(&str, bool); 3] = [
-    ("input_per_million", true),
-    ("output_per_million", true),
-    ("cached_input_per_million", false),
-];
-
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) said: BTreeMap<&'static str, ConfigValue>,
-    pub(super) prices: BTreeMap<String, Price>,
-    pub(super) context: BTreeMap<String, u64>,
+    /// The prices and context windows of models, each with its place in the file.
+    pub(super) prices: BTreeMap<String, (Price, String)>,
+    pub(super) context: BTreeMap<String, (u64, String)>,
     pub(super) providers: BTreeMap<String, ConfiguredProvider>,
     /// The permissions on hosts, each with its place in the file.
     pub(super) hosts: BTreeMap<String, (HostPermission, String)>,
@@ -103,8 +97,10 @@ impl FileReader<'_> {
             } else if above.is_empty() && full == "context" {
                 self.inner(&full, item, |reading, table| {
                     for (name, item) in entries(table) {
+                        let place = reading.place(name.span());
                         let size = reading.number(name.get(), item, 1.0);
-                        config.context.extend(size.map(|it| (name.get().to_owned(), whole(it))));
+                        let size = size.map(|it| (name.get().to_owned(), (whole(it), place)));
+                        config.context.extend(size);
                     }
                 });
             } else if above.is_empty() && full == "providers" {
@@ -216,32 +212,21 @@ impl FileReader<'_> {
         texts
     }
 
-    fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, Price)> {
+    fn prices(&mut self, table: &dyn TableLike) -> Vec<(String, (Price, String))> {
         let mut prices = Vec::new();
         for (name, item) in entries(table) {
-            let what = format!("prices.\"{}\"", name.get());
+            let (model, place) = (name.get(), self.place(name.span()));
             let mut price = None;
-            self.inner(&what, item, |reading, table| price = reading.price(name, table));
-            prices.extend(price.map(|it| (name.get().to_owned(), it)));
+            self.inner(&format!("prices.\"{model}\""), item, |reading, table| {
+                let mut problems = Vec::new();
+                price = Price::read(model, table, &mut problems);
+                for problem in problems {
+                    reading.problem(problem.span.or(name.span()), &problem.message);
+                }
+            });
+            prices.extend(price.map(|it| (model.to_owned(), (it, place))));
         }
         prices
-    }
-
-    fn price(&mut self, model: &Name, table: &dyn TableLike) -> Option<Price> {
-        for (name, _) in entries(table) {
-            if !PRICE_KEYS.iter().any(|(known, _)| *known == name.get()) {
-                self.unknown(name, name.get(), PRICE_KEYS.into_iter().map(|(known, _)| known));
-            }
-        }
-        let [input, output, cached_input] = PRICE_KEYS.map(|(name, is_needed)| {
-            let item = table.get(name);
-            if item.is_none() && is_needed {
-                let message = format!("the price of `{}` has no `{name}`", model.get());
-                self.problem(model.span(), &message);
-            }
-            self.number(name, item?, 0.0)
-        });
-        Some(Price { input: input?, output: output?, cached_input })
     }
 
     /// Returns a text, or a number as text.

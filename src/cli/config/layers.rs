@@ -8,8 +8,7 @@ use std::{
 };
 
 use super::{
-    Config, ConfigValue, FILE, KEYS,
-    file::{self, Parsed},
+    Config, ConfigValue, FILE, KEYS, file,
     trust::{withhold, withhold_provider},
 };
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
         user_folders::UserFolders,
     },
     data_limit::DataLimit,
-    llm::{Prices, Providers},
+    llm::{ContextWindows, Price, Prices, Providers, full_name},
 };
 
 /// The key of the cost limit.
@@ -108,22 +107,22 @@ impl Config {
     pub(super) fn of(layers: ConfigLayers<'_>) -> Result<Self, CliError> {
         let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
         let mut config = Self::default();
-        let (mut prices, mut windows) = (BTreeMap::new(), BTreeMap::new());
+        config.prices = Prices::built_in().clone();
+        config.windows = ContextWindows::built_in().clone();
         let mut providers = Providers::default();
         if let Some((name, text)) = own {
             let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;
             config.files.push(format!("`{name}`"));
             config.said = parsed.said;
-            windows = parsed.context;
+            config.add_figures(&parsed.prices, &parsed.context, true);
             config.hosts = parsed.hosts.into_iter().map(|(name, it)| (name, it.0)).collect();
             for (name, it) in parsed.providers {
                 providers.add(&name, it.settings);
                 config.provider_places.insert(name, it.place);
             }
-            prices.extend(parsed.prices);
         }
         let has_own_limit = config.said.contains_key(COST_LIMIT);
-        config.trusted_prices = Prices::from_iter(prices.clone());
+        config.trusted_prices = config.prices.clone();
         let is_set = |key: &str| variable(key).is_some_and(|it| !it.trim().is_empty());
         if let Some(file) = file {
             let parsed = file::parse(&file.text, FILE).map_err(|it| unusable(FILE, it))?;
@@ -135,7 +134,10 @@ impl Config {
             }
             let trust = if is_trusted { " (trusted)" } else { "" };
             config.files.push(format!("`{FILE}`{trust}"));
-            config.add_models(&parsed, is_trusted, (&mut prices, &mut windows));
+            config.add_figures(&parsed.prices, &parsed.context, is_trusted);
+            if is_trusted {
+                config.trusted_prices = config.prices.clone();
+            }
             for (name, it) in parsed.providers {
                 let is_known = providers.get(&name).is_some();
                 let withheld = withhold_provider(&name, &it, is_known).filter(|_| !is_trusted);
@@ -166,33 +168,31 @@ impl Config {
             let layer = key.variable.to_owned();
             config.said.insert(key.name, ConfigValue { text, layer, is_untrusted: false });
         }
-        config.prices = Prices::from_iter(prices);
-        config.windows = windows.into_iter().collect();
         config.providers = Arc::new(providers);
         let is_of_user = |it: &ConfigValue| !it.is_untrusted;
         config.is_cost_limited = has_own_limit || config.get(COST_LIMIT).is_some_and(is_of_user);
         Ok(config)
     }
 
-    /// Adds prices and context sizes of models. Untrusted ones do not replace those of the user: a
-    /// cost limit depends on correct prices.
-    fn add_models(
+    /// Adds prices and context windows of models. Untrusted ones do not replace those of the user: a cost limit depends
+    /// on correct prices.
+    fn add_figures(
         &mut self,
-        parsed: &Parsed,
+        prices: &BTreeMap<String, (Price, String)>,
+        windows: &BTreeMap<String, (u64, String)>,
         is_trusted: bool,
-        (prices, windows): (&mut BTreeMap<String, crate::llm::Price>, &mut BTreeMap<String, u64>),
     ) {
-        for (model, price) in &parsed.prices {
-            if is_trusted || self.trusted_prices.of(model).is_none() {
-                prices.insert(model.clone(), *price);
+        let own = (self.price_places.clone(), self.window_places.clone());
+        for (model, (price, place)) in prices {
+            if is_trusted || !own.0.contains_key(full_name(model).as_ref()) {
+                self.prices.set(model, *price);
+                self.price_places.insert(full_name(model).into_owned(), place.clone());
             }
         }
-        if is_trusted {
-            self.trusted_prices = Prices::from_iter(prices.clone());
-        }
-        for (model, size) in &parsed.context {
-            if is_trusted || !windows.contains_key(model) {
-                windows.insert(model.clone(), *size);
+        for (model, (tokens, place)) in windows {
+            if is_trusted || !own.1.contains_key(full_name(model).as_ref()) {
+                self.windows.set(model, *tokens);
+                self.window_places.insert(full_name(model).into_owned(), place.clone());
             }
         }
     }

@@ -124,8 +124,8 @@ output_per_million = 1
       - graphrun.toml:4:31: `limits.tokens` must be a number, not a text
       - graphrun.toml:4:45: `limits.usd` is `-1`: expected an amount above zero, as in `2.50`
       - graphrun.toml:4:56: `limits.time` is `0s`: expected a time above zero, as in `90s`, `1h 30m` or `30d`
-      - graphrun.toml:7:1: there is no setting `output`; there is input_per_million, output_per_million, cached_input_per_million
-      - graphrun.toml:6:21: `input_per_million` must be a number, not a text
+      - graphrun.toml:7:1: there is no setting of a price `output`; there is input_per_million, output_per_million, cached_input_per_million, cache_write_per_million, reasoning_output_per_million, long
+      - graphrun.toml:6:21: `input_per_million` must be a number of 0 or more
       - graphrun.toml:5:9: the price of `a/b` has no `output_per_million`
       - graphrun.toml:9:21: `input_per_million` must be a number of 0 or more
       - graphrun.toml:12:9: `a/b` must be a number of 1 or more
@@ -151,7 +151,8 @@ fn without_a_file_there_is_no_warning() {
     let layers =
         ConfigLayers { folder, file: None, is_trusted: false, own: None, variable: &|_| None };
     let config = Config::of(layers).unwrap();
-    assert!(config.files().is_empty() && config.shown().is_empty() && config.prices.is_empty());
+    assert!(config.files().is_empty() && config.shown().is_empty());
+    assert_eq!(&config.prices, Prices::built_in());
 }
 
 #[test]
@@ -275,6 +276,44 @@ fn without_trust_a_price_does_not_replace_one_of_the_user() {
     let config = untrusted_config(&(price(0) + more), &price(5), &[]);
     let input = |model: &str| config.prices.of(model).map(|it| it.input);
     assert_eq!((input("a/b"), input("a/c")), (Some(5.0), Some(3.0)));
+}
+
+#[test]
+fn a_configured_figure_replaces_a_built_in_one() {
+    let text = "[prices.\"openai/gpt-5\"]\ninput_per_million = 1\noutput_per_million = 2\n\
+                long = { over = 9, input_per_million = 3, output_per_million = 4 }\n\
+                [context]\n\"openai/gpt-5\" = 7\n";
+    let figures = |config: &Config| {
+        let long = config.prices.of("gpt-5").unwrap().long.map(|it| (it.over, it.output));
+        (long, config.windows.of("openai/gpt-5"))
+    };
+    let trusted = config(text, &[]).unwrap();
+    assert_eq!(figures(&trusted), (Some((9, 4.0)), Some(7)));
+    assert_eq!(trusted.price_places["openai/gpt-5"], "graphrun.toml:1:9");
+    assert_eq!(trusted.trusted_prices, trusted.prices);
+    let untrusted = untrusted_config(text, "", &[]);
+    assert_eq!(figures(&untrusted), (Some((9, 4.0)), Some(7)));
+    assert_eq!(&untrusted.trusted_prices, Prices::built_in());
+    let own = "[prices.gpt-5]\ninput_per_million = 5\noutput_per_million = 6\n[context]\ngpt-5 = 8";
+    let own = untrusted_config(text, own, &[]);
+    assert_eq!(figures(&own), (None, Some(8)));
+    assert_eq!(own.window_places["openai/gpt-5"], "own.toml:5:1");
+}
+
+#[test]
+fn mistakes_in_the_prices_of_long_requests_are_reported() {
+    let text = "[prices.a]\ninput_per_million = 1\noutput_per_million = 2\n\
+                long = { over = 0, input_per_million = 3 }\n[prices.b]\ninput_per_million = 1\n\
+                output_per_million = 2\nlong = 5\n[prices.c]\ninput_per_million = 1\n\
+                output_per_million = 2\nlong = { input_per_million = 3, output_per_million = 4 }\n";
+    insta::assert_snapshot!(config(text, &[]).unwrap_err(), @r"
+    error: `graphrun.toml` cannot be used
+      - graphrun.toml:1:9: the price of long requests to `a` has no `output_per_million`
+      - graphrun.toml:4:17: `over` must be a whole number above zero
+      - graphrun.toml:8:8: `long` must be a table
+      - graphrun.toml:12:8: the price of long requests to `c` has no `over`, a number of tokens
+    help: docs/configuration.md lists the settings; nothing was started
+    ");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Tokens and cost of model calls, from the context sizes and prices in `graphrun.toml`.
+//! Tokens and cost of model calls, from the context windows and prices of the models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
-    llm::{Price, TokenUsage},
+    llm::Price,
     workflow::Workflow,
 };
 
@@ -58,6 +58,11 @@ impl Rates {
         Some(each?.into_iter().sum::<f64>() * attempts as f64)
     }
 
+    /// Returns the models that agents may call, in the order of their names.
+    pub(super) fn models(&self) -> BTreeSet<&str> {
+        self.agents.values().flatten().map(|it| it.model.as_str()).collect()
+    }
+
     /// Returns the models whose context size or price is unknown.
     pub(super) fn unknown(&self) -> Vec<String> {
         let asked = || self.agents.values().flatten();
@@ -70,23 +75,21 @@ impl Rates {
         let mut unknown = Vec::new();
         if !sizes.is_empty() {
             let names = sizes.join(", ");
-            unknown.push(format!("tokens and cost: no `[context]` in `{FILE}` for {names}"));
+            unknown.push(format!(
+                "tokens and cost: no context window of {names}; `[context]` in `{FILE}` sets it"
+            ));
         }
         if !prices.is_empty() {
             let names = prices.join(", ");
-            unknown.push(format!("cost: no `[prices]` in `{FILE}` for {names}"));
+            unknown.push(format!("cost: no price of {names}; `[prices]` in `{FILE}` sets it"));
         }
         unknown
     }
 }
 
 impl AgentModel {
-    /// Returns the highest cost of a call: its context consists of the more expensive kind of
-    /// tokens.
+    /// Returns the highest cost of a call: its context consists of the most expensive kind of tokens.
     fn cost(&self) -> Option<f64> {
-        let (tokens, price) = (self.tokens?, self.price?);
-        let asked = TokenUsage { input_tokens: tokens, ..TokenUsage::default() };
-        let answered = TokenUsage { output_tokens: tokens, ..TokenUsage::default() };
-        Some(price.cost(asked).max(price.cost(answered)))
+        Some(self.price?.most(self.tokens?))
     }
 }

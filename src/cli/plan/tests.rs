@@ -30,6 +30,7 @@ fn unknown_values_are_never_shown_as_zero() {
         largest: LargestNodes::of(&nodes),
         unknown: Vec::new(),
         limits: PlannedLimits::new(&Limits::default()),
+        models: BTreeMap::new(),
         warnings: Vec::new(),
         nodes,
     };

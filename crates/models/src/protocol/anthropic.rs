@@ -222,7 +222,7 @@ fn usage_of(usage: Option<&Value>) -> TokenUsage {
     let plain = read_usage(usage);
     let input = plain.input_tokens.saturating_add(cached);
     TokenUsage {
-        input_tokens: input.saturating_add(count("cache_creation_input_tokens")),
+        input_tokens: input.saturating_add(plain.cache_write_input_tokens),
         cached_input_tokens: cached,
         ..plain
     }

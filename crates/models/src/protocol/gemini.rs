@@ -222,7 +222,7 @@ fn usage_of(usage: Option<&Value>) -> TokenUsage {
         output_tokens: count("candidatesTokenCount").saturating_add(thoughts),
         reasoning_output_tokens: thoughts,
         calls: 1,
-        estimated: false,
+        ..TokenUsage::default()
     }
 }
 

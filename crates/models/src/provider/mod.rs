@@ -1,9 +1,10 @@
-//! The providers of models: addresses, keys and dialects, all of it data.
+//! The providers of models: addresses, keys and dialects, all of it data; and the figures of their models.
 //!
-//! `providers.toml` has the built-in ones. A configuration adds others, or replaces single settings, in the same
+//! `providers.toml` has the built-in ones, `models.toml` the figures. A configuration adds others, or replaces single settings, in the same
 //! form, so one reader ([`ProviderSettings::read`]) reads both. Any other OpenAI-compatible server can be used by
 //! its address with [`Profile::default`].
 
+mod models;
 mod profile;
 mod settings;
 
@@ -15,7 +16,9 @@ use std::sync::LazyLock;
 
 use toml_edit::Document;
 
+pub use self::models::{KnownModel, full_name};
 pub use self::profile::{OutputMode, Parameter, Profile, Protocol, SystemRole, TokenLimit};
+pub(crate) use self::settings::TableReader;
 pub use self::settings::{ProviderSettings, TableProblem, header_problem};
 
 #[cfg(feature = "openai")]

@@ -71,7 +71,7 @@ impl ProviderSettings {
 
     /// Reads a table, and adds its mistakes to `problems`.
     pub fn read(table: &dyn TableLike, problems: &mut Vec<TableProblem>) -> Self {
-        let mut reader = TableReader { problems };
+        let mut reader = TableReader::new(problems);
         let mut settings = Self::default();
         for (key, item) in table.iter() {
             match key {
@@ -150,16 +150,26 @@ fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
 }
 
 /// Reads the values of a table, and collects its mistakes.
-struct TableReader<'a> {
+pub(crate) struct TableReader<'a> {
     problems: &'a mut Vec<TableProblem>,
 }
 
-impl TableReader<'_> {
-    fn problem(&mut self, span: Option<Range<usize>>, message: String) {
+impl<'a> TableReader<'a> {
+    pub(crate) fn new(problems: &'a mut Vec<TableProblem>) -> Self {
+        Self { problems }
+    }
+
+    pub(crate) fn problem(&mut self, span: Option<Range<usize>>, message: String) {
         self.problems.push(TableProblem { span, message });
     }
 
-    fn unknown(&mut self, span: Option<Range<usize>>, what: &str, word: &str, known: &[&str]) {
+    pub(crate) fn unknown(
+        &mut self,
+        span: Option<Range<usize>>,
+        what: &str,
+        word: &str,
+        known: &[&str],
+    ) {
         let hint = did_you_mean(word, known.iter().copied()).map_or_else(
             || format!("there is {}", known.join(", ")),
             |near| format!("did you mean `{near}`?"),
@@ -173,6 +183,26 @@ impl TableReader<'_> {
             self.problem(item.span(), format!("`{key}` must be a text in quotes"));
         }
         text.map(str::to_owned)
+    }
+
+    /// Reads a number of at least `least`.
+    #[expect(clippy::cast_precision_loss, reason = "no price and no model is as large as 2^52")]
+    pub(crate) fn number(&mut self, key: &str, item: &Item, least: f64) -> Option<f64> {
+        let number = item.as_float().or_else(|| item.as_integer().map(|it| it as f64));
+        let fits = number.filter(|it| it.is_finite() && *it >= least);
+        if fits.is_none() {
+            self.problem(item.span(), format!("`{key}` must be a number of {least} or more"));
+        }
+        fits
+    }
+
+    /// Reads a number of tokens.
+    pub(crate) fn whole(&mut self, key: &str, item: &Item) -> Option<u64> {
+        let number = item.as_integer().and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+        if number.is_none() {
+            self.problem(item.span(), format!("`{key}` must be a whole number above zero"));
+        }
+        number
     }
 
     fn flag(&mut self, key: &str, item: &Item) -> Option<bool> {
@@ -291,7 +321,7 @@ impl TableReader<'_> {
         parameter
     }
 
-    fn table<'i>(&mut self, key: &str, item: &'i Item) -> Option<&'i dyn TableLike> {
+    pub(crate) fn table<'i>(&mut self, key: &str, item: &'i Item) -> Option<&'i dyn TableLike> {
         let table = item.as_table_like();
         if table.is_none() {
             self.problem(item.span(), format!("`{key}` must be a table"));

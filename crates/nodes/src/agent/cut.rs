@@ -2,7 +2,8 @@
 //!
 //! The order is fixed, so a repeated task sends the same requests: the oldest messages of the history; the middles of
 //! results of tools, the oldest first; the middles of the longest values in the prompt. The system prompt, the other text
-//! of the prompt, the calls of the model and the messages about an invalid answer stay whole.
+//! of the prompt, the calls of the model, the messages about an invalid answer, and the last error stay whole: that of a
+//! tool, and that which led to the node.
 
 use std::{
     fmt,
@@ -18,6 +19,7 @@ use graphrun_models::{ChatModel, ChatReply, ChatRequest, Message, ModelError, Ro
 use graphrun_workflow::OnOverflow;
 use serde_json::Value;
 
+use super::tools::ERROR_PREFIX;
 use crate::call::{Watched, characters};
 
 /// How often a request is shortened. Each time, three quarters of its characters are left.
@@ -27,7 +29,7 @@ const WHOLE_CHARACTERS_MAX: usize = 1_000;
 
 /// A model whose requests are cut if they are too long for it, as far as the agent allows that.
 #[derive(Debug)]
-pub(super) struct Fitted<'a> {
+pub(crate) struct Fitted<'a> {
     model: &'a Watched<'a>,
     ctx: &'a NodeContext,
     on_overflow: OnOverflow,
@@ -48,13 +50,27 @@ struct Question {
 /// The removed parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LeftOut {
+    /// The messages of the history.
     messages: usize,
+    /// The characters of all parts.
     characters: usize,
+    /// Those of the results of tools.
+    results: usize,
+    /// Those of the values of the prompt, by their names.
+    values: Vec<(String, usize)>,
+}
+
+/// A text of the state or the input that may be shortened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LongValue {
+    /// Its path, such as `files[2].content`.
+    name: String,
+    text: String,
 }
 
 impl<'a> Fitted<'a> {
     /// Makes the model for requests that begin with the messages of `question`, whose last one is the prompt.
-    pub(super) fn new(
+    pub(crate) fn new(
         model: &'a Watched<'a>,
         ctx: &'a NodeContext,
         on_overflow: OnOverflow,
@@ -86,7 +102,7 @@ impl<'a> Fitted<'a> {
         let excess = usize::try_from(all - rest).unwrap_or(usize::MAX);
         let mut messages = request.messages.clone();
         let mut left_out = LeftOut::default();
-        self.question.cut(&mut messages, excess, &long_values(self.ctx), &mut left_out);
+        self.question.cut(&mut messages, excess, &LongValue::all(self.ctx), &mut left_out);
         let is_shorter = left_out != LeftOut::default();
         // Another request needs another key.
         let key = match request.key.as_str() {
@@ -120,6 +136,7 @@ impl ChatModel for Fitted<'_> {
                 return replied;
             };
             *self.cuts.lock().unwrap_or_else(PoisonError::into_inner) = cuts;
+            tracing::info!(model = self.name(), %left_out, "the request is cut");
             let message = format!("the request is too long for {}: {left_out}", self.name());
             self.ctx.report(Report::Warning { message }).await;
             sent = Some((next, left_out));
@@ -137,7 +154,7 @@ impl Question {
         self,
         messages: &mut Vec<Message>,
         mut excess: usize,
-        values: &[String],
+        values: &[LongValue],
         left_out: &mut LeftOut,
     ) {
         let mut prompt = self.prompt.min(messages.len().saturating_sub(1));
@@ -154,15 +171,22 @@ impl Question {
             left_out.messages += removed;
             left_out.characters += gone;
         }
-        for result in messages.iter_mut().filter(|it| it.role == Role::Tool) {
-            let whole = std::mem::take(&mut result.content);
-            result.content = left_out.shorten(whole, &mut excess);
+        let last_error = messages.iter().rposition(is_error_of_tool);
+        for (at, result) in messages.iter_mut().enumerate() {
+            if result.role == Role::Tool && Some(at) != last_error {
+                let whole = std::mem::take(&mut result.content);
+                let before = left_out.characters;
+                result.content = left_out.shorten(whole, &mut excess);
+                left_out.results += left_out.characters - before;
+            }
         }
         let prompt = &mut messages[prompt];
-        for value in values {
-            if excess > 0 && prompt.content.contains(value.as_str()) {
-                let short = left_out.shorten(value.clone(), &mut excess);
-                prompt.content = prompt.content.replacen(value.as_str(), &short, 1);
+        for LongValue { name, text } in values {
+            if excess > 0 && prompt.content.contains(text.as_str()) {
+                let before = left_out.characters;
+                let short = left_out.shorten(text.clone(), &mut excess);
+                left_out.values.push((name.clone(), left_out.characters - before));
+                prompt.content = prompt.content.replacen(text.as_str(), &short, 1);
             }
         }
     }
@@ -201,13 +225,25 @@ impl LeftOut {
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} characters are left out", grouped(self.characters))?;
+        let mut parts = Vec::new();
         match self.messages {
-            0 => Ok(()),
-            1 => f.write_str(", with 1 earlier message"),
-            messages => write!(f, ", with {messages} earlier messages"),
+            0 => {}
+            1 => parts.push("1 earlier message".to_owned()),
+            messages => parts.push(format!("{messages} earlier messages")),
         }
+        if self.results > 0 {
+            parts.push(format!("{} of results of tools", grouped(self.results)));
+        }
+        let values = self.values.iter();
+        parts.extend(values.map(|(name, gone)| format!("{} of `{name}`", grouped(*gone))));
+        let characters = grouped(self.characters);
+        write!(f, "{characters} characters are left out: {}", parts.join(", "))
     }
+}
+
+/// Whether a message is the error of a call.
+fn is_error_of_tool(message: &Message) -> bool {
+    message.role == Role::Tool && message.content.starts_with(ERROR_PREFIX)
 }
 
 fn length(text: &str) -> usize {
@@ -226,26 +262,43 @@ fn grouped(number: usize) -> String {
     grouped
 }
 
-/// Returns the texts of the state and the input that may be shortened, the longest first.
-fn long_values(ctx: &NodeContext) -> Vec<String> {
-    let mut texts = Vec::new();
-    for channel in ctx.state.schema().channels() {
-        add_texts(&mut texts, ctx.state.get(channel.name().as_str()).unwrap_or(&Value::Null));
+impl LongValue {
+    /// Returns the texts of the state and the input that may be shortened, the longest first. The error that led to the
+    /// node, and parts of it, are none of them.
+    fn all(ctx: &NodeContext) -> Vec<Self> {
+        let mut values = Vec::new();
+        for channel in ctx.state.schema().channels() {
+            let name = channel.name().as_str();
+            Self::add(&mut values, name.to_owned(), ctx.state.get(name).unwrap_or(&Value::Null));
+        }
+        if let Input::Value(item) = &ctx.input {
+            Self::add(&mut values, "item".to_owned(), item);
+        }
+        if let Some(error) = ctx.trigger.error() {
+            values.retain(|it| !error.contains(&it.text));
+        }
+        values.sort_by(|a, b| length(&b.text).cmp(&length(&a.text)).then(a.text.cmp(&b.text)));
+        values.dedup_by(|later, earlier| later.text == earlier.text);
+        values
     }
-    if let Input::Value(item) = &ctx.input {
-        add_texts(&mut texts, item);
-    }
-    texts.sort_by(|a, b| length(b).cmp(&length(a)).then(a.cmp(b)));
-    texts.dedup();
-    texts
-}
 
-fn add_texts(texts: &mut Vec<String>, value: &Value) {
-    match value {
-        Value::String(text) if length(text) > WHOLE_CHARACTERS_MAX => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|it| add_texts(texts, it)),
-        Value::Object(fields) => fields.values().for_each(|it| add_texts(texts, it)),
-        _ => {}
+    fn add(values: &mut Vec<Self>, name: String, value: &Value) {
+        match value {
+            Value::String(text) if length(text) > WHOLE_CHARACTERS_MAX => {
+                values.push(Self { name, text: text.clone() });
+            }
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    Self::add(values, format!("{name}[{at}]"), item);
+                }
+            }
+            Value::Object(fields) => {
+                for (field, value) in fields {
+                    Self::add(values, format!("{name}.{field}"), value);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -274,7 +327,7 @@ mod tests {
 
     fn cut(excess: usize) -> (Vec<Message>, LeftOut) {
         let (mut messages, mut left_out) = (question(), LeftOut::default());
-        let values = ["c".repeat(4_000)];
+        let values = [LongValue { name: "code".to_owned(), text: "c".repeat(4_000) }];
         Question { system: 1, prompt: 5 }.cut(&mut messages, excess, &values, &mut left_out);
         (messages, left_out)
     }
@@ -282,7 +335,8 @@ mod tests {
     #[test]
     fn the_oldest_messages_are_left_out_first_and_in_pairs() {
         let (messages, left_out) = cut(50);
-        assert_eq!(left_out, LeftOut { messages: 2, characters: 200 });
+        let expected = LeftOut { messages: 2, characters: 200, ..LeftOut::default() };
+        assert_eq!(left_out, expected);
         let first = format!("[… 2 earlier messages left out …]\n\n{}", "v".repeat(100));
         assert_eq!((messages.len(), messages[1].content.as_str()), (8, first.as_str()));
         assert_eq!(messages[2..], question()[4..]);
@@ -308,12 +362,27 @@ mod tests {
     #[test]
     fn then_the_longest_values_of_the_prompt_lose_their_middles() {
         let (messages, left_out) = cut(usize::MAX);
-        assert_eq!(left_out.characters, 400 + 4_000 + 4_000 + 3_000);
+        assert_eq!(
+            left_out.to_string(),
+            "11,400 characters are left out: 4 earlier messages, 8,000 of results of tools, 3,000 of `code`"
+        );
         let prompt = &messages[1].content;
         assert!(prompt.contains("Fix this: ccc") && prompt.contains("3,000 characters left out"));
         assert!(prompt.ends_with(&format!("\nThe error: {}", "e".repeat(2_000))), "{prompt}");
         assert_eq!(messages[0], question()[0], "the system prompt is never cut");
         assert_eq!(messages[4..], question()[8..], "an invalid answer and its problems stay");
+    }
+
+    #[test]
+    fn the_last_error_of_a_tool_stays_whole() {
+        let values = [];
+        let failed = |id: &str| Message::tool(id, format!("error: {}", "x".repeat(3_000)));
+        let mut messages = vec![Message::user("Go."), failed("1"), failed("2")];
+        messages.push(Message::tool("3", "o".repeat(3_000)));
+        let (whole, mut left_out) = (messages.clone(), LeftOut::default());
+        Question { system: 0, prompt: 0 }.cut(&mut messages, usize::MAX, &values, &mut left_out);
+        assert_eq!((&messages[0], &messages[2]), (&whole[0], &whole[2]));
+        assert_eq!(left_out.results, 2_007 + 2_000);
     }
 
     #[test]

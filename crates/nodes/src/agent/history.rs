@@ -14,6 +14,8 @@ use graphrun_workflow::kind::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use crate::compact::{Compaction, CompactionParts, check_replaceable, is_summary};
+
 /// The form of `history` with a limit.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -23,6 +25,8 @@ pub(super) struct HistoryParts {
     field: FieldName,
     /// How many of the last messages are sent at most. Default: all of them.
     last: Option<Count>,
+    /// When older turns are replaced by a summary, which the model of the agent writes.
+    compact: Option<CompactionParts>,
 }
 
 /// The field with the messages of a conversation.
@@ -32,6 +36,8 @@ pub struct History {
     pub field: ChannelName,
     /// How many of the last messages are sent at most.
     pub last: Option<u32>,
+    /// When its older turns are replaced by a summary.
+    pub compaction: Option<Compaction>,
 }
 
 impl History {
@@ -41,32 +47,58 @@ impl History {
         yaml: &Yaml,
         writes: &[ChannelName],
     ) -> Option<Self> {
-        let (field, last) = if matches!(yaml.data, Data::Map(_)) {
+        let (field, last, compaction) = if matches!(yaml.data, Data::Map(_)) {
             let parts = reader.parts_of("history")?;
             let field = parts.require(reader.report(), "field", "the field with the messages")?;
             let last = match parts.get("last") {
                 Some(last) => Some(reader.report().count(last, "`last`", 2)?),
                 None => None,
             };
-            (field, last)
+            let compaction = match parts.get("compact") {
+                Some(compact) => Some(Compaction::read_within(reader, compact)?),
+                None => None,
+            };
+            if let (Some(key), Some(_)) = (parts.key("last"), compaction) {
+                let message = "`last` would leave the summary out that `compact` writes";
+                reader.report().bad_value(key, message, "remove one of them");
+                return None;
+            }
+            (field, last, compaction)
         } else {
-            (yaml, None)
+            (yaml, None, None)
         };
         let word = reader.report().word(field, "`history`")?;
         let channel = reader.channel(&word)?;
         check(reader, field, &channel, writes)?;
-        Some(Self { field: channel, last })
+        if compaction.is_some() {
+            check_replaceable(reader, field, &channel)?;
+        }
+        Some(Self { field: channel, last, compaction })
     }
 
-    /// Returns the messages that are sent. The first one is of the user, because some providers refuse others.
+    /// Returns the messages that are sent.
     pub(super) fn messages(&self, state: &State) -> Result<Vec<Message>, NodeError> {
         let list = state.get(self.field.as_str()).and_then(Value::as_array);
-        let list = list.map_or(&[][..], Vec::as_slice);
+        self.sent(list.map_or(&[][..], Vec::as_slice))
+    }
+
+    /// Returns those of a list of messages that are sent. The first one is of the user, because some providers refuse
+    /// others. For the same reason, a summary becomes a part of the message of the user behind it.
+    pub(super) fn sent(&self, list: &[Value]) -> Result<Vec<Message>, NodeError> {
         let last = self.last.and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX);
         let sent = &list[list.len().saturating_sub(last)..];
         let is_user = |it: &&Value| it["role"] == "user";
         let is_cut = sent.len() < list.len();
-        sent.iter().skip_while(|it| is_cut && !is_user(it)).map(|it| self.message(it)).collect()
+        let sent = sent.iter().skip_while(|it| is_cut && !is_user(it));
+        let mut sent: Vec<Message> = sent.map(|it| self.message(it)).collect::<Result<_, _>>()?;
+        if let [summary, next, ..] = sent.as_mut_slice()
+            && is_summary(summary)
+            && next.role == Role::User
+        {
+            next.content = format!("{}\n\n{}", summary.content, next.content);
+            sent.remove(0);
+        }
+        Ok(sent)
     }
 
     fn message(&self, value: &Value) -> Result<Message, NodeError> {
@@ -78,8 +110,8 @@ impl History {
         Ok(Message::new(role, content))
     }
 
-    /// Adds the prompt and the answer to the conversation.
-    pub(super) fn extend(&self, prompt: &str, answer: Update) -> Update {
+    /// Adds the prompt and the answer to the conversation, behind other changes of its messages.
+    pub(super) fn extend(&self, mut messages: Vec<Value>, prompt: &str, answer: Update) -> Update {
         let text = match answer.writes.as_slice() {
             [(_, only)] => text(only),
             several => {
@@ -87,15 +119,14 @@ impl History {
                 Value::Object(fields.collect::<Map<_, _>>()).to_string()
             }
         };
-        answer.write(
-            self.field.clone(),
-            json!([{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]),
-        )
+        messages.push(json!({"role": "user", "content": prompt}));
+        messages.push(json!({"role": "assistant", "content": text}));
+        answer.write(self.field.clone(), messages)
     }
 }
 
 /// Reports a field that cannot hold a conversation.
-fn check(
+pub(crate) fn check(
     reader: &mut NodeReader<'_>,
     yaml: &Yaml,
     field: &ChannelName,

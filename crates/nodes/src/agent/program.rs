@@ -190,7 +190,7 @@ impl Agent {
             (None, Err(NoAnswer::Model(error))) => Err(failure_of(&error).into()),
             (None, Err(NoAnswer::Unreadable(failure))) => Err(failure.into()),
             (None, Ok(update)) => {
-                let update = self.with_history(request, update);
+                let update = self.with_history(request, None, update);
                 Ok(match (&self.definition.session, session) {
                     (Some(field), Some(session)) => {
                         update.write(field.clone(), session.id().unwrap_or_default())

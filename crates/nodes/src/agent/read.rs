@@ -28,6 +28,7 @@ use super::{
 use crate::{
     changes::read_changes,
     checked::{Checked, ToolSources},
+    compact::refuse_program,
     in_folder::{check_writing_tools, read_folder},
 };
 
@@ -139,10 +140,12 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// Returns how often a model may be asked for an answer: the first time, once more with twice the tokens, and for
-    /// each repair.
+    /// Returns how often a model may be asked for an answer: the first time, once more with twice the tokens, for
+    /// each repair, and for a summary of its history.
     pub(super) fn answers_max(&self) -> u64 {
-        1 + u64::from(self.settings.max_tokens.is_some()) + u64::from(self.repairs_max)
+        let summaries = self.history.as_ref().is_some_and(|it| it.compaction.is_some());
+        let longer = u64::from(self.settings.max_tokens.is_some());
+        1 + longer + u64::from(self.repairs_max) + u64::from(summaries)
     }
 }
 
@@ -354,6 +357,11 @@ impl NodeSettings for AgentSettings {
 fn check_programs(reader: &mut NodeReader<'_>, programs: &[Arc<Program>], models: &[String]) {
     if let (Some(program), true) = (programs.first(), models.is_empty()) {
         reader.refuse_request_settings(&program.argv[0]);
+        if let Some(Yaml { data: Data::Map(_), .. }) = reader.get("history")
+            && let Some(key) = reader.parts_of("history").and_then(|it| it.key("compact"))
+        {
+            refuse_program(reader, key, &program.argv[0]);
+        }
         if let Some(key) = reader.key("attach") {
             let message =
                 format!("`attach` is about a model, and `{}` is a program", program.argv[0]);

@@ -31,6 +31,8 @@ use crate::{
 const CALLS_AT_ONCE_MAX: usize = 16;
 /// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
+/// The beginning of a result that is an error.
+pub(super) const ERROR_PREFIX: &str = "error: ";
 /// The most characters of a result in the conversation.
 const RESULT_CHARACTERS_MAX: usize = 60_000;
 /// The most characters of arguments in an event.
@@ -193,7 +195,7 @@ impl<'a> WithTools<'a> {
         at: usize,
         again: bool,
     ) -> Result<Planned<'_>, NodeError> {
-        let refuse = |reason: String| Ok(Planned::Known(format!("error: {reason}")));
+        let refuse = |reason: String| Ok(Planned::Known(format!("{ERROR_PREFIX}{reason}")));
         if again {
             let reason = "this call was made before; its result is in the conversation";
             return refuse(reason.to_owned());
@@ -371,13 +373,15 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
     match outcome {
         Ok(Value::String(text)) => cut(&text, RESULT_CHARACTERS_MAX),
         Ok(value) => cut(&value.to_string(), RESULT_CHARACTERS_MAX),
-        Err(error) if error.transient => format!("error: {error}; it may work at another time"),
-        Err(error) => format!("error: {error}"),
+        Err(error) if error.transient => {
+            format!("{ERROR_PREFIX}{error}; it may work at another time")
+        }
+        Err(error) => format!("{ERROR_PREFIX}{error}"),
     }
 }
 
 /// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
-pub(super) fn cut(text: &str, characters_max: usize) -> String {
+pub(crate) fn cut(text: &str, characters_max: usize) -> String {
     let text = redact(text);
     match text.char_indices().nth(characters_max) {
         None => text.into_owned(),

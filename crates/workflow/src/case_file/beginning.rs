@@ -165,7 +165,19 @@ impl Reading<'_> {
             }
             None => None,
         };
-        let tokens = TokenUsage { input_tokens, output_tokens, calls, ..TokenUsage::default() };
+        let mut known = |key: &str| match section.get(key) {
+            Some(yaml) => self.report.count(yaml, &format!("`{key}`"), 1).map(Some),
+            None => Some(None),
+        };
+        let (context_tokens, context_window) = (known("context_tokens")?, known("context_window")?);
+        let tokens = TokenUsage {
+            input_tokens,
+            output_tokens,
+            calls,
+            context_tokens,
+            context_window,
+            ..TokenUsage::default()
+        };
         Some(Usage { tokens, cost_usd })
     }
 

@@ -401,6 +401,7 @@ fn the_facts_of_a_run_are_values() {
         ("now().size() > 0 && now() == now()", "bool", json!(true)),
         ("usage.tokens + usage.calls", "int", json!(1201)),
         ("has(usage.usd)", "bool", json!(false)),
+        ("has(usage('sse').context_tokens) || has(usage.context_window)", "bool", json!(false)),
         ("usage('sse').tokens + usage('qa').tokens", "int", json!(700)),
         ("remaining.steps", "int", json!(8)),
         (

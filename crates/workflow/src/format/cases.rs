@@ -102,6 +102,10 @@ pub(crate) struct UsageKeys {
     calls: Option<Count>,
     /// The cost in US dollars. Without it, the price of a request is unknown.
     usd: Option<Dollars>,
+    /// The tokens of the last request and its reply. Without it, they are unknown.
+    context_tokens: Option<Count>,
+    /// The context window of the model of the last request. Without it, it is unknown.
+    context_window: Option<Count>,
     /// The usage of single nodes.
     nodes: Option<Named<NodeRef, NodeUsageKeys>>,
 }
@@ -118,6 +122,10 @@ pub(crate) struct NodeUsageKeys {
     calls: Option<Count>,
     /// Their cost in US dollars. Without it, the price of a request is unknown.
     usd: Option<Dollars>,
+    /// The tokens of its last request and the reply. Without it, they are unknown.
+    context_tokens: Option<Count>,
+    /// The context window of the model of its last request. Without it, it is unknown.
+    context_window: Option<Count>,
 }
 
 /// The expected run. The status is always compared, the rest where it is given.

@@ -3,7 +3,9 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use graphrun_memory::{InMemoryStore, Memory};
-use graphrun_models::{ChatModel, ChatReply, ChatRequest, ContextWindows, ModelError, Prices};
+use graphrun_models::{
+    ChatModel, ChatReply, ChatRequest, ContextWindows, ModelError, Prices, TokenEstimates,
+};
 use graphrun_sandbox::{NetworkAccess, Replace};
 
 use async_trait::async_trait;
@@ -59,6 +61,8 @@ pub struct Services {
     pub prices: Arc<Prices>,
     /// The context windows of models, as far as they are known.
     pub windows: Arc<ContextWindows>,
+    /// What the providers of models have counted, for estimates.
+    pub estimates: Arc<TokenEstimates>,
     /// The folder for environments of generated code.
     pub cache_dir: PathBuf,
     /// The folder that a run delivers to.
@@ -86,6 +90,7 @@ impl Services {
             tools: None,
             prices: Arc::default(),
             windows: Arc::default(),
+            estimates: Arc::default(),
             cache_dir: PathBuf::from(".graphrun/cache"),
             output_dir: PathBuf::from("out"),
             replace: Replace::default(),

@@ -61,6 +61,7 @@ fn read_result(event: &Value, reading: &mut Reading) {
                 .saturating_add(cached)
                 .saturating_add(written),
             cached_input_tokens: cached,
+            cache_write_input_tokens: written,
             output_tokens: count(usage, "output_tokens"),
             calls: 1,
             ..TokenUsage::default()
