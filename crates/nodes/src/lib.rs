@@ -42,6 +42,7 @@ mod changes;
 mod checked;
 mod commit;
 mod declared;
+mod dependencies;
 mod diff;
 mod discard;
 mod host_approval;
@@ -85,6 +86,7 @@ pub use self::{
     ask::AskSettings,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
+    dependencies::{LockFileReadError, read_lock_file},
     diff::DiffNode,
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},
