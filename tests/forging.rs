@@ -69,7 +69,7 @@ impl Runner {
                 ran.await.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
             Self::Node => {
-                let ran = run_node(sandbox, &project, &settings, limits, &cancel).await;
+                let ran = run_node((sandbox, &[]), &project, &settings, limits, &cancel).await;
                 ran.unwrap_or_else(|error| panic!("{name}: {error}"))
             }
         }

@@ -42,6 +42,7 @@ mod message;
 mod migrate;
 mod network;
 mod plan;
+mod prepare_packages;
 mod render;
 mod resume;
 mod retry;
@@ -56,6 +57,7 @@ mod config;
 mod costs;
 mod data_limits;
 mod database;
+mod dependencies;
 mod diagnostics;
 mod difference;
 mod drive;
@@ -149,6 +151,7 @@ commands! {
     Fmt(fmt::Args),
     Explain(explain::Args),
     Plan(plan::Args),
+    Prepare(prepare_packages::Args),
     Graph(graph::Args),
     Render(render::Args),
     Schema(schema::Args),

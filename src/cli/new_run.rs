@@ -8,8 +8,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    database::Database, diagnostics::print_warnings, drive::Run, error::CliError, globals::Globals,
-    names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow, run_folders,
+    database::Database, dependencies, diagnostics::print_warnings, drive::Run, error::CliError,
+    globals::Globals, names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow,
+    run_folders,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
@@ -74,6 +75,8 @@ impl NewRunArgs {
         let database_of_run = (database, checkpointer.as_ref());
         let (origin, info) =
             self.begin(workflow, options, database_of_run, (thread, input)).await?;
+        let folders = (&info.id, &origin.folders[..]);
+        dependencies::provide(&loaded.workflow, folders, &origin.options).await?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(database)?, loaded.memory(globals)?);
         let reports = loaded.reports(&origin.out);

@@ -21,6 +21,11 @@ impl Refusals {
         add_once(&mut self.problems, problem);
     }
 
+    /// Adds a remedy.
+    pub(super) fn add_help(&mut self, help: String) {
+        add_once(&mut self.help, help);
+    }
+
     /// Returns an error with all of them, if there are any.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     answer::{self, AnswerFlag},
+    dependencies,
     diagnostics::print_warnings,
     drive::{Begin, Run},
     error::CliError,
@@ -187,6 +188,8 @@ pub(super) fn drive_saved(
         let settings = globals.settings(&origin.options)?;
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
         let models = loaded.connect()?;
+        let folders = (&info.id, &origin.folders[..]);
+        dependencies::provide(&loaded.workflow, folders, &origin.options).await?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(&database)?, loaded.memory(globals)?);
         let reports = loaded.reports(&origin.out);

@@ -1,6 +1,7 @@
 //! The folders of runs: where their worktrees are, and how commands find, provide and remove them.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{self, PathBuf},
 };
@@ -15,7 +16,7 @@ use crate::{
     graph::{ErrorKind, Failure},
     id::RunId,
     state::Update,
-    workflow::Workflow,
+    workflow::{FolderRequest, Workflow},
 };
 
 /// The folder of all worktrees, if the environment names no folder for the state of programs.
@@ -34,12 +35,8 @@ pub(super) async fn find(
     run: &RunId,
     database: &Database,
 ) -> Result<Vec<RunFolder>, CliError> {
-    let requests = workflow.folder_requests(input, run).map_err(|error| {
-        CliError::usage("the folders of the run cannot be found; nothing was started")
-            .because(error)
-    })?;
     let mut found = Vec::new();
-    for request in requests {
+    for request in requests_of(workflow, input, run)? {
         let name = request.name.clone();
         let worktree = place(database)?.join(format!("{RUN_PREFIX}{run}")).join(&request.name);
         let from = PathBuf::from(request.from);
@@ -47,6 +44,42 @@ pub(super) async fn find(
         found.push(new.find().await.map_err(|error| refuse(&name, error))?);
     }
     Ok(found)
+}
+
+/// Finds the repositories whose lock files a workflow names, and their current commits. The folders have no worktree, and their
+/// branches are not those of a run.
+///
+/// # Errors
+///
+/// As [`find`].
+pub(super) async fn find_bases(
+    workflow: &Workflow,
+    input: &Update,
+    run: &RunId,
+) -> Result<Vec<RunFolder>, CliError> {
+    let used: BTreeSet<String> = workflow.lock_files().into_iter().map(|it| it.folder).collect();
+    let mut found = Vec::new();
+    for FolderRequest { name, from, .. } in requests_of(workflow, input, run)? {
+        if used.contains(&name) {
+            // The branch of an earlier run may have the declared name.
+            let branch = format!("graphrun/{run}");
+            let (from, worktree) = (PathBuf::from(from), PathBuf::new());
+            let new = NewFolder { name: name.clone(), from, branch, worktree };
+            found.push(new.find().await.map_err(|error| refuse(&name, error))?);
+        }
+    }
+    Ok(found)
+}
+
+fn requests_of(
+    workflow: &Workflow,
+    input: &Update,
+    run: &RunId,
+) -> Result<Vec<FolderRequest>, CliError> {
+    workflow.folder_requests(input, run).map_err(|error| {
+        CliError::usage("the folders of the run cannot be found; nothing was started")
+            .because(error)
+    })
 }
 
 fn refuse(name: &str, error: FolderError) -> CliError {

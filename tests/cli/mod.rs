@@ -41,6 +41,7 @@ mod network;
 mod people;
 mod plan;
 mod postgres;
+mod prepare;
 pub(crate) mod program;
 mod programs;
 mod provider;

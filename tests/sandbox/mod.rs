@@ -9,6 +9,7 @@ mod attack;
 mod folder;
 pub(crate) mod host;
 mod network;
+mod packages;
 mod supervision;
 
 use std::{

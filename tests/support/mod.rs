@@ -6,6 +6,7 @@ pub(crate) mod git;
 pub(crate) mod npm;
 pub(crate) mod postgres;
 pub(crate) mod ran;
+pub(crate) mod registry;
 pub(crate) mod team;
 
 use std::{

@@ -106,6 +106,16 @@ pub enum FolderError {
         /// The limit.
         what: String,
     },
+    /// A commit has no file that can be used.
+    #[error("`{path}` of the commit {} cannot be used: {problem}", commit.get(..12).unwrap_or(commit))]
+    NoBaseFile {
+        /// The path.
+        path: String,
+        /// The commit.
+        commit: String,
+        /// The problem.
+        problem: String,
+    },
     /// The files are not acceptable, or cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),

@@ -7,6 +7,7 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod base;
 mod error;
 mod files;
 mod git;

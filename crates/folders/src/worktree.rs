@@ -53,6 +53,8 @@ pub struct NewFolder {
 pub struct RunFolders {
     pub(crate) run: String,
     pub(crate) folders: BTreeMap<String, RunFolder>,
+    /// The same, or for a task with separate branches those of the run.
+    pub(crate) of_run: BTreeMap<String, RunFolder>,
 }
 
 /// A folder with its worktree, which no other operation uses meanwhile.
@@ -112,8 +114,8 @@ impl NewFolder {
 impl RunFolders {
     /// Returns the folders of a run, by its id.
     pub fn new(run: impl Into<String>, folders: impl IntoIterator<Item = RunFolder>) -> Self {
-        let folders = folders.into_iter().map(|it| (it.name.clone(), it)).collect();
-        Self { run: run.into(), folders }
+        let folders: BTreeMap<_, _> = folders.into_iter().map(|it| (it.name.clone(), it)).collect();
+        Self { run: run.into(), of_run: folders.clone(), folders }
     }
 
     /// Opens a folder, and makes its worktree and its branch at the first use. Waits until no other operation uses it.

@@ -672,3 +672,51 @@ async fn many_tasks_begin_and_end_at_once() {
     drop(open);
     folder.remove("r1").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_file_of_the_base_is_that_of_the_commit_that_the_run_started_from() {
+    let home = Home::new();
+    home.write("locks/app.txt", "locked\n");
+    home.write("large.txt", "12345");
+    symlink("/etc/passwd", home.repository().join("link.txt")).unwrap();
+    symlink("locks", home.repository().join("linked")).unwrap();
+    home.commit("second");
+    home.write("locks/app.txt", "of the user, not committed\n");
+    let (folder, folders) = home.start("a").await;
+    let read = async |folders: &RunFolders, path: &str| {
+        let read = folders.base_file("repo", (path, 20)).await;
+        read.map(|it| String::from_utf8(it).unwrap()).map_err(|it| it.to_string())
+    };
+    assert_eq!(read(&folders, "locks/app.txt").await.unwrap(), "locked\n");
+
+    // A commit of the run changes nothing, also for a task whose branch starts there.
+    let open = folders.open("repo").await.unwrap();
+    replace_files(open.path(), &[file("locks/app.txt", "of an agent\n")]).unwrap();
+    open.commit(request("change", "1")).await.unwrap();
+    drop(open);
+    home.commit("third");
+    let task = folders.of_task("7", &["repo".to_owned()]).await.unwrap();
+    for folders in [&folders, &task] {
+        assert_eq!(read(folders, "locks/app.txt").await.unwrap(), "locked\n");
+    }
+
+    let commit = &folder.base[..12];
+    for (path, problem) in [
+        ("absent.txt", "it does not exist there"),
+        ("linked/app.txt", "it does not exist there"),
+        ("../repository/a.txt", "it does not exist there"),
+        ("*.txt", "it does not exist there"),
+        ("link.txt", "it is no regular file"),
+        ("locks", "it is no regular file"),
+    ] {
+        let error = read(&folders, path).await.unwrap_err();
+        assert!(error.contains(problem) || error.contains("outside"), "{path}: {error}");
+        assert!(error.contains(path) || error.contains(commit), "{path}: {error}");
+    }
+    let error = folder.base_file("large.txt", 4).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("`large.txt` of the commit {commit} cannot be used: it is larger than 0 MiB")
+    );
+    assert!(folders.base_file("other", ("a.txt", 9)).await.is_err());
+}

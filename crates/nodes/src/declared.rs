@@ -63,7 +63,7 @@ impl Declared {
         let job = Job {
             argv: streams.argv(tool.argv.iter().cloned()),
             files,
-            read_only: bench.mounts(),
+            read_only: open.mounts.clone(),
             limits: tool.sandbox.limits(),
             collect: vec![streams.output.clone(), streams.errors.clone()],
             required: tool.argv.first().cloned().into_iter().collect(),

@@ -43,6 +43,7 @@ mod checked;
 mod commit;
 mod compact;
 mod declared;
+mod dependencies;
 mod diff;
 mod discard;
 mod host_approval;
@@ -88,6 +89,7 @@ pub use self::{
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
     compact::{CompactSettings, Compaction},
+    dependencies::{LockFileReadError, read_lock_file},
     diff::DiffNode,
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},

@@ -69,7 +69,7 @@ impl Run {
     fn job(
         &self,
         view: &ExpressionView<'_>,
-        (bench, settings): (&Bench, &SandboxSettings),
+        settings: &SandboxSettings,
         folder: &SandboxFolder,
         names: &Streams,
     ) -> Result<Job, NodeError> {
@@ -103,7 +103,6 @@ impl Run {
             folder: folder.files(),
             mounted: folder.mounted(),
             env: self.definition.env.iter().map(variable).collect::<Result<_, _>>()?,
-            read_only: bench.mounts(),
             limits: settings.limits(),
             collect: vec![names.output.clone(), names.errors.clone()],
             collect_below: self.definition.changes.clone(),
@@ -179,7 +178,7 @@ impl Run {
         let bench = self.bench.get_or_try_init(prepare).await?;
         let names = Streams::new();
         let view = ExpressionView::of(ctx);
-        let job = |folder: &SandboxFolder| self.job(&view, (bench, settings), folder, &names);
+        let job = |folder: &SandboxFolder| self.job(&view, settings, folder, &names);
         let finished = match bench.run_in_folder(ctx, self.definition.folder.as_ref(), job).await? {
             Ok(finished) => finished,
             // A model may have chosen these names, so the failure is one of the work.

@@ -14,7 +14,7 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    JobError, Project, PytestError, Sandbox, SandboxError, SourceFile, TestCommand, TestReport,
+    JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
     TestSettings, run_node, run_pytest, run_test_command,
 };
 use graphrun_workflow::{ExpressionView, kind::Services};
@@ -29,7 +29,7 @@ pub use self::{
 };
 use super::{
     in_folder::SandboxFolder,
-    sandboxed::{Bench, SandboxServices, unusable},
+    sandboxed::{Bench, OpenBench, SandboxServices, unusable},
     write_files::source_files,
 };
 
@@ -64,8 +64,7 @@ impl RunTests {
     async fn test(&self, ctx: &NodeContext, files: &[SourceFile]) -> Result<TestResult, NodeError> {
         let prepare = || Bench::prepare(&self.definition.sandbox, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
-        let open = bench.open()?;
-        let place = (bench, &open.sandbox);
+        let open = bench.open_for(ctx).await?;
         // The other runners choose among the files.
         let takes_any = matches!(self.definition.runner, TestRunner::Command(_));
         let name = self.definition.folder.as_ref();
@@ -74,9 +73,9 @@ impl RunTests {
             let (copied, mounted) = (folder.files(), folder.mounted());
             let project = Project { folder: copied, mounted, files: files.to_vec() };
             let ran = match &self.definition.runner {
-                TestRunner::Pytest(it) => self.run_pytest(ctx, place, &project, it).await,
-                TestRunner::Node(it) => self.run_node(ctx, place.1, &project, it).await,
-                TestRunner::Command(it) => self.run_command(ctx, place, &project, it).await,
+                TestRunner::Pytest(it) => self.run_pytest(ctx, &open, &project, it).await,
+                TestRunner::Node(it) => self.run_node(ctx, &open, &project, it).await,
+                TestRunner::Command(it) => self.run_command(ctx, &open, &project, it).await,
             };
             match ran {
                 Err(PytestError::Sandbox(error)) if bench.copies_after(&error) => {}
@@ -99,39 +98,41 @@ impl RunTests {
     async fn run_pytest(
         &self,
         ctx: &NodeContext,
-        (bench, sandbox): (&Bench, &Sandbox),
+        open: &OpenBench,
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let environment = bench.environment().ok_or(PytestError::NotInstalled)?;
+        let environment = open.environment.as_ref().ok_or(PytestError::NotInstalled)?;
         let report =
-            run_pytest(sandbox, environment, project, settings, &limits, &ctx.cancel).await?;
+            run_pytest(&open.sandbox, environment, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
     async fn run_node(
         &self,
         ctx: &NodeContext,
-        sandbox: &Sandbox,
+        open: &OpenBench,
         project: &Project,
         settings: &TestSettings,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let report = run_node(sandbox, project, settings, &limits, &ctx.cancel).await?;
+        let place = (&open.sandbox, &open.mounts[..]);
+        let report = run_node(place, project, settings, &limits, &ctx.cancel).await?;
         Ok(result_of(&report))
     }
 
     async fn run_command(
         &self,
         ctx: &NodeContext,
-        (bench, sandbox): (&Bench, &Sandbox),
+        open: &OpenBench,
         project: &Project,
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {
-        let (limits, mounts) = (self.definition.sandbox.limits(), bench.mounts());
+        let limits = self.definition.sandbox.limits();
+        let (sandbox, mounts) = (&open.sandbox, &open.mounts);
         let report =
-            run_test_command(sandbox, &mounts, command, project, &limits, &ctx.cancel).await?;
+            run_test_command(sandbox, mounts, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         Ok(TestResult {
             passed: report.is_passed,

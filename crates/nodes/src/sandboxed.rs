@@ -13,12 +13,12 @@ use graphrun_core::{
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_sandbox::{
-    Finished, Job, Mount, Network, NetworkAccess, NetworkHost, PythonEnvironment, Sandbox,
-    SandboxError,
+    Finished, InstalledPackages, Job, Mount, Network, NetworkAccess, NetworkHost, PackageCache,
+    PackageInstaller, PythonEnvironment, Sandbox, SandboxError,
 };
-use graphrun_workflow::{SandboxSettings, kind::Services};
+use graphrun_workflow::{LockFileUse, SandboxSettings, kind::Services};
 
-use crate::in_folder::SandboxFolder;
+use crate::{dependencies, in_folder::SandboxFolder};
 
 /// The services of sandboxes.
 #[derive(Debug)]
@@ -35,6 +35,9 @@ pub(super) struct Bench {
     sandbox: Sandbox,
     /// The packages; `None` if none are declared.
     environment: Option<PythonEnvironment>,
+    /// The lock files of the repository, whose packages differ from run to run.
+    dependencies: Vec<LockFileUse>,
+    packages: PackageCache,
     /// The hosts that programs may reach.
     hosts: Vec<NetworkHost>,
     access: Arc<NetworkAccess>,
@@ -42,11 +45,15 @@ pub(super) struct Bench {
     can_mount: AtomicBool,
 }
 
-/// A sandbox for one attempt, with its network.
+/// A sandbox for one attempt, with its network and its packages.
 #[derive(Debug)]
 pub(super) struct OpenBench {
     pub(super) sandbox: Sandbox,
     network: Option<Arc<Network>>,
+    /// The Python environment; `None` if no packages of Python are declared.
+    pub(super) environment: Option<PythonEnvironment>,
+    /// The mounts of all packages.
+    pub(super) mounts: Vec<Mount>,
 }
 
 impl SandboxServices {
@@ -62,13 +69,16 @@ impl Bench {
         services: &SandboxServices,
     ) -> Result<Self, NodeError> {
         let sandbox = probe().await?;
+        let has_python = |it: &LockFileUse| it.installer == PackageInstaller::Pip;
         let environment = match settings.requirements.as_slice() {
-            [] => None,
+            [] if !settings.dependencies.iter().any(has_python) => None,
             some => Some(python(some, &services.cache_dir).await?),
         };
+        let dependencies = settings.dependencies.clone();
+        let packages = PackageCache::new(&services.cache_dir);
         let (hosts, access) = (settings.network.clone(), Arc::clone(&services.network));
         let can_mount = AtomicBool::new(true);
-        Ok(Self { sandbox, environment, hosts, access, can_mount })
+        Ok(Self { sandbox, environment, dependencies, packages, hosts, access, can_mount })
     }
 
     /// Whether folders are mounted; otherwise their files are copied.
@@ -85,10 +95,24 @@ impl Bench {
         is_refused
     }
 
-    /// Opens the network of the sandbox, if it has one.
+    /// Opens the sandbox for an attempt of a node, with the packages of the repository of its run.
+    pub(super) async fn open_for(&self, ctx: &NodeContext) -> Result<OpenBench, NodeError> {
+        let mut open = self.open()?;
+        if !self.dependencies.is_empty() {
+            for found in dependencies::find(ctx, &self.dependencies, &self.packages).await? {
+                open.add(&found);
+            }
+        }
+        Ok(open)
+    }
+
+    /// Opens the sandbox with its network, if it has one, and without packages of a repository.
     pub(super) fn open(&self) -> Result<OpenBench, NodeError> {
+        let environment = self.environment.clone();
+        let mounts = environment.iter().flat_map(|it| it.mounts().to_vec()).collect();
         if self.hosts.is_empty() {
-            return Ok(OpenBench { sandbox: self.sandbox.clone(), network: None });
+            let sandbox = self.sandbox.clone();
+            return Ok(OpenBench { sandbox, network: None, environment, mounts });
         }
         let network = self.access.open(&self.hosts).map_err(|host| {
             let message = format!(
@@ -98,21 +122,22 @@ impl Bench {
             Failure::new(ErrorKind::Sandbox, message)
         })?;
         let sandbox = self.sandbox.with_network(Arc::clone(&network));
-        Ok(OpenBench { sandbox, network: Some(network) })
+        Ok(OpenBench { sandbox, network: Some(network), environment, mounts })
     }
 
-    /// Runs a job in the folder that a node names, if it names one: mounted, or copied where this machine mounts none. The
-    /// files below `collect_below` that the job has not changed are left out of the result.
+    /// Runs a job, with the packages of the sandbox, in the folder that a node names, if it names one: mounted, or copied
+    /// where this machine mounts none. The files below `collect_below` that the job has not changed are left out of the result.
     pub(super) async fn run_in_folder(
         &self,
         ctx: &NodeContext,
         name: Option<&String>,
         job: impl Fn(&SandboxFolder) -> Result<Job, NodeError>,
     ) -> Result<Result<Finished, SandboxError>, NodeError> {
-        let open = self.open()?;
+        let open = self.open_for(ctx).await?;
         let (ran, folder) = loop {
             let folder = SandboxFolder::open(ctx, name, self.can_mount()).await?;
-            match open.sandbox.run(&job(&folder)?, &ctx.cancel).await {
+            let job = Job { read_only: open.mounts.clone(), ..job(&folder)? };
+            match open.sandbox.run(&job, &ctx.cancel).await {
                 Err(error) if self.copies_after(&error) => {}
                 ran => break (ran, folder),
             }
@@ -123,17 +148,16 @@ impl Bench {
             finished
         }))
     }
-
-    pub(super) fn environment(&self) -> Option<&PythonEnvironment> {
-        self.environment.as_ref()
-    }
-
-    pub(super) fn mounts(&self) -> Vec<Mount> {
-        self.environment.as_ref().map(|it| it.mounts().to_vec()).unwrap_or_default()
-    }
 }
 
 impl OpenBench {
+    fn add(&mut self, packages: &InstalledPackages) {
+        self.mounts.push(packages.mount());
+        if packages.installer() == PackageInstaller::Pip {
+            self.environment = self.environment.take().map(|it| it.with_packages(packages));
+        }
+    }
+
     /// Reports the connections of the programs that have run.
     pub(super) async fn report(&self, ctx: &NodeContext) {
         for connections in self.network.iter().flat_map(|it| it.connections()) {
@@ -167,7 +191,7 @@ pub(super) fn unusable(error: &SandboxError) -> NodeError {
     hinted(Failure::of(ErrorKind::Sandbox, error), hint.as_deref())
 }
 
-fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
+pub(super) fn hinted(failure: Failure, hint: Option<&str>) -> NodeError {
     let message = match hint {
         Some(hint) => format!("{} ({hint})", failure.message),
         None => failure.message,

@@ -2,27 +2,20 @@
 //!
 //! All of it happens outside the sandbox, with programs and packages that the operator trusts.
 
-use std::{
-    fs::{self, Permissions},
-    io,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-};
+use std::{fs, path::Path};
 
 use tokio::process::Command;
 
 use super::{
+    cache_entry::make_readable,
     host_tool::run_tool,
     interpreter::Interpreter,
+    packages::PYTHON_INSIDE,
     python_error::{PythonError, io_error},
 };
 
 /// The path of an environment inside.
 pub(super) const INSIDE: &str = "/env";
-/// Makes the project importable, with its packages at the top or in `src`. These paths are at the end of the search
-/// path, so a project's `json.py` hides nothing.
-const PROJECT_PATHS: &str = "/box\n/box/src\n";
-
 /// Builds an environment in a new folder.
 pub(super) async fn build(
     interpreter: &Interpreter,
@@ -43,7 +36,7 @@ pub(super) async fn build(
             error => error,
         })?;
     }
-    fs::write(site_packages.join("graphrun-project.pth"), PROJECT_PATHS)
+    fs::write(site_packages.join("graphrun-project.pth"), more_paths())
         .map_err(io_error("write the search path"))?;
 
     // The sandbox cannot write here, so each run would compile again any file that is not compiled now. The compiled
@@ -63,6 +56,15 @@ pub(super) async fn build(
     // Packages may contain files for other versions of Python, which do not compile and are never loaded.
     let _ = run_tool("compile the packages", compile).await;
     make_readable(folder).map_err(io_error("make the environment readable"))
+}
+
+/// Returns the lines that make the packages of a lock file importable, if they are mounted, and then the project, with its
+/// packages at the top or in `src`. These paths are at the end of the search path, so a project's `json.py` hides nothing.
+fn more_paths() -> String {
+    // `site` runs lines that begin with `import`. Some packages need the `.pth` files beside them.
+    format!(
+        "import os, site; os.path.isdir('{PYTHON_INSIDE}') and site.addsitedir('{PYTHON_INSIDE}')\n/box\n/box/src\n"
+    )
 }
 
 /// Returns a pip that installs into the environment, complete except for the names of the packages. The available pip
@@ -106,25 +108,6 @@ async fn installer(
         return Ok(pip);
     }
     Err(PythonError::NoPip { python: interpreter.executable.clone() })
-}
-
-/// Makes the environment readable for all users: a strict umask would exclude `nobody`, the user of root's sandboxes.
-fn make_readable(folder: &Path) -> io::Result<()> {
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            make_readable(&entry.path())?;
-        } else if kind.is_file() {
-            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
-            fs::set_permissions(
-                entry.path(),
-                Permissions::from_mode(if is_program { 0o755 } else { 0o644 }),
-            )?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! runs as `nobody`, who cannot enter root's home, where version managers put theirs.
 
 use std::{
+    env::consts::ARCH,
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -70,6 +71,12 @@ impl Interpreter {
             attempt: "ask Python for its version",
             detail: error.to_string(),
         })
+    }
+
+    /// Everything in which two interpreters of one machine differ, for the packages that are installed for them.
+    pub(super) fn identity(&self) -> [&[u8]; 4] {
+        let executable = self.executable.as_os_str().as_bytes();
+        [ARCH.as_bytes(), executable, self.version.as_bytes(), self.cache_tag.as_bytes()]
     }
 
     /// The folder of packages, below an environment's folder.

@@ -27,6 +27,8 @@ pub struct Job {
     pub env: BTreeMap<String, String>,
     /// Folders of the host that appear inside, read-only.
     pub read_only: Vec<Mount>,
+    /// A folder of the host that the program fills. It belongs to the user inside, and its size is not limited here.
+    pub writable: Option<Mount>,
     /// The limits of the program.
     pub limits: Limits,
     /// Files of the work folder that are returned afterwards, if they are regular files.
@@ -171,7 +173,8 @@ impl Job {
         if let Some(name) = self.env.keys().find(|name| !is_harmless_variable(name)) {
             return Err(JobError::Variable { name: name.clone() });
         }
-        if let Some(mount) = self.read_only.iter().find(|mount| !mount.is_harmless()) {
+        let mut mounts = self.read_only.iter().chain(&self.writable);
+        if let Some(mount) = mounts.find(|mount| !mount.is_harmless()) {
             return Err(JobError::Mount { inside: mount.inside.clone() });
         }
         if let Some(folder) = self.mounted.as_ref().filter(|it| !it.is_absolute()) {

@@ -188,10 +188,11 @@ impl Launch {
             let path = format!("/graphrun/{}", file.path);
             arguments.add(&["--perms", "0444", "--file", &number, &path]);
         }
-        for mount in &self.job.read_only {
+        let read_only = self.job.read_only.iter().map(|it| ("--ro-bind", it));
+        for (kind, mount) in read_only.chain(self.job.writable.iter().map(|it| ("--bind", it))) {
             let (host, inside) =
                 (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
-            arguments.0.extend(["--ro-bind".into(), host, inside]);
+            arguments.0.extend([kind.into(), host, inside]);
         }
         arguments.add(&["--proc", "/proc", "--dev", "/dev"]);
         for folder in ["/dev/shm", "/tmp", "/box"] {
@@ -252,9 +253,10 @@ impl Launch {
 }
 
 /// The whole environment of every program. Fixed seeds and no colours, so that the same code prints the same output; no
-/// buffering, so that the output of a stopped program is not lost.
+/// buffering, so that the output of a stopped program is not lost. The last folder of `PATH` exists with
+/// packages of JavaScript only.
 const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
-    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("PATH", "/usr/local/bin:/usr/bin:/bin:/node_modules/.bin"),
     ("HOME", "/box/.home"),
     ("TMPDIR", "/tmp"),
     ("LANG", "C.UTF-8"),

@@ -21,6 +21,7 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 mod archive;
+mod cache_entry;
 mod command_tests;
 mod delivered;
 mod enter;
@@ -43,6 +44,7 @@ mod network;
 mod node;
 mod output;
 mod output_reader;
+mod packages;
 mod path;
 mod probe;
 mod process_tree;
@@ -68,6 +70,10 @@ pub use network::{
 pub use node::run_node;
 pub use output::clean_output;
 pub use output_reader::OutputReader;
+pub use packages::{
+    InstalledPackages, LockFile, LockFileError, PackageCache, PackageInstaller, PackagesError,
+    Registries, RegistryError,
+};
 pub use path::{FileProblem, FilesRefused, PathError, check_files, check_path};
 pub use probe::Sandbox;
 pub use pytest::{PytestError, run_pytest};

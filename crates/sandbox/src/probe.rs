@@ -79,6 +79,11 @@ impl Sandbox {
         Self { launcher: Arc::clone(&self.launcher), network: Some(network) }
     }
 
+    /// Returns the user that the programs inside are on the host, if it is another one than this process.
+    pub(super) fn user(&self) -> Option<u32> {
+        self.launcher.become_user
+    }
+
     /// Runs a job to its end, and returns when no process of it is left.
     ///
     /// # Errors

@@ -3,23 +3,21 @@
 //!
 //! Generated code never takes part: packages come as wheels, whose installation runs no code.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
 use super::{
+    cache_entry::{CacheEntry, key_of},
     install::{INSIDE, build},
     interpreter::{Interpreter, is_readable_inside},
     job::Mount,
-    python_error::{PythonError, io_error},
+    packages::InstalledPackages,
+    python_error::PythonError,
 };
 
 /// The version of the build procedure; a part of the key of an environment. Raise it when the procedure changes.
-const FORMAT: &str = "graphrun-python-1";
+const FORMAT: &str = "graphrun-python-2";
 
 /// A Python with packages, for use in the sandbox.
 ///
@@ -39,7 +37,8 @@ const FORMAT: &str = "graphrun-python-1";
 #[derive(Debug, Clone)]
 pub struct PythonEnvironment {
     folder: PathBuf,
-    site_packages: PathBuf,
+    /// The folders with packages.
+    packages: Vec<PathBuf>,
     mounts: Vec<Mount>,
 }
 
@@ -76,27 +75,28 @@ impl PythonEnvironment {
             return Err(PythonError::Requirement(bad.clone()));
         }
         let interpreter = Interpreter::find().await?;
-        fs::create_dir_all(cache).map_err(io_error("make the cache"))?;
-        let cache = cache.canonicalize().map_err(io_error("find the cache"))?;
+        let cache = CacheEntry::cache(cache)?;
         if !is_readable_inside(&cache) {
             return Err(PythonError::Cache { cache });
         }
-        let key = key(&interpreter, requirements);
-        let folder = cache.join(&key);
-        if !folder.exists() {
-            let _lock = lock(cache.join(format!("{key}.lock"))).await?;
-            // Another process may have built it while this one waited.
-            if !folder.exists() {
-                remove_leftovers(&cache, &key)?;
-                let unfinished = cache.join(format!("{key}.tmp-{}", std::process::id()));
-                build(&interpreter, requirements, &unfinished).await?;
-                fs::rename(&unfinished, &folder)
-                    .map_err(io_error("put the environment in place"))?;
-            }
-        }
+        let entry = CacheEntry::new(&cache, key(&interpreter, requirements));
+        let folder = entry
+            .ensure(async |unfinished: &Path| {
+                build(&interpreter, requirements, unfinished).await?;
+                Ok::<_, PythonError>(unfinished.to_owned())
+            })
+            .await?;
         let mut mounts = vec![Mount { host: folder.clone(), inside: INSIDE.into() }];
         mounts.extend(interpreter.mount());
-        Ok(Self { site_packages: folder.join(interpreter.site_packages()), folder, mounts })
+        Ok(Self { packages: vec![folder.join(interpreter.site_packages())], folder, mounts })
+    }
+
+    /// Adds the packages of a lock file. Those of the environment come first.
+    #[must_use]
+    pub fn with_packages(mut self, packages: &InstalledPackages) -> Self {
+        self.packages.push(packages.folder().to_owned());
+        self.mounts.push(packages.mount());
+        self
     }
 
     /// The interpreter, as a program of a [`Job`](super::Job).
@@ -116,55 +116,23 @@ impl PythonEnvironment {
 
     /// Whether a package or module of this name is installed.
     pub fn has_module(&self, name: &str) -> bool {
-        self.site_packages.join(name).is_dir()
-            || self.site_packages.join(name).with_extension("py").is_file()
+        let path = |folder: &PathBuf| folder.join(name);
+        self.packages.iter().map(path).any(|it| it.is_dir() || it.with_extension("py").is_file())
     }
 }
 
 /// The key of an environment: everything in which two environments differ.
 fn key(interpreter: &Interpreter, requirements: &[String]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let executable = interpreter.executable.to_string_lossy();
-    let about =
-        [FORMAT, std::env::consts::ARCH, &executable, &interpreter.version, &interpreter.cache_tag];
-    for part in about.into_iter().chain(requirements.iter().map(String::as_str)) {
-        // The length is included, so that no two lists give the same bytes.
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
-    }
-    hasher.finalize().to_hex()[..32].to_owned()
-}
-
-/// Waits for the lock of an environment. Dropping the file releases it, also when the process dies.
-async fn lock(path: PathBuf) -> Result<File, PythonError> {
-    let wait = move || {
-        let file = File::create(path)?;
-        file.lock()?;
-        Ok(file)
-    };
-    tokio::task::spawn_blocking(wait)
-        .await
-        .map_err(io::Error::other)
-        .flatten()
-        .map_err(io_error("lock the environment"))
-}
-
-/// Removes the rests of unfinished builds. The lock is held, so no build is running.
-fn remove_leftovers(cache: &Path, key: &str) -> Result<(), PythonError> {
-    let remove = || {
-        for entry in fs::read_dir(cache)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(&format!("{key}.tmp-")) {
-                fs::remove_dir_all(entry.path())?;
-            }
-        }
-        Ok(())
-    };
-    remove().map_err(io_error("remove an unfinished environment"))
+    let packages = requirements.iter().map(String::as_bytes);
+    key_of([FORMAT.as_bytes()].into_iter().chain(interpreter.identity()).chain(packages))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt as _,
+    };
 
     use super::*;
 

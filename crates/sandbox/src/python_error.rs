@@ -4,6 +4,8 @@ use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
+use super::cache_entry::CacheFault;
+
 /// The reason why there is no Python environment.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -80,4 +82,10 @@ impl PythonError {
 
 pub(super) fn io_error(attempt: &'static str) -> impl FnOnce(io::Error) -> PythonError {
     move |source| PythonError::Io { attempt, source }
+}
+
+impl From<CacheFault> for PythonError {
+    fn from(CacheFault { attempt, source }: CacheFault) -> Self {
+        Self::Io { attempt, source }
+    }
 }

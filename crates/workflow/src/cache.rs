@@ -49,7 +49,11 @@ pub(super) fn read_cache(
         what: "a command on a host".to_owned(),
         help: "omit it: the command acts on this machine each time",
     });
-    let refusal = refusal.or(in_folder).or(on_host);
+    let with_packages = settings.is_some_and(has_dependencies).then(|| CacheRefusal {
+        what: "a node whose sandbox has `dependencies`".to_owned(),
+        help: "omit it: its result depends on the packages of the repository",
+    });
+    let refusal = refusal.or(in_folder).or(on_host).or(with_packages);
     if let (Some(CacheRefusal { what, help }), Some(key)) = (refusal, section.key("cache")) {
         let message = format!("`{}` is {what}, whose results are not cached", scope.name);
         let place = report.place(&key.range);
@@ -58,6 +62,11 @@ pub(super) fn read_cache(
         return None;
     }
     Some(caching)
+}
+
+/// Whether a node finds packages of a repository, which differ from run to run.
+fn has_dependencies(settings: &dyn NodeSettings) -> bool {
+    settings.all_sandboxes().any(|it| !it.dependencies.is_empty())
 }
 
 /// Whether a node runs a command on this machine.

@@ -15,7 +15,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Schema,
 };
-use graphrun_sandbox::NetworkHost;
+use graphrun_sandbox::{NetworkHost, PackageInstaller};
 use serde_json::{Value, json};
 
 use super::{
@@ -125,6 +125,19 @@ pub struct SandboxSettings {
     pub requirements: Vec<String>,
     /// The hosts that programs may reach, if the operator allows them, too.
     pub network: Vec<NetworkHost>,
+    /// The lock files whose packages programs find.
+    pub dependencies: Vec<LockFileUse>,
+}
+
+/// A lock file in one of the folders of a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockFileUse {
+    /// The name of the folder.
+    pub folder: String,
+    /// The installer of its packages.
+    pub installer: PackageInstaller,
+    /// The path in the folder.
+    pub path: String,
 }
 
 /// Makes the node values of a workflow.
@@ -174,6 +187,13 @@ impl Workflow {
     /// Returns whether a node reads or writes the memory across runs.
     pub fn needs_memory(&self) -> bool {
         self.all_nodes().values().any(|it| it.settings.needs_memory())
+    }
+
+    /// Returns the lock files whose packages its nodes find in their sandboxes, each once.
+    pub fn lock_files(&self) -> BTreeSet<LockFileUse> {
+        let nodes = self.all_nodes();
+        let sandboxes = nodes.values().flat_map(|it| it.settings.all_sandboxes());
+        sandboxes.flat_map(|it| it.dependencies.iter().cloned()).collect()
     }
 
     /// Returns the definitions of all nodes, also those of nested workflows.
@@ -243,12 +263,16 @@ impl Workflow {
 impl SandboxSettings {
     /// The part of the cache key of jobs in this sandbox.
     pub fn fingerprint(&self) -> Value {
-        let Self { memory_bytes, time, requirements, network } = self;
+        let Self { memory_bytes, time, requirements, network, dependencies } = self;
         let mut fingerprint = json!({
             "memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements,
         });
         if !network.is_empty() {
             fingerprint["network"] = network.iter().map(ToString::to_string).collect();
+        }
+        if !dependencies.is_empty() {
+            let of = |it: &LockFileUse| json!([it.folder, it.installer.as_str(), it.path]);
+            fingerprint["dependencies"] = dependencies.iter().map(of).collect();
         }
         fingerprint
     }

@@ -94,7 +94,9 @@ use thiserror::Error;
 
 pub use self::{
     approval::Approval,
-    definition::{Caching, Defaults, NodeDefinition, NodeFactory, SandboxSettings, Workflow},
+    definition::{
+        Caching, Defaults, LockFileUse, NodeDefinition, NodeFactory, SandboxSettings, Workflow,
+    },
     expression::{EvaluateError, Expression, ExpressionView, Function},
     facts::Fact,
     folders::{FolderDefinition, FolderRequest, FolderRequestError},

@@ -282,6 +282,7 @@ mod tests {
                 time: std::time::Duration::ZERO,
                 requirements: Vec::new(),
                 network: Vec::new(),
+                dependencies: Vec::new(),
             },
             secrets: Vec::new(),
         };

@@ -12,18 +12,18 @@ use graphrun_core::{
     graph::Limits,
 };
 use graphrun_models::{Parameter, Providers, RequestSettings, ToolChoice};
-use graphrun_sandbox::NetworkHost;
+use graphrun_sandbox::{NetworkHost, PackageInstaller, check_path};
 use serde_json::Value;
 
 use super::{
-    Approval, Defaults, Registry, SandboxSettings,
+    Approval, Defaults, LockFileUse, Registry, SandboxSettings,
     approval::read_approval,
     declarations::Declarations,
     environment::find_tool,
     folders::read_names,
     format::{
-        AgentKeys, DefaultsKeys, FilesKeys, LimitsKeys, PythonKeys, SandboxKeys, ToolUseKeys,
-        values::TemplateKeys,
+        AgentKeys, DefaultsKeys, DependenciesKeys, FilesKeys, LimitsKeys, PythonKeys, SandboxKeys,
+        ToolUseKeys, values::TemplateKeys,
     },
     hosts::{HostSettings, read_hosts},
     mcp::read_mcp,
@@ -144,7 +144,10 @@ impl Sections {
             defaults: read_defaults(report, top, declarations),
         };
         for Entry { key, value } in entries(report, top, "sandboxes") {
-            sections.sandboxes.insert(key.text.clone(), read_sandbox(report, key, value));
+            let sandbox = read_sandbox(report, (key, value), |report, word| {
+                sections.find_folder(report, word)
+            });
+            sections.sandboxes.insert(key.text.clone(), sandbox);
         }
         sections.hosts = read_hosts(
             report,
@@ -477,7 +480,12 @@ pub(super) fn read_template(
     LoadedPrompt::inline(report, text, &what)
 }
 
-pub(crate) fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) -> SandboxSettings {
+/// Reads a sandbox. `find_folder` resolves one of `folders`.
+pub(crate) fn read_sandbox(
+    report: &mut Report,
+    (key, yaml): (&SpannedText, &Yaml),
+    find_folder: impl Fn(&mut Report, SpannedText) -> Option<String>,
+) -> SandboxSettings {
     let what = format!("the sandbox `{}`", key.text);
     let section = Section::read::<SandboxKeys>(report, yaml, &what);
     let get = |key| section.as_ref().and_then(|it| it.get(key));
@@ -485,11 +493,81 @@ pub(crate) fn read_sandbox(report: &mut Report, key: &SpannedText, yaml: &Yaml) 
     let time = get("time").and_then(|it| report.duration(it, "`time`"));
     let network = get("network").map(|it| read_network(report, it));
     let requirements = get("python").map(|it| read_requirements(report, it));
+    let dependencies = get("dependencies").map(|it| read_dependencies(report, it, find_folder));
     SandboxSettings {
         memory_bytes: memory.unwrap_or(MEMORY_BYTES),
         time: time.unwrap_or(TIME),
         requirements: requirements.unwrap_or_default(),
         network: network.unwrap_or_default(),
+        dependencies: dependencies.unwrap_or_default(),
+    }
+}
+
+/// Reads the lock files of `dependencies`.
+fn read_dependencies(
+    report: &mut Report,
+    yaml: &Yaml,
+    find_folder: impl Fn(&mut Report, SpannedText) -> Option<String>,
+) -> Vec<LockFileUse> {
+    let what = "`dependencies`";
+    let Some(section) = Section::read::<DependenciesKeys>(report, yaml, what) else {
+        return Vec::new();
+    };
+    let help = "name one of `folders`: the lock files are those of its repository";
+    let folder = section.require(report, "folder", help);
+    let folder = folder.and_then(|it| report.word(it, "`folder`"));
+    let folder = folder.and_then(|it| find_folder(report, it));
+    let mut locks = Vec::new();
+    for installer in [PackageInstaller::Pip, PackageInstaller::Npm] {
+        let path = section.get(installer.as_str());
+        let path = path.and_then(|it| report.word(it, &format!("`{installer}`")));
+        let path = path.and_then(|it| check_lock_path(report, installer, it));
+        locks.extend(folder.clone().zip(path).map(|(folder, path)| LockFileUse {
+            folder,
+            installer,
+            path,
+        }));
+    }
+    if section.get("pip").is_none() && section.get("npm").is_none() {
+        let place = report.place(&yaml.range);
+        let finding = Diagnostic::error("GR006", "`dependencies` names no lock file");
+        let help = "write `pip: requirements.txt` or `npm: package-lock.json`";
+        report.push(finding.at(place, "nothing to install").help(help));
+    }
+    locks
+}
+
+/// Checks the path of a lock file in its folder.
+fn check_lock_path(
+    report: &mut Report,
+    installer: PackageInstaller,
+    word: SpannedText,
+) -> Option<String> {
+    const NPM_LOCK: &str = "package-lock.json";
+    if let Err(error) = check_path(&word.text) {
+        let message = format!("`{}` is no path in the folder: {error}", word.text);
+        report.bad_value(&word, message, "write a path as in `service/requirements.txt`");
+        return None;
+    }
+    let name = word.text.rsplit('/').next().unwrap_or_default();
+    if installer == PackageInstaller::Npm && name != NPM_LOCK {
+        let message = format!("`{}` is no lock file of npm", word.text);
+        report.bad_value(&word, message, "name a `package-lock.json`");
+        return None;
+    }
+    Some(word.text)
+}
+
+/// Reports a sandbox with `dependencies` for a program that belongs to no node, and so to no folder of a run.
+pub(crate) fn refuse_dependencies(
+    report: &mut Report,
+    word: &SpannedText,
+    sandbox: &SandboxSettings,
+    what: &str,
+) {
+    if !sandbox.dependencies.is_empty() {
+        let message = format!("{what} cannot use `{}`, which has `dependencies`", word.text);
+        report.bad_value(word, message, "declare another sandbox without them for it");
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     prompt::PromptFiles,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
-    sections::{Sections, entries},
+    sections::{Sections, entries, refuse_dependencies},
     shape::Section,
     tool::{
         BuiltIn, CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ToolAction,
@@ -88,6 +88,7 @@ fn unknown(name: &str) -> DeclaredTool {
         time: Duration::ZERO,
         requirements: Vec::new(),
         network: Vec::new(),
+        dependencies: Vec::new(),
     };
     let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new() };
     let signature = ToolSignature { name: name.to_owned(), input, output };
@@ -188,6 +189,7 @@ fn read_command(
         return None;
     };
     report.uses("sandboxes", &word.text);
+    refuse_dependencies(report, &word, sandbox, "the command of a tool");
     if argv.is_empty() {
         return None;
     }

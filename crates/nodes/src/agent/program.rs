@@ -371,7 +371,6 @@ impl ProgramModel {
         let job = Job {
             argv: wrapper.into_iter().chain(argv.iter().cloned()).collect(),
             files,
-            read_only: bench.mounts(),
             limits: Limits { wall: time, output_bytes: OUTPUT_BYTES_MAX, ..settings.limits() },
             collect_below: self.runner.changes.clone(),
             // The program is looked up before it runs, so that nothing inside can make it seem absent.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::SandboxError,
     folder_file::Project,
-    job::{Finished, FixedFile, Job, Limits, Outcome},
+    job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
     probe::Sandbox,
     test_run::{Allowed, Counts, Proof, TestOutcome, TestReport, TestSettings, Verdict, judge},
 };
@@ -39,7 +39,7 @@ const PARTS: [(&str, &str); 5] = [
 
 /// Runs the tests of a project, and the fixed ones of a person, with the test runner of node.
 ///
-/// The files lie in the work folder, where node starts. The time of `limits` is that of all test files together.
+/// The files lie in the work folder, where node starts, and `mounts` can have packages. The time of `limits` is that of all test files together.
 ///
 /// # Errors
 /// When the sandbox has no node that can run the tests, and when `cancel` fired. Everything the code does is in the report.
@@ -47,7 +47,7 @@ const PARTS: [(&str, &str); 5] = [
 /// # Cancel safety
 /// As [`Sandbox::run`].
 pub async fn run_node(
-    sandbox: &Sandbox,
+    (sandbox, mounts): (&Sandbox, &[Mount]),
     project: &Project,
     settings: &TestSettings,
     limits: &Limits,
@@ -64,6 +64,7 @@ pub async fn run_node(
         let secret = rand::random::<[u8; 32]>().to_vec();
         let limits = Limits { wall, ..limits.clone() };
         let job = job(&path, project, settings, limits, secret.clone());
+        let job = Job { read_only: mounts.to_vec(), ..job };
         let finished = sandbox.run(&job, cancel).await?;
         if finished.records.is_empty() && finished.outcome == Outcome::Failed(UNSUPPORTED) {
             return Err(SandboxError::Setup { detail: finished.output });

@@ -32,9 +32,9 @@ pub(crate) use self::{
     cases::{CallKeys, CaseFileKeys, ExpectKeys, FailKeys, NodeUsageKeys, TestCaseKeys, UsageKeys},
     node::{CacheKeys, CaseKeys, JoinKeys, MatchKeys, NodeKeys, NodeLimitsKeys},
     sections::{
-        AgentKeys, BestKeys, DefaultsKeys, FieldKeys, FilesKeys, FolderKeys, HeaderKeys, HostKeys,
-        HttpKeys, LimitsKeys, McpServerKeys, PythonKeys, ReportKeys, RetryKeys, SandboxKeys,
-        TierKeys, TimeoutKeys, ToolKeys, ToolUseKeys, WorkflowKeys,
+        AgentKeys, BestKeys, DefaultsKeys, DependenciesKeys, FieldKeys, FilesKeys, FolderKeys,
+        HeaderKeys, HostKeys, HttpKeys, LimitsKeys, McpServerKeys, PythonKeys, ReportKeys,
+        RetryKeys, SandboxKeys, TierKeys, TimeoutKeys, ToolKeys, ToolUseKeys, WorkflowKeys,
     },
 };
 use crate::{
@@ -69,7 +69,7 @@ mapping_keys! {
     // Files.
     WorkflowKeys, CaseFileKeys,
     // The sections of a workflow.
-    AgentKeys, RequestKeys, TemplateKeys, ToolUseKeys, SandboxKeys, PythonKeys, FolderKeys, TierKeys,
+    AgentKeys, RequestKeys, TemplateKeys, ToolUseKeys, SandboxKeys, PythonKeys, DependenciesKeys, FolderKeys, TierKeys,
     HostKeys, McpServerKeys, ToolKeys, HttpKeys, HeaderKeys, FilesKeys, LimitsKeys, DefaultsKeys,
     ReportKeys, FieldKeys, BestKeys,
     // Nodes.

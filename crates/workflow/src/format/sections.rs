@@ -173,6 +173,8 @@ pub(crate) struct SandboxKeys {
     time: Option<Duration>,
     /// The Python environment.
     python: Option<PythonKeys>,
+    /// The packages that lock files of one of `folders` name. They are installed before a run, by `graphrun prepare`.
+    dependencies: Option<DependenciesKeys>,
 }
 
 /// Commands on this machine, outside of a sandbox. They run only if the operator allows the host, too.
@@ -337,6 +339,18 @@ pub(crate) struct FilesKeys {
 pub(crate) struct PythonKeys {
     /// The packages, as pip names them.
     requirements: Option<OneOrMany<Requirement>>,
+}
+
+/// The packages of lock files, as the commit has them that the branch of the run starts from.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct DependenciesKeys {
+    /// One of `folders`.
+    folder: FolderName,
+    /// The path of a file of requirements for pip in the folder, each as `NAME==VERSION`.
+    pip: Option<Text>,
+    /// The path of a `package-lock.json` in the folder.
+    npm: Option<Text>,
 }
 
 /// The limits of a whole run. At a limit it stops and can be resumed, or it leads to `exhausted`.

@@ -307,6 +307,12 @@ impl dyn NodeSettings {
         self.sandbox().into_iter().chain(of_tools)
     }
 
+    /// Returns the sandboxes in which it, its tools and its programs run code.
+    pub fn all_sandboxes(&self) -> impl Iterator<Item = &SandboxSettings> {
+        let of_programs = self.programs().into_iter().filter_map(|it| it.sandbox());
+        self.sandboxes().chain(of_programs.map(|it| &it.settings))
+    }
+
     /// The settings as the type that a kind reads, if they are of that type.
     pub fn downcast_ref<T: NodeSettings>(&self) -> Option<&T> {
         let any: &dyn Any = self;

@@ -29,7 +29,7 @@ use super::{
     hosts::{HostSettings, check_allowed, read_hosts},
     reader::{self, Entry, SpannedText, Yaml},
     report::Report,
-    sections::{Sections, entries, read_sandbox},
+    sections::{Sections, entries, read_sandbox, refuse_dependencies},
     shape::Section,
     source::SourceFolder,
     tool::{BUILT_IN, DeclaredTool, HeaderText, Method, RequestTool, UrlTemplate},
@@ -87,7 +87,9 @@ pub fn mcp_servers(path: &Path) -> Result<Vec<McpServer>, LoadError> {
     };
     let mut sandboxes = BTreeMap::new();
     for Entry { key, value } in entries(&mut report, &top, "sandboxes") {
-        sandboxes.insert(key.text.clone(), read_sandbox(&mut report, key, value));
+        let any_folder = |_: &mut Report, word: SpannedText| Some(word.text);
+        let sandbox = read_sandbox(&mut report, (key, value), any_folder);
+        sandboxes.insert(key.text.clone(), sandbox);
     }
     let is_sandbox = |it: &str| sandboxes.contains_key(it);
     let hosts = read_hosts(&mut report, &top, is_sandbox, |_, word| Some(word.text));
@@ -233,6 +235,7 @@ impl Places<'_> {
         let word = within.and_then(|it| report.word(it, "`in`"))?;
         let place = if let Some(sandbox) = self.sandboxes.get(&word.text) {
             report.uses("sandboxes", &word.text);
+            refuse_dependencies(report, &word, sandbox, "a server");
             let (sandbox, scripts) = (sandbox.clone(), scripts.unwrap_or_default());
             McpPlace::Sandbox { command, sandbox, scripts }
         } else if let Some(host) = self.hosts.get(&word.text) {

@@ -1,0 +1,429 @@
+//! Installs the packages of lock files into the cache, before any run needs them.
+//!
+//! The installer runs in a sandbox, which reaches the registry and has the checked parts of the lock file, and nothing
+//! else of the repository. No code of a package runs: pip takes wheels only, and npm runs no scripts. The packages go
+//! into a folder of the cache that is mounted writable there, and read-only in every sandbox later.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown, lchown},
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::unistd::{getegid, geteuid};
+use tokio::{process::Command, task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::PackagesError,
+    lock_file::{LockFile, PackageInstaller},
+    registries::Registries,
+};
+use crate::{
+    cache_entry::{CacheEntry, fault, key_of, make_readable},
+    host_tool::run_tool,
+    interpreter::{Interpreter, is_readable_inside},
+    job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
+    mounts::find_tool,
+    network::Network,
+    probe::Sandbox,
+    python_error::PythonError,
+};
+
+/// The version of the installation; a part of the key of an entry. Raise it when the installation changes.
+const FORMAT: &str = "graphrun-packages-1";
+/// The folder in the cache with all entries.
+const FOLDER: &str = "packages";
+
+/// The folder of Python packages inside a sandbox. Each Python environment searches it.
+pub(crate) const PYTHON_INSIDE: &str = "/dependencies/python";
+/// The folder of JavaScript packages inside a sandbox. Node looks there last for a file in the work folder.
+pub(crate) const NODE_INSIDE: &str = "/node_modules";
+/// The folder that an installer fills.
+const FILLED_INSIDE: &str = "/packages";
+
+const INSTALL_PIP: &str = include_str!("install_pip.sh");
+const INSTALL_NPM: &str = include_str!("install_npm.sh");
+/// The name of the file with certificates inside, below `/graphrun`.
+const CERTIFICATES: &str = "certificates.pem";
+
+/// The longest duration of an installation, with its downloads.
+const TIME_MAX: Duration = Duration::from_secs(600);
+/// The most bytes of the packages on the disk, with everything that an installer needs meanwhile.
+pub(super) const BYTES_MAX: u64 = 4 << 30;
+/// The most files and folders.
+const ENTRIES_MAX: u64 = 400_000;
+/// The interval in which both are checked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// The memory of an installer.
+const MEMORY_BYTES: u64 = 2 << 30;
+/// The most bytes of a single file.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// The lines of the output of an installer in its error.
+const LAST_LINES: usize = 6;
+
+/// The installed packages of lock files, below the folder of the cache.
+#[derive(Clone, Debug)]
+pub struct PackageCache {
+    folder: PathBuf,
+}
+
+/// Packages that are installed, for the sandboxes that use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledPackages {
+    installer: PackageInstaller,
+    folder: PathBuf,
+}
+
+/// The programs of this machine that an installation needs.
+struct Tools {
+    /// Everything in which two machines differ for the packages.
+    identity: Vec<Vec<u8>>,
+    /// The interpreter of Python, for packages of Python.
+    python: Option<Interpreter>,
+}
+
+impl InstalledPackages {
+    /// Returns the mount that a job with the packages needs.
+    pub fn mount(&self) -> Mount {
+        let inside = match self.installer {
+            PackageInstaller::Pip => PYTHON_INSIDE,
+            PackageInstaller::Npm => NODE_INSIDE,
+        };
+        Mount { host: self.folder.clone(), inside: inside.into() }
+    }
+
+    /// Returns their installer.
+    pub fn installer(&self) -> PackageInstaller {
+        self.installer
+    }
+
+    /// Returns the folder on the host.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl PackageCache {
+    /// Returns the packages in a cache. [`default_cache_dir`](crate::default_cache_dir) is the usual one.
+    pub fn new(cache: &Path) -> Self {
+        Self { folder: cache.join(FOLDER) }
+    }
+
+    /// Returns the packages of a lock file if they are installed. Installs nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the programs that decide about the packages are missing.
+    pub async fn find(&self, lock: &LockFile) -> Result<Option<InstalledPackages>, PackagesError> {
+        let tools = Tools::find(lock.installer).await?;
+        let folder = self.entry(lock, &tools)?.folder();
+        Ok(folder.is_dir().then_some(InstalledPackages { installer: lock.installer, folder }))
+    }
+
+    /// Installs the packages of a lock file, unless they are installed. `network` leads to the hosts of the registry.
+    /// Processes that want the same packages at the same time install them once.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the registry lacks a package, a hash differs, a limit is exceeded or `cancel` fires. Nothing is installed
+    /// then.
+    ///
+    /// # Cancel safety
+    ///
+    /// The next installation removes the rest of a dropped one.
+    pub async fn install(
+        &self,
+        lock: &LockFile,
+        (sandbox, network): (&Sandbox, Arc<Network>),
+        registries: &Registries,
+        cancel: &CancellationToken,
+    ) -> Result<InstalledPackages, PackagesError> {
+        let tools = Tools::find(lock.installer).await?;
+        let entry = self.entry(lock, &tools)?;
+        let sandbox = sandbox.with_network(Arc::clone(&network));
+        let folder = entry
+            .ensure(async |unfinished: &Path| {
+                let user = sandbox.user();
+                make_private(unfinished, user).map_err(fault("make a folder in the cache"))?;
+                let job = job(lock, &tools, registries, unfinished).await?;
+                let finished = run(&sandbox, &job, unfinished, cancel).await;
+                let finished = finished.map_err(|error| match error {
+                    Ended::Sandbox(source) => {
+                        PackagesError::Sandbox { installer: lock.installer, source }
+                    }
+                    Ended::TooLarge => PackagesError::TooLarge,
+                })?;
+                check(lock.installer, &finished, &network)?;
+                let tree = match lock.installer {
+                    PackageInstaller::Pip => unfinished.join("tree"),
+                    PackageInstaller::Npm => unfinished.join("tree/node_modules"),
+                };
+                let taken = tree.clone();
+                let take = spawn_blocking(move || take_over(&taken, user.is_some())).await;
+                take.map_err(|it| fault("read the packages")(it.into()))??;
+                Ok::<_, PackagesError>(tree)
+            })
+            .await?;
+        Ok(InstalledPackages { installer: lock.installer, folder })
+    }
+
+    fn entry(&self, lock: &LockFile, tools: &Tools) -> Result<CacheEntry, PackagesError> {
+        let cache = CacheEntry::cache(&self.folder)?;
+        if !is_readable_inside(&cache) {
+            return Err(PythonError::Cache { cache }.into());
+        }
+        let first = [FORMAT.as_bytes(), lock.installer.as_str().as_bytes()];
+        let files = lock.files.iter().map(|it| &it.content[..]);
+        let parts = first.into_iter().chain(tools.identity.iter().map(Vec::as_slice)).chain(files);
+        Ok(CacheEntry::new(&cache, key_of(parts)))
+    }
+}
+
+impl Tools {
+    async fn find(installer: PackageInstaller) -> Result<Self, PackagesError> {
+        match installer {
+            PackageInstaller::Pip => {
+                let python = Interpreter::find().await?;
+                let identity = python.identity().map(<[u8]>::to_vec).into();
+                Ok(Self { identity, python: Some(python) })
+            }
+            PackageInstaller::Npm => {
+                // Without scripts, the packages depend on the system, and not on the version of node or npm.
+                let system = [std::env::consts::ARCH, std::env::consts::OS];
+                Ok(Self { identity: system.map(|it| it.as_bytes().to_vec()).into(), python: None })
+            }
+        }
+    }
+}
+
+/// Returns the job of an installer that fills a folder.
+async fn job(
+    lock: &LockFile,
+    tools: &Tools,
+    registries: &Registries,
+    folder: &Path,
+) -> Result<Job, PackagesError> {
+    let mut fixed = lock.files.clone();
+    let url = registries.url(lock.installer);
+    let certificates = registries.certificates(lock.installer)?;
+    let (registry, trusted) = match lock.installer {
+        PackageInstaller::Pip => ("PIP_INDEX_URL", "PIP_CERT"),
+        PackageInstaller::Npm => ("npm_config_registry", "NODE_EXTRA_CA_CERTS"),
+    };
+    // The address may have a password, which must be on no command line.
+    let mut settings = format!("{registry}={url}\0");
+    if let Some(content) = certificates {
+        settings += &format!("{trusted}=/graphrun/{CERTIFICATES}\0");
+        fixed.push(FixedFile { path: CERTIFICATES.to_owned(), content });
+    }
+    let (script, arguments, required) = match &tools.python {
+        Some(python) => {
+            let program = python.executable.to_string_lossy().into_owned();
+            let hashes = if lock.has_hashes { "--require-hashes" } else { "" };
+            let mut arguments = vec![hashes.to_owned(), program.clone(), "-I".to_owned()];
+            arguments.extend(pip_of(python).await?);
+            (INSTALL_PIP, arguments, program)
+        }
+        None => {
+            find_tool("npm").ok_or(PackagesError::MissingTool("npm"))?;
+            (INSTALL_NPM, Vec::new(), "npm".to_owned())
+        }
+    };
+    let wrapper = ["bash", "-c", script, "install"].map(str::to_owned);
+    Ok(Job {
+        argv: wrapper.into_iter().chain(arguments).collect(),
+        fixed,
+        read_only: tools.python.iter().filter_map(Interpreter::mount).collect(),
+        writable: Some(Mount { host: folder.to_owned(), inside: FILLED_INSIDE.into() }),
+        limits: Limits {
+            wall: TIME_MAX,
+            memory_bytes: MEMORY_BYTES,
+            file_bytes: FILE_BYTES_MAX,
+            ..Limits::default()
+        },
+        required: vec![required],
+        channel: Some(settings.into_bytes()),
+        ..Job::default()
+    })
+}
+
+/// Returns the arguments of an interpreter for a pip that exists inside, too: its own one, or the wheel of its standard
+/// library.
+async fn pip_of(python: &Interpreter) -> Result<Vec<String>, PythonError> {
+    const WHEEL: &str = "import ensurepip, glob, os
+folders = [os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'), '/usr/share/python-wheels']
+print(next(path for folder in folders for path in sorted(glob.glob(folder + '/pip-*.whl'))))";
+    let ask = async |arguments: &[&str]| {
+        let mut command = Command::new(&python.executable);
+        command.arg("-I").args(arguments);
+        run_tool("look for pip", command).await
+    };
+    if ask(&["-m", "pip", "--version"]).await.is_ok() {
+        return Ok(vec!["-m".to_owned(), "pip".to_owned()]);
+    }
+    let wheel = ask(&["-c", WHEEL]).await;
+    let no_pip = |_| PythonError::NoPip { python: python.executable.clone() };
+    Ok(vec![format!("{}/pip", wheel.map_err(no_pip)?.trim_end())])
+}
+
+/// Why an installer has no result.
+enum Ended {
+    Sandbox(crate::SandboxError),
+    TooLarge,
+}
+
+/// Runs an installer, and stops it when its folder becomes too large.
+async fn run(
+    sandbox: &Sandbox,
+    job: &Job,
+    folder: &Path,
+    cancel: &CancellationToken,
+) -> Result<Finished, Ended> {
+    let stop = cancel.child_token();
+    let mut running = pin!(sandbox.run(job, &stop));
+    tokio::select! {
+        finished = &mut running => finished.map_err(Ended::Sandbox),
+        () = fills(folder) => {
+            stop.cancel();
+            let _ = running.await;
+            Err(Ended::TooLarge)
+        }
+    }
+}
+
+/// Waits until a folder is too large.
+async fn fills(folder: &Path) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        let folder = folder.to_owned();
+        let measured = spawn_blocking(move || Room::default().add(&folder)).await;
+        if matches!(measured, Ok(Err(_))) {
+            return;
+        }
+    }
+}
+
+/// The room that a folder takes.
+#[derive(Debug, Default)]
+struct Room {
+    bytes: u64,
+    entries: u64,
+}
+
+impl Room {
+    /// Adds everything below a folder, whose files may change meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is too much.
+    fn add(&mut self, folder: &Path) -> Result<(), PackagesError> {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            // A removed entry takes no room.
+            let Ok(data) = entry.metadata() else { continue };
+            self.entries += 1;
+            self.bytes += data.blocks() * 512;
+            if self.entries > ENTRIES_MAX || self.bytes > BYTES_MAX {
+                return Err(PackagesError::TooLarge);
+            }
+            if data.is_dir() {
+                self.add(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless an installer has done its work.
+fn check(
+    installer: PackageInstaller,
+    finished: &Finished,
+    network: &Network,
+) -> Result<(), PackagesError> {
+    let stopped = |reason| Err(PackagesError::Stopped { installer, reason });
+    match finished.outcome {
+        Outcome::Passed => return Ok(()),
+        Outcome::TimedOut => return stopped("it took more than 10 minutes"),
+        Outcome::OutOfMemory => return stopped("it used too much memory"),
+        Outcome::OutputLimit => return stopped("it wrote too much output"),
+        Outcome::Failed(_) | Outcome::Signaled(_) => {}
+    }
+    let lines: Vec<&str> = finished.output.lines().filter(|it| !it.trim().is_empty()).collect();
+    let last =
+        lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|it| it.trim().to_owned());
+    let connections = network.connections();
+    let refused = connections.iter().filter(|it| it.answer != crate::network::Answer::Opened);
+    let detail: Vec<String> = last.chain(refused.map(ToString::to_string)).collect();
+    Err(PackagesError::Install { installer, detail: detail.join("; ") })
+}
+
+/// Makes a folder that only the user of the sandbox can use.
+fn make_private(folder: &Path, user: Option<u32>) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)?;
+    chown(folder, user, user)
+}
+
+/// Takes the packages from the user of the sandbox, checks them and lets everyone read them.
+fn take_over(tree: &Path, is_of_other: bool) -> Result<(), PackagesError> {
+    Room::default().add(tree)?;
+    take(tree, is_of_other)?;
+    make_readable(tree).map_err(fault("make the packages readable")).map_err(Into::into)
+}
+
+fn take(path: &Path, is_of_other: bool) -> Result<(), PackagesError> {
+    let kind = fs::symlink_metadata(path).map_err(fault("read the packages"))?.file_type();
+    if !kind.is_dir() && !kind.is_file() && !kind.is_symlink() {
+        return Err(PackagesError::SpecialFile);
+    }
+    if is_of_other {
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        lchown(path, Some(user), Some(group)).map_err(fault("take the packages"))?;
+    }
+    if kind.is_dir() {
+        for entry in fs::read_dir(path).map_err(fault("read the packages"))? {
+            take(&entry.map_err(fault("read the packages"))?.path(), is_of_other)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
+    use super::*;
+
+    #[test]
+    fn packages_are_files_folders_and_links() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("inner")).unwrap();
+        fs::write(folder.path().join("inner/a"), "a").unwrap();
+        // A link is never followed: this one has no target that could be taken.
+        std::os::unix::fs::symlink("/nonexistent", folder.path().join("link")).unwrap();
+        take_over(folder.path(), false).unwrap();
+        mkfifo(&folder.path().join("inner/pipe"), Mode::S_IRWXU).unwrap();
+        let refused = take_over(folder.path(), false);
+        assert!(matches!(refused, Err(PackagesError::SpecialFile)), "{refused:?}");
+    }
+
+    #[test]
+    fn packages_have_a_limited_size() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("inner")).unwrap();
+        fs::write(folder.path().join("inner/a"), [0; 5000]).unwrap();
+        let mut room = Room::default();
+        room.add(folder.path()).unwrap();
+        assert!(room.entries == 2 && room.bytes >= 5000, "{room:?}");
+        for mut almost in [
+            Room { bytes: BYTES_MAX - 1000, entries: 0 },
+            Room { bytes: 0, entries: ENTRIES_MAX - 1 },
+        ] {
+            let refused = almost.add(folder.path());
+            assert!(matches!(refused, Err(PackagesError::TooLarge)), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The packages of a repository, installed from its lock files.
+
+mod error;
+mod install;
+mod lock_file;
+mod npm_lock;
+mod pip_lock;
+mod registries;
+
+pub(crate) use self::install::PYTHON_INSIDE;
+pub use self::{
+    error::PackagesError,
+    install::{InstalledPackages, PackageCache},
+    lock_file::{LockFile, LockFileError, PackageInstaller},
+    registries::{Registries, RegistryError},
+};

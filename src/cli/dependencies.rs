@@ -1,0 +1,197 @@
+//! The packages of the repositories that a workflow works on: which lock files it names, what is installed, and how the rest
+//! is installed before a run.
+//!
+//! Only the operator lets an installer reach a registry: by `graphrun prepare`, or by `--allow-network` for a run.
+
+use std::{env, path::PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::CliError, exit::Exit, network, options::RunOptions, prepare::cache_dir,
+    refusals::Refusals, terminal::print_message, words::count,
+};
+use crate::{
+    folders::{FolderError, RunFolder, RunFolders},
+    id::RunId,
+    nodes::{LockFileReadError, read_lock_file},
+    sandbox::{
+        LockFile, NetworkAccess, NetworkHost, PackageCache, PackageInstaller, PackagesError,
+        Registries, Sandbox,
+    },
+    workflow::{LockFileUse, Workflow},
+};
+
+/// A lock file of a repository.
+#[derive(Debug)]
+pub(super) struct Dependency {
+    pub(super) used: LockFileUse,
+    pub(super) lock: LockFile,
+    /// The commit that has the lock file.
+    pub(super) commit: String,
+    /// Where its packages are, if they are installed.
+    pub(super) location: Option<PathBuf>,
+}
+
+/// Installs packages, from the registries of the operator.
+pub(super) struct Installer {
+    registries: Registries,
+    access: NetworkAccess,
+    /// Hosts beside those of the registries.
+    more_hosts: Vec<NetworkHost>,
+    cache: PackageCache,
+}
+
+/// Reads the lock files that a workflow names, from the commits that a run with these folders starts from.
+///
+/// # Errors
+///
+/// Fails when a lock file is missing or refused, or the programs that decide about the packages are missing.
+pub(super) async fn find(
+    workflow: &Workflow,
+    (run, folders): (&RunId, &[RunFolder]),
+) -> Result<Vec<Dependency>, CliError> {
+    let cache = PackageCache::new(&cache_dir());
+    let of_run = RunFolders::new(run.as_str(), folders.to_vec());
+    let mut found = Vec::new();
+    for used in workflow.lock_files() {
+        let lock = read_lock_file(&of_run, &used).await.map_err(|error| refused(&used, error))?;
+        let installed = cache.find(&lock).await.map_err(|it| not_installed(&used, it))?;
+        let location = installed.map(|it| it.folder().to_owned());
+        let base = folders.iter().find(|it| it.name == used.folder).map(|it| it.base.clone());
+        found.push(Dependency { used, lock, commit: base.unwrap_or_default(), location });
+    }
+    Ok(found)
+}
+
+/// Installs the packages that a run needs and that are not installed, if the operator allows the registries.
+///
+/// # Errors
+///
+/// Fails with each lock file whose packages are missing, and the ways to install them.
+pub(super) async fn provide(
+    workflow: &Workflow,
+    run: (&RunId, &[RunFolder]),
+    options: &RunOptions,
+) -> Result<(), CliError> {
+    let mut missing = find(workflow, run).await?;
+    missing.retain(|it| it.location.is_none());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let installer = Installer::of(network::access(options))?;
+    let mut refusals = Refusals::default();
+    for it in &missing {
+        let hosts = installer.registries.hosts(it.used.installer).iter();
+        let hosts: Vec<&NetworkHost> =
+            hosts.filter(|host| !installer.access.allows(host)).collect();
+        if !hosts.is_empty() {
+            let problem = format!("{} of `{}`", it.packages(), it.used.path);
+            refusals.add_problem(format!("{problem} in the folder `{}`", it.used.folder));
+        }
+        for host in hosts {
+            let help =
+                format!("let {} reach its registry by `--allow-network {host}`", it.used.installer);
+            refusals.add_help(help);
+        }
+    }
+    refusals.add_help("or install them by `graphrun prepare` with the same input".to_owned());
+    refusals
+        .or_ok("packages of the repository are not installed; nothing was started".to_owned())?;
+    for it in &missing {
+        installer.install(it).await?;
+    }
+    Ok(())
+}
+
+impl Dependency {
+    /// Returns how many packages it names.
+    pub(super) fn packages(&self) -> String {
+        count(self.lock.package_count() as u64, "package")
+    }
+}
+
+impl Installer {
+    /// Returns an installer that may reach these hosts.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the environment names a registry that cannot be used.
+    pub(super) fn of(access: NetworkAccess) -> Result<Self, CliError> {
+        let registries = Registries::of(|name| env::var(name).ok()).map_err(|error| {
+            let error = PackagesError::from(error);
+            let help = error.hint();
+            let refused = CliError::usage("packages cannot be installed; nothing was started");
+            help.into_iter().fold(refused.because(error), CliError::with_help)
+        })?;
+        let cache = PackageCache::new(&cache_dir());
+        Ok(Self { registries, access, more_hosts: Vec::new(), cache })
+    }
+
+    /// Returns an installer of a person who asks for packages: it may reach the registries and these hosts.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(super) fn of_person(
+        public: &[NetworkHost],
+        private: &[NetworkHost],
+    ) -> Result<Self, CliError> {
+        let mut installer = Self::of(NetworkAccess::default())?;
+        installer.more_hosts = [public, private].concat();
+        let registries = [PackageInstaller::Pip, PackageInstaller::Npm];
+        let registries = registries.iter().flat_map(|it| installer.registries.hosts(*it));
+        let access = registries.chain(public).cloned();
+        let access = access.fold(NetworkAccess::default(), NetworkAccess::allow);
+        installer.access = private.iter().cloned().fold(access, NetworkAccess::allow_private);
+        Ok(installer)
+    }
+
+    /// Installs the packages of a lock file, and returns where they are.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the registry lacks a package, a hash differs, or a limit is exceeded.
+    pub(super) async fn install(&self, dependency: &Dependency) -> Result<PathBuf, CliError> {
+        let Dependency { used, lock, .. } = dependency;
+        print_message(&format!(
+            "{} installs {} of `{}`",
+            used.installer,
+            dependency.packages(),
+            used.path
+        ));
+        let hosts = [self.registries.hosts(used.installer), &self.more_hosts].concat();
+        let network = self.access.open(&hosts).map_err(|host| {
+            CliError::new(Exit::Unusable, format!("the registry at `{host}` is not allowed"))
+        })?;
+        let sandbox = tokio::task::spawn_blocking(Sandbox::probe).await;
+        let sandbox =
+            sandbox.map_err(|it| CliError::new(Exit::Unusable, "no sandbox").because(it))?;
+        let sandbox = sandbox.map_err(|source| {
+            not_installed(used, PackagesError::Sandbox { installer: used.installer, source })
+        })?;
+        let (place, cancel) = ((&sandbox, network), CancellationToken::new());
+        let installed = self.cache.install(lock, place, &self.registries, &cancel).await;
+        installed.map(|it| it.folder().to_owned()).map_err(|it| not_installed(used, it))
+    }
+}
+
+fn refused(used: &LockFileUse, error: LockFileReadError) -> CliError {
+    let help = match &error {
+        LockFileReadError::Folder(FolderError::NoBaseFile { .. }) => {
+            Some("commit the file; a run reads it from the commit that its branch starts from")
+        }
+        LockFileReadError::Folder(error) => error.hint(),
+        _ => None,
+    };
+    let message = format!("`{}` cannot be used as a lock file; nothing was started", used.path);
+    let refused = CliError::new(Exit::Unusable, message).because(error);
+    help.into_iter().fold(refused, CliError::with_help)
+}
+
+fn not_installed(used: &LockFileUse, error: PackagesError) -> CliError {
+    let help = error.hint();
+    let message = format!("the packages of `{}` are not installed; nothing was started", used.path);
+    let failed = CliError::new(Exit::Unusable, message).because(error);
+    help.into_iter().fold(failed, CliError::with_help)
+}

@@ -1,0 +1,133 @@
+"""A registry of Python and JavaScript packages on the loopback, over TLS.
+
+Arguments: the certificate, its key, and the address to listen on. The first line of the output is JSON with the port and
+the hashes of the packages. Then each request is a line.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import socketserver
+import ssl
+import sys
+import tarfile
+import threading
+import time
+import uuid
+import zipfile
+from http.server import BaseHTTPRequestHandler
+
+
+def wheel(name, version, files, requires=()):
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {it}\n" for it in requires)
+    files = dict(files)
+    files[f"{info}/METADATA"] = metadata
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in files.items():
+            archive.writestr(zipfile.ZipInfo(path), text)
+    return packed.getvalue()
+
+
+def tarball(files):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, text in files.items():
+            entry = tarfile.TarInfo(f"package/{path}")
+            entry.size, entry.mode = len(text.encode()), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+# The hashes differ from those of every other registry.
+NONCE = f"# {uuid.uuid4()}\n"
+GREETER = NONCE + "from shouter import shout\n\ndef greet(name):\n    return shout('hello ' + name)\n"
+PTH = "import os; os.environ['SHOUTER_PTH'] = 'read'\n"
+WHEELS = {
+    "greeter-1.0-py3-none-any.whl": wheel("greeter", "1.0", {"greeter.py": GREETER}, ["shouter>=2"]),
+    "greeter-9.0-py3-none-any.whl": wheel("greeter", "9.0", {"greeter.py": "raise ValueError('not locked')\n"}),
+    "shouter-2.0-py3-none-any.whl": wheel(
+        "shouter", "2.0", {"shouter.py": NONCE + "def shout(text):\n    return text.upper()\n", "shouter.pth": PTH}
+    ),
+    "slow-1.0-py3-none-any.whl": wheel("slow", "1.0", {"slow.py": NONCE}),
+    "sourced-1.0.tar.gz": tarball({"setup.py": "raise SystemExit('this code must not run')\n"}),
+}
+MANIFEST = {
+    "name": "left-step",
+    "version": "1.0.0",
+    "main": "index.js",
+    "bin": {"left-step": "bin.js"},
+    "scripts": {script: "touch /packages/tree/ran" for script in ("preinstall", "install", "postinstall", "prepare")},
+}
+TARBALL = tarball(
+    {
+        "package.json": json.dumps(MANIFEST),
+        "index.js": NONCE.replace("#", "//") + "module.exports = (text) => text.slice(1);\n",
+        "bin.js": "#!/usr/bin/env node\nconsole.log('stepped');\n",
+    }
+)
+INTEGRITY = "sha512-" + base64.b64encode(hashlib.sha512(TARBALL).digest()).decode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        print(self.path, flush=True)
+        parts = self.path.strip("/").split("/")
+        origin = f"https://localhost:{self.server.server_address[1]}"
+        if parts == ["simple", "slow"] and STALLED.acquire(blocking=False):
+            time.sleep(3600)
+        if parts[0] == "simple" and len(parts) == 2:
+            files = [name for name in WHEELS if name.startswith(parts[1] + "-")]
+            links = "".join(f'<a href="{origin}/files/{name}">{name}</a>\n' for name in files)
+            self.answer("text/html", f"<!DOCTYPE html><html><body>\n{links}</body></html>".encode(), bool(files))
+        elif parts[0] == "files":
+            self.answer("application/octet-stream", WHEELS.get(parts[1], b""), parts[1] in WHEELS)
+        elif parts == ["left-step"]:
+            dist = {"tarball": f"{origin}/left-step/-/left-step-1.0.0.tgz", "integrity": INTEGRITY}
+            versions = {"1.0.0": {**MANIFEST, "dist": dist, "hasInstallScript": True}}
+            document = {"name": "left-step", "versions": versions, "dist-tags": {"latest": "1.0.0"}}
+            self.answer("application/json", json.dumps(document).encode())
+        elif parts == ["left-step", "-", "left-step-1.0.0.tgz"]:
+            self.answer("application/octet-stream", TARBALL)
+        else:
+            self.answer("text/plain", b"", False)
+
+    def answer(self, kind, content, is_found=True):
+        self.send_response(200 if is_found else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def get_request(self):
+        client, address = super().get_request()
+        client.settimeout(60)
+        return CONTEXT.wrap_socket(client, server_side=True, do_handshake_on_connect=False), address
+
+    def handle_error(self, *_):
+        pass
+
+
+# The first request for the package `slow` gets no answer.
+STALLED = threading.Lock()
+CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+CONTEXT.load_cert_chain(sys.argv[1], sys.argv[2])
+with Server((sys.argv[3], 0), Handler) as server:
+    wheels = {name: hashlib.sha256(content).hexdigest() for name, content in WHEELS.items()}
+    print(json.dumps({"port": server.server_address[1], "wheels": wheels, "integrity": INTEGRITY}), flush=True)
+    server.serve_forever()
