@@ -100,7 +100,7 @@ impl Floor {
         let connection = Connection::open(path).unwrap();
         connection
             .execute_batch(
-                "PRAGMA page_size = 8192; PRAGMA journal_mode = wal; PRAGMA synchronous = full;
+                "PRAGMA page_size = 4096; PRAGMA journal_mode = wal; PRAGMA synchronous = full;
                  CREATE TABLE items (key INTEGER PRIMARY KEY, item TEXT NOT NULL) STRICT",
             )
             .unwrap();

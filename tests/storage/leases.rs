@@ -19,6 +19,7 @@ promises! {
     a_run_belongs_to_the_process_that_started_it
     an_expired_lease_can_be_acquired_and_its_owner_cannot_write
     an_owner_with_an_expired_lease_continues_if_no_other_took_it
+    an_owner_that_is_overtaken_between_two_entries_cannot_write
     an_active_owner_keeps_its_run_with_any_clock
     a_claim_replaces_only_the_lease_that_it_calls_over
     an_entry_that_brings_a_run_to_rest_gives_it_back
@@ -28,6 +29,29 @@ promises! {
     a_lease_may_be_as_long_as_one_likes
     a_run_that_is_removed_is_forgotten
     a_run_that_is_held_is_not_removed
+}
+
+/// The owner has written its last entry by the same connection, which may remember the head of the run.
+async fn an_owner_that_is_overtaken_between_two_entries_cannot_write(home: Home) {
+    let storage = home.open();
+    for (id, other) in [("R1", Arc::clone(&storage)), ("R2", home.open())] {
+        let first = commit(0, vec![]).into();
+        let lease = short(claim_of(1));
+        let hold = storage.create(&info(id, id), &lease, &first).await.unwrap();
+        storage.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+        let next = other.acquire(&run(id), &claim_of(2)).await.unwrap();
+        let error = storage.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::Overtaken { .. }), "{id}: {error:?}");
+        other.append(&next, &commit(2, vec![]).into()).await.unwrap();
+        let error = storage.append(&next, &commit(2, vec![]).into()).await.unwrap_err();
+        assert!(told(&error).contains("expected step 3"), "{id}: {error:?}");
+        storage.append(&next, &commit(3, vec![]).into()).await.unwrap();
+        other.append(&next, &commit(4, vec![]).into()).await.unwrap();
+        other.release(&next).await.unwrap();
+        other.remove(&run(id)).await.unwrap();
+        let error = storage.append(&next, &commit(5, vec![]).into()).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::UnknownRun(_)), "{id}: {error:?}");
+    }
 }
 
 /// Returns everything of a run that a former owner could damage.

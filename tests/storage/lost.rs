@@ -20,7 +20,7 @@ use crate::storage::{
     proxy::{Loss, Proxy},
     sample::*,
 };
-use crate::support::postgres::{Schema, ask, execute, server};
+use crate::support::postgres::{Schema, ask, execute};
 
 /// A storage that reaches the server through a proxy.
 struct Through {
@@ -31,15 +31,8 @@ struct Through {
 
 impl Through {
     fn new() -> Self {
-        let (schema, url) = (Schema::new(), server());
-        // Without encryption, since the proxy parses the messages.
-        let (user, rest) = url.split_once('@').expect("the URL of the test server names a user");
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (host, rest) = rest.split_at(end);
-        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
-        let proxy = Proxy::before(&host);
-        let url = schema.url_at(&format!("{user}@{}{rest}", proxy.address)) + "&sslmode=disable";
-        Self { storage: PostgresStorage::open(&url).unwrap(), proxy, schema }
+        let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+        Self { storage: PostgresStorage::open(&proxy.url(&schema)).unwrap(), proxy, schema }
     }
 
     /// Returns a storage on the same schema without the proxy.

@@ -2,9 +2,10 @@
 //!
 //! `contract` contains the promises of the trait, which all storages keep; `entries` those about
 //! appending, `journal` and `histories` those about reading, and `leases` those about ownership.
-//! `files` tests which database files are accepted, `damage` files that other programs changed, and
-//! `proof` the proof that a run is unchanged. `lost` tests lost connections to PostgreSQL, and
-//! `servers` which of its servers and databases are refused.
+//! `groups` tests entries of several runs that are saved together. `files` tests which database
+//! files are accepted, `damage` files that other programs changed, and `proof` the proof that a run
+//! is unchanged. `lost` tests lost connections to PostgreSQL, and `servers` which of its servers and
+//! databases are refused.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
@@ -12,6 +13,7 @@ mod contract;
 mod damage;
 mod entries;
 mod files;
+mod groups;
 mod growth;
 mod histories;
 mod journal;

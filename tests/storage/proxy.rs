@@ -19,6 +19,8 @@ use tokio::{
     sync::oneshot,
 };
 
+use crate::support::postgres::{Schema, server};
+
 /// The fault at the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
@@ -33,7 +35,7 @@ pub(crate) enum Loss {
 /// The proxy; it stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
     next: Arc<AtomicU8>,
     lost: Arc<AtomicU32>,
     _stop: oneshot::Sender<()>,
@@ -47,8 +49,23 @@ struct Way {
 }
 
 impl Proxy {
+    /// Starts a proxy before the test server.
+    pub(crate) fn before_test_server() -> Self {
+        let url = server();
+        let (_, host, _) = parts(&url);
+        Self::before(&if host.contains(':') { host.to_owned() } else { format!("{host}:5432") })
+    }
+
+    /// Returns the URL of a schema through the proxy.
+    pub(crate) fn url(&self, schema: &Schema) -> String {
+        let url = server();
+        let (user, _, rest) = parts(&url);
+        // Without encryption, since the proxy parses the messages.
+        schema.url_at(&format!("{user}@{}{rest}", self.address)) + "&sslmode=disable"
+    }
+
     /// Starts a proxy before the server at this address, on separate threads.
-    pub(crate) fn before(to: &str) -> Self {
+    fn before(to: &str) -> Self {
         let (next, lost) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
         let way = Way { to: to.to_owned(), next: Arc::clone(&next), lost: Arc::clone(&lost) };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -76,6 +93,13 @@ impl Proxy {
     pub(crate) fn lost(&self) -> u32 {
         self.lost.load(Ordering::SeqCst)
     }
+}
+
+/// Splits a URL into the part before its host, the host, and the rest.
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (user, rest) = url.split_once('@').expect("the URL of the test server names a user");
+    let (host, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    (user, host, rest)
 }
 
 async fn serve(listener: TcpListener, way: Way) {

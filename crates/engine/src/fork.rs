@@ -1,6 +1,6 @@
 //! Forks: new runs from old checkpoints.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
     event::{Event, Status},
@@ -60,7 +60,7 @@ pub(super) async fn fork(
         events: log.unsaved(),
         ..Entry::from(Commit { position, changes })
     };
-    let graph = Some(Box::new(Outline::of(&engine.graph)));
+    let graph = Some(engine.outline());
     let info = RunInfo { fork_source: Some(from), graph, ..info };
     let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease).await?;
     engine.checkpointer.release(lease.hold()).await?;
@@ -113,7 +113,7 @@ async fn as_of_now(
     summary: RunSummary,
     saved: SavedCheckpoint,
     changed: &BTreeMap<ChannelName, Option<Value>>,
-) -> Result<(SavedCheckpoint, Option<Box<Outline>>), RunError> {
+) -> Result<(SavedCheckpoint, Option<Arc<Outline>>), RunError> {
     let run = summary.info.id.clone();
     let journal = engine.checkpointer.outline(&run).await?;
     let is_later =
@@ -135,7 +135,7 @@ async fn as_of_now(
     let records = Vec::new();
     let SavedCheckpoint { position, values } = saved;
     let saved = SavedRun { summary, position, values, records, last_seq: 0 };
-    let new = Outline::of(&engine.graph);
+    let new = engine.outline();
     let compared =
         Comparison { old: &old, new: &new, graph: &engine.graph, saved: &saved, messages };
     let differences = compare(compared, Some(&mapping));
@@ -144,7 +144,7 @@ async fn as_of_now(
     }
     let position = migrate_position(&engine.graph, &mapping, &saved, messages).position;
     let values = migrate_values(&engine.graph, &mapping, saved.values);
-    Ok((SavedCheckpoint { position, values }, Some(Box::new(new))))
+    Ok((SavedCheckpoint { position, values }, Some(new)))
 }
 
 /// Returns the position of a new run that starts from this one, without questions and messages.

@@ -22,7 +22,7 @@ use super::{
     superstep::{Action, Beginning, Machine, RunSettings},
     turn,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, Entry, Outline, RunInfo};
+use crate::checkpoint::{Checkpoint, CheckpointError, Entry, RunInfo};
 
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
@@ -336,7 +336,7 @@ async fn start(
         journal.publish().await?;
         return Ok(Start::ready(machine, journal, actions));
     }
-    let graph = Some(Box::new(Outline::of(&engine.graph)));
+    let graph = Some(engine.outline());
     let info = RunInfo { graph, ..info };
     if let [Action::Stop(status)] = actions.as_slice() {
         // Acceptance and status are saved together. A crash between the two would leave a run that looks

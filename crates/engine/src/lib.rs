@@ -72,7 +72,11 @@ pub mod superstep;
 mod task;
 mod turn;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use graphrun_analysis::CompiledGraph;
 use graphrun_core::{
@@ -105,7 +109,9 @@ use self::{
     superstep::{Breakpoints, RunSettings},
 };
 pub use crate::checkpoint::OpenQuestion;
-use crate::checkpoint::{Checkpoint, Checkpointer, ForkSource, Mapping, Position, RunInfo};
+use crate::checkpoint::{
+    Checkpoint, Checkpointer, ForkSource, Mapping, Outline, Position, RunInfo,
+};
 
 /// How long running tasks may continue after a drain was requested.
 const GRACE: Duration = Duration::from_secs(10);
@@ -117,6 +123,8 @@ const LEASE: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct Engine {
     graph: CompiledGraph,
+    /// The outline of the graph, once a run has needed it.
+    outline: Arc<OnceLock<Arc<Outline>>>,
     checkpointer: Arc<dyn Checkpointer>,
     /// Set if the engine has no storage: the same object as `checkpointer`, which keeps runs that stopped early.
     kept: Option<Arc<MemoryStorage>>,
@@ -226,6 +234,7 @@ impl Engine {
         let (kept, wait_max, parent) = (Some(kept), None, None);
         Self {
             graph,
+            outline: Arc::default(),
             checkpointer,
             kept,
             limits,
@@ -237,6 +246,11 @@ impl Engine {
             provided,
             parent,
         }
+    }
+
+    /// Returns the outline of the graph. To make it takes as long as several steps.
+    fn outline(&self) -> Arc<Outline> {
+        Arc::clone(self.outline.get_or_init(|| Arc::new(Outline::of(&self.graph))))
     }
 
     /// Saves the runs in this storage.

@@ -53,7 +53,7 @@ pub(super) async fn migrate(
     let from = saved.summary.info.basis();
     let origin = origin.unwrap_or_else(|| from.origin.clone());
     let workflow = engine.graph.graph().name.clone();
-    let graph = Some(Box::new(Outline::of(&engine.graph)));
+    let graph = Some(engine.outline());
     let to = Basis { workflow, origin, graph };
     let (before, last_seq) = (saved.values.clone(), saved.last_seq);
     let prior = PriorStatus::of(&saved, &mapping);
@@ -96,10 +96,10 @@ fn migrated(
         return Err(ReviseError::AtItsEnd.into());
     }
     let run = saved.summary.info.id.clone();
-    let (graph, new) = (&engine.graph, &Outline::of(&engine.graph));
+    let (graph, new) = (&engine.graph, engine.outline());
     let unknown = Outline::default();
     let old = saved.summary.info.graph.as_deref().unwrap_or(&unknown);
-    let compared = Comparison { old, new, graph, saved: &saved, messages };
+    let compared = Comparison { old, new: &new, graph, saved: &saved, messages };
     if saved.summary.info.graph.is_none() {
         // Without an outline, missing parts cannot be detected, so nothing may be missing.
         fit_by(mapping, graph, &saved.position)

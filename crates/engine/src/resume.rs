@@ -22,7 +22,7 @@ use super::{
     superstep::{self, Action, Machine, RunSettings},
 };
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, InboxMessage, Outline, RunStatus, SavedRun, TaskRecord,
+    Checkpoint, CheckpointError, InboxMessage, RunStatus, SavedRun, TaskRecord,
 };
 
 /// A saved run that is ready to continue.
@@ -152,11 +152,11 @@ pub(super) fn changes_since(
     messages: &[InboxMessage],
 ) -> Result<Vec<String>, RunError> {
     let Some(old) = &saved.summary.info.graph else { return Ok(Vec::new()) };
-    let new = &Outline::of(&engine.graph);
-    if **old == *new {
+    let new = engine.outline();
+    if *old == new {
         return Ok(Vec::new());
     }
-    let compared = Comparison { old, new, graph: &engine.graph, saved, messages };
+    let compared = Comparison { old, new: &new, graph: &engine.graph, saved, messages };
     let differences = compare(compared, None);
     if differences.iter().any(|it| it.breaks.is_some()) {
         let (run, remedies) = (saved.summary.info.id.clone(), suggest(compared));

@@ -55,6 +55,11 @@ impl Lease {
         Ok(Self { fence: last + 1, json, owner, until: end_of(now_ms, claim.ttl) })
     }
 
+    /// Returns whether it was not released; it may have expired.
+    pub(crate) fn is_held(&self) -> bool {
+        self.owner.is_some()
+    }
+
     /// Returns the owner; the lease may have expired.
     pub(crate) fn holder(&self) -> Option<Holder> {
         let (fence, until) = (self.fence, self.until);

@@ -19,6 +19,8 @@
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod group;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod head;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod journal;

@@ -3,6 +3,7 @@
 use std::{
     borrow::Borrow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use graphrun_core::id::{ChannelName, NodeName};
@@ -61,7 +62,7 @@ pub struct Basis {
     pub origin: Value,
     /// The graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<Box<Outline>>,
+    pub graph: Option<Arc<Outline>>,
 }
 
 /// The migration of a run to another workflow.

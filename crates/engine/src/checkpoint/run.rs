@@ -1,6 +1,6 @@
 //! A run in a list, and a saved run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use graphrun_core::{
     event::Status,
@@ -32,7 +32,7 @@ pub struct RunInfo {
     /// The outline of the graph that it was started with, to detect changes of its workflow. The
     /// engine sets it. A run without one is resumed with any workflow that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<Box<Outline>>,
+    pub graph: Option<Arc<Outline>>,
 }
 
 /// The origin of a fork.

@@ -161,7 +161,7 @@ impl ProcessRun {
         let records = records.into_iter().map(Arc::unwrap_or_clone).collect();
         let changes = machine.state().as_changes().collect();
         let commit = Commit { position: machine.position(), changes };
-        let graph = Some(Box::new(Outline::of(machine.graph())));
+        let graph = Some(Arc::new(Outline::of(machine.graph())));
         let info = RunInfo { graph, ..RunInfo::clone(&self.info) };
         let entry = Entry { records, run_status: Some(run_status.clone()), ..Entry::default() };
         self.kept.keep(info, commit, entry, last_seq);

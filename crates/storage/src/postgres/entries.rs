@@ -83,23 +83,38 @@ impl Journal<'_> {
         let rows = self.session.query(sql, &[&self.run.key, &first, &last]).await?;
         rows.iter().map(|row| read(&self.run.id, row)).collect()
     }
+}
 
-    pub(super) async fn insert(&self, row: &Row) -> Result<(), Fault> {
-        let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-        let values: [&(dyn ToSql + Sync); 8] = [
-            &self.run.key,
-            &signed(row.number)?,
-            &signed(row.step.0)?,
-            &signed(row.seq)?,
-            &row.body.changes(),
-            &row.body.meta(),
-            &row.body.data(),
-            &row.hash.0.as_slice(),
-        ];
-        self.session.execute(sql, &values).await?;
-        Ok(())
-    }
+/// A row that is not saved yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRow<'a> {
+    /// The key of its run.
+    pub(super) run: i64,
+    pub(super) row: &'a Row,
+}
+
+/// Saves rows with one statement.
+pub(super) async fn insert(session: &Session, rows: &[NewRow<'_>]) -> Result<(), Fault> {
+    let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
+               SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],
+                   $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])";
+    let numbers = |of: fn(&Row) -> u64| {
+        rows.iter().map(|it| signed(of(it.row))).collect::<Result<Vec<_>, _>>()
+    };
+    let bytes = |of: fn(&Row) -> &[u8]| rows.iter().map(|it| of(it.row)).collect::<Vec<_>>();
+    let changes: Vec<Option<&[u8]>> = rows.iter().map(|it| it.row.body.changes()).collect();
+    let values: [&(dyn ToSql + Sync); 8] = [
+        &rows.iter().map(|it| it.run).collect::<Vec<_>>(),
+        &numbers(|it| it.number)?,
+        &numbers(|it| it.step.0)?,
+        &numbers(|it| it.seq)?,
+        &changes,
+        &bytes(|it| it.body.meta()),
+        &bytes(|it| it.body.data()),
+        &bytes(|it| &it.hash.0),
+    ];
+    session.execute(sql, &values).await?;
+    Ok(())
 }
 
 fn read(run: &RunId, row: &SqlRow) -> Result<Row, Fault> {

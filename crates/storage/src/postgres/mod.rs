@@ -7,6 +7,7 @@
 
 mod entries;
 mod fault;
+mod group;
 mod inbox;
 mod migrate;
 mod open;
@@ -179,7 +180,7 @@ impl RunJournal for PostgresStorage {
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
         let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.server));
-        self.transact(entry.action(&hold.run), work).await
+        group::append(&self.server, work).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

@@ -59,6 +59,25 @@ impl Run {
         Ok(Locked { run, stored: read_head(id, &row)?, now: get(&row, "now")? })
     }
 
+    /// Locks the runs with these ids for writing, except those that another transaction has locked.
+    pub(super) async fn lock_unlocked(
+        session: &Session,
+        ids: &[&str],
+    ) -> Result<Vec<Locked>, Fault> {
+        let sql = format!(
+            "SELECT r.id, h.*, {NOW} AS now FROM heads h JOIN runs r ON r.key = h.run
+             WHERE r.id = ANY($1) FOR UPDATE OF h SKIP LOCKED"
+        );
+        let rows = session.query(&sql, &[&ids]).await?;
+        let locked = rows.iter().map(|row| {
+            let text: &str = get(row, "id")?;
+            let id = RunId::parse(text).map_err(|error| damaged(text, "the id", error))?;
+            let (stored, key) = (read_head(&id, row)?, get(row, "run")?);
+            Ok(Locked { run: Self { key, id }, stored, now: get(row, "now")? })
+        });
+        locked.collect()
+    }
+
     /// Inserts a new run.
     pub(super) async fn insert(
         session: &Session,
@@ -87,41 +106,7 @@ impl Run {
                        fence, owner, until, lease_checksum)
                    VALUES ($1, 0, 0, 0, 0, '', '', '', 0, NULL, 0, '')";
         session.execute(sql, &[&self.key]).await?;
-        self.put(session, head, head.number, hash, lease).await
-    }
-
-    /// Saves the head after an entry.
-    pub(super) async fn put(
-        &self,
-        session: &Session,
-        head: &Head,
-        committed: u64,
-        hash: EntryHash,
-        lease: &Lease,
-    ) -> Result<(), Fault> {
-        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
-        let sum = checksum::of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
-        let sql = "UPDATE heads SET number = $2, committed = $3, step = $4, seq = $5, hash = $6,
-                       run_status = $7, checksum = $8, fence = $9, owner = $10, until = $11,
-                       lease_checksum = $12
-                   WHERE run = $1";
-        let lease_sum = lease.checksum(&self.id);
-        let values: [&(dyn ToSql + Sync); 12] = [
-            &self.key,
-            &signed(head.number)?,
-            &signed(committed)?,
-            &signed(head.step.0)?,
-            &signed(head.seq)?,
-            &hash.0.as_slice(),
-            &run_status,
-            &sum.as_slice(),
-            &signed(lease.fence)?,
-            &lease.json,
-            &lease.until_ms(),
-            &lease_sum.as_slice(),
-        ];
-        session.execute(sql, &values).await?;
-        Ok(())
+        put(session, &[NewHead { run: self, head, committed: head.number, hash, lease }]).await
     }
 
     /// Saves the info after a migration.
@@ -150,6 +135,57 @@ impl Run {
         session.execute("DELETE FROM runs WHERE key = $1", &[&self.key]).await?;
         Ok(())
     }
+}
+
+/// The head and the lease of a run after an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewHead<'a> {
+    pub(super) run: &'a Run,
+    pub(super) head: &'a Head,
+    /// The number of the last entry that commits a step.
+    pub(super) committed: u64,
+    /// The hash of the entry.
+    pub(super) hash: EntryHash,
+    pub(super) lease: &'a Lease,
+}
+
+/// Saves heads with one statement.
+pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), Fault> {
+    let sql = "UPDATE heads SET number = n.number, committed = n.committed, step = n.step, seq = n.seq,
+                   hash = n.hash, run_status = n.run_status, checksum = n.checksum, fence = n.fence,
+                   owner = n.owner, until = n.until, lease_checksum = n.lease_checksum
+               FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+                   $6::bytea[], $7::text[], $8::bytea[], $9::bigint[], $10::text[], $11::bigint[],
+                   $12::bytea[])
+                   AS n (run, number, committed, step, seq, hash, run_status, checksum, fence, owner,
+                       until, lease_checksum)
+               WHERE heads.run = n.run";
+    let numbers = |of: fn(&NewHead<'_>) -> u64| {
+        heads.iter().map(|it| signed(of(it))).collect::<Result<Vec<_>, _>>()
+    };
+    let status = |it: &NewHead<'_>| serde_json::to_string(&it.head.run_status);
+    let statuses = heads.iter().map(status).collect::<Result<Vec<_>, _>>();
+    let statuses = statuses.map_err(Fault::Unwritable)?;
+    let checksum = |(it, status): (&NewHead<'_>, &String)| {
+        let id = it.run.id.as_str();
+        checksum::of_head(id, it.head, it.committed, &it.hash.0, status).to_vec()
+    };
+    let values: [&(dyn ToSql + Sync); 12] = [
+        &heads.iter().map(|it| it.run.key).collect::<Vec<_>>(),
+        &numbers(|it| it.head.number)?,
+        &numbers(|it| it.committed)?,
+        &numbers(|it| it.head.step.0)?,
+        &numbers(|it| it.head.seq)?,
+        &heads.iter().map(|it| it.hash.0.as_slice()).collect::<Vec<_>>(),
+        &statuses,
+        &heads.iter().zip(&statuses).map(checksum).collect::<Vec<_>>(),
+        &numbers(|it| it.lease.fence)?,
+        &heads.iter().map(|it| it.lease.json.as_deref()).collect::<Vec<_>>(),
+        &heads.iter().map(|it| it.lease.until_ms()).collect::<Vec<_>>(),
+        &heads.iter().map(|it| it.lease.checksum(&it.run.id).to_vec()).collect::<Vec<_>>(),
+    ];
+    session.execute(sql, &values).await?;
+    Ok(())
 }
 
 impl Locked {

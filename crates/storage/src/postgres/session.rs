@@ -24,8 +24,9 @@ use super::{
     fault::{Fault, unusable},
     place::Place,
     tls,
+    work::Append,
 };
-use crate::{journal::Codec, open_steps::OpenSteps};
+use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
 /// The most connections of a process, besides the one for leases. They are opened on demand.
 const CONNECTIONS_MAX: usize = 4;
@@ -64,7 +65,17 @@ pub(super) struct Server {
     leases: Pool,
     codec: Mutex<Codec>,
     open_steps: Mutex<OpenSteps>,
+    group: Group<Append, ()>,
     runtime: Option<runtime::Runtime>,
+}
+
+/// Attempts at the same work that were made before, as a part of a larger transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Earlier {
+    /// When they began.
+    pub(super) since: Instant,
+    /// Whether one of them may have been committed.
+    pub(super) in_doubt: bool,
 }
 
 /// The work of one transaction. It may be retried several times.
@@ -112,13 +123,18 @@ impl Server {
             .map_err(|error| failed(&error))?;
         let codec = Codec::new().map_err(|error| failed(&error))?;
         let (pool, leases) = (pool(&place, CONNECTIONS_MAX)?, pool(&place, 1)?);
-        let (codec, open_steps) = (Mutex::new(codec), Mutex::default());
-        Ok(Self { place, pool, leases, codec, open_steps, runtime: Some(runtime) })
+        let (codec, open_steps, group) = (Mutex::new(codec), Mutex::default(), Group::default());
+        Ok(Self { place, pool, leases, codec, open_steps, group, runtime: Some(runtime) })
     }
 
     /// Returns the cache of open steps.
     pub(super) fn open_steps(&self) -> MutexGuard<'_, OpenSteps> {
         self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the entries that wait for the next transaction.
+    pub(super) fn group(&self) -> &Group<Append, ()> {
+        &self.group
     }
 
     /// Opens a connection outside of any transaction, which is not reused.
@@ -132,8 +148,16 @@ impl Server {
         &self,
         work: impl Future<Output = Result<T, CheckpointError>> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        let runtime = self.runtime.as_ref().expect("it is there until the server is dropped");
-        runtime.spawn(work).await.unwrap_or_else(|error| Err(unfinished(error)))
+        self.runtime().spawn(work).await.unwrap_or_else(|error| Err(unfinished(error)))
+    }
+
+    /// Runs a future on the threads of the server.
+    pub(super) fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime().spawn(work);
+    }
+
+    fn runtime(&self) -> &runtime::Runtime {
+        self.runtime.as_ref().expect("it is there until the server is dropped")
     }
 
     /// Runs a future on the threads of the server and blocks the calling thread, in any runtime.
@@ -142,8 +166,7 @@ impl Server {
         work: impl Future<Output = Result<T, CheckpointError>> + Send + 'static,
     ) -> Result<T, CheckpointError> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let runtime = self.runtime.as_ref().expect("it is there until the server is dropped");
-        runtime.spawn(async move {
+        self.runtime().spawn(async move {
             // The caller may be gone.
             let _ = sender.send(work.await);
         });
@@ -171,19 +194,27 @@ impl Server {
         action: String,
         work: &W,
     ) -> Result<W::Output, CheckpointError> {
+        let earlier = Earlier { since: Instant::now(), in_doubt: false };
+        self.transact_after(earlier, action, work).await
+    }
+
+    /// Runs a transaction after earlier attempts, and retries it while it fails for transient reasons.
+    pub(super) async fn transact_after<W: Work>(
+        &self,
+        Earlier { since, mut in_doubt }: Earlier,
+        action: String,
+        work: &W,
+    ) -> Result<W::Output, CheckpointError> {
         let mut pause = PAUSE_MAX / 100;
-        let mut in_doubt = false;
-        let (try_time, patience) = match W::MODE {
-            Mode::Read | Mode::Write => (TRY_TIME, PATIENCE),
-            Mode::Lease => (LEASE_TIME, LEASE_TIME),
+        let patience = match W::MODE {
+            Mode::Read | Mode::Write => PATIENCE,
+            Mode::Lease => LEASE_TIME,
         };
-        let deadline = Instant::now() + patience;
+        let deadline = since + patience;
         loop {
-            let mut sent = false;
-            let tried = time::timeout(try_time, self.attempt(work, in_doubt, &mut sent)).await;
-            let fault = match tried.unwrap_or(Err(Fault::Silent)) {
+            let (fault, sent) = match self.attempt_once(work, in_doubt).await {
                 Ok(made) => return Ok(made),
-                Err(fault) => fault,
+                Err(failed) => failed,
             };
             in_doubt |= sent;
             if !fault.is_passing() {
@@ -202,6 +233,21 @@ impl Server {
             time::sleep(jittered).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    /// Makes one attempt. If it fails, also returns whether the transaction may be committed.
+    pub(super) async fn attempt_once<W: Work>(
+        &self,
+        work: &W,
+        in_doubt: bool,
+    ) -> Result<W::Output, (Fault, bool)> {
+        let try_time = match W::MODE {
+            Mode::Read | Mode::Write => TRY_TIME,
+            Mode::Lease => LEASE_TIME,
+        };
+        let mut sent = false;
+        let tried = time::timeout(try_time, self.attempt(work, in_doubt, &mut sent)).await;
+        tried.unwrap_or(Err(Fault::Silent)).map_err(|fault| (fault, sent))
     }
 
     /// Makes one attempt. `sent` is true once the end of the transaction is sent.

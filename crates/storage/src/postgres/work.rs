@@ -17,14 +17,14 @@ use graphrun_engine::{
 };
 
 use super::{
-    entries::{Journal, Pages},
+    entries::{Journal, NewRow, Pages, insert},
     fault::Fault,
-    run::{Locked, NOW, Run, StoredRun, get, unknown},
+    run::{Locked, NOW, NewHead, Run, StoredRun, get, put, unknown},
     session::{Mode, Server, Session, Work},
 };
 use crate::{
     head::{EncodedEntry, NextEntry},
-    journal::{Reader, damaged, encode},
+    journal::{Reader, Row, damaged, encode},
     lease::Lease,
 };
 
@@ -54,9 +54,10 @@ pub(super) struct Renew {
 pub(super) struct Release(pub(super) LeaseToken);
 
 /// Appends an entry.
+#[derive(Debug)]
 pub(super) struct Append {
-    hold: LeaseToken,
-    entry: Entry,
+    pub(super) hold: LeaseToken,
+    pub(super) entry: Entry,
     server: Arc<Server>,
     /// The number and the hash of the row that an earlier attempt may have saved.
     sent: Mutex<Option<(u64, EntryHash)>>,
@@ -127,7 +128,7 @@ impl Work for Create {
             return Err(self.exists(taken).into());
         };
         let lease = Lease::next(0, claim, now).map_err(Fault::Unwritable)?;
-        Journal { session, run: &run }.insert(&row).await?;
+        insert(session, &[NewRow { run: run.key, row: &row }]).await?;
         run.begin(session, &head, row.hash, &lease).await?;
         fault::hit(Point::AcceptBeforeCommit).map_err(CheckpointError::injected)?;
         Ok(LeaseToken { run: run.id, fence: lease.fence })
@@ -216,6 +217,16 @@ impl Append {
         Self { hold, entry, server, sent: Mutex::new(None) }
     }
 
+    /// Returns the name of saving it for messages.
+    pub(super) fn action(&self) -> String {
+        self.entry.action(&self.hold.run)
+    }
+
+    /// Notes that the row may be saved soon.
+    pub(super) fn note_sent(&self, row: &Row) {
+        *self.sent() = Some((row.number, row.hash));
+    }
+
     fn sent(&self) -> MutexGuard<'_, Option<(u64, EntryHash)>> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,12 +259,14 @@ impl Work for Append {
         }
         let lease = stored.lease.clone();
         let lease = if stops_run(entry) { lease.released() } else { lease };
+        let new_row = NewRow { run: run.key, row: &row };
+        let hash = row.hash;
+        let new_head = NewHead { run: &run, head: &head, committed, hash, lease: &lease };
         // Both are sent together.
-        try_join(journal.insert(&row), run.put(session, &head, committed, row.hash, &lease))
-            .await?;
+        try_join(insert(session, &[new_row]), put(session, &[new_head])).await?;
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
-        *self.sent() = Some((row.number, row.hash));
+        self.note_sent(&row);
         Ok(())
     }
 }

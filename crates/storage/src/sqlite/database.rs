@@ -5,43 +5,54 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use graphrun_core::fault::hit_each;
-use graphrun_engine::{
-    checkpoint::{CheckpointError, Entry, LeaseToken},
-    storage::rules::stops_run,
-};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, config::DbConfig};
+use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
 
 use super::{
     fault::{Fault, is_failed_write},
-    group::Group,
+    group::Waiting,
+    heads::Heads,
     identity::Identity,
     reserve,
-    run::Run,
+    write::Write,
 };
-use crate::{
-    head::{EncodedEntry, NextEntry},
-    journal::{Codec, info_after},
-    open_steps::OpenSteps,
-};
+use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
 pub(super) struct Database {
     path: PathBuf,
     /// The identity of the file; none where it is unknown.
     identity: Option<Identity>,
-    tools: Mutex<Tools>,
-    open_steps: Mutex<OpenSteps>,
-    group: Group,
+    session: Mutex<Session>,
+    group: Group<Waiting, LeaseToken>,
 }
 
-/// The tools of a transaction.
-struct Tools {
+struct Session {
     connection: Connection,
-    codec: Codec,
+    tools: Tools,
     /// A write failed. After that, the page cache of the kernel may differ from the disk, so that a
     /// second attempt may succeed and save nothing.
     failed: bool,
 }
+
+/// What transactions need, besides the connection.
+pub(super) struct Tools {
+    pub(super) codec: Codec,
+    pub(super) heads: Heads,
+    pub(super) open_steps: OpenSteps,
+}
+
+/// The purpose of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Reads one snapshot without blocking a writer.
+    Read,
+    /// Waits for other writers at its begin: a transaction that starts with reading, and finds its snapshot outdated
+    /// when it writes, fails at once.
+    Write,
+}
+
+/// A transaction that is rolled back unless it is committed.
+struct Transaction<'a>(&'a Connection);
 
 impl Database {
     pub(super) fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
@@ -49,10 +60,10 @@ impl Database {
             action: format!("open {}", path.display()),
             source: error.into(),
         })?;
-        let tools = Mutex::new(Tools { connection, codec, failed: false });
+        let tools = Tools { codec, heads: Heads::default(), open_steps: OpenSteps::default() };
+        let session = Mutex::new(Session { connection, tools, failed: false });
         let (path, identity) = (path.to_owned(), Identity::of(path));
-        let (open_steps, group) = (Mutex::default(), Group::default());
-        Ok(Self { path, identity, tools, open_steps, group })
+        Ok(Self { path, identity, session, group: Group::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -62,88 +73,116 @@ impl Database {
     /// Gives tests access to the connection.
     #[cfg(test)]
     pub(super) fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> T) -> T {
-        work(&self.tools.lock().unwrap().connection)
+        work(&self.session.lock().unwrap().connection)
     }
 
-    /// Appends an entry to a run; one that stops or suspends it may use the reserve.
-    pub(super) fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        let action = entry.action(&hold.run);
-        let work =
-            |database: &Connection, codec: &mut Codec| self.append_in(database, codec, hold, entry);
-        if stops_run(entry) {
-            self.write_at_need(action, work)?;
+    /// Saves a new run or an entry in one transaction, and returns the lease of the run.
+    pub(super) fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
+        let work = |database: &Connection, tools: &mut Tools| {
+            tools.heads.begin(database)?;
+            write.encode(database, tools)?.put(database, tools)
+        };
+        let hold = if write.may_use_reserve() {
+            self.at_need(|| write.action(), work)?
         } else {
-            self.transact(TransactionBehavior::Immediate, action, work)?;
-        }
-        self.check_identity()
+            self.run(Mode::Write, || write.action(), work)?
+        };
+        self.check_identity().map(|()| hold)
     }
 
-    /// Appends an entry within a transaction.
-    pub(super) fn append_in(
+    /// Saves several in one transaction, and returns the result of each. Fails if the transaction does: then none is
+    /// saved.
+    pub(super) fn save_all<'a>(
         &self,
-        database: &Connection,
-        codec: &mut Codec,
-        hold: &LeaseToken,
-        entry: &Entry,
-    ) -> Result<(), Fault> {
-        let mut open_steps = self.open_steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let (run, stored) = Run::find_with_head(database, &hold.run)?;
-        let journal = run.journal(database);
-        let next = NextEntry::new(hold, &stored, entry, &mut open_steps)?;
-        let open = next.needed_rows().map(|it| journal.rows(it)).transpose()?;
-        let EncodedEntry { row, head, committed, finished } = next.encode::<Fault>(open, codec)?;
-        journal.insert(&row)?;
-        hit_each(entry.points_in_transaction())?;
-        if let Some(migration) = &entry.migration {
-            let info = info_after(&run.info(database)?, migration).map_err(Fault::Unwritable)?;
-            run.put_info(database, &info)?;
-        }
-        run.put(database, &head, committed, row.hash)?;
-        open_steps.note(&run.id, row.hash, entry, finished);
-        if stops_run(entry) { run.take_back(database, hold.fence) } else { Ok(()) }
+        writes: impl Iterator<Item = Write<'a>>,
+    ) -> Result<Vec<Result<LeaseToken, Fault>>, CheckpointError> {
+        let work = |database: &Connection, tools: &mut Tools| {
+            tools.heads.begin(database)?;
+            let saved = writes.map(|write| match write.encode(database, tools) {
+                Ok(encoded) => encoded.put(database, tools).map(Ok),
+                Err(Fault::Sqlite(error)) => Err(error.into()),
+                Err(refused) => Ok(Err(refused)),
+            });
+            saved.collect()
+        };
+        let saved = self.run(Mode::Write, || "save a group of entries".to_owned(), work)?;
+        self.check_identity().map(|()| saved)
     }
 
     /// Checks after a write that the file is still at its path, so that no event reports a step that is in no file.
-    pub(super) fn check_identity(&self) -> Result<(), CheckpointError> {
+    fn check_identity(&self) -> Result<(), CheckpointError> {
         self.identity.map_or(Ok(()), |it| it.check(&self.path))
     }
 
-    pub(super) fn group(&self) -> &Group {
+    pub(super) fn group(&self) -> &Group<Waiting, LeaseToken> {
         &self.group
     }
 
     /// Writes; if the disk is full, with the reserved space.
     pub(super) fn write_at_need<T>(
         &self,
-        action: String,
+        action: &str,
         work: impl Fn(&Connection, &mut Codec) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
-        match self.transact(TransactionBehavior::Immediate, action.clone(), &work) {
-            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.path) => {
-                self.transact(TransactionBehavior::Immediate, action, work)
-            }
-            result => result,
-        }
+        self.at_need(
+            || action.to_owned(),
+            |database, tools| {
+                tools.heads.forget();
+                work(database, &mut tools.codec)
+            },
+        )
     }
 
     /// Runs one transaction.
     pub(super) fn transact<T>(
         &self,
-        behavior: TransactionBehavior,
+        mode: Mode,
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault>,
     ) -> Result<T, CheckpointError> {
+        self.run(
+            mode,
+            || action,
+            |database, tools| {
+                if mode == Mode::Write {
+                    tools.heads.forget();
+                }
+                work(database, &mut tools.codec)
+            },
+        )
+    }
+
+    fn at_need<T>(
+        &self,
+        action: impl Fn() -> String,
+        work: impl Fn(&Connection, &mut Tools) -> Result<T, Fault>,
+    ) -> Result<T, CheckpointError> {
+        match self.run(Mode::Write, &action, &work) {
+            Err(CheckpointError::Full { .. }) if reserve::give_up(&self.path) => {
+                self.run(Mode::Write, action, work)
+            }
+            result => result,
+        }
+    }
+
+    fn run<T>(
+        &self,
+        mode: Mode,
+        action: impl FnOnce() -> String,
+        work: impl FnOnce(&Connection, &mut Tools) -> Result<T, Fault>,
+    ) -> Result<T, CheckpointError> {
         // A panic while the lock was held rolled its transaction back, so the connection is usable.
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        let Tools { connection, codec, failed } = &mut *tools;
-        let is_write = matches!(behavior, TransactionBehavior::Immediate);
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let Session { connection, tools, failed } = &mut *session;
+        let is_write = mode == Mode::Write;
         let work = || -> Result<T, Fault> {
             if *failed && is_write {
                 return Err(Fault::Failed);
             }
-            let transaction = connection.transaction_with_behavior(behavior)?;
-            let made = work(&transaction, codec)?;
+            let transaction = Transaction::begin(connection, mode)?;
+            let made = work(connection, tools)?;
             transaction.commit()?;
+            tools.heads.commit();
             Ok(made)
         };
         let done = work();
@@ -155,21 +194,46 @@ impl Database {
             let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(connection.set_db_config(no_tidying, true));
         }
-        done.map_err(|fault| fault.explain(&self.path, action))
+        done.map_err(|fault| fault.explain(&self.path, action()))
     }
 
     /// Returns the space of removed runs to the file system, unless another process uses the
     /// database.
     pub(super) fn compact(&self) -> Result<(), CheckpointError> {
-        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         // This cannot be part of a transaction: it needs exclusive access to the file.
-        let done = tools.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+        let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
         match done {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
             done => done.map_err(|it| {
                 let action = format!("make {} smaller", self.path.display());
                 Fault::from(it).explain(&self.path, action)
             }),
+        }
+    }
+}
+
+impl<'a> Transaction<'a> {
+    fn begin(connection: &'a Connection, mode: Mode) -> rusqlite::Result<Self> {
+        // Cached, unlike the statements of a transaction of rusqlite: to parse them takes long, beside a small entry.
+        let sql = match mode {
+            Mode::Read => "BEGIN DEFERRED",
+            Mode::Write => "BEGIN IMMEDIATE",
+        };
+        connection.prepare_cached(sql)?.execute([])?;
+        Ok(Self(connection))
+    }
+
+    fn commit(self) -> rusqlite::Result<()> {
+        self.0.prepare_cached("COMMIT")?.execute([]).map(drop)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // A commit that succeeded, and some errors, have ended it already.
+        if !self.0.is_autocommit() {
+            drop(self.0.execute_batch("ROLLBACK"));
         }
     }
 }

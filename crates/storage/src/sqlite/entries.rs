@@ -3,10 +3,7 @@
 use std::ops::RangeInclusive;
 
 use graphrun_core::id::{RunId, Step};
-use graphrun_engine::{
-    checkpoint::{Entry, EntryHash},
-    storage::rules::{Head, beginning},
-};
+use graphrun_engine::{checkpoint::EntryHash, storage::rules::beginning};
 use rusqlite::{Connection, params, types::ValueRef};
 
 use super::{
@@ -14,7 +11,7 @@ use super::{
     payload::bytes,
     run::{Run, collect, each},
 };
-use crate::journal::{Body, Codec, HashedRows, Reader, Row, Span, damaged, encode, info_at_first};
+use crate::journal::{Body, HashedRows, Reader, Row, Span, damaged, info_at_first};
 
 /// The journal of a run.
 #[derive(Clone, Copy)]
@@ -24,20 +21,6 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Appends the first entry and returns the head after it.
-    pub(super) fn append_first(
-        &self,
-        codec: &mut Codec,
-        first: &Entry,
-        info: &[u8],
-    ) -> Result<(Head, EntryHash), Fault> {
-        let head = Head::first(first)?;
-        let open = Reader::trusted(&self.run.id, Vec::new());
-        let row = encode(codec, first, &head, beginning(&self.run.id, info), &open)?;
-        self.insert(&row)?;
-        Ok((head, row.hash))
-    }
-
     /// Returns the rows of the journal, checked from the first to the last.
     pub(super) fn all(self) -> Result<Reader<'a>, Fault> {
         self.after(0, usize::MAX)

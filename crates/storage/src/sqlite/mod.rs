@@ -9,6 +9,7 @@ mod database;
 mod entries;
 mod fault;
 mod group;
+mod heads;
 mod identity;
 mod migrate;
 mod open;
@@ -16,27 +17,27 @@ mod payload;
 mod reserve;
 mod results;
 mod run;
+mod write;
 
 use std::{fmt, fs::File, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use graphrun_core::{
-    fault::{self as faults, Point},
-    id::{RunId, Step},
-};
+use graphrun_core::id::{RunId, Step};
 use graphrun_engine::checkpoint::{
     CheckpointError, Claim, Detail, Entry, InboxMessage, JournalEntry, LeaseToken, Message,
     RunHistory, RunInbox, RunInfo, RunJournal, RunLeases, RunList, RunListItem, RunMaintenance,
     RunSummary, SavedCheckpoint, SavedRun,
 };
 use graphrun_engine::storage::rules::check_post;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 
 pub use self::open::{FileKind, explain};
 use self::{
-    database::{Database, verify},
+    database::{Database, Mode, verify},
     fault::Fault,
+    group::Waiting,
     run::Run,
+    write::{NewRun, Write},
 };
 use super::journal::{self, Codec};
 /// Keeps runs in a SQLite database.
@@ -121,15 +122,12 @@ impl SqliteStorage {
     }
 
     /// Writes in one transaction.
-    ///
-    /// Only `IMMEDIATE` transactions wait for other writers: a transaction that starts with
-    /// reading, and finds its snapshot outdated when it writes, fails at once.
     async fn write<T: Send + 'static>(
         &self,
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        self.transact(TransactionBehavior::Immediate, action, work).await
+        self.transact(Mode::Write, action, work).await
     }
 
     /// Writes with access to the reserved space, so that a run is not lost.
@@ -138,7 +136,7 @@ impl SqliteStorage {
         action: String,
         work: impl Fn(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        self.ask(move |database| database.write_at_need(action, work)).await
+        self.ask(move |database| database.write_at_need(&action, work)).await
     }
 
     /// Reads one snapshot without blocking a writer.
@@ -147,16 +145,16 @@ impl SqliteStorage {
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        self.transact(TransactionBehavior::Deferred, action, work).await
+        self.transact(Mode::Read, action, work).await
     }
 
     async fn transact<T: Send + 'static>(
         &self,
-        behavior: TransactionBehavior,
+        mode: Mode,
         action: String,
         work: impl FnOnce(&Connection, &mut Codec) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, CheckpointError> {
-        self.ask(move |database| database.transact(behavior, action, work)).await
+        self.ask(move |database| database.transact(mode, action, work)).await
     }
 
     /// Runs a closure on the configured thread.
@@ -186,32 +184,23 @@ impl RunJournal for SqliteStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
-        let accepted = if self.threads == Threads::Same {
-            let write = TransactionBehavior::Immediate;
-            self.database.transact(write, action, |database, codec| {
-                accept(database, codec, NewRun { info, json: &json, claim, first })
-            })
+        let saved = if self.threads == Threads::Same {
+            self.database.save(Write::Run(NewRun { info, json: &json, claim, first }))
         } else {
-            let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
-            let work = move |database: &Connection, codec: &mut Codec| {
-                accept(
-                    database,
-                    codec,
-                    NewRun { info: &info, json: &json, claim: &claim, first: &first },
-                )
-            };
-            self.write(action, work).await
+            let (info, claim, first) = (Box::new(info.clone()), claim.clone(), first.clone());
+            group::save(&self.database, Waiting::Run { info, json, claim, first }).await
         };
-        accepted.inspect(|_| reserve::keep(self.database.path()))
+        saved.inspect(|_| reserve::keep(self.database.path()))
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        if self.threads == Threads::Same {
-            return self.database.append(hold, entry);
-        }
-        group::append(&self.database, hold.clone(), entry.clone()).await
+        let saved = if self.threads == Threads::Same {
+            self.database.save(Write::Entry(hold, entry))
+        } else {
+            group::save(&self.database, Waiting::Entry(hold.clone(), entry.clone())).await
+        };
+        saved.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -385,28 +374,6 @@ impl RunMaintenance for SqliteStorage {
             Err(CheckpointError::Storage { action, source: error.into() })
         })
     }
-}
-
-/// A run that is not saved yet.
-struct NewRun<'a> {
-    info: &'a RunInfo,
-    /// The stored form of the info.
-    json: &'a [u8],
-    claim: &'a Claim,
-    first: &'a Entry,
-}
-
-/// Saves a new run with its first entry, and acquires it for its owner.
-fn accept(
-    database: &Connection,
-    codec: &mut Codec,
-    NewRun { info, json, claim, first }: NewRun<'_>,
-) -> Result<LeaseToken, Fault> {
-    let run = Run::insert(database, info, json)?;
-    let (head, hash) = run.journal(database).append_first(codec, first, json)?;
-    let hold = run.begin(database, &head, hash, claim)?;
-    faults::hit(Point::AcceptBeforeCommit)?;
-    Ok(hold)
 }
 
 impl fmt::Debug for SqliteStorage {

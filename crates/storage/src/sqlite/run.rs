@@ -9,7 +9,7 @@ use graphrun_engine::{
     },
     storage::rules::{Head, ID_PREFIX_LENGTH_MIN, ambiguous, check_fence},
 };
-use rusqlite::{Connection, OptionalExtension, Params, Row, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{entries::Journal, fault::Fault, payload::bytes};
 use crate::{
@@ -119,17 +119,22 @@ impl Run {
         Ok(Self { key: row.get("key")?, id: RunId::parse(&id).map_err(damage)? })
     }
 
+    /// Fails if another run has the id or the name.
+    pub(super) fn require_new(database: &Connection, info: &RunInfo) -> Result<(), Fault> {
+        for new in [info.id.as_str(), &info.name] {
+            if !Self::select(database, "WHERE id = ?1 OR name = ?1", [new])?.is_empty() {
+                return Err(CheckpointError::Exists(new.to_owned()).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Inserts a new run.
     pub(super) fn insert(
         database: &Connection,
         info: &RunInfo,
         json: &[u8],
     ) -> Result<Self, Fault> {
-        for new in [info.id.as_str(), &info.name] {
-            if !Self::select(database, "WHERE id = ?1 OR name = ?1", [new])?.is_empty() {
-                return Err(CheckpointError::Exists(new.to_owned()).into());
-            }
-        }
         let checksum = of_info(info.id.as_str(), &info.name, json);
         let sql = "INSERT INTO runs (id, name, info, info_checksum) VALUES (?, ?, ?, ?)";
         let values = params![info.id.as_str(), info.name, json, checksum];
@@ -193,21 +198,37 @@ impl Run {
         Ok(StoredHead::read(&self.id, columns)?)
     }
 
-    /// Inserts the first head.
+    /// Inserts the first head, with the lease of this claim.
     pub(super) fn begin(
         &self,
         database: &Connection,
-        head: &Head,
+        head: Head,
         hash: EntryHash,
         claim: &Claim,
-    ) -> Result<LeaseToken, Fault> {
+    ) -> Result<StoredHead, Fault> {
+        let lease = Lease::next(0, claim, now(database)?).map_err(Fault::Unwritable)?;
+        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
+        let committed = head.number;
+        let checksum = of_head(self.id.as_str(), &head, committed, &hash.0, &run_status);
         let sql =
             "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
-                   VALUES (?, 0, 0, 0, 0, x'', '', x'', 0, NULL, 0, x'')";
-        database.prepare_cached(sql)?.execute([self.key])?;
-        self.put(database, head, head.number, hash)?;
-        self.give(database, 0, claim)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        database.prepare_cached(sql)?.execute(params![
+            self.key,
+            head.number,
+            committed,
+            head.step.0,
+            head.seq,
+            hash.0,
+            run_status,
+            checksum,
+            lease.fence,
+            lease.json,
+            lease.until_ms(),
+            lease.checksum(&self.id),
+        ])?;
+        Ok(StoredHead { head, committed, hash, lease })
     }
 
     /// Saves the head after an entry.
@@ -220,19 +241,19 @@ impl Run {
     ) -> Result<(), Fault> {
         let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
         let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
-        let sql = "UPDATE heads SET number = :number, committed = :committed, step = :step,
-                       seq = :seq, hash = :hash, run_status = :run_status, checksum = :checksum
-                   WHERE run = :run";
-        database.prepare_cached(sql)?.execute(named_params! {
-            ":run": self.key,
-            ":number": head.number,
-            ":committed": committed,
-            ":step": head.step.0,
-            ":seq": head.seq,
-            ":hash": hash.0,
-            ":run_status": run_status,
-            ":checksum": checksum,
-        })?;
+        let sql = "UPDATE heads SET number = ?, committed = ?, step = ?, seq = ?, hash = ?,
+                       run_status = ?, checksum = ?
+                   WHERE run = ?";
+        database.prepare_cached(sql)?.execute(params![
+            head.number,
+            committed,
+            head.step.0,
+            head.seq,
+            hash.0,
+            run_status,
+            checksum,
+            self.key,
+        ])?;
         Ok(())
     }
 
@@ -285,7 +306,8 @@ impl Run {
         self.put_lease(database, &lease.released())
     }
 
-    fn put_lease(&self, database: &Connection, lease: &Lease) -> Result<(), Fault> {
+    /// Saves the lease.
+    pub(super) fn put_lease(&self, database: &Connection, lease: &Lease) -> Result<(), Fault> {
         let sql = "UPDATE heads SET fence = ?, owner = ?, until = ?, lease_checksum = ?
                    WHERE run = ?";
         let (until, checksum) = (lease.until_ms(), lease.checksum(&self.id));

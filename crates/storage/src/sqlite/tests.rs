@@ -123,39 +123,3 @@ async fn a_connection_has_the_durable_settings() {
         assert_eq!(storage.as_ref().unwrap().database.with_connection(timeout), 5000);
     }
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_entry_affects_no_other_of_its_group() {
-    const RUNS: usize = 40;
-    let folder = TempDir::new().unwrap();
-    let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
-    let claim =
-        Claim { owner: Presence::new().owner().clone(), ttl: Duration::from_secs(60), over: None };
-    let mut holds = Vec::new();
-    for number in 0..RUNS {
-        let id = RunId::parse(&format!("R{number}")).unwrap();
-        let info = RunInfo { id, name: format!("run-{number}"), ..RunInfo::new("dev_team") };
-        holds.push(storage.create(&info, &claim, &commit(0, "first")).await.unwrap());
-    }
-    for step in 1..=8 {
-        let appends = holds.iter().enumerate().map(|(number, hold)| {
-            let (storage, hold) = (storage.clone(), hold.clone());
-            // Every fifth entry has a step that does not follow.
-            let step = if number % 5 == 0 { step + 1 } else { step };
-            tokio::spawn(async move { storage.append(&hold, &commit(step, "next")).await })
-        });
-        for (number, append) in appends.collect::<Vec<_>>().into_iter().enumerate() {
-            let result = append.await.unwrap();
-            let is_refused = matches!(result, Err(CheckpointError::Overtaken { .. }));
-            assert_eq!(
-                (result.is_ok(), is_refused),
-                (number % 5 != 0, number % 5 == 0),
-                "{number}"
-            );
-        }
-    }
-    for (number, hold) in holds.iter().enumerate() {
-        let saved = storage.load(&hold.run).await.unwrap();
-        assert_eq!(saved.position.step, Step(if number % 5 == 0 { 0 } else { 8 }));
-    }
-}

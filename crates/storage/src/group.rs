@@ -1,0 +1,93 @@
+//! Group commit: one transaction saves what all runs of a process wait for.
+//!
+//! A commit costs a wait for the disk, for any number of entries. While one group is written, the next one collects. Each run
+//! still waits until its own entry is durable, and a refused entry affects no other one.
+
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use graphrun_engine::checkpoint::CheckpointError;
+use tokio::sync::oneshot;
+
+/// The largest number of jobs in one transaction. The first of them waits until the last one is written.
+const GROUP_MAX: usize = 256;
+
+/// The jobs that wait for the next transaction.
+#[derive(Debug)]
+pub(crate) struct Group<W, R>(Mutex<Waiting<W, R>>);
+
+#[derive(Debug)]
+struct Waiting<W, R> {
+    jobs: Vec<Job<W, R>>,
+    /// Whether a writer is at work, which then writes these jobs as well.
+    has_writer: bool,
+}
+
+/// Work that waits, and the sender of its result.
+#[derive(Debug)]
+pub(crate) struct Job<W, R> {
+    pub(crate) work: W,
+    pub(crate) done: Done<R>,
+}
+
+/// The sender of the result of a job.
+#[derive(Debug)]
+pub(crate) struct Done<R>(oneshot::Sender<Result<R, CheckpointError>>);
+
+impl<W, R> Group<W, R> {
+    /// Adds work and waits for its result. Without a writer, `start` starts one.
+    pub(crate) async fn add(&self, work: W, start: impl FnOnce()) -> Result<R, CheckpointError> {
+        let (done, is_done) = oneshot::channel();
+        let had_writer = {
+            let mut waiting = self.waiting();
+            waiting.jobs.push(Job { work, done: Done(done) });
+            mem::replace(&mut waiting.has_writer, true)
+        };
+        if !had_writer {
+            start();
+        }
+        is_done.await.unwrap_or_else(|error| {
+            let action = "finish a transaction".to_owned();
+            Err(CheckpointError::Storage { action, source: error.into() })
+        })
+    }
+
+    /// Takes the next jobs; without any, the caller writes no longer.
+    pub(crate) fn next(&self) -> Vec<Job<W, R>> {
+        let mut waiting = self.waiting();
+        let count = waiting.jobs.len().min(GROUP_MAX);
+        let rest = waiting.jobs.split_off(count);
+        waiting.has_writer = count > 0;
+        mem::replace(&mut waiting.jobs, rest)
+    }
+
+    /// Fails the jobs that wait, because their writer panicked. The next one starts another writer.
+    pub(crate) fn abandon(&self) {
+        *self.waiting() = Waiting::default();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<W, R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R> Done<R> {
+    /// Sends the result. A run whose driver was dropped meanwhile no longer waits.
+    pub(crate) fn send(self, result: Result<R, CheckpointError>) {
+        drop(self.0.send(result));
+    }
+}
+
+impl<W, R> Default for Group<W, R> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<W, R> Default for Waiting<W, R> {
+    fn default() -> Self {
+        Self { jobs: Vec::new(), has_writer: false }
+    }
+}

@@ -1,0 +1,123 @@
+//! What a transaction saves for a run: its beginning, or an entry.
+
+use graphrun_core::fault::{self, Point, hit_each};
+use graphrun_engine::{
+    checkpoint::{Claim, Entry, LeaseToken, RunInfo},
+    storage::rules::{Head, beginning, stops_run},
+};
+use rusqlite::Connection;
+
+use super::{database::Tools, fault::Fault, run::Run};
+use crate::{
+    head::{EncodedEntry, NextEntry, StoredHead},
+    journal::{Reader, Row, encode, info_after},
+    lease::Lease,
+};
+
+/// What to save.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Write<'a> {
+    /// A run that is not saved yet.
+    Run(NewRun<'a>),
+    /// An entry, by the owner of its run.
+    Entry(&'a LeaseToken, &'a Entry),
+}
+
+/// A run that is not saved yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRun<'a> {
+    pub(super) info: &'a RunInfo,
+    /// The stored form of the info.
+    pub(super) json: &'a [u8],
+    pub(super) claim: &'a Claim,
+    pub(super) first: &'a Entry,
+}
+
+/// What is checked and encoded, and not written yet.
+pub(super) enum Encoded<'a> {
+    Run { new: NewRun<'a>, head: Head, row: Row },
+    Entry { entry: &'a Entry, run: Run, lease: Lease, encoded: EncodedEntry },
+}
+
+impl<'a> Write<'a> {
+    /// Returns the name of saving it for messages.
+    pub(super) fn action(self) -> String {
+        match self {
+            Self::Run(new) => format!("create run `{}`", new.info.id),
+            Self::Entry(hold, entry) => entry.action(&hold.run),
+        }
+    }
+
+    /// Returns whether it stops or suspends its run, and may use the reserve for that.
+    pub(super) fn may_use_reserve(self) -> bool {
+        matches!(self, Self::Entry(_, entry) if stops_run(entry))
+    }
+
+    /// Checks and encodes it. This only reads, so that a refusal affects nothing else in the transaction.
+    pub(super) fn encode(
+        self,
+        database: &Connection,
+        Tools { codec, heads, open_steps }: &mut Tools,
+    ) -> Result<Encoded<'a>, Fault> {
+        match self {
+            Self::Run(new) => {
+                Run::require_new(database, new.info)?;
+                let head = Head::first(new.first)?;
+                let (id, before) = (&new.info.id, beginning(&new.info.id, new.json));
+                let open = Reader::trusted(id, Vec::new());
+                let row = encode(codec, new.first, &head, before, &open)?;
+                Ok(Encoded::Run { new, head, row })
+            }
+            Self::Entry(hold, entry) => {
+                let (run, stored) = heads.take(database, &hold.run)?;
+                let next = NextEntry::new(hold, &stored, entry, open_steps)?;
+                let open =
+                    next.needed_rows().map(|it| run.journal(database).rows(it)).transpose()?;
+                let encoded = next.encode::<Fault>(open, codec)?;
+                Ok(Encoded::Entry { entry, run, lease: stored.lease, encoded })
+            }
+        }
+    }
+}
+
+impl Encoded<'_> {
+    /// Writes it, and returns the lease of the run.
+    pub(super) fn put(
+        self,
+        database: &Connection,
+        Tools { heads, open_steps, .. }: &mut Tools,
+    ) -> Result<LeaseToken, Fault> {
+        let (run, stored) = match self {
+            Self::Run { new: NewRun { info, json, claim, .. }, head, row } => {
+                let run = Run::insert(database, info, json)?;
+                run.journal(database).insert(&row)?;
+                let stored = run.begin(database, head, row.hash, claim)?;
+                fault::hit(Point::AcceptBeforeCommit)?;
+                (run, stored)
+            }
+            Self::Entry { entry, run, lease, encoded } => {
+                let EncodedEntry { row, head, committed, finished } = encoded;
+                run.journal(database).insert(&row)?;
+                hit_each(entry.points_in_transaction())?;
+                if let Some(migration) = &entry.migration {
+                    let info = run.info(database)?;
+                    let info = info_after(&info, migration).map_err(Fault::Unwritable)?;
+                    run.put_info(database, &info)?;
+                }
+                run.put(database, &head, committed, row.hash)?;
+                open_steps.note(&run.id, row.hash, entry, finished);
+                let mut stored = StoredHead { head, committed, hash: row.hash, lease };
+                if stops_run(entry) {
+                    stored.lease = stored.lease.released();
+                    run.put_lease(database, &stored.lease)?;
+                }
+                (run, stored)
+            }
+        };
+        let hold = LeaseToken { run: run.id.clone(), fence: stored.lease.fence };
+        if stored.lease.is_held() {
+            heads.note(run, stored);
+        }
+        Ok(hold)
+    }
+}
