@@ -93,6 +93,11 @@ async fn cases_start_and_stop_midway_with_given_facts() {
     assert_passed("tests/cases/midway.test.yaml").await;
 }
 
+#[tokio::test]
+async fn a_used_workflow_that_fails_is_a_failure_with_its_error() {
+    assert_passed("tests/cases/refusal.test.yaml").await;
+}
+
 /// Two nodes that write one field are never led to together, which only the choices of a route say.
 #[tokio::test]
 async fn writers_separated_by_a_route_load() {
@@ -300,6 +305,14 @@ fn values_that_it_did_not_try_prove_no_node_unreachable() {
 }
 
 /// Items that need others run behind them, or fail with them. Nothing in these files gets stuck.
+#[test]
+fn facts_of_a_run_prove_no_node_unreachable() {
+    let explored = explored("tests/cases/explore/facts.yaml", 10_000);
+    let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
+    assert_eq!((names, explored.unreached), (vec!["dear", "far", "late"], vec![]));
+    insta::assert_snapshot!(explored.gaps.join("\n"), @"");
+}
+
 #[test]
 fn items_that_need_each_other_are_tried_in_their_order() {
     for file in ["ordered", "ordered_caught"] {

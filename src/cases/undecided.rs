@@ -29,10 +29,10 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
     // A field that is computed from a chosen value varies with it.
     loop {
         let known = chosen.len();
-        for it in computed.iter().filter(|it| reads(&it.from, &chosen)).cloned().collect::<Vec<_>>()
-        {
-            if it.from.is_opaque && !it.is_copy && accesses.iter().any(|read| read.channel == it.to)
-            {
+        let varies = |it: &&Computed| it.from.reads_facts || reads(&it.from, &chosen);
+        for it in computed.iter().filter(varies).cloned().collect::<Vec<_>>() {
+            let has_others = it.from.reads_facts || it.from.is_opaque && !it.is_copy;
+            if has_others && accesses.iter().any(|read| read.channel == it.to) {
                 found.insert(format!(
                     "every value of `{}` that `{}` can compute: the tried values are few of many",
                     it.to, it.node
@@ -47,18 +47,30 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
     for edge in &graph.edges {
         let Edge::Route { from, route, .. } = edge else { continue };
         let set = route.access_set();
-        if set.is_none_or(|it| it.is_opaque && reads(&it, &chosen)) {
+        if set.as_ref().is_none_or(|it| it.is_opaque && reads(it, &chosen)) {
             found.insert(format!(
                 "every way of the route of `{from}`: it does more than compare values with constants"
             ));
+        } else if set.is_some_and(|it| it.reads_facts) {
+            found.insert(format!("every way of the route of `{from}`: it reads facts of the run"));
         }
     }
     for (name, spec) in &graph.nodes {
         let Some(condition) = &spec.when else { continue };
         let set = condition.access_set();
-        if set.is_none_or(|it| it.is_opaque && reads(&it, &chosen)) {
+        if set.as_ref().is_none_or(|it| it.is_opaque && reads(it, &chosen)) {
             found.insert(format!(
                 "both results of `when` of `{name}`: it does more than compare values with constants"
+            ));
+        } else if set.is_some_and(|it| it.reads_facts) {
+            found.insert(format!("both results of `when` of `{name}`: it reads facts of the run"));
+        }
+    }
+    for (name, spec) in &graph.nodes {
+        let field = spec.policies.bounds.visits_field.as_ref();
+        if let Some(field) = field.filter(|it| chosen.contains(*it)) {
+            found.insert(format!(
+                "every bound of `{name}`: `{field}` has more values than are tried"
             ));
         }
     }

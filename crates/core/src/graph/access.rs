@@ -18,6 +18,8 @@ pub struct AccessSet {
     pub item_texts: Vec<String>,
     /// Whether the decision may depend on more than the presence of values and on comparisons with these constants.
     pub is_opaque: bool,
+    /// Whether it reads facts of the run that follow from no state: its id, the time, usage, limits, and errors.
+    pub reads_facts: bool,
 }
 
 /// A part of the state that a route or a condition reads.
@@ -46,6 +48,7 @@ impl AccessSet {
         self.item_numbers.extend(other.item_numbers);
         self.item_texts.extend(other.item_texts);
         self.is_opaque |= other.is_opaque;
+        self.reads_facts |= other.reads_facts;
     }
 }
 

@@ -17,7 +17,8 @@ use std::{
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
     graph::{
-        Defer, Dispatch, Failure, Input, Limits, Policies, Target, Transition, Trigger, with_cause,
+        Defer, Dispatch, ErrorKind, Failure, Input, Limits, Policies, Target, Transition, Trigger,
+        with_cause,
     },
     id::NodeName,
     state::State,
@@ -217,8 +218,10 @@ impl<'a> FrontierBuilder<'a> {
                 Transition::To(Target::Node(name)) => {
                     let to = self.index(name);
                     self.rounds.lead(to, active.node);
-                    if let Some(reached) = self.reach(to, trigger.clone()) {
-                        self.note_abandoned_scopes(active.node, reached);
+                    let trigger = self.trigger_of_exit(&active, to, &trigger);
+                    if let Some(reached) = self.reach(to, trigger) {
+                        let abandoned = self.scopes_left(active.node, reached);
+                        self.abandoned_scopes.extend(abandoned);
                     }
                 }
                 Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
@@ -240,9 +243,28 @@ impl<'a> FrontierBuilder<'a> {
         self.graph.index(name).expect("compile checked every target")
     }
 
-    /// Records which used workflows a transition abandons. Only the last node of a workflow may leave it when
+    /// Returns the trigger of a node that a transition reaches. The `fail` of a used workflow is a failure of the node
+    /// that uses it, and its `catch` leads here.
+    fn trigger_of_exit(
+        &self,
+        active: &IndexedActivation,
+        to: NodeIndex,
+        trigger: &Trigger,
+    ) -> Trigger {
+        match trigger {
+            Trigger::Then { node } if !self.scopes_left(active.node, to).is_empty() => {
+                let reason = self.reason_of_fail(node, active, trigger);
+                let failure = Box::new(Failure::new(ErrorKind::Other, reason));
+                Trigger::Caught { node: node.clone(), failure }
+            }
+            _ => trigger.clone(),
+        }
+    }
+
+    /// Returns the used workflows that a transition abandons. Only the last node of a workflow may leave it when
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
-    fn note_abandoned_scopes(&mut self, from: NodeIndex, to: NodeIndex) {
+    fn scopes_left(&self, from: NodeIndex, to: NodeIndex) -> Vec<String> {
+        let mut abandoned = Vec::new();
         let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
         let done = match &spec.policies.schedule.defer {
             Some(Defer::Scope(done)) => Some(done),
@@ -252,9 +274,10 @@ impl<'a> FrontierBuilder<'a> {
         let is_done = done.is_some_and(|it| own == Some(it.as_str()));
         let mut scope = if is_done { done.and_then(NodeName::scope) } else { own };
         while let Some(inner) = scope.filter(|it| to.strip_scope(it).is_none()) {
-            self.abandoned_scopes.push(inner.to_owned());
+            abandoned.push(inner.to_owned());
             scope = inner.rsplit_once('.').map(|(outer, _)| outer);
         }
+        abandoned
     }
 
     fn drop_abandoned_scopes(&mut self) {
@@ -476,9 +499,20 @@ impl<'a> FrontierBuilder<'a> {
         trigger.cause().or(self.position.caught.get(&node).map(String::as_str))
     }
 
-    /// Handles a route to `fail`. The reason is the text that the node names, and the error that led to the node, if
-    /// there are any.
+    /// Handles a route to `fail`.
     fn fail(&mut self, node: &NodeName, active: &IndexedActivation, trigger: &Trigger) {
+        let reason = self.reason_of_fail(node, active, trigger);
+        self.position.failure.get_or_insert(reason);
+    }
+
+    /// Returns the reason of a route to `fail`: the text that the node names, and the error that led to the node, if there
+    /// are any.
+    fn reason_of_fail(
+        &self,
+        node: &NodeName,
+        active: &IndexedActivation,
+        trigger: &Trigger,
+    ) -> String {
         let cause = trigger.error().or(active.trigger.error());
         let field = self.policies(active.node).on_finish.fail_reason.as_ref();
         let text = field.and_then(|it| self.state?.get(it.as_str())).map(|it| match it.as_str() {
@@ -486,14 +520,13 @@ impl<'a> FrontierBuilder<'a> {
             None => it.to_string(),
         });
         let text = text.map(|it| it.chars().take(REASON_CHARACTERS_MAX).collect::<String>());
-        let reason = match (text, cause) {
+        match (text, cause) {
             (Some(text), cause) => {
                 with_cause(format!("`{node}` ended the run: {}", text.trim()), cause.as_deref())
             }
             (None, Some(cause)) => format!("`{node}` ended the run: {cause}"),
             (None, None) => format!("`{node}` ended the run"),
-        };
-        self.position.failure.get_or_insert(reason);
+        }
     }
 }
 

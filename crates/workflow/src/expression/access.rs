@@ -92,6 +92,12 @@ fn is_compared(operator: Operator, value: &Node, constant: &Node) -> bool {
     }
 }
 
+/// Returns whether a path leads to a fact that does not follow from the way of the run through the workflow.
+fn is_open(path: &str) -> bool {
+    let root = path.split('.').next().unwrap_or_default();
+    matches!(root, "run" | "usage" | "remaining") || path.starts_with("via.error.")
+}
+
 struct Looker<'a> {
     reads: &'a [ChannelName],
     item: Option<&'a str>,
@@ -119,6 +125,9 @@ impl Looker<'_> {
             Kind::Call(function, arguments) if function.is_presence() => {
                 self.path(&arguments[0], false, true);
             }
+            Kind::Call(function, _) if function.gives_facts() && function.name != "visits" => {
+                self.set.reads_facts = true;
+            }
             Kind::Call(..) | Kind::List(_) | Kind::Record(..) | Kind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
@@ -143,6 +152,8 @@ impl Looker<'_> {
         let Some(channel) = self.reads.iter().find(|it| it.as_str() == first).cloned() else {
             if self.item == Some(first.as_str()) {
                 self.set.item_paths.push(names.collect());
+            } else {
+                self.set.reads_facts |= is_open(&path);
             }
             return;
         };

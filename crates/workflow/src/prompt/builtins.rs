@@ -52,7 +52,7 @@ fn register_filters(environment: &mut Environment<'_>) {
     add! {
         "abs": filters::abs, "attr": filters::attr, "batch": filters::batch, "bool": filters::bool,
         "capitalize": filters::capitalize, "chain": filters::chain, "count": filters::length,
-        "d": filters::default, "default": filters::default, "dictsort": filters::dictsort,
+        "d": default, "default": default, "dictsort": filters::dictsort,
         "e": filters::escape, "escape": filters::escape, "first": filters::first,
         "float": filters::float, "format": filters::format, "groupby": filters::groupby,
         "indent": filters::indent, "int": filters::int, "items": filters::items,
@@ -87,6 +87,19 @@ fn register_tests(environment: &mut Environment<'_>) {
         "startingwith": tests::is_startingwith, "endingwith": tests::is_endingwith,
         "lower": tests::is_lower, "upper": tests::is_upper,
     }
+    environment.add_test("defined", |value: &Value| !is_absent(value));
+    environment.add_test("undefined", is_absent);
+}
+
+/// Null is an absent value, as in expressions.
+fn is_absent(value: &Value) -> bool {
+    value.is_undefined() || value.is_none()
+}
+
+/// The filter `default`, which replaces null as well.
+fn default(state: &State<'_, '_>, value: &Value, args: Rest<Value>) -> Result<Value, Error> {
+    let value = if value.is_none() { &Value::UNDEFINED } else { value };
+    filters::default(state, value, args)
 }
 
 /// The test `divisibleby`, without the panic of the engine's for zero.

@@ -107,7 +107,7 @@ impl Checker<'_> {
             Stmt::EmitExpr(it) if is_end(&it.expr) => drop(self.ty(&it.expr)),
             Stmt::EmitExpr(it) => self.printed(&it.expr),
             Stmt::IfCond(it) => {
-                self.ty(&it.expr);
+                self.condition(&it.expr);
                 // A `set` inside an `if` is visible after it.
                 self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                 self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
@@ -215,7 +215,7 @@ impl Checker<'_> {
         self.variables.push((LOOP.to_owned(), loop_type()));
         match &it.filter_expr {
             Some(filter) => {
-                self.ty(filter);
+                self.condition(filter);
                 self.knowing(filter, true, |checker| checker.body(&it.body));
             }
             None => self.body(&it.body),

@@ -142,7 +142,7 @@ impl Checker<'_> {
             Expr::Slice(it) => self.slice(it, it.span()),
             Expr::UnaryOp(it) => {
                 if matches!(it.op, UnaryOpKind::Not) {
-                    self.ty(&it.expr);
+                    self.condition(&it.expr);
                     return Type::Bool;
                 }
                 let ty = self.present(&it.expr);
@@ -161,7 +161,7 @@ impl Checker<'_> {
                 Type::Bool
             }
             Expr::IfExpr(it) => {
-                self.ty(&it.test_expr);
+                self.condition(&it.test_expr);
                 self.knowing(&it.test_expr, true, |checker| drop(checker.ty(&it.true_expr)));
                 if let Some(otherwise) = &it.false_expr {
                     self.knowing(&it.test_expr, false, |checker| drop(checker.ty(otherwise)));
@@ -177,6 +177,24 @@ impl Checker<'_> {
                 it.keys.iter().chain(&it.values).for_each(|it| drop(self.ty(it)));
                 Type::Any
             }
+        }
+    }
+
+    /// Checks a condition, where an optional field is false if it is absent.
+    pub(super) fn condition(&mut self, expression: &Expr<'_>) {
+        let is_optional = |it: &Self, name: &str| {
+            let field = it.scope.schema.channel(name).map(Channel::ty);
+            let is_field = it.variables.iter().all(|(variable, _)| variable != name);
+            is_field && matches!(field, Some(Type::Optional(_)))
+        };
+        match expression {
+            Expr::Var(it) if is_optional(self, it.id) => (),
+            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
+                self.condition(&it.left);
+                let outcome = matches!(it.op, BinOpKind::ScAnd);
+                self.knowing(&it.left, outcome, |checker| checker.condition(&it.right));
+            }
+            expression => drop(self.ty(expression)),
         }
     }
 
@@ -223,7 +241,7 @@ impl Checker<'_> {
     fn operator(&mut self, it: &BinOp<'_>, span: Span) -> Type {
         match it.op {
             BinOpKind::ScAnd | BinOpKind::ScOr => {
-                self.ty(&it.left);
+                self.condition(&it.left);
                 let outcome = matches!(it.op, BinOpKind::ScAnd);
                 self.knowing(&it.left, outcome, |checker| drop(checker.ty(&it.right)));
                 return Type::Any;

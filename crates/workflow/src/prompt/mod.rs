@@ -342,6 +342,33 @@ mod tests {
     }
 
     #[test]
+    fn null_is_absent() {
+        let state = state(&[("items", json!([{"n": null}, {"n": 2}]))]);
+        let (visits, facts, input) = (Visits::default(), RunFacts::default(), Input::State);
+        let view = PromptView {
+            state: &state,
+            visit: 1,
+            max_visits: None,
+            trigger: &Trigger::Start,
+            input: &input,
+            visits: &visits,
+            facts: &facts,
+        };
+        for (text, shown) in [
+            ("{% for it in items if it.n is defined %}{{ it.n + 1 }}{% endfor %}", "3"),
+            ("{% for it in items if it.n is undefined %}-{% endfor %}", "-"),
+            (
+                "{% for it in items %}{{ it.n | default('?') }} {{ it.n | d }};{% endfor %}",
+                "? ;2 2;",
+            ),
+            ("{{ items[0].n is none }}", "True"),
+        ] {
+            let rendered = Prompt::compile("p.md", text).unwrap().render(&view).unwrap();
+            assert_eq!(rendered, shown, "{text}");
+        }
+    }
+
+    #[test]
     fn the_check_knows_every_reason_that_a_run_gives() {
         let node = NodeName::parse("sse").unwrap();
         let ways = [
