@@ -332,6 +332,18 @@ fn a_collector_that_does_not_work_costs_a_run_one_warning() {
 }
 
 #[test]
+fn spans_that_the_collector_rejects_are_a_warning() {
+    let (place, collector) = (Place::new(), Collector::start(Answers::RejectsTwo));
+    let ended = agent(&place, "So.", &[(ENDPOINT, &collector.url())]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let expected = format!(
+        "warning: 2 spans or values were not accepted by {}/v1/traces: it rejected them: the quota is used up",
+        collector.url()
+    );
+    assert!(ended.stderr.contains(&expected), "{ended}");
+}
+
+#[test]
 fn a_variable_that_cannot_be_used_is_a_warning() {
     for (name, value, expected) in [
         (
