@@ -9,7 +9,12 @@ use std::{
 };
 
 use opentelemetry_proto::tonic::{
-    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    collector::{
+        metrics::v1::ExportMetricsServiceRequest,
+        trace::v1::{
+            ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+        },
+    },
     common::v1::{AnyValue, KeyValue, any_value::Value},
     metrics::v1::{Metric, metric::Data},
     resource::v1::Resource,
@@ -26,6 +31,8 @@ pub(crate) enum Answers {
     Ok,
     /// With this status.
     Status(u16),
+    /// As a collector that takes all spans but two.
+    RejectsTwo,
     /// As a server of web pages does.
     Page,
     /// Never.
@@ -129,19 +136,29 @@ fn serve(mut call: TcpStream, answers: Answers, seen: &Mutex<Vec<Request>>) {
         let mut body = vec![0; length.unwrap()];
         reader.read_exact(&mut body).unwrap();
         let path = head.split(' ').nth(1).unwrap().to_owned();
-        seen.lock().unwrap().push(Request { path, head, body });
+        seen.lock().unwrap().push(Request { path, head: head.clone(), body });
+        let protobuf = "application/x-protobuf";
         let (status, kind, answer) = match answers {
-            Answers::Ok => (200, "application/x-protobuf", ""),
-            Answers::Status(status) => (status, "text/plain", "no"),
-            Answers::Page => (200, "text/html; charset=utf-8", "<html>Welcome</html>"),
+            Answers::Ok => (200, protobuf, Vec::new()),
+            Answers::RejectsTwo if head.contains("/v1/traces") => (200, protobuf, rejection()),
+            Answers::RejectsTwo => (200, protobuf, Vec::new()),
+            Answers::Status(status) => (status, "text/plain", b"no".to_vec()),
+            Answers::Page => (200, "text/html; charset=utf-8", b"<html>Welcome</html>".to_vec()),
             Answers::Never => continue,
         };
         let length = answer.len();
         let head =
             format!("HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {length}");
         // The program may have ended.
-        drop(call.write_all(format!("{head}\r\n\r\n{answer}").as_bytes()));
+        let answer = [format!("{head}\r\n\r\n").into_bytes(), answer].concat();
+        drop(call.write_all(&answer));
     }
+}
+
+fn rejection() -> Vec<u8> {
+    let error_message = "the quota is used up".to_owned();
+    let partly = ExportTracePartialSuccess { rejected_spans: 2, error_message };
+    ExportTraceServiceResponse { partial_success: Some(partly) }.encode_to_vec()
 }
 
 /// Returns the attributes, with lists and numbers as texts.

@@ -1,6 +1,6 @@
 //! Spans and metrics for a collector of OpenTelemetry.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, thread};
+use std::{collections::BTreeMap, fmt::Write as _, fs, net::TcpListener, thread};
 
 use graphrun::telemetry::Telemetry;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -51,7 +51,7 @@ fn tree(spans: &[Span]) -> String {
             children.sort_by_key(|it| &it.name);
         }
         for child in children {
-            drawing.push_str(&format!("{}{}\n", "  ".repeat(depth), child.name));
+            writeln!(drawing, "{}{}", "  ".repeat(depth), child.name).unwrap();
             draw(spans, &child.span_id, depth + 1, drawing);
         }
     }
@@ -63,10 +63,6 @@ fn tree(spans: &[Span]) -> String {
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let found = spans.iter().find(|it| it.name == name);
     found.unwrap_or_else(|| panic!("no `{name}`:\n{}", tree(spans)))
-}
-
-fn hex(id: &[u8]) -> String {
-    id.iter().map(|it| format!("{it:02x}")).collect()
 }
 
 #[test]
@@ -229,9 +225,10 @@ fn a_run_is_below_the_span_of_its_caller() {
     assert_eq!(ended.code, 0, "{ended}");
     let spans = collector.spans();
     let run = named(&spans, "invoke_workflow agent");
-    assert_eq!(hex(&run.parent_span_id), "b7ad6b7169203331");
+    assert_eq!(run.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
     for span in &spans {
-        assert_eq!(hex(&span.trace_id), "0af7651916cd43dd8448eb211c80319c", "{}", span.name);
+        let trace = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128;
+        assert_eq!(span.trace_id, trace.to_be_bytes(), "{}", span.name);
         assert_eq!(span.trace_state, "vendor=7", "{}", span.name);
     }
 
@@ -332,6 +329,18 @@ fn a_collector_that_does_not_work_costs_a_run_one_warning() {
         assert!(warnings[0].starts_with(&expected), "{ended}");
         assert!(warnings[0].contains(reason), "{reason}: {ended}");
     }
+}
+
+#[test]
+fn spans_that_the_collector_rejects_are_a_warning() {
+    let (place, collector) = (Place::new(), Collector::start(Answers::RejectsTwo));
+    let ended = agent(&place, "So.", &[(ENDPOINT, &collector.url())]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let expected = format!(
+        "warning: 2 spans or values were not accepted by {}/v1/traces: it rejected them: the quota is used up",
+        collector.url()
+    );
+    assert!(ended.stderr.contains(&expected), "{ended}");
 }
 
 #[test]

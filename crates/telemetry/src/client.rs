@@ -3,7 +3,10 @@
 use std::{
     error::Error,
     io,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,6 +14,8 @@ use async_trait::async_trait;
 use graphrun_core::graph::with_causes;
 use graphrun_models::client_builder;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
 use thiserror::Error;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -37,6 +42,8 @@ pub(super) struct Line {
     /// When the last request must have ended, once the program ends.
     end: watch::Sender<Option<Instant>>,
     failure: Mutex<Option<String>>,
+    /// The spans and values that the collector took and then rejected.
+    rejected: AtomicU64,
 }
 
 /// Sends the data of one kind.
@@ -72,6 +79,7 @@ impl Line {
             runtime: Some(runtime),
             end: watch::Sender::new(None),
             failure: Mutex::default(),
+            rejected: AtomicU64::default(),
         }))
     }
 
@@ -83,6 +91,23 @@ impl Line {
     /// Returns why the last request that failed did.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how many spans and values the collector rejected in requests that it answered with success.
+    pub(super) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the collector rejected. The answers about spans and about metrics have the same form.
+    fn note_rejections(&self, body: &[u8]) {
+        let answer = ExportTraceServiceResponse::decode(body).ok();
+        let Some(partly) = answer.and_then(|it| it.partial_success) else { return };
+        // None are rejected if the message is only a warning.
+        let count = u64::try_from(partly.rejected_spans).unwrap_or(0);
+        if count > 0 {
+            self.rejected.fetch_add(count, Ordering::Relaxed);
+            self.note_failure(format!("it rejected them: {}", partly.error_message));
+        }
     }
 
     fn note_failure(&self, reason: String) {
@@ -195,7 +220,9 @@ impl HttpClient for Client {
         let runtime = self.line.runtime.as_ref().expect("it is taken in `drop` only");
         let answer = runtime.block_on(self.send(&request));
         match &answer {
-            Ok(response) if response.status().is_success() => (),
+            Ok(response) if response.status().is_success() => {
+                self.line.note_rejections(response.body());
+            }
             Ok(response) => self.line.note_failure(format!("it answered {}", response.status())),
             Err(error) => self.line.note_failure(error.to_string()),
         }

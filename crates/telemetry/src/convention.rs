@@ -31,7 +31,7 @@ pub(super) fn translate(mut span: SpanData) -> SpanData {
         let target = take(&mut event.attributes, TARGET);
         take(&mut event.attributes, LEVEL);
         if target.is_some_and(|it| it.as_str() == CONTENT_TARGET) {
-            span.attributes.extend(event.attributes.into_iter().filter_map(content_attribute));
+            span.attributes.extend(event.attributes.iter().filter_map(content_attribute));
         } else {
             span.events.events.push(event);
         }
@@ -103,7 +103,7 @@ impl Form {
 }
 
 /// Returns the attribute of a field of a content event.
-fn content_attribute(field: KeyValue) -> Option<KeyValue> {
+fn content_attribute(field: &KeyValue) -> Option<KeyValue> {
     let text = field.value.as_str();
     let (name, value) = match field.key.as_str() {
         "input" => (content::INPUT, messages(&text, None)?),
@@ -172,17 +172,23 @@ fn remove_keys(span: &mut SpanData) {
     let events = span.events.events.iter_mut();
     for Event { name, attributes, .. } in events {
         *name = redact(name).into_owned().into();
-        attributes.iter_mut().for_each(|it| remove_keys_of_value(&mut it.value));
+        remove_keys_of_values(attributes);
     }
-    span.attributes.iter_mut().for_each(|it| remove_keys_of_value(&mut it.value));
+    remove_keys_of_values(&mut span.attributes);
 }
 
-fn remove_keys_of_value(value: &mut Value) {
+fn remove_keys_of_values(attributes: &mut [KeyValue]) {
     let without = |text: &StringValue| StringValue::from(redact(text.as_str()).into_owned());
-    match value {
-        Value::String(text) => *text = without(text),
-        Value::Array(Array::String(texts)) => texts.iter_mut().for_each(|it| *it = without(it)),
-        _ => (),
+    for KeyValue { value, .. } in attributes {
+        match value {
+            Value::String(text) => *text = without(text),
+            Value::Array(Array::String(texts)) => {
+                for text in texts {
+                    *text = without(text);
+                }
+            }
+            _ => (),
+        }
     }
 }
 

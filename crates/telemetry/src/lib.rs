@@ -106,8 +106,10 @@ pub enum TelemetryError {
 pub struct Loss {
     /// The spans that ended.
     pub spans: u64,
-    /// Those of them that were lost.
+    /// Those of them that did not reach the collector.
     pub lost: u64,
+    /// The spans and the values of metrics that reached it and were rejected.
+    pub rejected: u64,
     /// The address of the collector.
     pub address: String,
     /// The last failure; none if spans were dropped only because too many waited.
@@ -116,9 +118,10 @@ pub struct Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spans, lost, address, reason } = self;
-        match lost {
-            0 => write!(f, "the metrics did not reach {address}")?,
+        let Self { spans, lost, rejected, address, reason } = self;
+        match (lost, rejected) {
+            (0, 0) => write!(f, "the metrics did not reach {address}")?,
+            (0, _) => write!(f, "{rejected} spans or values were not accepted by {address}")?,
             _ => write!(f, "{lost} of {spans} spans did not reach {address}")?,
         }
         match reason {
@@ -215,13 +218,13 @@ impl Telemetry {
                 drop(traces.shutdown_with_timeout(limit));
             }
         });
-        let lost = self.counts.lost();
-        if lost == 0 && self.counts.metrics_failed.load(Ordering::Relaxed) == 0 {
+        let (lost, rejected) = (self.counts.lost(), self.line.rejected());
+        if lost + rejected == 0 && self.counts.metrics_failed.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         let spans = self.counts.spans.load(Ordering::Relaxed);
         let reason = self.line.failure().map(|it| redact(&it).into_owned());
-        Err(Loss { spans, lost, address: self.address, reason })
+        Err(Loss { spans, lost, rejected, address: self.address, reason })
     }
 }
 
