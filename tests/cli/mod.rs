@@ -8,6 +8,7 @@ mod canaries;
 mod cases;
 mod changed;
 mod cloned_database;
+mod compaction;
 mod config;
 mod core_files;
 mod cycle;
