@@ -9,6 +9,7 @@ mod cases;
 mod changed;
 mod cloned_database;
 mod collector;
+mod compaction;
 mod config;
 mod core_files;
 mod cycle;

@@ -2,12 +2,16 @@
 
 use std::{path::Path, sync::Arc};
 
+use async_trait::async_trait;
 use graphrun::{
+    compile::compile,
     diagnostic::SourceFile,
-    event::Status,
-    llm::{ChatRequest, ModelError, Role, TokenUsage},
-    nodes::Services,
+    engine::Engine,
+    event::{EventSink, MessagePart, Status},
+    llm::{ChatModel, ChatReply, ChatRequest, ModelError, Role, TokenUsage},
+    nodes::{ModelSource, Services, factory},
     registry,
+    state::Update,
     workflow::parse,
 };
 use serde_json::{Value, json};
@@ -222,4 +226,53 @@ fn a_compaction_that_cannot_work_is_refused() {
         let found = findings(&changed).unwrap_err();
         assert!(found.contains(expected), "{to}: {found}");
     }
+}
+
+/// A model that has its answers in pieces.
+#[derive(Clone, Debug)]
+struct InPieces;
+
+#[async_trait]
+impl ChatModel for InPieces {
+    async fn chat(&self, request: &ChatRequest) -> Reply {
+        let text = if is_summary(request) { "summary " } else { "answer " };
+        request.deltas.send(MessagePart::Text, text);
+        request.deltas.end();
+        Ok(ChatReply { text: text.to_owned(), ..ChatReply::default() })
+    }
+
+    fn name(&self) -> &'static str {
+        "lab/a"
+    }
+}
+
+impl ModelSource for InPieces {
+    fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[tokio::test]
+async fn the_pieces_of_a_summary_are_not_shown_as_an_answer() {
+    let text = TALK
+        .replace("input: question", "input: [question, chat]")
+        .replace("max_visits: 4", "max_visits: 1");
+    let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
+    let (workflow, _) = parse(file, Path::new("tests/nodes"), &registry()).unwrap();
+    let services = Services { models: Arc::new(InPieces), ..services() };
+    let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
+    let mut sink = EventSink::default();
+    let mut deltas = sink.subscribe_deltas();
+    let input = Update::of(&json!({"question": "Why?", "chat": chat()})).unwrap();
+    let end = Engine::new(graph).run(input).with_events(sink).await.unwrap();
+    assert_eq!(end.state.get("answer"), Some(&json!("answer ")), "{end:?}");
+    assert_eq!(
+        end.state.get("chat").unwrap()[0]["content"],
+        "Summary of 4 earlier messages:\n\nsummary"
+    );
+    let mut shown = String::new();
+    while let Some(delta) = deltas.recv().await {
+        shown += &delta.text;
+    }
+    assert_eq!(shown, "answer ");
 }

@@ -41,6 +41,8 @@ pub(super) struct Watched<'a> {
     ctx: &'a NodeContext,
     services: &'a Services,
     calls: &'a Calls,
+    /// Whether the pieces of its answers go to the watchers.
+    shows_pieces: bool,
 }
 
 /// The calls of an attempt at a task, to all models together.
@@ -134,7 +136,12 @@ impl<'a> Watched<'a> {
         services: &'a Services,
         calls: &'a Calls,
     ) -> Self {
-        Self { named, model, ctx, services, calls }
+        Self { named, model, ctx, services, calls, shows_pieces: true }
+    }
+
+    /// Shows no pieces of its answers: they are no answers of the node.
+    pub(super) fn without_pieces(self) -> Self {
+        Self { shows_pieces: false, ..self }
     }
 
     /// Saves the last answer, because the next work may depend on it.
@@ -221,7 +228,10 @@ impl ChatModel for Watched<'_> {
         let request = &ChatRequest {
             // The request that failed in the last attempt.
             is_repeat: request.is_repeat || self.ctx.attempt > 1 && !has_asked,
-            deltas: AnswerSink::to(Arc::new(Pieces::new(self.named, self.ctx))),
+            deltas: AnswerSink::to(Arc::new(Pieces {
+                is_shown: self.shows_pieces,
+                ..Pieces::new(self.named, self.ctx)
+            })),
             ..request.clone()
         };
         let started = Instant::now();
@@ -303,6 +313,7 @@ struct Pieces {
     node: NodeName,
     model: String,
     message: u64,
+    is_shown: bool,
 }
 
 impl Pieces {
@@ -310,7 +321,7 @@ impl Pieces {
         static MESSAGES: AtomicU64 = AtomicU64::new(1);
         let message = MESSAGES.fetch_add(1, Ordering::Relaxed);
         let (reporter, node) = (ctx.reporter.clone(), ctx.node.clone());
-        Self { reporter, node, model: model.to_owned(), message }
+        Self { reporter, node, model: model.to_owned(), message, is_shown: true }
     }
 }
 
@@ -322,7 +333,7 @@ impl AnswerReader for Pieces {
     }
 
     fn is_watched(&self) -> bool {
-        self.reporter.wants_deltas()
+        self.is_shown && self.reporter.wants_deltas()
     }
 
     /// A model that answers is at work, so the idle timeout of its node does not run out.

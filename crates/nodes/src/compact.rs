@@ -242,7 +242,7 @@ impl Summariser<'_> {
         let mut candidates = Candidates::new(self.models, self.services);
         while let Some((name, model)) = candidates.next(ctx).await {
             let request = ChatRequest { key: format!("{}/{name}", request.key), ..request.clone() };
-            let watched = Watched::new((name, model), ctx, self.services, calls);
+            let watched = Watched::new((name, model), ctx, self.services, calls).without_pieces();
             let fitted = Fitted::new(&watched, ctx, OnOverflow::Cut, &request);
             match fitted.chat(&request).await {
                 Ok(reply) => return Ok(self.bounded(ctx, reply.text.trim(), excess.room).await),
