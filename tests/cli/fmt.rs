@@ -34,6 +34,14 @@ fn files_are_laid_out_once() {
 }
 
 #[test]
+fn the_templates_are_laid_out() {
+    let place = Place::new();
+    let templates = format!("{}/graphs/templates", env!("CARGO_MANIFEST_DIR"));
+    let checked = place.run(["fmt", "--check", &templates]);
+    assert_eq!(checked.code, 0, "{checked}");
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_left_and_the_others_are_laid_out() {
     let place = Place::new();
     let broken = "graphrun: 1\nname: [x\n";

@@ -301,11 +301,21 @@ async fn a_program_that_does_not_exist_is_no_failure_of_the_code() {
 }
 
 #[tokio::test]
+async fn python_is_there_under_both_names() {
+    for name in ["python", "python3"] {
+        let argv = [name, "-c", "import sys; print(sys.version_info[0])"];
+        let job = Job { argv: argv.map(str::to_owned).into(), ..Job::default() };
+        assert_eq!(run(&job).await.unwrap().output.trim(), "3", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_setup_that_fails_is_no_failure_of_the_code() {
-    let mount = graphrun::sandbox::Mount { host: "/nonexistent".into(), inside: "/env".into() };
+    let missing = tempfile::tempdir().unwrap().path().join("missing");
+    let mount = graphrun::sandbox::Mount { host: missing.clone(), inside: "/env".into() };
     let error = run(&Job { read_only: vec![mount], ..shell("true") }).await.unwrap_err();
     let SandboxError::Setup { detail } = &error else { panic!("{error:?}") };
-    assert!(detail.contains("/nonexistent"), "{detail}");
+    assert!(detail.contains(missing.to_str().unwrap()), "{detail}");
 }
 
 #[tokio::test]

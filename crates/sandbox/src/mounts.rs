@@ -27,6 +27,9 @@ pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
     ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
 ];
 
+/// Where `python` is if the system has only `python3`.
+const PYTHON: &str = "/opt/bin/python";
+
 impl SystemMounts {
     /// Finds the layout of this host's system folders.
     pub(super) fn of_this_host() -> Self {
@@ -38,6 +41,10 @@ impl SystemMounts {
             } else if folder.is_dir() {
                 arguments.extend(["--ro-bind".into(), folder.into(), folder.into()]);
             }
+        }
+        // Distributions without `python` have `python3`.
+        if let (None, Some(python)) = (find_tool("python"), find_tool("python3")) {
+            arguments.extend(["--symlink".into(), python.into_os_string(), PYTHON.into()]);
         }
         for path in HARMLESS_ETC.iter().map(Path::new).filter(|path| path.exists()) {
             arguments.extend(["--ro-bind".into(), path.into(), path.into()]);
