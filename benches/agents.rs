@@ -1,7 +1,7 @@
 //! 1,000 agents at once against a server that streams: time, requests in flight, memory and processor time, and what a
 //! collector of OpenTelemetry that does not answer adds.
 //!
-//! `cargo bench --bench agents`, or with `--profile dev`. Each row is a process of its own with 1,000 runs of one agent, saved in SQLite, first with a new
+//! `cargo bench --bench agents`, or with `--profile dev`. Each row is a separate process with 1,000 runs of one agent, saved in SQLite, first with a new
 //! client and then again; the server is another process. An answer has 40 pieces and takes a second. The program fails if a
 //! figure is beyond its bound.
 
@@ -69,7 +69,7 @@ nodes:
   write: { agent: writer, prompt: { text: "Describe a lighthouse." }, writes: answer, then: end }
 "#;
 
-/// The rows: what they are, and where their collector is.
+/// The rows: their names, and their collectors.
 const ROWS: [(&str, &str); 3] = [
     ("no telemetry", ""),
     ("no collector at its address", "gone"),
@@ -125,7 +125,7 @@ fn measure() -> ExitCode {
     if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the agents in a process of their own. Returns its figures, and the most requests that the server had at once.
+/// Runs the agents in a separate process. Returns its figures, and the most requests that the server had at once.
 fn measure_row(collector: &str) -> (Value, u64) {
     let this = env::current_exe().unwrap();
     let mut server = Command::new(&this)

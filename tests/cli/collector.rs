@@ -39,7 +39,7 @@ pub(crate) enum Answers {
     Never,
 }
 
-/// A collector with an address of its own.
+/// A collector with its own address.
 pub(crate) struct Collector {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,

@@ -19,7 +19,7 @@ const FIELDS: [(&str, &str); 2] = [("traceparent", "TRACEPARENT"), ("tracestate"
 pub(super) struct Caller(Context);
 
 impl Caller {
-    /// Reads `TRACEPARENT` and `TRACESTATE`; `None` if there is no caller, or what it wrote is invalid.
+    /// Reads `TRACEPARENT` and `TRACESTATE`; `None` if they are missing or invalid.
     pub(super) fn read(variable: &impl Fn(&str) -> Option<String>) -> Option<Self> {
         let fields = Fields(FIELDS.map(|(name, it)| (name, variable(it))));
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &fields);

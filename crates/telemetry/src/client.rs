@@ -215,7 +215,7 @@ impl Client {
 
 #[async_trait]
 impl HttpClient for Client {
-    /// Blocks: the exporters call it on threads of their own, which have no runtime.
+    /// Blocks: the exporters call it on their threads, which have no runtime.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let runtime = self.line.runtime.as_ref().expect("it is taken in `drop` only");
         let answer = runtime.block_on(self.send(&request));

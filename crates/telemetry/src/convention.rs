@@ -15,7 +15,7 @@ use crate::names::{
     FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content, split_model,
 };
 
-/// The attributes that `tracing-opentelemetry` adds to what it makes.
+/// The attributes that `tracing-opentelemetry` adds to spans and events.
 const TARGET: &str = "target";
 const LEVEL: &str = "level";
 
@@ -200,6 +200,7 @@ mod tests {
         InstrumentationScope,
         trace::{SpanContext, SpanId, SpanKind},
     };
+    use opentelemetry_sdk::trace::{SpanEvents, SpanLinks};
 
     use super::*;
 
@@ -216,8 +217,8 @@ mod tests {
             end_time: SystemTime::UNIX_EPOCH,
             attributes,
             dropped_attributes_count: 0,
-            events: Default::default(),
-            links: Default::default(),
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
             status: Status::Unset,
             instrumentation_scope: InstrumentationScope::builder("test").build(),
         }
