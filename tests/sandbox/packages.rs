@@ -54,7 +54,7 @@ fn both(registry: &Registry) -> LockFile {
 fn entries(cache: &Path) -> Vec<String> {
     let entries = fs::read_dir(cache.join("packages")).into_iter().flatten();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
-    names.filter(|it| !it.ends_with(".lock")).collect()
+    names.filter(|it| it.strip_suffix(".lock").is_none()).collect()
 }
 
 #[tokio::test]
