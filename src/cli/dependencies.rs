@@ -64,7 +64,8 @@ pub(super) async fn find(
     Ok(found)
 }
 
-/// Installs the packages that a run needs and that are not installed, if the operator allows the registries.
+/// Installs the packages that a run needs and that are not installed, if the operator allows the registries. `remedy` is
+/// another way to install them.
 ///
 /// # Errors
 ///
@@ -73,6 +74,7 @@ pub(super) async fn provide(
     workflow: &Workflow,
     run: (&RunId, &[RunFolder]),
     options: &RunOptions,
+    remedy: Option<String>,
 ) -> Result<(), CliError> {
     let mut missing = find(workflow, run).await?;
     missing.retain(|it| it.location.is_none());
@@ -95,7 +97,9 @@ pub(super) async fn provide(
             refusals.add_help(help);
         }
     }
-    refusals.add_help("or install them by `graphrun prepare` with the same input".to_owned());
+    if let Some(remedy) = remedy {
+        refusals.add_help(remedy);
+    }
     refusals
         .or_ok("packages of the repository are not installed; nothing was started".to_owned())?;
     for it in &missing {

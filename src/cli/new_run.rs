@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     database::Database, dependencies, diagnostics::print_warnings, drive::Run, error::CliError,
     globals::Globals, names, options::RunOptions, origin::Origin, prepare::LoadedWorkflow,
-    run_folders,
+    run_folders, words::shell_word,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
@@ -76,7 +76,11 @@ impl NewRunArgs {
         let (origin, info) =
             self.begin(workflow, options, database_of_run, (thread, input)).await?;
         let folders = (&info.id, &origin.folders[..]);
-        dependencies::provide(&loaded.workflow, folders, &origin.options).await?;
+        let remedy = format!(
+            "or install them by `graphrun prepare {}` with the same input",
+            shell_word(&path.to_string_lossy())
+        );
+        dependencies::provide(&loaded.workflow, folders, &origin.options, Some(remedy)).await?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(database)?, loaded.memory(globals)?);
         let reports = loaded.reports(&origin.out);

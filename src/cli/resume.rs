@@ -189,7 +189,8 @@ pub(super) fn drive_saved(
         let loaded = prepare::load(&origin.workflow).map_err(broken)?.with(settings)?;
         let models = loaded.connect()?;
         let folders = (&info.id, &origin.folders[..]);
-        dependencies::provide(&loaded.workflow, folders, &origin.options).await?;
+        // `graphrun prepare` reads the current commit, and this run may have started from an earlier one.
+        dependencies::provide(&loaded.workflow, folders, &origin.options, None).await?;
         loaded.check_out(&origin.out)?;
         let services = (loaded.cache(&database)?, loaded.memory(globals)?);
         let reports = loaded.reports(&origin.out);

@@ -98,7 +98,7 @@ impl Home {
         self.run(&[&base[..], more].concat())
     }
 
-    fn prepare_arguments<'a>(&self, host: &'a str) -> [&'a str; 8] {
+    fn prepare_arguments(host: &str) -> [&str; 8] {
         [
             "prepare",
             "w.yaml",
@@ -113,7 +113,7 @@ impl Home {
 
     /// Installs the packages, and returns the rows of the output.
     fn prepare(&mut self) -> Value {
-        let ended = self.run(&self.prepare_arguments(&self.registry.host()));
+        let ended = self.run(&Self::prepare_arguments(&self.registry.host()));
         assert_eq!(ended.code, 0, "{ended}");
         let rows = ended.json();
         let locations =
@@ -202,7 +202,7 @@ fn a_hostile_lock_file_is_refused_with_its_line() {
     let home = Home::new();
     home.lock("shouter==2.0\n--index-url https://evil.example/simple\n");
     for ended in [
-        home.run(&home.prepare_arguments("localhost")),
+        home.run(&Home::prepare_arguments("localhost")),
         home.execute(&["--allow-network-private", "localhost"]),
     ] {
         assert_eq!(ended.code, 5, "{ended}");
@@ -216,7 +216,7 @@ fn a_hostile_lock_file_is_refused_with_its_line() {
     fs::remove_file(home.place.path("repo/requirements.txt")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", home.place.path("repo/requirements.txt")).unwrap();
     git(&home.place.path("repo"), &["commit", "--quiet", "--all", "--message", "link"]);
-    let ended = home.run(&home.prepare_arguments("localhost"));
+    let ended = home.run(&Home::prepare_arguments("localhost"));
     assert!(ended.stderr.contains("it is no regular file"), "{ended}");
     assert_eq!(home.registry.requests(), [""; 0]);
 }
@@ -226,7 +226,7 @@ fn a_killed_installation_begins_again() {
     let mut home = Home::new();
     home.lock(&home.registry.pinned("slow", "1.0"));
     let host = home.registry.host();
-    let mut command = home.command(&home.prepare_arguments(&host));
+    let mut command = home.command(&Home::prepare_arguments(&host));
     command.stdin(Stdio::null());
     let running = Running::of(command);
     home.registry.wait_for("/simple/slow/");

@@ -8,10 +8,7 @@ use graphrun::sandbox::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{
-    cache_dir,
-    registry::{Registry, empty_cache},
-};
+use crate::support::registry::{Registry, empty_cache};
 
 fn registries(registry: &Registry) -> Registries {
     let variables = registry.variables();
@@ -34,8 +31,8 @@ async fn install(
     cache.install(lock, (&sandbox, network(registry)), &registries(registry), &cancel).await
 }
 
-async fn run(packages: &InstalledPackages, argv: &[&str]) -> Finished {
-    let environment = PythonEnvironment::prepare(&[], &cache_dir()).await.unwrap();
+async fn run(packages: &InstalledPackages, cache: &Path, argv: &[&str]) -> Finished {
+    let environment = PythonEnvironment::prepare(&[], cache).await.unwrap();
     let environment = environment.with_packages(packages);
     let job = Job {
         argv: argv.iter().map(|it| (*it).to_owned()).collect(),
@@ -54,7 +51,7 @@ fn both(registry: &Registry) -> LockFile {
 fn entries(cache: &Path) -> Vec<String> {
     let entries = fs::read_dir(cache.join("packages")).into_iter().flatten();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
-    names.filter(|it| !it.ends_with(".lock")).collect()
+    names.filter(|it| it.strip_suffix(".lock").is_none()).collect()
 }
 
 #[tokio::test]
@@ -67,14 +64,14 @@ async fn programs_import_the_locked_packages() {
     let program = "import greeter, os\nprint(greeter.greet('you'), os.environ['SHOUTER_PTH'])\n\
                    print(greeter.__cached__, os.path.exists(greeter.__cached__))\n\
                    print(bool(os.statvfs(greeter.__file__).f_flag & os.ST_RDONLY))";
-    let finished = run(&packages, &["/env/bin/python3", "-c", program]).await;
+    let finished = run(&packages, &cache, &["/env/bin/python3", "-c", program]).await;
     let lines: Vec<&str> = finished.output.lines().collect();
     assert_eq!((lines[0], lines[2]), ("HELLO YOU read", "True"), "{}", finished.output);
     assert!(
         lines[1].starts_with("/dependencies/python/__pycache__/greeter.")
             && lines[1].ends_with(" True")
     );
-    let environment = PythonEnvironment::prepare(&[], &cache_dir()).await.unwrap();
+    let environment = PythonEnvironment::prepare(&[], &cache).await.unwrap();
     assert!(!environment.has_module("greeter"));
     assert!(environment.with_packages(&packages).has_module("greeter"));
 
@@ -90,9 +87,9 @@ async fn node_finds_the_locked_packages_and_no_script_of_them_runs() {
     let lock = LockFile::npm(lock.as_bytes(), manifest.as_bytes()).unwrap();
     let packages = install(&registry, &cache, &lock).await.unwrap();
     let program = "console.log(require('left-step')('xyz'), require('fs').readdirSync('/node_modules').join(' '))";
-    let finished = run(&packages, &["node", "-e", program]).await;
+    let finished = run(&packages, &cache, &["node", "-e", program]).await;
     assert_eq!(finished.output, "yz .bin .package-lock.json left-step\n");
-    assert_eq!(run(&packages, &["left-step"]).await.output, "stepped\n");
+    assert_eq!(run(&packages, &cache, &["left-step"]).await.output, "stepped\n");
     let expected = ["/left-step/-/left-step-1.0.0.tgz"];
     assert_eq!(registry.requests(), expected, "the name of the public registry is replaced");
 }

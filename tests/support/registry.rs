@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -16,9 +16,18 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// The certificates, which are part of this program because an ordinary user may not read the project.
+const FILES: [(&str, &str); 3] = [
+    ("server.pem", include_str!("../storage/tls/server.pem")),
+    ("server.key", include_str!("../storage/tls/server.key")),
+    ("authority.pem", include_str!("../storage/tls/authority.pem")),
+];
+
 /// A running registry.
 pub(crate) struct Registry {
     process: Child,
+    /// The files with certificates.
+    folder: TempDir,
     port: u16,
     about: Value,
     requests: Arc<Mutex<Vec<String>>>,
@@ -28,11 +37,13 @@ pub(crate) struct Registry {
 impl Registry {
     /// Starts a registry, whose name is `localhost`.
     pub(crate) fn start() -> Self {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let folder = TempDir::new().unwrap();
+        for (name, content) in FILES {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
         let mut process = Command::new("python3")
-            .arg(tests.join("support/registry.py"))
-            .args([tests.join("storage/tls/server.pem"), tests.join("storage/tls/server.key")])
-            .arg("127.0.0.1")
+            .args(["-c", include_str!("registry.py"), "server.pem", "server.key", "127.0.0.1"])
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -48,7 +59,7 @@ impl Registry {
             }
         });
         let port = about["port"].as_u64().unwrap().try_into().unwrap();
-        Self { process, port, about, requests, arrivals: Mutex::new(arrivals) }
+        Self { process, folder, port, about, requests, arrivals: Mutex::new(arrivals) }
     }
 
     /// Returns the host as a permission names it.
@@ -58,8 +69,7 @@ impl Registry {
 
     /// Returns the variables of an operator who uses this registry.
     pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
-        let authority =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/storage/tls/authority.pem");
+        let authority = self.folder.path().join("authority.pem");
         [
             ("PIP_INDEX_URL", format!("https://{}/simple", self.host())),
             ("npm_config_registry", format!("https://{}/", self.host())),

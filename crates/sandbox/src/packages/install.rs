@@ -159,10 +159,7 @@ impl PackageCache {
                     Ended::TooLarge => PackagesError::TooLarge,
                 })?;
                 check(lock.installer, &finished, &network)?;
-                let tree = match lock.installer {
-                    PackageInstaller::Pip => unfinished.join("tree"),
-                    PackageInstaller::Npm => unfinished.join("tree/node_modules"),
-                };
+                let tree = tree_of(lock.installer, unfinished)?;
                 let taken = tree.clone();
                 let take = spawn_blocking(move || take_over(&taken, user.is_some())).await;
                 take.map_err(|it| fault("read the packages")(it.into()))??;
@@ -216,23 +213,20 @@ async fn job(
         PackageInstaller::Npm => ("npm_config_registry", "NODE_EXTRA_CA_CERTS"),
     };
     // The address may have a password, which must be on no command line.
-    let mut settings = format!("{registry}={url}\0");
+    let mut settings = vec![format!("{registry}={url}\0")];
     if let Some(content) = certificates {
-        settings += &format!("{trusted}=/graphrun/{CERTIFICATES}\0");
+        settings.push(format!("{trusted}=/graphrun/{CERTIFICATES}\0"));
         fixed.push(FixedFile { path: CERTIFICATES.to_owned(), content });
     }
-    let (script, arguments, required) = match &tools.python {
-        Some(python) => {
-            let program = python.executable.to_string_lossy().into_owned();
-            let hashes = if lock.has_hashes { "--require-hashes" } else { "" };
-            let mut arguments = vec![hashes.to_owned(), program.clone(), "-I".to_owned()];
-            arguments.extend(pip_of(python).await?);
-            (INSTALL_PIP, arguments, program)
-        }
-        None => {
-            find_tool("npm").ok_or(PackagesError::MissingTool("npm"))?;
-            (INSTALL_NPM, Vec::new(), "npm".to_owned())
-        }
+    let (script, arguments, required) = if let Some(python) = &tools.python {
+        let program = python.executable.to_string_lossy().into_owned();
+        let hashes = if lock.has_hashes { "--require-hashes" } else { "" };
+        let mut arguments = vec![hashes.to_owned(), program.clone(), "-I".to_owned()];
+        arguments.extend(pip_of(python).await?);
+        (INSTALL_PIP, arguments, program)
+    } else {
+        find_tool("npm").ok_or(PackagesError::MissingTool("npm"))?;
+        (INSTALL_NPM, Vec::new(), "npm".to_owned())
     };
     let wrapper = ["bash", "-c", script, "install"].map(str::to_owned);
     Ok(Job {
@@ -247,7 +241,7 @@ async fn job(
             ..Limits::default()
         },
         required: vec![required],
-        channel: Some(settings.into_bytes()),
+        channel: Some(settings.concat().into_bytes()),
         ..Job::default()
     })
 }
@@ -367,6 +361,23 @@ fn make_private(folder: &Path, user: Option<u32>) -> io::Result<()> {
     chown(folder, user, user)
 }
 
+/// Returns the folder with the packages. A link in its place would lead to other files.
+fn tree_of(installer: PackageInstaller, unfinished: &Path) -> Result<PathBuf, PackagesError> {
+    let below: &[&str] = match installer {
+        PackageInstaller::Pip => &["tree"],
+        PackageInstaller::Npm => &["tree", "node_modules"],
+    };
+    let mut folder = unfinished.to_owned();
+    for name in below {
+        folder.push(name);
+        let found = fs::symlink_metadata(&folder).map_err(fault("find the packages"))?;
+        if !found.is_dir() {
+            return Err(PackagesError::SpecialFile);
+        }
+    }
+    Ok(folder)
+}
+
 /// Takes the packages from the user of the sandbox, checks them and lets everyone read them.
 fn take_over(tree: &Path, is_of_other: bool) -> Result<(), PackagesError> {
     Room::default().add(tree)?;
@@ -408,6 +419,17 @@ mod tests {
         mkfifo(&folder.path().join("inner/pipe"), Mode::S_IRWXU).unwrap();
         let refused = take_over(folder.path(), false);
         assert!(matches!(refused, Err(PackagesError::SpecialFile)), "{refused:?}");
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_packages_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("real/node_modules")).unwrap();
+        std::os::unix::fs::symlink("real", folder.path().join("tree")).unwrap();
+        for installer in [PackageInstaller::Pip, PackageInstaller::Npm] {
+            let refused = tree_of(installer, folder.path());
+            assert!(matches!(refused, Err(PackagesError::SpecialFile)), "{refused:?}");
+        }
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, LockFileError> {
 
 /// Returns the number of the line at an offset.
 pub(super) fn line_at(bytes: &[u8], offset: usize) -> usize {
-    bytes[..offset].iter().filter(|it| **it == b'\n').count() + 1
+    bytes[..offset].split(|it| *it == b'\n').count()
 }
 
 #[cfg(test)]

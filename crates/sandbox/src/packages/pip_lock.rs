@@ -41,8 +41,8 @@ pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
         return Err(LockFileError::entry(bare.line, &bare.text, NO_HASH));
     }
     let written = |it: &Pinned| {
-        let hashes: String = it.hashes.iter().map(|hash| format!(" --hash={hash}")).collect();
-        format!("{}{hashes}\n", it.text)
+        let hashes = it.hashes.iter().map(|hash| format!("--hash={hash}"));
+        [it.text.clone()].into_iter().chain(hashes).collect::<Vec<_>>().join(" ") + "\n"
     };
     let content: String = all.iter().map(written).collect();
     Ok(LockFile {
@@ -60,15 +60,12 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     for (at, line) in text.lines().enumerate() {
         let is_comment = line.trim_start().starts_with('#');
         let (number, mut text) = joined.take().unwrap_or((at + 1, String::new()));
-        match line.strip_suffix('\\').filter(|_| !is_comment) {
-            Some(part) => {
-                text.push_str(part);
-                joined = Some((number, text));
-            }
-            None => {
-                text.push_str(line);
-                lines.push((number, without_comment(&text).trim().to_owned()));
-            }
+        if let Some(part) = line.strip_suffix('\\').filter(|_| !is_comment) {
+            text.push_str(part);
+            joined = Some((number, text));
+        } else {
+            text.push_str(line);
+            lines.push((number, without_comment(&text).trim().to_owned()));
         }
     }
     lines.extend(joined.map(|(number, text)| (number, without_comment(&text).trim().to_owned())));
@@ -137,8 +134,7 @@ fn hash_of(option: &str) -> Option<String> {
     let hash = option.strip_prefix("--hash=")?;
     let (function, digits) = hash.split_once(':')?;
     let is_known = |(name, length): &(&str, usize)| *name == function && *length == digits.len();
-    let is_hash =
-        HASHES.iter().any(|it| is_known(it)) && digits.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_hash = HASHES.iter().any(is_known) && digits.bytes().all(|it| it.is_ascii_hexdigit());
     is_hash.then(|| hash.to_owned())
 }
 
