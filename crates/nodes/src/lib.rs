@@ -83,11 +83,11 @@ use self::{
     write_files::WriteFilesKind,
 };
 pub use self::{
-    agent::{AgentMatchSettings, AgentSettings},
+    agent::{AgentMatchSettings, AgentSettings, Compaction},
     ask::AskSettings,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
-    compact::{CompactSettings, Compaction},
+    compact::CompactSettings,
     diff::DiffNode,
     discard::DiscardNode,
     merge::{MergeNode, MergeOutput, MergeSide},
