@@ -94,7 +94,7 @@ impl ModelFigures {
 /// Returns a price with cents, or with more digits if it needs them.
 fn dollars(price: f64) -> String {
     let cents = cost(Some(price));
-    if price >= 0.01 && price < 1.0 { format!("${price:.2}") } else { cents }
+    if (0.01..1.0).contains(&price) { format!("${price:.2}") } else { cents }
 }
 
 impl From<&Price> for PriceLine {

@@ -1,6 +1,6 @@
 //! The context windows of models: which requests an agent does not send.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use graphrun::{
     event::{Event, Status},
@@ -206,7 +206,7 @@ async fn the_last_call_tells_how_full_the_context_is() {
             _ => None,
         });
         let of_task = of_task.unwrap();
-        let number = |it: Option<u64>| it.map_or(-1, |it| i64::try_from(it).unwrap());
+        let number = |it: Option<NonZeroU32>| it.map_or(-1, |it| i64::from(it.get()));
         assert_eq!([number(of_task.context_tokens), number(of_task.context_window)], expected);
     }
 }

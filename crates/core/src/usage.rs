@@ -1,6 +1,7 @@
 //! What a call cost in tokens.
 
 use std::iter::Sum;
+use std::num::NonZeroU32;
 use std::ops::{Add, AddAssign};
 
 use schemars::JsonSchema;
@@ -33,10 +34,10 @@ pub struct TokenUsage {
     /// The tokens of the last request and its reply: how much of the model's context window they fill. `None` if the
     /// provider did not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_tokens: Option<u64>,
+    pub context_tokens: Option<NonZeroU32>,
     /// The context window of the model of the last request, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window: Option<u64>,
+    pub context_window: Option<NonZeroU32>,
     /// Whether some of the tokens were estimated, because the provider did not count them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
@@ -67,16 +68,18 @@ impl TokenUsage {
     ///
     /// let counted = TokenUsage { input_tokens: 30, output_tokens: 5, calls: 1, ..TokenUsage::default() };
     /// let first = counted.in_window(Some(100));
-    /// assert_eq!((first.context_tokens, first.context_window), (Some(35), Some(100)));
+    /// assert_eq!(first.context_tokens.map(u32::from), Some(35));
+    /// assert_eq!(first.context_window.map(u32::from), Some(100));
     /// // The last call counts, also if its tokens are unknown.
     /// let both = first + TokenUsage::estimate(700, 35).in_window(None);
     /// assert_eq!((both.context_tokens, both.context_window), (None, None));
-    /// assert_eq!((first + TokenUsage::default()).context_tokens, Some(35));
+    /// assert_eq!((first + TokenUsage::default()).context_tokens, first.context_tokens);
     /// ```
     #[must_use]
     pub fn in_window(self, window: Option<u64>) -> Self {
-        let counted = Some(self.total_tokens()).filter(|it| *it > 0 && !self.estimated);
-        Self { context_tokens: counted, context_window: window, ..self }
+        let known = |tokens: u64| NonZeroU32::new(u32::try_from(tokens).unwrap_or(u32::MAX));
+        let counted = if self.estimated { None } else { known(self.total_tokens()) };
+        Self { context_tokens: counted, context_window: window.and_then(known), ..self }
     }
 
     /// Returns the tokens of requests and replies together.

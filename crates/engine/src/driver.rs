@@ -64,7 +64,7 @@ enum Signal {
     /// An event of a task.
     Task(Box<TaskEvent>),
     /// A message from a node.
-    Message(AttemptMessage),
+    Message(Box<AttemptMessage>),
     /// A drain was requested.
     Drain,
     /// A stop without a grace period was requested, or the grace period of running tasks is over.
@@ -185,7 +185,7 @@ impl<'a> Driver<'a> {
                 () = until(question_deadline), if question_deadline.is_some() => {
                     Signal::QuestionExpired
                 }
-                Some(message) = self.messages.recv() => Signal::Message(message),
+                Some(message) = self.messages.recv() => Signal::Message(message.into()),
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
         })
@@ -197,7 +197,7 @@ impl<'a> Driver<'a> {
         match signal {
             Signal::Task(event) => self.handle_task_events(event).await,
             Signal::Message(message) => {
-                Box::pin(self.handle_message(message)).await?;
+                Box::pin(self.handle_message(*message)).await?;
                 self.journal.save().await?;
                 Ok(None)
             }

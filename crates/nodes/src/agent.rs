@@ -3,6 +3,7 @@
 mod answer;
 mod attach;
 mod by_value;
+mod compaction;
 mod cut;
 mod history;
 mod program;
@@ -29,17 +30,21 @@ use graphrun_workflow::{OnOverflow, Prompt, PromptView, kind::Services, tool::To
 use serde_json::{Map, Value, json};
 
 use self::history::History;
-pub(super) use self::read::AgentKind;
 use self::{
     answer::AnswerForm,
+    compaction::Compacted,
+    cut::Fitted,
     program::ProgramRunner,
     tools::{Toolbox, WithTools},
 };
-pub use self::{by_value::AgentMatchSettings, read::AgentSettings};
-pub(super) use self::{cut::Fitted, history::check as check_history, tools::cut};
+pub use self::{by_value::AgentMatchSettings, compaction::Compaction, read::AgentSettings};
+pub(super) use self::{
+    compaction::{Summariser, check_replaceable, refuse_program},
+    history::check as check_history,
+    read::AgentKind,
+};
 use super::{
     call::{Calls, Candidates, Watched},
-    compact::{Compacted, Summariser},
     in_folder::tools_folder,
     memory::task_memory,
 };

@@ -84,11 +84,11 @@ use self::{
     write_files::WriteFilesKind,
 };
 pub use self::{
-    agent::{AgentMatchSettings, AgentSettings},
+    agent::{AgentMatchSettings, AgentSettings, Compaction},
     ask::AskSettings,
     cached::{Cache, Cached},
     commit::{CommitNode, CommitOutput},
-    compact::{CompactSettings, Compaction},
+    compact::CompactSettings,
     dependencies::{LockFileReadError, read_lock_file},
     diff::DiffNode,
     discard::DiscardNode,

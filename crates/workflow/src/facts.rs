@@ -166,7 +166,9 @@ fn usage_value(usage: &Usage) -> Value {
     value.extend(cost.map(|it| ("usd".to_owned(), it.into())));
     let context =
         [("context_tokens", tokens.context_tokens), ("context_window", tokens.context_window)];
-    value.extend(context.into_iter().filter_map(|(name, it)| Some((name.to_owned(), whole(it?)))));
+    value.extend(
+        context.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?.get().into()))),
+    );
     value.into()
 }
 

@@ -106,9 +106,11 @@ impl Config {
 
     pub(super) fn of(layers: ConfigLayers<'_>) -> Result<Self, CliError> {
         let ConfigLayers { folder, file, is_trusted, own, variable } = layers;
-        let mut config = Self::default();
-        config.prices = Prices::built_in().clone();
-        config.windows = ContextWindows::built_in().clone();
+        let mut config = Self {
+            prices: Prices::built_in().clone(),
+            windows: ContextWindows::built_in().clone(),
+            ..Self::default()
+        };
         let mut providers = Providers::default();
         if let Some((name, text)) = own {
             let parsed = file::parse(&text, &name).map_err(|it| unusable(&name, it))?;

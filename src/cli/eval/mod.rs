@@ -227,7 +227,7 @@ impl EvaluateArgs {
                         let at = format!("{number}/{}", attempts.len());
                         print_message(&summary::line(&at, &line, globals.stderr));
                     }
-                    results.append(line)?;
+                    results.append(*line)?;
                 }
                 Some(Judged::Unsettled { exit, message }) => {
                     unsettled = unsettled.or(Some(exit));

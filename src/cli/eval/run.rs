@@ -67,7 +67,7 @@ pub(super) struct Attempt {
 #[derive(Debug)]
 pub(super) enum Judged {
     /// It has a result.
-    Result(Line),
+    Result(Box<Line>),
     /// Its run can continue, and has no result yet.
     Unsettled { exit: Exit, message: String },
     /// The evaluation was interrupted before.
@@ -157,7 +157,7 @@ impl Attempt {
         let saved = place.checkpointer.load(id).await?;
         let (problems, rounds) =
             cases::judge(row.expect.as_ref(), place.checkpointer.as_ref(), &saved).await?;
-        Ok(Judged::Result(Line {
+        let line = Line {
             row: row.name.clone(),
             model: variant.model.clone(),
             repeat: self.repeat,
@@ -170,6 +170,7 @@ impl Attempt {
             score: self.score(&saved),
             usage: report.usage,
             ms: saved.position.used.elapsed_ms,
-        }))
+        };
+        Ok(Judged::Result(Box::new(line)))
     }
 }

@@ -29,7 +29,7 @@ const WHOLE_CHARACTERS_MAX: usize = 1_000;
 
 /// A model whose requests are cut if they are too long for it, as far as the agent allows that.
 #[derive(Debug)]
-pub(crate) struct Fitted<'a> {
+pub(super) struct Fitted<'a> {
     model: &'a Watched<'a>,
     ctx: &'a NodeContext,
     on_overflow: OnOverflow,
@@ -70,7 +70,7 @@ struct LongValue {
 
 impl<'a> Fitted<'a> {
     /// Makes the model for requests that begin with the messages of `question`, whose last one is the prompt.
-    pub(crate) fn new(
+    pub(super) fn new(
         model: &'a Watched<'a>,
         ctx: &'a NodeContext,
         on_overflow: OnOverflow,

@@ -14,7 +14,7 @@ use graphrun_workflow::kind::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use crate::compact::{Compaction, CompactionParts, check_replaceable, is_summary};
+use super::compaction::{Compaction, CompactionParts, check_replaceable, is_summary};
 
 /// The form of `history` with a limit.
 #[derive(JsonSchema)]

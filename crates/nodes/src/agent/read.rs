@@ -22,13 +22,13 @@ use schemars::JsonSchema;
 use super::{
     Agent, AgentMatchSettings, ProgramRunner, Toolbox,
     attach::{self, AttachedFile},
+    compaction::refuse_program,
     history::{History, HistoryParts},
     session,
 };
 use crate::{
     changes::read_changes,
     checked::{Checked, ToolSources},
-    compact::refuse_program,
     in_folder::{check_writing_tools, read_folder},
 };
 

@@ -381,7 +381,7 @@ fn told_to_model(outcome: Result<Value, ToolError>) -> String {
 }
 
 /// Truncates a text. Keys are removed first, because a part of a key would not be recognised.
-pub(crate) fn cut(text: &str, characters_max: usize) -> String {
+pub(super) fn cut(text: &str, characters_max: usize) -> String {
     let text = redact(text);
     match text.char_indices().nth(characters_max) {
         None => text.into_owned(),

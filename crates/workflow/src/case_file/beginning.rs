@@ -1,6 +1,7 @@
 //! Where the run of a case starts and stops, and the facts that it is given.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -166,7 +167,7 @@ impl Reading<'_> {
             None => None,
         };
         let mut known = |key: &str| match section.get(key) {
-            Some(yaml) => self.report.count(yaml, &format!("`{key}`"), 1).map(Some),
+            Some(yaml) => self.report.count(yaml, &format!("`{key}`"), 1).map(NonZeroU32::new),
             None => Some(None),
         };
         let (context_tokens, context_window) = (known("context_tokens")?, known("context_window")?);
