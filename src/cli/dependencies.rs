@@ -1,5 +1,5 @@
-//! The packages of the repositories that a workflow works on: which lock files it names, what is installed, and how the rest
-//! is installed before a run.
+//! The packages of the repositories that a workflow works on: its lock files, the installed packages, and the installation of
+//! the others before a run.
 //!
 //! Only the operator lets an installer reach a registry: by `graphrun prepare`, or by `--allow-network` for a run.
 

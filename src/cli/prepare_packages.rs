@@ -56,7 +56,7 @@ struct Row {
 }
 
 impl Args {
-    /// Installs what is missing, and prints what is there.
+    /// Installs the missing packages, and prints all of them.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("prepare", &[Output::Text, Output::Json])?;
         let workflow = prepare::load(&self.workflow)?.workflow;

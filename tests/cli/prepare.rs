@@ -31,7 +31,7 @@ nodes:
     write_files: { folder: repo, files: "[{path: 'requirements.txt', content: 'greeter==9.0'}]" }
     then: keep
   keep: { commit: { folder: repo, message: "'Change'" }, then: wait }
-  wait: { ask: "Go on?", writes: ready, then: greet }
+  wait: { ask: "Continue?", writes: ready, then: greet }
   greet:
     run: [python3, -c, "import greeter; print(greeter.greet('you'))"]
     in: box
