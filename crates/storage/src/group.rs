@@ -1,4 +1,4 @@
-//! Group commit: one transaction saves what all runs of a process wait for.
+//! Group commit: one transaction saves the entries of all runs of a process that wait.
 //!
 //! A commit costs a wait for the disk, for any number of entries. While one group is written, the next one collects. Each run
 //! still waits until its own entry is durable, and a refused entry affects no other one.

@@ -95,7 +95,7 @@ struct AppendAll {
 enum Saved {
     Done,
     Refused(Fault),
-    /// It has to be saved in a transaction of its own.
+    /// A transaction for it alone has to save it.
     Alone,
 }
 

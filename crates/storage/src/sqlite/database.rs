@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, config::DbConfig};
 use super::{
     fault::{Fault, is_failed_write},
     group::Waiting,
-    heads::Heads,
+    head_cache::HeadCache,
     identity::Identity,
     reserve,
     write::Write,
@@ -34,10 +34,10 @@ struct Session {
     failed: bool,
 }
 
-/// What transactions need, besides the connection.
+/// The tools of transactions, besides the connection.
 pub(super) struct Tools {
     pub(super) codec: Codec,
-    pub(super) heads: Heads,
+    pub(super) heads: HeadCache,
     pub(super) open_steps: OpenSteps,
 }
 
@@ -60,7 +60,7 @@ impl Database {
             action: format!("open {}", path.display()),
             source: error.into(),
         })?;
-        let tools = Tools { codec, heads: Heads::default(), open_steps: OpenSteps::default() };
+        let tools = Tools { codec, heads: HeadCache::default(), open_steps: OpenSteps::default() };
         let session = Mutex::new(Session { connection, tools, failed: false });
         let (path, identity) = (path.to_owned(), Identity::of(path));
         Ok(Self { path, identity, session, group: Group::default() })

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::group::Job;
 
-/// What a run waits for.
+/// A write that a run waits for.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Run { info: Box<RunInfo>, json: Vec<u8>, claim: Claim, first: Entry },

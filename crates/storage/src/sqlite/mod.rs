@@ -9,7 +9,7 @@ mod database;
 mod entries;
 mod fault;
 mod group;
-mod heads;
+mod head_cache;
 mod identity;
 mod migrate;
 mod open;

@@ -1,4 +1,4 @@
-//! What a transaction saves for a run: its beginning, or an entry.
+//! The writes of a run: its beginning, and its entries.
 
 use graphrun_core::fault::{self, Point, hit_each};
 use graphrun_engine::{
@@ -14,7 +14,7 @@ use crate::{
     lease::Lease,
 };
 
-/// What to save.
+/// A new run or an entry to save.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Write<'a> {
     /// A run that is not saved yet.
@@ -33,7 +33,7 @@ pub(super) struct NewRun<'a> {
     pub(super) first: &'a Entry,
 }
 
-/// What is checked and encoded, and not written yet.
+/// A new run or an entry, checked and encoded, but not written yet.
 pub(super) enum Encoded<'a> {
     Run { new: NewRun<'a>, head: Head, row: Row },
     Entry { entry: &'a Entry, run: Run, lease: Lease, encoded: EncodedEntry },

@@ -1,7 +1,7 @@
 //! The heads that this connection has written, so that the next entry of a run need not read and check its head again.
 //!
 //! SQLite counts the commits of other connections (`data_version`). While the count is the same, each row is as this
-//! connection left it. What a transaction notes counts once it is committed; any other end forgets all heads, and so does
+//! connection left it. Heads that a transaction notes count once it is committed; any other end forgets all heads, and so does
 //! each write of this connection that saves no entry.
 
 use std::{collections::BTreeMap, mem};
@@ -15,9 +15,9 @@ use super::{
 };
 use crate::head::StoredHead;
 
-/// The heads of some runs.
+/// Heads that need not be read again.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(super) struct HeadCache {
     known: BTreeMap<RunId, (RunKey, StoredHead)>,
     /// The count of commits by other connections when they were written.
     version: i64,
@@ -28,7 +28,7 @@ pub(super) struct Heads {
 /// At most this number of heads is kept; the others are read again when needed.
 const HEADS_MAX: usize = 4096;
 
-impl Heads {
+impl HeadCache {
     /// Begins a transaction that saves entries.
     pub(super) fn begin(&mut self, database: &Connection) -> Result<(), Fault> {
         let mut count = database.prepare_cached("PRAGMA data_version")?;
