@@ -93,7 +93,7 @@ impl Conversations {
         let mut all = self.all();
         let conversation = find(&mut all, &request.key)?;
         if request.key.contains("/compact/") {
-            return Some(ChatReply { text: "What was said.".to_owned(), ..reply() });
+            return Some(ChatReply { text: "A summary.".to_owned(), ..reply() });
         }
         let script = Arc::clone(&conversation.script);
         let Some(calls) = script.rounds.get(conversation.round) else {

@@ -132,7 +132,7 @@ async fn a_task_that_runs_again_asks_for_no_second_summary() {
     assert_eq!(contents(&ended).len(), 5);
 }
 
-/// A conversation of three turns, the second with a call in a message of its own.
+/// A conversation of three turns, of which the last has no answer.
 fn chat() -> Value {
     let message = |id: &str, role: &str, letter: &str| json!({"id": id, "role": role, "content": letter.repeat(700)});
     let turns = [
