@@ -23,7 +23,10 @@ async fn the_team_delivers_the_same_as_from_its_recording() {
     let report = Ended::of(home.execute(&server.base_url())).await.done();
     assert_eq!(home.delivered(), recorded.delivered());
     assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
-    assert_eq!(report["usage"], expected["usage"], "tokens are counted as the server counts them");
+    // The model has no list price, unlike those of the file.
+    let tokens =
+        |it: &Value| ["input_tokens", "output_tokens", "calls"].map(|key| it["usage"][key].clone());
+    assert_eq!(tokens(&report), tokens(&expected), "tokens are counted as the server counts them");
 
     let mut asked: Vec<Value> = server.journal().await.iter().map(shape_of).collect();
     // QC and TA ask at the same time.

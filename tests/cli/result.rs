@@ -78,7 +78,9 @@ fn a_recording_answers_without_a_key() {
     let args = ["execute", &workflow("agent"), "-i", "brief=x", "--replay", "run.jsonl"];
     let ended = place.run([&args[..], &["--output", "json"]].concat());
     assert_eq!((ended.code, &ended.json()["state"]), (0, &json!({"answer": "42"})), "{ended}");
-    let usage = json!({"input_tokens": 3, "output_tokens": 4, "calls": 1, "cost_usd": null});
+    // A list price is known: 0.25 and 2 dollars for a million tokens.
+    let usage =
+        json!({"input_tokens": 3, "output_tokens": 4, "calls": 1, "cost_usd": 0.000_008_75});
     assert_eq!(ended.json()["usage"], usage);
 }
 

@@ -149,7 +149,7 @@ impl<'e> NodeScope<'e> {
                 Data::Map(_) => Some("a record is an expression in quotes: `'{ field: value }'`"),
                 Data::List(_) => Some("a list is an expression in quotes: `'[a, b]'`"),
                 Data::Null => Some("the absent value is an expression in quotes: `\"null\"`"),
-                _ => None,
+                Data::Scalar { .. } => None,
             };
             let help = help.map(str::to_owned).or(finding.help.clone());
             report.push(Diagnostic { help, ..finding });

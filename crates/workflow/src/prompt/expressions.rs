@@ -103,7 +103,7 @@ impl Form {
                 Expr::Const(it) if it.value.kind() == ValueKind::Bool => Some(Self::Number),
                 _ => None,
             },
-            _ => None,
+            Type::Optional(_) => None,
         }
     }
 }
