@@ -310,7 +310,12 @@ fn facts_of_a_run_prove_no_node_unreachable() {
     let explored = explored("tests/cases/explore/facts.yaml", 10_000);
     let names: Vec<&str> = explored.not_yet_reached.iter().map(NodeName::as_str).collect();
     assert_eq!((names, explored.unreached), (vec!["dear", "far", "late"], vec![]));
-    insta::assert_snapshot!(explored.gaps.join("\n"), @"");
+    insta::assert_snapshot!(explored.gaps.join("\n"), @r"
+    both results of `when` of `check`: it reads facts of the run
+    every bound of `hop`: `hops` has more values than are tried
+    every value of `note` that `caught` can compute: the tried values are few of many
+    every way of the route of `write`: it reads facts of the run
+    ");
 }
 
 #[test]
