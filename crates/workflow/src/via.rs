@@ -2,8 +2,8 @@
 //!
 //! `via.node` and `via.error` depend on how the run reached the node. The flow of the workflow and
 //! conditions on `via.reason` exclude kinds of triggers; a part is there for certain if all kinds that
-//! remain have it. What is excluded is kept among the paths that are known to be present, so it is
-//! known exactly as long as they are.
+//! remain have it. The excluded kinds are marks among the paths that are known to be present, so they are
+//! known exactly as long as these.
 
 use graphrun_core::graph::TriggerKind;
 
@@ -14,7 +14,7 @@ pub(crate) fn excludes(kind: TriggerKind) -> String {
     format!("{REASON} != {}", kind.as_str())
 }
 
-/// Returns what is known once the value of a path is equal to a text, or is not.
+/// Returns the marks of the kinds that are excluded once the value of a path is equal to a text, or is not.
 pub(crate) fn learned(path: &str, to: &str, is_equal: bool) -> impl Iterator<Item = String> {
     let is_reason = path == REASON;
     let excluded = move |it: &TriggerKind| is_reason && (it.as_str() == to) != is_equal;

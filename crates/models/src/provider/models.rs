@@ -14,7 +14,7 @@ use crate::{Price, TableProblem};
 /// The figures of all models.
 const BUILT_IN: &str = include_str!("models.toml");
 
-/// What is stated about a model.
+/// The figures of one model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownModel {
     /// The most tokens of a request together with its answer.

@@ -3,7 +3,7 @@
 //! A turn begins with a message of the user, so the calls of tools stay with their results. The summary takes the place of
 //! the oldest message, and the other older ones are removed; the last turns stay as they are.
 //!
-//! Whether and what is summarised depends on the state alone, and the summary is saved before anything depends on it: a
+//! The decision depends on the state alone, and the summary is saved before anything depends on it: a
 //! task that runs again asks no model twice. The shorter history is part of the task's update, so a resumed run has it.
 
 use graphrun_core::{

@@ -33,7 +33,7 @@ const BY_MESSAGE: &[(&str, &str)] = &[
     ),
     (
         "block sequence entries",
-        "begin a list on a line of its own, or write `[a, b]`; quote a text that begins with `- `",
+        "begin a list on a new line, or write `[a, b]`; quote a text that begins with `- `",
     ),
     (
         "did not find expected key",
@@ -114,7 +114,7 @@ mod tests {
             ("about: \"a\n'b: c", "never closed"),
             ("'about: a", "never closed"),
             ("about:a", "with a blank after the colon"),
-            ("about: - a", "a list on a line of its own"),
+            ("about: - a", "a list on a new line"),
             ("state:\n  i: int\n  - j", "no `- ` among them"),
             ("state: { i: int }}", "closes nothing"),
             ("state: { i: a: b }", "within `{ … }`"),
