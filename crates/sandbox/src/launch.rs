@@ -256,7 +256,7 @@ impl Launch {
 /// buffering, so that the output of a stopped program is not lost. The last folder of `PATH` exists with
 /// packages of JavaScript only.
 const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
-    ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/bin:/node_modules/.bin"),
+    ("PATH", "/usr/local/bin:/usr/bin:/bin:/aliases:/node_modules/.bin"),
     ("HOME", "/box/.home"),
     ("TMPDIR", "/tmp"),
     ("LANG", "C.UTF-8"),

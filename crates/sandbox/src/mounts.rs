@@ -28,7 +28,7 @@ pub(super) const SYNTHETIC_ETC: [(&str, &str); 4] = [
 ];
 
 /// Where `python` is if the system has only `python3`.
-const PYTHON: &str = "/opt/bin/python";
+const PYTHON: &str = "/aliases/python";
 
 impl SystemMounts {
     /// Finds the layout of this host's system folders.
@@ -44,6 +44,8 @@ impl SystemMounts {
         }
         // Distributions without `python` have `python3`.
         if let (None, Some(python)) = (find_tool("python"), find_tool("python3")) {
+            let folder = ["--perms", "0755", "--dir", "/aliases"].map(OsString::from);
+            arguments.extend(folder);
             arguments.extend(["--symlink".into(), python.into_os_string(), PYTHON.into()]);
         }
         for path in HARMLESS_ETC.iter().map(Path::new).filter(|path| path.exists()) {
