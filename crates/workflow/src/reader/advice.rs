@@ -14,13 +14,13 @@ const BY_MESSAGE: &[(&str, &str)] = &[
         "in double quotes `\\` begins an escape: write `\\\\`, or put the text in single quotes",
     ),
     (
-        "scanning a quoted scalar",
-        "the quotation mark that begins here is never closed: close it, or write the text without it",
-    ),
-    (
         "after double-quoted scalar",
         "a quoted text ends at the next quotation mark: quote the whole value; one within the text is \
          `\\\"` in double quotes, and `''` in single ones",
+    ),
+    (
+        "quoted scalar",
+        "the quotation mark that begins here is never closed: close it, or write the text without it",
     ),
     (
         "unknown anchor",
@@ -119,7 +119,7 @@ mod tests {
             ("state: { i: int }}", "closes nothing"),
             ("state: { i: a: b }", "within `{ … }`"),
             ("input: [i", "`]` is missing"),
-            ("input: [i j: k, l: m: n]", "within `[ … ]`"),
+            ("input: [i j: k, l: m: n]", "quote a value that holds"),
             ("state: {}#x", "a blank before `#`"),
             ("about: a\u{0}b", "remove this character"),
             ("state:\n\ti: int", "no tabs"),
