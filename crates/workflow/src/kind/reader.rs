@@ -359,6 +359,10 @@ impl NodeReader<'_> {
 
     /// Loads the prompt of a node that names none: `prompts/NODE.md`.
     pub fn load_default_prompt(&mut self) -> Option<LoadedPrompt> {
+        // A misspelt key is reported, and was meant to name one.
+        if self.section.has_or_means("prompt") {
+            return None;
+        }
         self.scope.env.prompts.load_default(self.report, self.name_key)
     }
 
