@@ -15,7 +15,7 @@ use super::{entries::Journal, fault::Fault, payload::bytes};
 use crate::{
     head::{HeadColumns, StoredHead},
     journal::{
-        checksum::{of_head, of_info, of_message},
+        checksum::{Checksum, of_head, of_info, of_message},
         damaged,
     },
     lease::{Lease, LeaseColumns},
@@ -198,6 +198,18 @@ impl Run {
         Ok(StoredHead::read(&self.id, columns)?)
     }
 
+    /// Returns the stored form of the status, and the checksum of a head with it.
+    fn checked(
+        &self,
+        head: &Head,
+        committed: u64,
+        hash: EntryHash,
+    ) -> Result<(String, Checksum), Fault> {
+        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
+        let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
+        Ok((run_status, checksum))
+    }
+
     /// Inserts the first head, with the lease of this claim.
     pub(super) fn begin(
         &self,
@@ -207,9 +219,8 @@ impl Run {
         claim: &Claim,
     ) -> Result<StoredHead, Fault> {
         let lease = Lease::next(0, claim, now(database)?).map_err(Fault::Unwritable)?;
-        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
         let committed = head.number;
-        let checksum = of_head(self.id.as_str(), &head, committed, &hash.0, &run_status);
+        let (run_status, checksum) = self.checked(&head, committed, hash)?;
         let sql =
             "INSERT INTO heads (run, number, committed, step, seq, hash, run_status, checksum,
                        fence, owner, until, lease_checksum)
@@ -239,8 +250,7 @@ impl Run {
         committed: u64,
         hash: EntryHash,
     ) -> Result<(), Fault> {
-        let run_status = serde_json::to_string(&head.run_status).map_err(Fault::Unwritable)?;
-        let checksum = of_head(self.id.as_str(), head, committed, &hash.0, &run_status);
+        let (run_status, checksum) = self.checked(head, committed, hash)?;
         let sql = "UPDATE heads SET number = ?, committed = ?, step = ?, seq = ?, hash = ?,
                        run_status = ?, checksum = ?
                    WHERE run = ?";
