@@ -108,6 +108,23 @@ fn blocks_of_text_and_blank_lines_between_nodes_stay() {
 }
 
 #[test]
+fn blanks_and_empty_lines_that_belong_to_a_text_stay() {
+    for (text, expected) in [
+        ("a:   |\n    one  \n      two\t\n\n    three\n", "a: |\n  one  \n    two\t\n\n  three\n"),
+        ("a: |\n  one\n     \n  two\nb:   1\n", "a: |\n  one\n     \n  two\nb: 1\n"),
+        ("a: |+\n    one\n\n\nb:   1\n", "a: |+\n  one\n\n\nb: 1\n"),
+        (
+            "a:\n  - b: >+\n        one\n        two \n\n",
+            "a:\n  - b: >+\n      one\n      two \n\n",
+        ),
+        ("a: |\n  one\n    \nb:   1\n", "a: |\n  one\n    \nb: 1\n"),
+        ("a: |\r\n    one  \r\nb:  1\r\n", "a: |\r\n  one  \r\nb: 1\r\n"),
+    ] {
+        assert_eq!(laid_out("a.yaml", text), expected, "{text:?}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_refused() {
     for text in ["a: [1\n", "a: 1\na: 2\n", "a: { b: [c }\n", ""] {
         assert!(format_text("a.yaml", text).is_err(), "{text:?}");

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use graphrun_core::words::count;
 
 use super::agents::Conversations;
 use crate::{
@@ -125,17 +126,14 @@ impl Script {
             let Turns::Visits(given) = &answers.turns else { continue };
             let made = told.visits.get(node).map_or(&[][..], Vec::as_slice);
             if made.len() < given.len() {
-                let (given, made) = (given.len(), made.len());
-                let text = format!("`{node}` has answers for {given} visits, and made {made}");
+                let (given, made) = (count(given.len() as u64, "visit"), made.len());
+                let text = format!("`{node}` has answers for {given}, and made {made}");
                 unused.push((node.clone(), text));
             }
             for (at, (attempts, (_, made))) in given.iter().zip(made).enumerate() {
                 if usize::try_from(*made).is_ok_and(|it| it < attempts.len()) {
-                    let text = format!(
-                        "visit {} of `{node}` has {} attempts, and made {made}",
-                        at + 1,
-                        attempts.len()
-                    );
+                    let given = count(attempts.len() as u64, "attempt");
+                    let text = format!("visit {} of `{node}` has {given}, and made {made}", at + 1);
                     unused.push((node.clone(), text));
                 }
             }

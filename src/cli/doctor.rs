@@ -21,7 +21,8 @@ use super::{
     exit::Exit,
     globals::{Globals, Output},
     json::to_json,
-    prepare::{self, cache_dir},
+    options::RunOptions,
+    prepare::{self, LoadedWorkflow, cache_dir},
     run_folders,
     runtime::block_on,
     terminal::{Paint, print_result},
@@ -42,9 +43,11 @@ const CONNECT_TIME: Duration = Duration::from_millis(200);
 /// Check the sandbox, Python, models, the database and git on this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A workflow whose agents' programs are looked for, too
+    /// A workflow whose needs are checked, too: programs, hosts, requests, networks, secrets and models
     #[arg(value_name = "WORKFLOW.yaml")]
     workflow: Option<PathBuf>,
+    #[command(flatten)]
+    options: RunOptions,
 }
 
 /// The check of one requirement of `execute`.
@@ -83,7 +86,9 @@ impl Args {
                 folders(globals.database_to_read()).await,
                 configuration(config),
             ];
-            checks.extend(self.workflow.as_deref().map(programs));
+            if let Some(path) = &self.workflow {
+                checks.extend(of_workflow(path, &self.options, globals));
+            }
             let text = match globals.output {
                 Output::Json => to_json(&checks)?,
                 Output::Text | Output::Jsonl | Output::Sarif | Output::Github => {
@@ -238,12 +243,38 @@ async fn folders(database: Result<Database, CliError>) -> Check {
     }
 }
 
-/// Checks that the programs of the agents of a workflow are installed where their places look for them.
-fn programs(workflow: &Path) -> Check {
-    let loaded = match prepare::load(workflow) {
+/// Checks what a workflow needs of this machine and of its operator. It starts nothing and records nothing.
+fn of_workflow(path: &Path, options: &RunOptions, globals: &Globals) -> Vec<Check> {
+    let options = RunOptions { record: None, ..options.clone() };
+    let settings = globals.settings(&options);
+    let loaded = prepare::load(path).and_then(|it| it.with(settings?));
+    let loaded = match loaded {
         Ok(loaded) => loaded,
-        Err(error) => return refused("programs", error),
+        Err(error) => return vec![refused("workflow", error)],
     };
+    let needs = loaded.needs();
+    let check = |name, found: Result<BTreeSet<String>, CliError>| match found {
+        Ok(found) if found.is_empty() => Check::good(name, "it needs none"),
+        Ok(found) => Check::good(name, found.into_iter().collect::<Vec<_>>().join(", ")),
+        Err(error) => refused(name, error),
+    };
+    let hosts = needs.commands().into_iter().map(|it| it.host.name.clone()).collect();
+    let requests = needs.requests().into_iter().map(|(_, it)| it.url.origin().to_owned());
+    let network = needs.sandboxes().into_iter().flat_map(|it| it.network.iter());
+    vec![
+        programs(&loaded),
+        check("hosts", needs.check_hosts().map(|()| hosts)),
+        check("requests", needs.check_requests().map(|()| requests.collect())),
+        check(
+            "network",
+            needs.check_network().map(|()| network.map(ToString::to_string).collect()),
+        ),
+        check("agents", needs.connect_models().map(|it| it.usable().clone())),
+    ]
+}
+
+/// Checks that the programs of the agents of a workflow are installed where their places look for them.
+fn programs(loaded: &LoadedWorkflow) -> Check {
     let nodes = loaded.workflow.all_nodes();
     let all = || nodes.values().flat_map(|it| it.settings.programs());
     let shown = |it: &Program| {

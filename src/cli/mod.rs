@@ -75,6 +75,7 @@ mod log;
 mod migrate_flags;
 mod models;
 mod names;
+mod needs;
 mod new_run;
 mod options;
 mod origin;

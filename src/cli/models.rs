@@ -28,6 +28,11 @@ pub(super) struct Connected {
 }
 
 impl Connected {
+    /// The usable models; none for a recording.
+    pub(super) fn usable(&self) -> &BTreeSet<String> {
+        &self.usable
+    }
+
     /// Returns whether calls to a model of that name may cost money.
     pub(super) fn may_be_paid(&self, model: &str) -> bool {
         self.usable.contains(model)

@@ -9,8 +9,16 @@ use std::{
 use nix::unistd::{AccessFlags, access};
 
 use super::{
-    costs, database::Database, error::CliError, exit::Exit, globals::Globals, hosts, models,
-    network, options::Settings, recorded_mcp, recorded_memory, report_files::ReportFiles, web,
+    database::Database,
+    error::CliError,
+    exit::Exit,
+    globals::Globals,
+    models,
+    needs::{Needs, servers},
+    network,
+    options::Settings,
+    recorded_mcp, recorded_memory,
+    report_files::ReportFiles,
 };
 use crate::{
     compile::{CompiledGraph, compile},
@@ -18,11 +26,9 @@ use crate::{
     mcp::{ServerAccess, Servers},
     memory::Memory,
     nodes::{self, Cache, ModelSource, Services},
-    sandbox::{Replace, Sandbox, default_cache_dir},
-    tool::{McpCaller, ToolAction, WebAccess},
-    workflow::{
-        self, HostAccess, LoadError, McpServer, NodeDefinition, Program, SandboxSettings, Workflow,
-    },
+    sandbox::{Replace, default_cache_dir},
+    tool::McpCaller,
+    workflow::{self, LoadError, NodeDefinition, Workflow},
 };
 
 /// A loaded workflow with its warnings.
@@ -81,17 +87,9 @@ impl LoadedWorkflow {
         Ok(Self { settings, ..self })
     }
 
-    /// Returns what the operator allows on this machine.
-    fn host_access(&self) -> HostAccess {
-        let nodes = self.workflow.all_nodes();
-        let servers = servers(nodes.values().copied());
-        let commands = nodes.values().filter_map(|it| it.settings.host());
-        let programs = || nodes.values().flat_map(|it| it.settings.programs());
-        let commands = commands.chain(programs().filter_map(Program::host_use));
-        let commands = commands.chain(servers.iter().filter_map(|it| it.host_use()));
-        let of_hosts = commands.flat_map(|it| &it.host.secrets);
-        let of_sandboxes = programs().filter_map(Program::sandbox).flat_map(|it| &it.secrets);
-        hosts::access(&self.settings, of_hosts.chain(of_sandboxes))
+    /// What it needs of this machine and of its operator.
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs::of(&self.path, &self.workflow, &self.settings)
     }
 
     /// Returns the MCP servers; with a recording, its results.
@@ -112,62 +110,18 @@ impl LoadedWorkflow {
         }
     }
 
-    /// Returns the hosts to which its tools and servers may send requests.
-    fn web_access(&self) -> WebAccess {
-        let nodes = self.workflow.all_nodes();
-        let tools = nodes.values().flat_map(|it| it.settings.declared_tools());
-        let servers = servers(nodes.values().copied());
-        let of_servers = web::of_servers(servers.iter().map(AsRef::as_ref));
-        web::access(&self.settings, web::of_tools(tools).chain(of_servers))
-    }
-
     /// Connects the models and the sandbox that its nodes need, before the first node runs.
     ///
     /// # Errors
     ///
     /// Fails when a model or the sandbox cannot be used, or a cost limit cannot be enforced.
     pub(super) fn connect(&self) -> Result<Arc<dyn ModelSource>, CliError> {
-        let nodes = self.workflow.all_nodes();
-        let settings = || nodes.iter().map(|(name, it)| (name, &it.settings));
-        // A recording answers in place of servers and programs.
-        let is_replay = self.settings.options.replay.is_some();
-        let mut programs: Vec<&Program> = settings().flat_map(|(_, it)| it.programs()).collect();
-        if is_replay {
-            programs.clear();
-        }
-        let mut servers = servers(nodes.values().copied());
-        if is_replay {
-            servers.clear();
-        }
-        let sandboxes = settings().flat_map(|(_, it)| it.sandboxes());
-        let of_programs = programs.iter().filter_map(|it| it.sandbox());
-        let sandboxes = sandboxes.chain(of_programs.map(|it| &it.settings));
-        let sandboxes = sandboxes.chain(servers.iter().filter_map(|it| it.sandbox()));
-        let sandboxes: Vec<&SandboxSettings> = sandboxes.collect();
-        if !sandboxes.is_empty() {
-            Sandbox::probe().map_err(|error| {
-                let help = error.hint();
-                let message = "the workflow needs a sandbox, and no usable one was found on this \
-                               machine";
-                let refused = CliError::new(Exit::Unusable, message).because(error);
-                help.into_iter().fold(refused, CliError::with_help)
-            })?;
-        }
-        let access = self.host_access();
-        let commands = settings().filter_map(|(_, it)| it.host());
-        let commands = commands.chain(servers.iter().filter_map(|it| it.host_use()));
-        let commands = commands.chain(programs.iter().filter_map(|it| it.host_use()));
-        hosts::check(&access, commands, &self.path)?;
-        hosts::check_servers(&access, servers.iter().map(AsRef::as_ref), &self.path)?;
-        let requests = web::of_tools(settings().flat_map(|(_, it)| it.declared_tools()));
-        let requests = requests.chain(web::of_servers(servers.iter().map(AsRef::as_ref)));
-        web::check(&self.web_access(), requests, &self.path)?;
-        let network = network::access(&self.settings.options);
-        network::check((&network, &access), (&sandboxes, &programs), &self.path)?;
-        let agents = settings().filter_map(|(name, it)| Some((name, it.models()?.models)));
-        let connected = models::connect(agents, programs.iter().copied(), &self.settings)?;
-        costs::check(&self.workflow, &self.settings, &connected)?;
-        Ok(connected.source)
+        let needs = self.needs();
+        needs.check_sandbox()?;
+        needs.check_hosts()?;
+        needs.check_requests()?;
+        needs.check_network()?;
+        Ok(needs.connect_models()?.source)
     }
 
     /// Checks that the output folder is usable, before the run costs anything.
@@ -271,8 +225,8 @@ impl LoadedWorkflow {
         let prices = Arc::clone(&self.settings.prices);
         let windows = Arc::clone(&self.settings.windows);
         let replace = self.replace();
-        let hosts = Arc::new(self.host_access());
-        let web = Arc::new(self.web_access());
+        let needs = self.needs();
+        let (hosts, web) = (Arc::new(needs.host_access()), Arc::new(needs.web_access()));
         let network = Arc::new(network::access(&self.settings.options));
         let mcp = self.mcp(ServerAccess {
             hosts: Arc::clone(&hosts),
@@ -286,19 +240,6 @@ impl LoadedWorkflow {
         assemble((self.workflow, self.warnings), services, results)
             .map_err(|findings| CliError::invalid(&self.path, findings))
     }
-}
-
-/// Returns the MCP servers whose tools some nodes may call, each once.
-fn servers<'a>(nodes: impl Iterator<Item = &'a NodeDefinition>) -> Vec<Arc<McpServer>> {
-    let mut servers: Vec<Arc<McpServer>> = Vec::new();
-    for tool in nodes.flat_map(|it| it.settings.declared_tools()) {
-        if let ToolAction::Server(tool) = &tool.action
-            && servers.iter().all(|it| **it != *tool.server)
-        {
-            servers.push(Arc::clone(&tool.server));
-        }
-    }
-    servers
 }
 
 fn assemble(

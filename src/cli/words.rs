@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(super) use graphrun_core::words::count;
+
 use super::visible::is_hidden;
 use crate::event::Usage;
 
@@ -47,12 +49,6 @@ pub(super) fn duration(ms: u64) -> String {
 /// Returns the elapsed time in a form of constant width.
 pub(super) fn clock(ms: u64) -> String {
     if ms < 60_000 { format!("{}.{} s", ms / 1000, ms % 1000 / 100) } else { duration(ms) }
-}
-
-/// Returns a number with its noun.
-pub(super) fn count(number: u64, word: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{plural}")
 }
 
 /// Returns a shortened number of tokens.

@@ -76,7 +76,8 @@ impl DocumentView<'_> {
         if let Some(bound) = self.scalar(&["nodes", node, "max_visits"]) {
             let then = self.scalar(&["nodes", node, "exhausted"]);
             let then = then.map(|it| format!(", then `{it}`")).unwrap_or_default();
-            facts.push(format!("at most {bound} visits{then}"));
+            let visits = if bound == "1" { "visit" } else { "visits" };
+            facts.push(format!("at most {bound} {visits}{then}"));
         }
         for key in ["resets", "clears"] {
             if let named @ [_, ..] = self.texts(&["nodes", node, key]).as_slice() {

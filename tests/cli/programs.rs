@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place};
 
@@ -366,6 +366,58 @@ fn doctor_names_the_programs_that_are_missing() {
     fs::write(place.path("w.yaml"), installed).unwrap();
     let detail = "`bash` of `b`, `env` of `c`, `tar` of `a`";
     assert_eq!((&check()["ok"], &check()["detail"]), (&json!(true), &json!(detail)));
+}
+
+#[test]
+fn doctor_checks_all_that_a_workflow_needs() {
+    let place = Place::new();
+    let text = "graphrun: 1\nname: w\nstate: { answer: string }\noutput: answer\n\
+                hosts: { here: { allow: git push, secrets: [PUSH_TOKEN] } }\n\
+                sandboxes: { box: { network: [pypi.example.com] } }\n\
+                tools: { find: { about: Finds., http: { url: \"https://find.example.com/?q={q}\" }, input: { q: string }, \
+                output: { text: string } } }\n\
+                agents: { a: { model: openai/gpt-5-mini, tools: [find] } }\nstart: x\nnodes:\n  \
+                x: { agent: a, prompt: { text: Hello. }, writes: answer, then: y }\n  \
+                y: { run: [git, push], in: here, then: z }\n  z: { run: [ls], in: box, then: end }\n";
+    fs::write(place.path("w.yaml"), text).unwrap();
+    let rows = |arguments: &[&str], key: &str| -> Value {
+        let all = [&["doctor", "w.yaml", "--output", "json"], arguments].concat();
+        let checks =
+            place.run_with(all, [("OPENAI_API_KEY", key), ("PUSH_TOKEN", "0123456789abcdef")]);
+        let rows = checks.json().as_array().unwrap().clone();
+        let of_workflow = ["programs", "hosts", "requests", "network", "agents"];
+        let rows = rows.iter().filter(|it| of_workflow.contains(&it["name"].as_str().unwrap()));
+        rows.map(|it| json!([it["name"], it["ok"], it["detail"], it["help"]])).collect()
+    };
+    let refused = rows(&[], "");
+    let help = |row: usize| refused[row][3].as_str().unwrap_or_default();
+    assert_eq!(refused[0], json!(["programs", true, "no agent is a program", null]));
+    for (row, name, remedy) in [
+        (1, "hosts", "`--allow-host here`"),
+        (2, "requests", "`--allow-http find.example.com`"),
+        (3, "network", "`--allow-network pypi.example.com`"),
+        (4, "agents", "`--model`"),
+    ] {
+        assert_eq!((&refused[row][0], &refused[row][1]), (&json!(name), &json!(false)));
+        assert!(help(row).contains(remedy), "{}", refused[row]);
+    }
+    let allowed = [
+        "--allow-host",
+        "here",
+        "--allow-http",
+        "find.example.com",
+        "--allow-network",
+        "pypi.example.com",
+    ];
+    let ready = json!([
+        ["programs", true, "no agent is a program", null],
+        ["hosts", true, "here", null],
+        ["requests", true, "https://find.example.com", null],
+        ["network", true, "pypi.example.com", null],
+        ["agents", true, "openai/gpt-5-mini", null],
+    ]);
+    assert_eq!(rows(&allowed, "sk-0123456789abcdef"), ready);
     fs::write(place.path("w.yaml"), "graphrun: 1\n").unwrap();
-    assert_eq!(check()["ok"], false);
+    let checks = place.run(["doctor", "w.yaml", "--output", "json"]).json();
+    assert_eq!((&checks[6]["name"], &checks[6]["ok"]), (&json!("workflow"), &json!(false)));
 }

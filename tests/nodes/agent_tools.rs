@@ -174,16 +174,6 @@ pub(super) fn told(request: &ChatRequest) -> Vec<&str> {
     results.map(|it| it.content.as_str()).collect()
 }
 
-fn warnings(ended: &Ended) -> Vec<&str> {
-    let warning = |it| match it {
-        &Event::TaskReported { report: Report::Warning { ref message }, .. } => {
-            Some(message.as_str())
-        }
-        _ => None,
-    };
-    ended.events.iter().filter_map(|it| warning(&it.event)).collect()
-}
-
 const SUM: &str = r#"{"sum": 6}"#;
 
 #[tokio::test]
@@ -311,7 +301,7 @@ async fn rounds_are_bounded_and_then_the_model_must_answer() {
     assert_eq!((ended.end.status, added.keys().len()), (Status::Failed, 2));
     let reason = "`math.add` again after its 2 rounds of tool calls";
     assert!(ended.reason().contains(reason), "{}", ended.reason());
-    assert_eq!(warnings(&ended), ["scripted/1 calls tools after its 2 rounds of calls"]);
+    assert_eq!(ended.warnings(), ["scripted/1 calls tools after its 2 rounds of calls"]);
 
     // Unless it answers beside its calls.
     let both = ChatReply { text: SUM.into(), ..round(3).unwrap() };
@@ -367,7 +357,7 @@ async fn a_model_that_goes_in_circles_is_to_answer() {
     let asked = model.asked();
     assert_eq!(choices(&model)[2..], [ToolChoice::Auto, ToolChoice::None]);
     assert!(told(&asked[3])[2].starts_with("error: this call was made before"));
-    assert!(warnings(&ended)[0].contains("repeats the same call"), "{:?}", warnings(&ended));
+    assert!(ended.warnings()[0].contains("repeats the same call"), "{:?}", ended.warnings());
 }
 
 #[tokio::test]

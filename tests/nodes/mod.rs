@@ -9,6 +9,7 @@ mod context;
 mod fallback;
 mod folders;
 mod history;
+mod lenient;
 mod mcp;
 mod memory;
 mod programs;
@@ -24,7 +25,7 @@ use graphrun::{
     compile::compile,
     diagnostic::SourceFile,
     engine::{Engine, RunEnd, Stop},
-    event::{EventSink, RunEvent},
+    event::{Event, EventSink, Report, RunEvent},
     nodes::{Services, factory},
     registry,
     state::Update,
@@ -49,6 +50,16 @@ impl Ended {
     fn told(&self) -> String {
         let line = |it: &RunEvent| serde_json::to_string(&it.event).unwrap() + "\n";
         self.events.iter().map(line).collect()
+    }
+
+    fn warnings(&self) -> Vec<&str> {
+        let warning = |it| match it {
+            &Event::TaskReported { report: Report::Warning { ref message }, .. } => {
+                Some(message.as_str())
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(|it| warning(&it.event)).collect()
     }
 
     fn reason(&self) -> &str {

@@ -43,6 +43,7 @@ use std::{
 use graphrun_core::{
     graph::{Defer, Edge, Graph, NodeSpec, Target},
     id::NodeName,
+    words::count,
 };
 use petgraph::algo::{has_path_connecting, tarjan_scc};
 
@@ -539,13 +540,12 @@ impl fmt::Display for Why {
         match self {
             Self::Last => f.write_str("the run ends with it"),
             Self::Rounds { max_visits, is_first_free, bought, after_limit } => {
-                write!(f, "{max_visits} visit{}", if *max_visits == 1 { "" } else { "s" })?;
+                f.write_str(&count(u64::from(*max_visits), "visit"))?;
                 if !bought.is_empty() {
-                    let rounds = rounds(*is_first_free, bought);
-                    let s = if rounds == 1 { "" } else { "s" };
+                    let rounds = count(rounds(*is_first_free, bought), "round");
                     let first = if *is_first_free { "the first, and " } else { "" };
                     let bought = listed(bought.iter().map(|(it, many)| (format!("`{it}`"), *many)));
-                    write!(f, " × {rounds} round{s}: {first}bought by {bought}")?;
+                    write!(f, " × {rounds}: {first}bought by {bought}")?;
                 }
                 if *after_limit { f.write_str(", and 1 after a limit") } else { Ok(()) }
             }
@@ -555,8 +555,8 @@ impl fmt::Display for Why {
                 write!(f, "after all others, and after {others}")
             }
             Self::Fails { after, steps } => {
-                let s = if *steps == 1 { "" } else { "s" };
-                write!(f, "the run fails within {steps} step{s} after {after}")
+                let steps = count(*steps, "step");
+                write!(f, "the run fails within {steps} after {after}")
             }
             Self::After(causes) => match causes.as_slice() {
                 [] => f.write_str("no run reaches it"),

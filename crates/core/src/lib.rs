@@ -7,6 +7,7 @@
 //! - [`usage`]: tokens, calls and money.
 //! - [`graph`]: nodes, edges, routes and policies.
 //! - [`fault`]: faults on purpose, for tests of crashes.
+//! - [`words`]: words in messages.
 //!
 //! ```
 //! use graphrun_core::graph::{IntoNode, NodeError};
@@ -37,3 +38,4 @@ pub mod graph;
 pub mod id;
 pub mod state;
 pub mod usage;
+pub mod words;

@@ -7,6 +7,7 @@ use graphrun_core::{
     event::Usage,
     graph::{Limits, Policies},
     id::NodeName,
+    words::count,
 };
 
 use crate::checkpoint::{ExhaustedLimits, NodeUsage, UsedBudget};
@@ -57,7 +58,7 @@ impl<'a> Budget<'a> {
     pub(super) fn reached_limit(&self, may_call_models: impl FnOnce() -> bool) -> Option<String> {
         let steps_max = self.limits.steps;
         if self.steps >= steps_max && self.applies(|it| it.steps) {
-            return Some(format!("the limit of {steps_max} steps is reached"));
+            return Some(format!("the limit of {} is reached", count(steps_max, "step")));
         }
         if let Some(reached) = self.reached_model_limit()
             && may_call_models()

@@ -226,8 +226,10 @@ impl Agent {
         .await;
         match asked {
             Ok(structured) => {
-                let (update, warnings) = structured.value;
-                for message in structured.warnings.into_iter().chain(warnings) {
+                let (update, read) = structured.value;
+                // A lenient reader says how it read each deviation.
+                let deviations = if read.is_empty() { structured.deviations } else { read };
+                for message in structured.warnings.into_iter().chain(deviations) {
                     ctx.report(Report::Warning { message }).await;
                 }
                 Ok(update)

@@ -15,7 +15,7 @@ use graphrun_core::{
 use graphrun_workflow::{
     Prompt, PromptView, Registry,
     kind::{
-        CacheRefusal, Computation, Data, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
+        CacheRefusal, Computation, Keys, Kind, MakeContext, NodeReader, NodeSettings, Yaml,
         values::{Either, FieldName, PromptPath, TemplateKeys},
     },
 };
@@ -60,13 +60,7 @@ impl Kind for RenderKind {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        let value = reader.value();
-        let prompt = if matches!(value.data, Data::Map(_)) {
-            let text = reader.parts()?.require(reader.report(), "text", "write the text")?;
-            reader.load_inline_prompt(text, "`render`")
-        } else {
-            reader.load_prompt(value)
-        };
+        let prompt = reader.load_template(reader.value(), "render");
         if let Some(prompt) = &prompt {
             reader.check_prompt(prompt);
         }

@@ -30,7 +30,7 @@ pub(crate) struct FactsView<'a> {
 static FACTS: &[Fact] = &[
     Fact {
         name: "via",
-        about: "How the run reached this node: `via.reason`; `via.node`, if a node led here; and `via.error.kind` and `via.error.message`, if an error did.",
+        about: "How the run reached this node: `via.reason`; `via.node`, if a node led here; and `via.error.message` and `via.error.kind` (a kind of `catch`, `exhausted` or `limit`), if an error did.",
         ty: via_type,
         value: |view| {
             let mut via =

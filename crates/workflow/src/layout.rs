@@ -3,14 +3,16 @@
 //! Only spaces, line breaks, and the quotes around texts change. A result that reads differently from the file, or that is
 //! laid out differently once more, is refused: a layout never changes what a workflow does.
 
+mod blanks;
 mod comments;
 
 use std::sync::Arc;
 
 use graphrun_core::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
 use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions, LineBreak};
+use yaml_parser::SyntaxError;
 
-use self::comments::keep_columns;
+use self::{blanks::Guarded, comments::keep_columns};
 use super::{
     reader::{self, Data, Yaml},
     report::Report,
@@ -91,9 +93,14 @@ fn lay_out(text: &str) -> Result<String, String> {
         ignore_comment_directive: KEEP.to_owned(),
         ..LanguageOptions::default()
     };
-    pretty_yaml::format_text(text, &FormatOptions { layout, language })
-        .and_then(|it| keep_columns(text, &it))
-        .map_err(|error| format!("the layout stops at byte {}", error.offset()))
+    let lay_out = || {
+        let guarded = Guarded::new(text)?;
+        let laid_out =
+            pretty_yaml::format_text(&guarded.text, &FormatOptions { layout, language })?;
+        let aligned = keep_columns(&guarded.text, &laid_out)?;
+        Ok(guarded.restore(&aligned))
+    };
+    lay_out().map_err(|error: SyntaxError| format!("the layout stops at byte {}", error.offset()))
 }
 
 /// Reads the values of a text.

@@ -17,7 +17,7 @@ use super::{
     format::ReportKeys,
     reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
-    sections::{entries, read_prompt, read_template},
+    sections::{entries, read_template},
     shape::Section,
     written::{AssignedFields, Presence},
 };
@@ -85,7 +85,7 @@ fn read_report(
         let loaded = template.and_then(|it| read_template(report, &env.prompts, it, "render"));
         (loaded, section.get("each").is_some_and(|it| check_each(report, it)))
     } else {
-        (read_prompt(report, &env.prompts, value), false)
+        (read_template(report, &env.prompts, value, "reports"), false)
     };
     let loaded = loaded?;
     check_report(report, env, &loaded, written);

@@ -453,16 +453,6 @@ fn check_offered(report: &mut Report, tool: &ToolSignature, word: &SpannedText) 
     }
 }
 
-/// Loads the prompt at a path.
-pub(super) fn read_prompt(
-    report: &mut Report,
-    prompts: &PromptFiles,
-    yaml: &Yaml,
-) -> Option<LoadedPrompt> {
-    let path = report.word(yaml, "the path of a prompt")?;
-    prompts.load(report, &path)
-}
-
 /// Reads the template under a key: a path, or the text itself.
 pub(super) fn read_template(
     report: &mut Report,
@@ -471,7 +461,8 @@ pub(super) fn read_template(
     key: &str,
 ) -> Option<LoadedPrompt> {
     if !matches!(yaml.data, Data::Map(_)) {
-        return read_prompt(report, prompts, yaml);
+        let path = report.word(yaml, "the path of a prompt")?;
+        return prompts.load(report, &path);
     }
     let what = format!("`{key}`");
     let section = Section::read::<TemplateKeys>(report, yaml, &what)?;

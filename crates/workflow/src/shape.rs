@@ -192,9 +192,18 @@ impl Report {
             finding.help("a text that starts with `{` must be quoted")
         } else if matches!(yaml.data, Data::List(_)) && wanted.contains("mapping") {
             finding.help("write `NAME: …` for each, without `- `")
+        } else if let (Data::Null, Some((key, value))) = (&yaml.data, self.split_key(yaml)) {
+            finding.help(format!("write a blank after the colon: `{key}: {value}`"))
         } else {
             finding
         }
+    }
+
+    /// Returns the parts of the key before a missing value, if a value was meant to follow its colon: `{a:int}`.
+    fn split_key(&self, missing: &Yaml) -> Option<(&str, &str)> {
+        let before = self.file.text.get(..missing.range.start)?;
+        let key = before.rsplit(['\n', '{', ',']).next()?.trim();
+        key.split_once(':').filter(|(_, value)| !value.is_empty())
     }
 
     /// Reports a value that is not accepted.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, Failure};
-use crate::id::NodeName;
+use crate::{id::NodeName, words::count};
 
 /// The trigger: why a task was activated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -134,7 +134,8 @@ impl Trigger {
         match self {
             Self::Start | Self::Then { .. } => None,
             Self::Exhausted { node, max_visits, cause } => {
-                let exhausted = format!("`{node}` used up its {max_visits} visits");
+                let visits = count(u64::from(*max_visits), "visit");
+                let exhausted = format!("`{node}` used up its {visits}");
                 Some(with_cause(exhausted, cause.as_deref()))
             }
             Self::Caught { failure, .. } => Some(failure.message.clone()),

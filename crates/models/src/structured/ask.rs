@@ -20,8 +20,10 @@ pub struct Structured<T> {
     pub usage: TokenUsage,
     /// The number of rounds after the first.
     pub repairs: u32,
-    /// The repairs and tolerated deviations of the answer.
+    /// The repairs of the text.
     pub warnings: Vec<String>,
+    /// The deviations from the schema that the check accepted.
+    pub deviations: Vec<String>,
 }
 
 /// The reason why there is no answer of the requested shape.
@@ -91,8 +93,9 @@ pub async fn ask_structured<T>(
         let may_repair = repairs < repairs_max;
         match replied {
             Ok(reply) => match reading.read(&reply.text, check) {
-                Ok((value, warnings)) => {
-                    return Ok(Structured { value, raw: reply.text, usage, repairs, warnings });
+                Ok(ReadAnswer { value, warnings, deviations }) => {
+                    let raw = reply.text;
+                    return Ok(Structured { value, raw, usage, repairs, warnings, deviations });
                 }
                 Err(problems) if may_repair => {
                     request.messages = repair_messages(&asked, &reply.text, &problems);
@@ -150,6 +153,13 @@ pub fn repair_messages(previous: &[Message], raw: &str, problems: &[String]) -> 
     messages
 }
 
+/// An answer that a check accepted.
+struct ReadAnswer<T> {
+    value: T,
+    warnings: Vec<String>,
+    deviations: Vec<String>,
+}
+
 /// The reader of answers to one schema.
 struct AnswerParser {
     wanted: Wanted,
@@ -165,16 +175,17 @@ impl AnswerParser {
         &self,
         text: &str,
         check: &(dyn Fn(Value) -> Result<T, Vec<String>> + Send + Sync),
-    ) -> Result<(T, Vec<String>), Vec<String>> {
+    ) -> Result<ReadAnswer<T>, Vec<String>> {
         let mut extracted = extract_json(text, self.wanted).map_err(|problem| vec![problem])?;
         let mut warnings = extracted.warnings;
+        let mut deviations = Vec::new();
         match &self.schema {
             Ok(schema) => {
                 schema.drop_placeholder_nulls(&mut extracted.value);
-                warnings.extend(schema.problems(&extracted.value));
+                deviations = schema.problems(&extracted.value);
             }
             Err(error) => warnings.push(format!("the schema cannot be checked: {error}")),
         }
-        Ok((check(extracted.value)?, warnings))
+        Ok(ReadAnswer { value: check(extracted.value)?, warnings, deviations })
     }
 }

@@ -11,7 +11,7 @@ use graphrun_workflow::{
         SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
-            OneOrMany, PromptPath, RequestKeys, Template, Text,
+            OneOrMany, PromptPath, RequestKeys, Template, TemplateKeys, Text,
         },
     },
     memory::Tiers,
@@ -82,10 +82,10 @@ struct AgentMatchParts {
 struct PromptParts {
     /// The whole prompt, written here.
     text: Option<Template>,
-    /// The path of the prompt of the first visit.
-    first: Option<PromptPath>,
-    /// The path of the prompt of later visits.
-    again: Option<PromptPath>,
+    /// The prompt of the first visit: a path, or `{ text: … }`.
+    first: Option<Either<PromptPath, TemplateKeys>>,
+    /// The prompt of later visits: a path, or `{ text: … }`.
+    again: Option<Either<PromptPath, TemplateKeys>>,
 }
 
 /// A node that asks a model.
@@ -405,7 +405,7 @@ fn read_prompts(reader: &mut NodeReader<'_>) -> (Option<LoadedPrompt>, Option<Lo
         return (reader.load_default_prompt(), None);
     };
     if !matches!(yaml.data, Data::Map(_)) {
-        return (reader.load_prompt(yaml), None);
+        return (reader.load_template(yaml, "prompt"), None);
     }
     let Some(parts) = reader.parts_of("prompt") else {
         return (None, None);
@@ -419,6 +419,6 @@ fn read_prompts(reader: &mut NodeReader<'_>) -> (Option<LoadedPrompt>, Option<Lo
     }
     let first = parts.require(reader.report(), "first", "the prompt of the first visit");
     let again = parts.require(reader.report(), "again", "the prompt of later visits");
-    let first = first.and_then(|it| reader.load_prompt(it));
-    (first, again.and_then(|it| reader.load_prompt(it)))
+    let first = first.and_then(|it| reader.load_template(it, "first"));
+    (first, again.and_then(|it| reader.load_template(it, "again")))
 }

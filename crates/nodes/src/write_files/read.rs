@@ -9,7 +9,7 @@ use graphrun_workflow::{
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
         Yaml,
-        values::{self, FileName, FolderName, Named, PromptPath},
+        values::{self, Either, FileName, FolderName, Named, PromptPath, TemplateKeys},
     },
 };
 use schemars::JsonSchema;
@@ -40,10 +40,10 @@ struct WriteFilesParts {
     files: Option<values::Expression>,
     /// The names of files with the values that are written to them as JSON.
     documents: Option<Named<FileName, values::Expression>>,
-    /// The names of files with the prompts that are rendered to them.
-    texts: Option<Named<FileName, PromptPath>>,
-    /// The path of a prompt that is rendered to `report.md`.
-    report: Option<PromptPath>,
+    /// The names of files with the templates that are rendered to them: each a path, or `{ text: … }`.
+    texts: Option<Named<FileName, Either<PromptPath, TemplateKeys>>>,
+    /// The template that is rendered to `report.md`: a path, or `{ text: … }`.
+    report: Option<Either<PromptPath, TemplateKeys>>,
 }
 
 /// A node that writes files.
@@ -107,14 +107,14 @@ impl Kind for WriteFilesKind {
         }
         let mut texts = Vec::new();
         for Entry { key, value } in named_files(reader, &parts, "texts", &mut names) {
-            texts.extend(read_text(reader, value).map(|it| (key.text.clone(), it)));
+            texts.extend(read_text(reader, value, "texts").map(|it| (key.text.clone(), it)));
         }
         let report = parts.get("report").and_then(|report| {
             if let Some(key) = parts.key("report").filter(|_| names.contains(REPORT)) {
                 let message = format!("`report` is written to `{REPORT}`, too");
                 reader.report().bad_value(key, message, "remove one of them");
             }
-            read_text(reader, report)
+            read_text(reader, report, "report")
         });
         Some(Arc::new(WriteFilesSettings { to: to?, files, documents, texts, report }))
     }
@@ -150,8 +150,8 @@ fn named_files<'a>(
     yaml.entries()
 }
 
-fn read_text(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Prompt> {
-    let prompt = reader.load_prompt(yaml)?;
+fn read_text(reader: &mut NodeReader<'_>, yaml: &Yaml, key: &str) -> Option<Prompt> {
+    let prompt = reader.load_template(yaml, key)?;
     reader.check_prompt(&prompt);
     Some(reader.finish_prompt(prompt))
 }

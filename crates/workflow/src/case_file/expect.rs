@@ -6,6 +6,7 @@ use graphrun_core::{
     event::Status,
     id::{ChannelName, NodeName},
     state::{Channel, Schema},
+    words::count,
 };
 use serde_json::Value;
 
@@ -230,7 +231,13 @@ impl Reading<'_> {
             let differs = if is_open { in_route > *number } else { in_route == 0 && *number > 0 };
             if differs {
                 let message = format!(
-                    "`{node}` is in the route {in_route} times, but {number} visits are expected"
+                    "`{node}` is in the route {}, but {} expected",
+                    count(in_route as u64, "time"),
+                    if *number == 1 {
+                        "1 visit is".to_owned()
+                    } else {
+                        format!("{number} visits are")
+                    }
                 );
                 found.push((message, &visits.place, route.map(|it| &it.place)));
             }

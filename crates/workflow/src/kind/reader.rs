@@ -24,7 +24,7 @@ use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::{Report, suggestion},
     request_settings,
-    sections::{Agent, read_prompt},
+    sections::{Agent, read_template},
     shape::Section,
     then::check_arms,
     tool::{BuiltIn, DeclaredTool, ToolSignature},
@@ -347,9 +347,9 @@ impl NodeReader<'_> {
 
 /// Prompts. A prompt is loaded, then checked for the visits that use it, and finished.
 impl NodeReader<'_> {
-    /// Loads the prompt at a path.
-    pub fn load_prompt(&mut self, yaml: &Yaml) -> Option<LoadedPrompt> {
-        read_prompt(self.report, &self.scope.env.prompts, yaml)
+    /// Loads the template under a key: a path, or `{ text: … }`.
+    pub fn load_template(&mut self, yaml: &Yaml, key: &str) -> Option<LoadedPrompt> {
+        read_template(self.report, &self.scope.env.prompts, yaml, key)
     }
 
     /// Loads a prompt that is written in the workflow.

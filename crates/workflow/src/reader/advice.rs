@@ -48,8 +48,91 @@ pub(super) fn advice(message: &str, text: &str, at: usize) -> Option<String> {
     if tab_before(text, at) {
         return Some("indent with spaces; YAML takes no tabs".to_owned());
     }
+    if message.contains("flow ")
+        && let Some(advice) = OpenBracket::above(text, at).map(OpenBracket::advice)
+    {
+        return Some(advice);
+    }
     let known = BY_MESSAGE.iter().find(|(part, _)| message.contains(part));
     known.map(|(_, help)| (*help).to_owned()).or_else(|| for_line(text, at))
+}
+
+/// A bracket that begins a list or a mapping above a place, and is not closed before it.
+struct OpenBracket {
+    bracket: char,
+    /// The number of its line, from 1 on.
+    line: usize,
+    /// The number of a later line in which ` #` begins a comment.
+    comment: Option<usize>,
+}
+
+impl OpenBracket {
+    /// Finds the bracket in the lines above that of a place, the nearest line first.
+    fn above(text: &str, at: usize) -> Option<Self> {
+        let end = text.get(..at)?.rfind('\n')?;
+        let lines: Vec<&str> = text[..end].lines().collect();
+        (0..lines.len()).rev().take(20).find_map(|first| {
+            let mut found: Vec<Self> = Vec::new();
+            for (number, line) in lines.iter().enumerate().skip(first) {
+                read_brackets(line, number + 1, &mut found);
+                if found.is_empty() {
+                    return None;
+                }
+            }
+            found.into_iter().next()
+        })
+    }
+
+    fn advice(self) -> String {
+        let Self { bracket, line, comment } = self;
+        let close = if bracket == '{' { '}' } else { ']' };
+        let open = format!("`{bracket}` in line {line} is not closed by `{close}`");
+        match comment {
+            Some(comment) => {
+                format!(
+                    "{open}; a text with ` #` is quoted, because it begins a comment in line {comment}"
+                )
+            }
+            None => open,
+        }
+    }
+}
+
+/// Adds the brackets that a line opens, and removes those that it closes.
+fn read_brackets(line: &str, number: usize, open: &mut Vec<OpenBracket>) {
+    let mut quote = None;
+    // Whether a value can begin here: a bracket or a quotation mark within a text is a part of it.
+    let mut is_start = true;
+    let mut before = ' ';
+    for char in line.chars() {
+        match (quote, char) {
+            (Some(mark), _) => {
+                if char == mark && (mark == '\'' || before != '\\') {
+                    quote = None;
+                }
+            }
+            (None, '#') if before.is_whitespace() => {
+                for bracket in open {
+                    bracket.comment.get_or_insert(number);
+                }
+                return;
+            }
+            (None, '\'' | '"') if is_start => quote = Some(char),
+            (None, '{' | '[') if is_start => {
+                open.push(OpenBracket { bracket: char, line: number, comment: None });
+            }
+            (None, '}' | ']') => {
+                open.pop();
+            }
+            (None, _) => (),
+        }
+        is_start = if char.is_whitespace() {
+            is_start || matches!(before, ':' | '-')
+        } else {
+            matches!(char, '{' | '[' | ',') && !open.is_empty()
+        };
+        before = char;
+    }
 }
 
 /// Whether a line near a place is indented with a tab.
@@ -117,6 +200,10 @@ mod tests {
             ("about: - a", "a list on a new line"),
             ("state:\n  i: int\n  - j", "no `- ` among them"),
             ("state: { i: int }}", "closes nothing"),
+            ("state: { i: int\nlimits: { steps: 5 }", "`{` in line 2 is not closed by `}`"),
+            ("state: { i: fix #12 }", "` #` is quoted, because it begins a comment in line 2"),
+            ("state:\n  i: { type: string, default: fix #12 now }", "begins a comment in line 3"),
+            ("state: { a: [int, \n  b: { c: \"}\" }\n", "`[` in line 2"),
             ("state: { i: a: b }", "within `{ … }`"),
             ("input: [i", "`]` is missing"),
             ("input: [i j: k, l: m: n]", "quote a value that holds"),

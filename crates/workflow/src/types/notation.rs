@@ -284,8 +284,11 @@ impl<'y> TypeReader<'_, 'y> {
     fn own(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
         let Some(name) = self.types.keys().copied().find(|it| *it == named) else {
             let known = self.types.keys().copied().chain(TYPES.iter().copied());
-            let help = in_other_words(named)
-                .map(|it| format!("did you mean `{it}`?"))
+            let record = "a record is a mapping, without quotes: `{ field: type }`";
+            let help = named
+                .starts_with('{')
+                .then(|| record.to_owned())
+                .or_else(|| in_other_words(named).map(|it| format!("did you mean `{it}`?")))
                 .or_else(|| suggestion(named, known))
                 .unwrap_or_default();
             let message = format!("there is no type `{named}`");
