@@ -422,7 +422,7 @@ fn templates() -> Vec<Bomb> {
         "{% for i in range(99000) %}{{ range(99000) | sum }}{% endfor %}",
         "{% for i in range(99000) %}{{ (\"x\" * 99000) | length }}{% endfor %}",
         "{% for i in range(99000) %}{% if \"x\" * 99000 == \"y\" %}{% endif %}{% endfor %}",
-        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+        "{% macro m() %}{% for i in range(9000) %}{{ range(9000) }}{% endfor %}{% endmacro %}{{ m() }}",
         "{% for i in range(9) recursive %}{{ loop(range(9)) }}{% endfor %}",
     ]
     .into_iter()
@@ -437,8 +437,25 @@ fn templates() -> Vec<Bomb> {
         Expected::Refused("GR041"),
     ));
     bombs.push(with_template(
-        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-        Expected::Refused("limit"),
+        "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
+        Expected::Refused("calls itself"),
+    ));
+    let calls = |at: usize| {
+        format!(
+            "{{% macro m{}() %}}{}{{% endmacro %}}",
+            at + 1,
+            format!("{{{{ m{at}() }}}}").repeat(9)
+        )
+    };
+    let macros: String = (0..9).map(calls).collect();
+    bombs.push(with_template(
+        &format!("{{% macro m0() %}}x{{% endmacro %}}{macros}{{{{ m9() }}}}"),
+        limit,
+    ));
+    let blocks = "{% call m() %}".repeat(12) + &"{% endcall %}".repeat(12);
+    bombs.push(with_template(
+        &format!("{{% macro m() %}}{}{{% endmacro %}}{blocks}", "{{ caller() }}".repeat(9)),
+        Expected::Refused("too often"),
     ));
     bombs
 }

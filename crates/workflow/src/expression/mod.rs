@@ -43,6 +43,7 @@ use self::evaluate::Absent;
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::known_after,
+    operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered, exclude_each_other},
 };

@@ -166,7 +166,7 @@ impl Checker<'_> {
 }
 
 /// The common type of both types, if there is one.
-pub(super) fn joined(a: &Type, b: &Type) -> Option<Type> {
+pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
     match (a, b) {
         (a, b) if a == b => Some(a.clone()),
         (Type::Any, _) | (_, Type::Any) => Some(Type::Any),

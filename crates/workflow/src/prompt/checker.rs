@@ -2,7 +2,10 @@
 //!
 //! It reports only certain mistakes: a value of an unknown type is compatible with everything.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+};
 
 use graphrun_core::{
     graph::FactNeeds,
@@ -11,23 +14,26 @@ use graphrun_core::{
 };
 use minijinja::machinery::{
     Span,
-    ast::{BinOpKind, CompareOpKind, Expr, ForLoop, Stmt, UnaryOpKind},
+    ast::{AutoEscape, Expr, ForLoop, Stmt},
     parse,
 };
 
 use super::{
     TEMPLATE,
-    expressions::{LOOP, is_single, loop_type},
+    expressions::{LOOP, loop_type},
+    guards::{SURE_ITEMS, learn, path_of, proves_revisit},
+    macros::Callee,
     metered::is_end,
+    shapes::{bounded, either, items_of, tuple_items},
     tried::Tried,
 };
 use crate::{
-    report::Problem, structure::names_of_item, types::file_type, typing::describe, via,
-    written::AssignedFields,
+    report::Problem,
+    structure::names_of_item,
+    types::file_type,
+    typing::{describe, null},
+    written::{AssignedFields, Presence},
 };
-
-/// The most items of a list whose presence is known from a condition on its length.
-const ITEMS_MAX: i64 = 16;
 
 /// The scope of a prompt.
 #[derive(Clone, Copy, Debug)]
@@ -57,27 +63,75 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let Ok(template) = parse(text, TEMPLATE, minijinja::syntax::SyntaxConfig::default()) else {
         return Default::default();
     };
-    let variables = names_of_item(scope.item, scope.schema);
-    let defined = scope.given.to_vec();
+    let names = names_of_item(scope.item, scope.schema).into_iter();
+    let variables: Vec<Variable<'_>> =
+        names.map(|(name, ty)| Variable { name, meaning: Meaning::Value(ty) }).collect();
     let mut checker = Checker {
         scope,
+        given: variables.len(),
         variables,
-        defined,
+        frames: Vec::new(),
+        loops: Vec::new(),
+        defined: scope.given.to_vec(),
+        macros: Vec::new(),
+        open: Vec::new(),
+        checked: HashSet::new(),
+        bodies: 0,
+        statements: 0,
+        depth: 0,
         problems: Vec::new(),
         missed: Vec::new(),
         facts: FactNeeds::default(),
         tried: Tried::default(),
     };
     checker.statement(&template);
-    (checker.problems, checker.facts)
+    checker.check_uncalled();
+    let mut places = HashSet::new();
+    let mut problems = checker.problems;
+    // The body of a macro is checked for each of its calls.
+    problems.retain(|it| places.insert((it.code, it.range.clone())));
+    (problems, checker.facts)
 }
 
-pub(super) struct Checker<'a> {
+/// A name that a template has defined, or that a task gives it.
+#[derive(Clone)]
+pub(super) struct Variable<'t> {
+    pub(super) name: String,
+    pub(super) meaning: Meaning<'t>,
+}
+
+#[derive(Clone)]
+pub(super) enum Meaning<'t> {
+    Value(Type),
+    Macro(Callee<'t>),
+    /// A name outside of the macro that reads it.
+    Outside,
+}
+
+pub(super) struct Checker<'a, 't> {
     pub(super) scope: PromptScope<'a>,
     /// The item of the task, and the names that the template has defined.
-    pub(super) variables: Vec<(String, Type)>,
+    pub(super) variables: Vec<Variable<'t>>,
+    /// How many of the variables the task gives.
+    pub(super) given: usize,
+    /// Where the variables of each open loop, `with` or macro begin.
+    pub(super) frames: Vec<usize>,
+    /// The open loops of this macro, or of the template.
+    pub(super) loops: Vec<&'t ForLoop<'t>>,
     /// The names that an enclosing condition has proved defined.
     pub(super) defined: Vec<String>,
+    /// The macros of the template, each with the names at its declaration.
+    pub(super) macros: Vec<(Callee<'t>, Vec<Variable<'t>>)>,
+    /// The macros whose bodies are being checked.
+    pub(super) open: Vec<*const ()>,
+    /// The bodies of macros and loops that were checked, each with the types that it was checked with.
+    pub(super) checked: HashSet<String>,
+    /// How many bodies of macros and loops were checked for a call.
+    pub(super) bodies: usize,
+    /// How many statements were checked.
+    pub(super) statements: usize,
+    /// How many blocks and expressions are open.
+    pub(super) depth: usize,
     pub(super) problems: Vec<Problem>,
     /// The fields that were reported as unassigned; one guard may cover all places.
     pub(super) missed: Vec<String>,
@@ -85,21 +139,31 @@ pub(super) struct Checker<'a> {
     pub(super) tried: Tried,
 }
 
-impl Checker<'_> {
-    fn body(&mut self, statements: &[Stmt<'_>]) {
+impl<'t> Checker<'_, 't> {
+    pub(super) fn body(&mut self, statements: &'t [Stmt<'t>]) {
         for statement in statements {
             self.statement(statement);
         }
     }
 
-    /// The names of a block are not visible outside of it.
-    fn block(&mut self, statements: &[Stmt<'_>]) {
-        let outside = self.variables.len();
-        self.body(statements);
+    /// Runs a check. Its names and its knowledge end with it.
+    pub(super) fn frame(&mut self, check: impl FnOnce(&mut Self)) {
+        let (outside, defined) = (self.variables.len(), self.defined.clone());
+        self.frames.push(outside);
+        check(self);
+        self.frames.pop();
         self.variables.truncate(outside);
+        self.defined = defined;
     }
 
-    fn statement(&mut self, statement: &Stmt<'_>) {
+    fn statement(&mut self, statement: &'t Stmt<'t>) {
+        self.statements += 1;
+        self.depth += 1;
+        self.statement_within(statement);
+        self.depth -= 1;
+    }
+
+    fn statement_within(&mut self, statement: &'t Stmt<'t>) {
         match statement {
             Stmt::Template(it) => self.body(&it.children),
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
@@ -108,52 +172,39 @@ impl Checker<'_> {
             Stmt::EmitExpr(it) => self.printed(&it.expr),
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
-                // A `set` inside an `if` is visible after it.
-                self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
-                self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
+                self.branches(
+                    |checker| {
+                        checker.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
+                    },
+                    |checker| {
+                        checker.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
+                    },
+                );
             }
             Stmt::ForLoop(it) => self.for_loop(it),
-            Stmt::WithBlock(it) => {
-                let outside = self.variables.len();
+            Stmt::WithBlock(it) => self.frame(|checker| {
                 for (target, value) in &it.assignments {
-                    let ty = self.ty(value);
-                    self.name_target(target, ty);
+                    checker.assign(target, value);
                 }
-                self.body(&it.body);
-                self.variables.truncate(outside);
-            }
-            Stmt::Set(it) => {
-                let ty = self.ty(&it.expr);
-                self.name_target(&it.target, ty);
-            }
+                checker.body(&it.body);
+            }),
+            Stmt::Set(it) => self.assign(&it.target, &it.expr),
+            // The names of these blocks are visible after them.
             Stmt::SetBlock(it) => {
-                self.block(&it.body);
-                self.name_target(&it.target, Type::String);
-            }
-            Stmt::AutoEscape(it) => self.block(&it.body),
-            Stmt::FilterBlock(it) => {
-                self.block(&it.body);
-                self.ty(&it.filter);
-            }
-            Stmt::Macro(it) => {
-                self.variables.push((it.name.to_owned(), Type::Any));
-                let outside = self.variables.len();
-                for argument in &it.args {
-                    self.name_target(argument, Type::Any);
-                }
-                self.variables.push(("caller".to_owned(), Type::Any));
                 self.body(&it.body);
-                self.variables.truncate(outside);
+                let ty = it.filter.as_ref().map_or(Type::String, |it| self.value(it));
+                self.bind_target(&it.target, ty);
             }
-            Stmt::CallBlock(it) => {
-                self.call(&it.call);
-                let outside = self.variables.len();
-                for argument in &it.macro_decl.args {
-                    self.name_target(argument, Type::Any);
-                }
-                self.body(&it.macro_decl.body);
-                self.variables.truncate(outside);
+            Stmt::AutoEscape(it) => {
+                self.auto_escape(it);
+                self.body(&it.body);
             }
+            Stmt::FilterBlock(it) => {
+                self.body(&it.body);
+                self.present(&it.filter);
+            }
+            Stmt::Macro(it) => self.declare(it),
+            Stmt::CallBlock(it) => self.call_block(it),
             Stmt::Do(it) => drop(self.call(&it.call)),
             Stmt::Block(it) => self.stands_alone(it.span(), "block"),
             Stmt::Import(it) => self.stands_alone(it.span(), "import"),
@@ -190,47 +241,181 @@ impl Checker<'_> {
         }
     }
 
-    fn for_loop(&mut self, it: &ForLoop<'_>) {
-        let iterated = self.present(&it.iter);
-        let item = match iterated.required() {
-            // A recursive loop iterates over the items of its items.
-            _ if it.recursive => Type::Any,
-            Type::List(item) => Type::clone(item),
-            Type::Map(_) | Type::Record(_) => Type::String,
-            single if is_single(single) => {
-                let message = format!("{} cannot be looped over", describe(&iterated));
-                self.problem("GR022", it.iter.span(), message, "no list");
-                Type::Any
-            }
-            _ => Type::Any,
-        };
-        if matches!(it.target, Expr::List(_) | Expr::Tuple(_)) && is_single(&item) {
-            let message = format!("an item of {} is one value", describe(&iterated));
-            let help = "write `… | items` to loop over the keys and values of a record or a map";
-            self.problem("GR022", it.target.span(), message, "several names").help =
-                Some(help.to_owned());
+    /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both.
+    fn branches(&mut self, one: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
+        let (outside, defined) = (self.variables.len(), self.defined.clone());
+        one(self);
+        let one = self.variables.split_off(outside);
+        self.defined.clone_from(&defined);
+        other(self);
+        let other = self.variables.split_off(outside);
+        self.defined = defined;
+        let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
+        for name in names {
+            let after = |branch: &[Variable<'t>]| {
+                let set = branch.iter().rev().find(|it| it.name == name);
+                set.map_or_else(|| self.meaning_outside(&name), |it| it.meaning.clone())
+            };
+            let meaning = match (after(&one), after(&other)) {
+                (Meaning::Value(one), Meaning::Value(other)) => Meaning::Value(either(one, other)),
+                (Meaning::Macro(one), Meaning::Macro(other)) if one.is(&other) => {
+                    Meaning::Macro(one)
+                }
+                _ => Meaning::Value(null()),
+            };
+            self.bind(&name, meaning);
         }
-        let outside = self.variables.len();
-        self.name_target(&it.target, item);
-        self.variables.push((LOOP.to_owned(), loop_type()));
-        match &it.filter_expr {
-            Some(filter) => {
-                self.condition(filter);
-                self.knowing(filter, true, |checker| checker.body(&it.body));
-            }
-            None => self.body(&it.body),
-        }
-        self.variables.truncate(outside);
-        self.block(&it.else_body);
     }
 
-    fn name_target(&mut self, target: &Expr<'_>, ty: Type) {
-        match target {
-            Expr::Var(it) => self.variables.push((it.id.to_owned(), ty)),
-            Expr::List(it) => it.items.iter().for_each(|it| self.name_target(it, Type::Any)),
-            Expr::Tuple(it) => it.items.iter().for_each(|it| self.name_target(it, Type::Any)),
-            // `set namespace.field`.
-            _ => (),
+    /// The meaning of a name that a branch does not set.
+    fn meaning_outside(&self, name: &str) -> Meaning<'t> {
+        if let Some(variable) = self.variables.iter().rev().find(|it| it.name == name) {
+            return variable.meaning.clone();
+        }
+        Meaning::Value(match self.look_up(name) {
+            Some((ty, Presence::Always)) => ty,
+            Some((Type::Any, _)) | None => null(),
+            Some((ty, _)) => ty.optional(),
+        })
+    }
+
+    fn for_loop(&mut self, it: &'t ForLoop<'t>) {
+        let iterated = self.present(&it.iter);
+        let item = self.looped_over(&iterated, it.iter.span());
+        // A key of the mapping that is looped over.
+        let is_mapping = matches!(iterated.required(), Type::Map(value) if !matches!(**value, Type::Optional(_)));
+        let key = match (&it.target, path_of(&it.iter)) {
+            (Expr::Var(key), Some(path)) if is_mapping => Some(format!("{path}[{}]", key.id)),
+            _ => None,
+        };
+        self.loop_body(it, item, key, true);
+        self.branches(|checker| checker.body(&it.else_body), |_| ());
+    }
+
+    /// The type of the items of a loop, a problem if there are none.
+    pub(super) fn looped_over(&mut self, iterated: &Type, span: Span) -> Type {
+        if super::expressions::is_single(iterated.required()) {
+            let message = format!("{} cannot be looped over", describe(iterated));
+            self.problem("GR022", span, message, "no list");
+            return Type::Any;
+        }
+        items_of(iterated).unwrap_or(Type::Any)
+    }
+
+    /// Checks the body of a loop over items of a type.
+    pub(super) fn loop_body(
+        &mut self,
+        it: &'t ForLoop<'t>,
+        item: Type,
+        key: Option<String>,
+        is_filtered: bool,
+    ) {
+        self.frame(|checker| {
+            let loop_type = loop_type(&item);
+            let is_sure = !matches!(item, Type::Optional(_));
+            checker.bind_target(&it.target, item);
+            checker.defined.extend(key);
+            let body = |checker: &mut Self| {
+                checker.bind(LOOP, Meaning::Value(loop_type));
+                checker.defined.extend(is_sure.then(|| SURE_ITEMS.to_owned()));
+                checker.loops.push(it);
+                checker.body(&it.body);
+                checker.loops.pop();
+            };
+            match it.filter_expr.as_ref().filter(|_| is_filtered) {
+                Some(filter) => {
+                    checker.condition(filter);
+                    checker.knowing(filter, true, body);
+                }
+                None => body(checker),
+            }
+        });
+    }
+
+    /// Gives a name a meaning, and forgets the knowledge of its former value.
+    pub(super) fn bind(&mut self, name: &str, meaning: Meaning<'t>) {
+        self.forget(name);
+        self.variables.push(Variable { name: name.to_owned(), meaning });
+    }
+
+    /// Forgets the knowledge of the value of a name.
+    pub(super) fn forget(&mut self, name: &str) {
+        for known in &mut self.defined {
+            if reads(known, name) {
+                // The number of entries says which of them a condition has added.
+                known.clear();
+            }
+        }
+    }
+
+    fn assign(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
+        let ty = self.value(value);
+        self.bind_target(target, ty);
+    }
+
+    /// Gives the names of a target the types of the parts of a value.
+    pub(super) fn bind_target(&mut self, target: &Expr<'_>, ty: Type) {
+        let targets = match target {
+            Expr::Var(it) => return self.bind(it.id, Meaning::Value(bounded(ty))),
+            Expr::List(it) => &it.items,
+            Expr::Tuple(it) => &it.items,
+            other => {
+                let message = "a prompt cannot change a part of a value".to_owned();
+                self.problem("GR040", other.span(), message, "not in a prompt").help =
+                    Some("set a name: `{% set name = … %}`".to_owned());
+                return;
+            }
+        };
+        if matches!(ty, Type::Optional(_)) {
+            let message = "this may be absent, and has no items then".to_owned();
+            self.problem("GR026", target.span(), message, "may be absent");
+        }
+        let parts: Option<Vec<Type>> = match (tuple_items(ty.required()), ty.required()) {
+            (Some(items), _) if items.len() == targets.len() => {
+                Some(items.into_iter().cloned().collect())
+            }
+            (None, Type::Any) => None,
+            (items, of) => {
+                let (message, help) = match (items, of) {
+                    (Some(items), _) => {
+                        let message = format!(
+                            "{} has {} items, not {}",
+                            describe(of),
+                            items.len(),
+                            targets.len()
+                        );
+                        (message, "write a name for each item")
+                    }
+                    (None, Type::List(_)) => (
+                        format!("{} has any number of items", describe(of)),
+                        "give the list one name, and read its items by their number: `pair[0]`",
+                    ),
+                    _ => (
+                        format!("{} is one value", describe(of)),
+                        "write `… | items` to loop over the keys and values of a record or a map",
+                    ),
+                };
+                self.problem("GR022", target.span(), message, "several names").help =
+                    Some(help.to_owned());
+                None
+            }
+        };
+        let parts = parts.unwrap_or_else(|| vec![Type::Any; targets.len()]);
+        for (target, part) in targets.iter().zip(parts) {
+            self.bind_target(target, part);
+        }
+    }
+
+    fn auto_escape(&mut self, it: &AutoEscape<'_>) {
+        let is_known = match &it.enabled {
+            Expr::Const(it) => {
+                matches!(it.value.as_str(), None | Some("html" | "none"))
+            }
+            _ => false,
+        };
+        if !is_known {
+            let message = "a prompt is escaped by `true` or not, by `false`".to_owned();
+            self.problem("GR040", it.enabled.span(), message, "here");
         }
     }
 
@@ -285,225 +470,14 @@ impl Checker<'_> {
     }
 }
 
-/// Records the names that are defined once a condition has this outcome.
-fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
-    match condition {
-        // A part of a value that is absent is undefined, which is not none.
-        Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
-            learn_path(&it.expr, defined);
-        }
-        Expr::Test(it) if (it.name == "defined") == outcome => {
-            let asks = matches!(it.name, "defined" | "undefined");
-            // `a.b is defined` proves `a` as well.
-            if asks {
-                learn_path(&it.expr, defined);
-            }
-        }
-        // An absent field is false, and so is an empty list.
-        Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
-            learn_path(condition, defined);
-            defined.extend(path_of(condition).map(|it| has_items(&it)));
-        }
-        Expr::Filter(it) if outcome && is_length(it.name) => {
-            let path = it.expr.as_ref().and_then(path_of);
-            defined.extend(path.map(|it| has_items(&it)));
-        }
-        Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
-        Expr::Compare(it) => {
-            if let [step] = it.ops.as_slice()
-                && let Some(operator) = outside_of_chain(step.op)
-            {
-                learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
-            }
-        }
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
-            learn(&it.expr, !outcome, defined);
-        }
-        Expr::BinOp(it) => match it.op {
-            BinOpKind::ScAnd if outcome => {
-                learn(&it.left, outcome, defined);
-                learn(&it.right, outcome, defined);
-            }
-            BinOpKind::ScOr if !outcome => {
-                learn(&it.left, outcome, defined);
-                learn(&it.right, outcome, defined);
-            }
-            _ => learn_comparison((&it.left, &it.right), it.op, outcome, defined),
-        },
-        _ => (),
-    }
-}
-
-/// The same operator outside of a chain, which has no `not in`.
-pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
-    Some(match operator {
-        CompareOpKind::Eq => BinOpKind::Eq,
-        CompareOpKind::Ne => BinOpKind::Ne,
-        CompareOpKind::Gt => BinOpKind::Gt,
-        CompareOpKind::Gte => BinOpKind::Gte,
-        CompareOpKind::In => BinOpKind::In,
-        CompareOpKind::Lt => BinOpKind::Lt,
-        CompareOpKind::Lte => BinOpKind::Lte,
-        CompareOpKind::NotIn => return None,
+/// Whether a path that is known to be present begins with a name, or contains it as a key.
+fn reads(path: &str, name: &str) -> bool {
+    path.match_indices(name).any(|(at, _)| {
+        let is_part = |it: char| it.is_alphanumeric() || it == '_';
+        let before = path[..at].chars().next_back();
+        let after = path[at + name.len()..].chars().next();
+        !before.is_some_and(|it| is_part(it) || it == '.') && !after.is_some_and(is_part)
     })
-}
-
-/// Records what a comparison proves: the length of a list, a key of a map, or [the trigger](via).
-fn learn_comparison(
-    (left, right): (&Expr<'_>, &Expr<'_>),
-    operator: BinOpKind,
-    outcome: bool,
-    defined: &mut Vec<String>,
-) {
-    if matches!(operator, BinOpKind::Eq | BinOpKind::Ne) {
-        let is_equal = matches!(operator, BinOpKind::Eq) == outcome;
-        for (value, text) in [(left, right), (right, left)] {
-            if let (Some(path), Expr::Const(it)) = (path_of(value), text)
-                && let Some(text) = it.value.as_str()
-            {
-                defined.extend(via::learned(&path, text, is_equal));
-            }
-        }
-    }
-    if !outcome {
-        return;
-    }
-    if matches!(operator, BinOpKind::In) {
-        defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
-        return;
-    }
-    let Some((path, number)) = path_of_length(left).zip(number_of(right)) else { return };
-    let length = match operator {
-        BinOpKind::Gt => number.saturating_add(1),
-        BinOpKind::Gte | BinOpKind::Eq => number,
-        BinOpKind::Ne if number == 0 => 1,
-        _ => 0,
-    };
-    if length > 0 {
-        defined.push(has_items(&path));
-    }
-    defined.extend((0..length.min(ITEMS_MAX)).map(|at| format!("{path}[{at}]")));
-}
-
-/// The mark of a list that is known to have items.
-pub(super) fn has_items(path: &str) -> String {
-    format!("{path}[]")
-}
-
-fn is_length(filter: &str) -> bool {
-    matches!(filter, "length" | "count")
-}
-
-/// The path of the list whose length an expression is.
-fn path_of_length(expression: &Expr<'_>) -> Option<String> {
-    match expression {
-        Expr::Filter(it) if is_length(it.name) => path_of(it.expr.as_ref()?),
-        _ => None,
-    }
-}
-
-/// The whole number that an expression is, if it is a literal.
-pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
-    match expression {
-        Expr::Const(it) => i64::try_from(it.value.clone()).ok(),
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Neg) => {
-            number_of(&it.expr)?.checked_neg()
-        }
-        _ => None,
-    }
-}
-
-/// Records a path and the values that it leads through.
-fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
-    defined.extend(path_of(path));
-    match path {
-        Expr::GetAttr(inner) => learn_path(&inner.expr, defined),
-        Expr::GetItem(inner) => learn_path(&inner.expr, defined),
-        _ => (),
-    }
-}
-
-/// Returns whether the node has run before if a condition has this outcome: `visit > 1`, and what means the same.
-fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
-    match condition {
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
-            proves_revisit(&it.expr, !outcome)
-        }
-        Expr::BinOp(it) => match it.op {
-            BinOpKind::ScAnd if outcome => {
-                proves_revisit(&it.left, true) || proves_revisit(&it.right, true)
-            }
-            BinOpKind::ScOr if !outcome => {
-                proves_revisit(&it.left, false) || proves_revisit(&it.right, false)
-            }
-            BinOpKind::Eq => !outcome && compares_visit(&it.left, &it.right) == Some(1),
-            BinOpKind::Ne => outcome && compares_visit(&it.left, &it.right) == Some(1),
-            BinOpKind::Gt if outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
-            }
-            BinOpKind::Gte if outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
-            }
-            BinOpKind::Lt if !outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
-            }
-            BinOpKind::Lte if !outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
-            }
-            _ => false,
-        },
-        Expr::Compare(it) => {
-            let [step] = it.ops.as_slice() else { return false };
-            let number = compares_visit(&it.expr, &step.expr);
-            number.is_some_and(|number| match step.op {
-                CompareOpKind::Eq => !outcome && number == 1,
-                CompareOpKind::Ne => outcome && number == 1,
-                CompareOpKind::Gt => outcome && number >= 1,
-                CompareOpKind::Gte => outcome && number >= 2,
-                CompareOpKind::Lt => !outcome && number >= 2,
-                CompareOpKind::Lte => !outcome && number >= 1,
-                _ => false,
-            })
-        }
-        _ => false,
-    }
-}
-
-/// Returns the number that the number of the visit is compared with.
-fn compares_visit(left: &Expr<'_>, right: &Expr<'_>) -> Option<i64> {
-    match (left, right) {
-        (Expr::Var(name), Expr::Const(number)) if name.id == "visit" => {
-            i64::try_from(number.value.clone()).ok()
-        }
-        _ => None,
-    }
-}
-
-/// The path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.
-pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
-    match expression {
-        Expr::Var(it) => Some(it.id.to_owned()),
-        Expr::GetAttr(it) => Some(format!("{}.{}", path_of(&it.expr)?, it.name)),
-        Expr::GetItem(it) => {
-            let of = path_of(&it.expr)?;
-            part_of(&of, &it.subscript_expr)
-        }
-        Expr::Filter(it) if it.args.is_empty() => {
-            Some(format!("({} | {})", path_of(it.expr.as_ref()?)?, it.name))
-        }
-        _ => None,
-    }
-}
-
-/// The path of a part of a value.
-fn part_of(of: &str, part: &Expr<'_>) -> Option<String> {
-    if let Some(number) = number_of(part) {
-        return Some(format!("{of}[{number}]"));
-    }
-    match part {
-        Expr::Const(it) => Some(format!("{of}.{}", it.value.as_str()?)),
-        part => Some(format!("{of}[{}]", path_of(part)?)),
-    }
 }
 
 fn bytes(span: Span) -> Range<usize> {

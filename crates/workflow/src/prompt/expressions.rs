@@ -2,55 +2,87 @@
 
 use graphrun_core::{
     id::NodeName,
-    state::{Channel, Type},
+    state::{Channel, Field, Record, Type},
 };
 use minijinja::{
+    Value,
     machinery::{
         Span,
-        ast::{BinOp, BinOpKind, Call, CallArg, Expr, Filter, GetItem, Slice, Test, UnaryOpKind},
+        ast::{
+            BinOp, BinOpKind, Call, CallArg, Expr, GetItem, IfExpr, Map, Slice, Test, UnaryOpKind,
+        },
     },
-    value::ValueKind,
 };
 
 use super::{
-    checker::{Checker, has_items, number_of, outside_of_chain, path_of},
-    names::{FILTERS, FUNCTIONS, FactFunction, TESTS},
-    tried::{OPERANDS, Operand},
+    checker::{Checker, Meaning},
+    guards::{has_items, number_of, outside_of_chain, path_of},
+    names::{FUNCTIONS, FactFunction, TESTS},
+    shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
+    tried::{Failure, NOTHING, OPERANDS, Operand, When, type_of},
 };
 use crate::{
     facts::{Fact, record, usage_type},
     report::suggestion,
     structure::{INDEX, ITEM},
-    typing::{describe, values_of},
+    typing::{describe, null, values_of},
     via,
     written::Presence,
 };
 
-/// The operand of an operation: the value of a literal, or a type.
-fn operand(expression: &Expr<'_>, ty: &Type) -> Operand {
-    match expression {
-        Expr::Const(it) => Operand::literal(&it.value),
-        _ => Operand::Of(ty.clone()),
+/// An operand of an operation that is tried.
+#[derive(Clone, Copy)]
+pub(super) struct Tested<'e> {
+    /// The expression, unless it is the text of a block.
+    pub(super) expression: Option<&'e Expr<'e>>,
+    pub(super) ty: &'e Type,
+}
+
+impl Tested<'_> {
+    /// The value of a literal, or its type.
+    fn operand(&self) -> Operand {
+        let Some(expression) = self.expression else { return Operand::Of(self.ty.clone()) };
+        match (expression, number_of(expression)) {
+            (Expr::Const(it), _) => Operand::literal(&it.value),
+            (_, Some(number)) => Operand::literal(&Value::from(number)),
+            _ => Operand::Of(self.ty.clone()),
+        }
+    }
+
+    /// How a message shows it.
+    fn shown(&self) -> String {
+        match self.operand() {
+            Operand::Literal(value) if value.as_str().is_none() => format!("`{value}`"),
+            _ => describe(self.ty.required()),
+        }
+    }
+
+    /// Whether it is a value of a type that says something.
+    fn is_known(&self) -> bool {
+        match self.operand() {
+            Operand::Literal(value) => value.as_str().is_some(),
+            Operand::Of(ty) => ty.required() != &Type::Any,
+        }
     }
 }
 
 /// The variable of a loop over its items.
 pub(super) const LOOP: &str = "loop";
-/// What of [`LOOP`] is called.
-const LOOP_METHODS: [&str; 2] = ["cycle", "changed"];
+/// The block that a macro is called with.
+pub(super) const CALLER: &str = "caller";
 
-/// The type of [`LOOP`].
-pub(super) fn loop_type() -> Type {
+/// The type of [`LOOP`] in a loop over items of a type.
+pub(super) fn loop_type(item: &Type) -> Type {
     const NUMBERS: [&str; 7] =
         ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"];
     let numbers = NUMBERS.map(|it| (it, Type::Int));
     let others = [("first", Type::Bool), ("last", Type::Bool)];
-    let items = ["previtem", "nextitem"].map(|it| (it, Type::Any));
+    let items = ["previtem", "nextitem"].map(|it| (it, Type::Optional(item.clone().into())));
     record(LOOP, numbers.into_iter().chain(others).chain(items))
 }
 
 /// The type of a part whose name only a run knows.
-fn absent_at_times() -> Type {
+pub(super) fn absent_at_times() -> Type {
     Type::Optional(Box::new(Type::Any))
 }
 
@@ -91,51 +123,61 @@ enum Form {
 }
 
 impl Form {
-    /// The form of a value, if its type is known. A constant has no type unless it is a text.
-    fn of(expression: &Expr<'_>, ty: &Type) -> Option<Self> {
+    /// The form of a value, if its type is known.
+    fn of(ty: &Type) -> Option<Self> {
         match ty.required() {
+            ty if tuple_items(ty).is_some() => Some(Self::List),
+            ty if is_shape(ty) => None,
             Type::Bool | Type::Int | Type::Float => Some(Self::Number),
             Type::String | Type::Enum(_) | Type::Date | Type::Duration => Some(Self::Text),
             Type::List(_) => Some(Self::List),
             Type::Map(_) | Type::Record(_) => Some(Self::Mapping),
-            Type::Any => match expression {
-                Expr::Const(it) if it.value.is_number() => Some(Self::Number),
-                Expr::Const(it) if it.value.kind() == ValueKind::Bool => Some(Self::Number),
-                _ => None,
-            },
-            Type::Optional(_) => None,
+            Type::Any | Type::Optional(_) => None,
         }
     }
 }
 
 /// Whether a value of the type has no items.
 pub(super) fn is_single(ty: &Type) -> bool {
-    matches!(
-        ty,
-        Type::Bool
-            | Type::Int
-            | Type::Float
-            | Type::String
-            | Type::Date
-            | Type::Duration
-            | Type::Enum(_)
-    )
+    let mut types = alternatives(ty).into_iter();
+    types.any(|it| {
+        matches!(
+            it,
+            Type::Bool
+                | Type::Int
+                | Type::Float
+                | Type::String
+                | Type::Date
+                | Type::Duration
+                | Type::Enum(_)
+        )
+    })
 }
 
-impl Checker<'_> {
+impl<'t> Checker<'_, 't> {
+    /// The meaning of a name that the template has defined.
+    pub(super) fn variable(&self, name: &str) -> Option<&Meaning<'t>> {
+        self.variables.iter().rev().find(|it| it.name == name).map(|it| &it.meaning)
+    }
+
     /// The type of an expression; [`Type::Any`] where it is not known.
     pub(super) fn ty(&mut self, expression: &Expr<'_>) -> Type {
+        self.depth += 1;
+        let ty = self.type_of(expression);
+        self.depth -= 1;
+        ty
+    }
+
+    fn type_of(&mut self, expression: &Expr<'_>) -> Type {
         match expression {
             Expr::Var(it) => self.name(it.id, it.span()),
             Expr::Const(it) => match it.value.as_str() {
                 Some(text) => Type::Enum(vec![text.to_owned()]),
-                None => Type::Any,
+                None if it.value.is_none() => null(),
+                None => type_of(&it.value),
             },
             Expr::GetAttr(it) => {
-                let ty = self.present(&it.expr);
-                if matches!(it.expr, Expr::Var(_)) {
-                    self.check_presence(&it.expr, &ty);
-                }
+                let ty = self.required(&it.expr);
                 self.field(&ty, it.name, it.span())
             }
             Expr::GetItem(it) => self.item(it, it.span()),
@@ -153,66 +195,129 @@ impl Checker<'_> {
                 let mut left = (self.present(&it.expr), &it.expr);
                 for step in &it.ops {
                     let right = (self.present(&step.expr), &step.expr);
-                    if let Some(operator) = outside_of_chain(step.op) {
-                        self.compare(&left.0, left.1, &right.0, right.1, operator);
+                    let operator = outside_of_chain(step.op);
+                    match operator.filter(|it| symbol(*it).is_none()) {
+                        Some(operator) => {
+                            self.compare(&left.0, left.1, &right.0, right.1, operator);
+                        }
+                        None => {
+                            let operands = [(left.1, &left.0), (right.1, &right.0)];
+                            self.try_operation("a in b", "`in`", &operands, step.expr.span());
+                        }
                     }
                     left = right;
                 }
                 Type::Bool
             }
-            Expr::IfExpr(it) => {
-                self.condition(&it.test_expr);
-                self.knowing(&it.test_expr, true, |checker| drop(checker.ty(&it.true_expr)));
-                if let Some(otherwise) = &it.false_expr {
-                    self.knowing(&it.test_expr, false, |checker| drop(checker.ty(otherwise)));
-                }
-                Type::Any
-            }
+            Expr::IfExpr(it) => self.choice(it, Self::value),
             Expr::Filter(it) => self.filter(it, it.span()),
             Expr::Test(it) => self.test(it, it.span()),
             Expr::Call(it) => self.call(it),
-            Expr::List(it) => self.items(&it.items),
-            Expr::Tuple(it) => self.items(&it.items),
-            Expr::Map(it) => {
-                it.keys.iter().chain(&it.values).for_each(|it| drop(self.ty(it)));
-                Type::Any
-            }
+            Expr::List(it) => tuple(it.items.iter().map(|it| self.value(it)).collect()),
+            Expr::Tuple(it) => tuple(it.items.iter().map(|it| self.value(it)).collect()),
+            Expr::Map(it) => self.mapping(it),
         }
     }
 
-    /// Checks a condition, where an optional field is false if it is absent.
-    pub(super) fn condition(&mut self, expression: &Expr<'_>) {
-        let is_optional = |it: &Self, name: &str| {
+    /// The type of a mapping that the template makes.
+    fn mapping(&mut self, it: &Map<'_>) -> Type {
+        let keys: Vec<Type> = it.keys.iter().map(|it| self.present(it)).collect();
+        let values: Vec<Type> = it.values.iter().map(|it| self.value(it)).collect();
+        let names = it.keys.iter().map(|it| match it {
+            Expr::Const(it) => it.value.as_str(),
+            _ => None,
+        });
+        match names.collect::<Option<Vec<&str>>>() {
+            Some(names) => {
+                let fields = names.into_iter().map(str::to_owned).zip(values);
+                let fields = fields.map(|(name, ty)| Field { name, ty }).collect();
+                Type::Record(Record { name: None, fields, is_closed: true }.into())
+            }
+            None if keys.contains(&Type::Any) => Type::Any,
+            None => Type::Map(any_of(values).into()),
+        }
+    }
+
+    /// A choice between two values, or between a value and nothing.
+    fn choice(&mut self, it: &IfExpr<'_>, type_of: fn(&mut Self, &Expr<'_>) -> Type) -> Type {
+        self.condition(&it.test_expr);
+        let mut chosen = Type::Any;
+        self.knowing(&it.test_expr, true, |checker| chosen = type_of(checker, &it.true_expr));
+        let Some(otherwise) = &it.false_expr else { return either(chosen, null()) };
+        self.knowing(&it.test_expr, false, |checker| {
+            chosen = either(chosen.clone(), type_of(checker, otherwise));
+        });
+        chosen
+    }
+
+    /// `and` and `or`, whose value is that of one side.
+    fn connection(&mut self, it: &BinOp<'_>, type_of: fn(&mut Self, &Expr<'_>) -> Type) -> Type {
+        let is_and = matches!(it.op, BinOpKind::ScAnd);
+        let left = if is_and {
+            type_of(self, &it.left)
+        } else {
+            self.condition(&it.left).required().clone()
+        };
+        let mut ty = left.clone();
+        self.knowing(&it.left, is_and, |checker| ty = either(left, type_of(checker, &it.right)));
+        ty
+    }
+
+    /// Checks a condition, where an optional field is false if it is absent. Returns its type.
+    pub(super) fn condition(&mut self, expression: &Expr<'_>) -> Type {
+        let optional = |it: &Self, name: &str| {
             let field = it.scope.schema.channel(name).map(Channel::ty);
-            let is_field = it.variables.iter().all(|(variable, _)| variable != name);
-            is_field && matches!(field, Some(Type::Optional(_)))
+            let is_field = it.variable(name).is_none();
+            field.filter(|it| is_field && matches!(it, Type::Optional(_))).cloned()
         };
         match expression {
-            Expr::Var(it) if is_optional(self, it.id) => (),
-            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
-                self.condition(&it.left);
-                let outcome = matches!(it.op, BinOpKind::ScAnd);
-                self.knowing(&it.left, outcome, |checker| checker.condition(&it.right));
+            // Whether the macro is called with a block.
+            Expr::Var(it) if matches!(self.variable(it.id), Some(Meaning::Macro(_))) => Type::Any,
+            Expr::Var(it) if optional(self, it.id).is_some() => {
+                optional(self, it.id).unwrap_or(Type::Any)
             }
-            expression => drop(self.ty(expression)),
+            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
+                let outcome = matches!(it.op, BinOpKind::ScAnd);
+                let left = self.condition(&it.left);
+                let mut ty = left.clone();
+                self.knowing(&it.left, outcome, |checker| {
+                    ty = either(left, checker.condition(&it.right));
+                });
+                ty
+            }
+            expression => self.ty(expression),
         }
     }
 
     /// An item of a list or a map, or a field by its name.
     fn item(&mut self, it: &GetItem<'_>, span: Span) -> Type {
-        let ty = self.present(&it.expr);
+        let ty = self.required(&it.expr);
         let index = self.ty(&it.subscript_expr);
-        match (ty.required(), values_of(&index)) {
-            (Type::Record(_), Some([name])) => self.field(&ty, name, span),
-            (Type::Record(_), _) => absent_at_times(),
+        let types: Vec<Type> = alternatives(&ty).into_iter().cloned().collect();
+        any_of(types.iter().map(|ty| self.item_of(ty, it, &index, span)))
+    }
+
+    fn item_of(&mut self, of: &Type, it: &GetItem<'_>, index: &Type, span: Span) -> Type {
+        let number = number_of(&it.subscript_expr);
+        if let Some(items) = tuple_items(of) {
+            let Some(number) = number else {
+                return any_of(items.into_iter().cloned()).optional();
+            };
+            let at = if number < 0 { items.len() as i64 + number } else { number };
+            let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+            return item.map_or_else(null, |it| Type::clone(it));
+        }
+        match (of, values_of(index)) {
+            (Type::Record(_), Some([name])) => self.field(of, name, span),
+            (Type::Record(_), _) => either(null(), values_of_map(of)),
             (Type::List(item), _) => {
-                let is_end = matches!(number_of(&it.subscript_expr), Some(0 | -1));
+                let is_end = matches!(number, Some(0 | -1));
                 let item = Type::clone(item);
                 if is_end && self.has_items(&it.expr) { item } else { item.optional() }
             }
             (Type::Map(value), _) => Type::clone(value).optional(),
             (single, _) if is_single(single) => {
-                let message = format!("{} has no items", describe(&ty));
+                let message = format!("{} has no items", describe(of));
                 self.problem("GR022", span, message, "no list");
                 Type::Any
             }
@@ -222,37 +327,41 @@ impl Checker<'_> {
 
     fn slice(&mut self, it: &Slice<'_>, span: Span) -> Type {
         let ty = self.present(&it.expr);
-        let mut operands = vec![operand(&it.expr, &ty)];
-        let mut bounds = Vec::new();
-        for bound in [&it.start, &it.stop, &it.step] {
-            let Some(bound) = bound else {
-                bounds.push("");
+        let bounds = [&it.start, &it.stop, &it.step]
+            .map(|it| it.as_ref().map(|bound| (bound, self.present(bound))));
+        let mut operands = vec![Tested { expression: Some(&it.expr), ty: &ty }];
+        let mut names = Vec::new();
+        for bound in &bounds {
+            let Some((expression, ty)) = bound else {
+                names.push("");
                 continue;
             };
-            let ty = self.present(bound);
-            bounds.push(OPERANDS[operands.len()]);
-            operands.push(operand(bound, &ty));
+            names.push(OPERANDS[operands.len()]);
+            operands.push(Tested { expression: Some(expression), ty });
         }
-        let source = format!("a[{}]", bounds.join(":"));
-        self.try_values(&source, "a slice", &operands, &[&ty], span);
-        ty
+        let source = format!("a[{}]", names.join(":"));
+        self.try_values(&source, "a slice", &operands, 1, span);
+        as_list(&ty)
     }
 
     fn operator(&mut self, it: &BinOp<'_>, span: Span) -> Type {
-        match it.op {
-            BinOpKind::ScAnd | BinOpKind::ScOr => {
-                self.condition(&it.left);
-                let outcome = matches!(it.op, BinOpKind::ScAnd);
-                self.knowing(&it.left, outcome, |checker| drop(checker.ty(&it.right)));
-                return Type::Any;
-            }
-            _ => (),
+        if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) {
+            return self.connection(it, Self::value);
         }
         let (left, right) = (self.present(&it.left), self.present(&it.right));
         if let Some(symbol) = symbol(it.op) {
             let operands = [(&it.left, &left), (&it.right, &right)];
             let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
-            return self.try_operation(&source, &what, &operands, span);
+            let ty = self.try_operation(&source, &what, &operands, span);
+            return match ty {
+                // A list of lists, or a list several times.
+                Type::List(_) if symbol == "+" => either(as_list(&left), as_list(&right)),
+                Type::List(_) => {
+                    let is_list = |it: &&Type| matches!(as_list(it), Type::List(_));
+                    [&left, &right].into_iter().find(is_list).map_or(ty, as_list)
+                }
+                ty => ty,
+            };
         }
         self.compare(&left, &it.left, &right, &it.right, it.op);
         Type::Bool
@@ -266,7 +375,7 @@ impl Checker<'_> {
         let asks = matches!(it.name, "defined" | "undefined");
         let ty = self.maybe_undefined(&it.expr, asks);
         if self.problems.len() == known {
-            let tested = (operand(&it.expr, &ty), &ty);
+            let tested = Tested { expression: Some(&it.expr), ty: &ty };
             let what = format!("the test `{}`", it.name);
             let source = |args: &str| format!("a is {}{args}", it.name);
             self.try_with_arguments(source, &what, tested, &it.args, &args, span);
@@ -274,31 +383,90 @@ impl Checker<'_> {
         Type::Bool
     }
 
-    /// The type of an expression whose value is needed. A value that may be absent must be guarded.
+    /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
+    /// that may be null is optional: it is written as `none`, and so is a choice of it.
     pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
-        let ty = self.ty(expression);
-        let is_variable = |name: &str| self.variables.iter().any(|(it, _)| it == name);
         match expression {
-            Expr::GetAttr(_) | Expr::GetItem(_) | Expr::Filter(_) => {
-                self.check_presence(expression, &ty);
+            Expr::IfExpr(it) => self.choice(it, Self::present),
+            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
+                self.connection(it, Self::present)
             }
-            // A field of the state that is null is written as `none`.
-            Expr::Var(it) if is_variable(it.id) => self.check_presence(expression, &ty),
-            _ => (),
+            Expr::Var(it) if self.variable(it.id).is_none() => self.value(expression),
+            Expr::Const(_) => self.ty(expression),
+            _ => {
+                let ty = self.ty(expression);
+                self.check_presence(expression, &ty);
+                if self.null_forms(expression, &ty).is_empty() { ty.required().clone() } else { ty }
+            }
         }
-        ty
+    }
+
+    /// The type of an expression that must be there and not null, because a part of it is read.
+    fn required(&mut self, expression: &Expr<'_>) -> Type {
+        let ty = self.present(expression);
+        if matches!(ty, Type::Optional(_)) {
+            self.report_absence(expression);
+        }
+        ty.required().clone()
+    }
+
+    /// The type of an expression, which is not optional if a condition has proved its presence.
+    pub(super) fn value(&mut self, expression: &Expr<'_>) -> Type {
+        let ty = self.ty(expression);
+        if self.is_proved(expression) { ty.required().clone() } else { ty }
+    }
+
+    fn is_proved(&self, expression: &Expr<'_>) -> bool {
+        path_of(expression).is_some_and(|path| {
+            let root = path.split('.').next().unwrap_or_default();
+            let is_fact = self.scope.schema.channel(root).is_none();
+            self.defined.contains(&path)
+                || self.missed.contains(&path)
+                || is_fact && via::is_sure(&path, &self.defined)
+        })
+    }
+
+    /// What an expression of an optional type is when it is not there: such values pass [`Self::present`].
+    fn null_forms(&self, expression: &Expr<'_>, ty: &Type) -> Vec<Value> {
+        if !matches!(ty, Type::Optional(_)) || self.is_proved(expression) {
+            return Vec::new();
+        }
+        let of = |it: &Expr<'_>| self.null_forms(it, ty);
+        match expression {
+            Expr::Var(it) if self.variable(it.id).is_none() => vec![Value::from(())],
+            Expr::IfExpr(it) => {
+                let otherwise = it.false_expr.as_ref().map_or(vec![NOTHING.clone()], of);
+                [of(&it.true_expr), otherwise].concat()
+            }
+            Expr::BinOp(it) => [of(&it.left), of(&it.right)].concat(),
+            Expr::GetAttr(_) if self.is_whole(expression) => vec![Value::from(())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a part of a field is there, but may be null: a reader makes a value of a Rust type, which has all of its
+    /// fields.
+    fn is_whole(&self, expression: &Expr<'_>) -> bool {
+        path_of(expression).is_some_and(|path| {
+            let root = path.split('.').next().unwrap_or_default();
+            let channel = self.scope.schema.channel(root);
+            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '('])
+        })
     }
 
     /// Returns whether a condition has proved that a list has items.
-    fn has_items(&self, list: &Expr<'_>) -> bool {
+    pub(super) fn has_items(&self, list: &Expr<'_>) -> bool {
         path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it)))
     }
 
     /// Reports a value that may be absent and is not guarded.
     fn check_presence(&mut self, expression: &Expr<'_>, ty: &Type) {
-        if !matches!(ty, Type::Optional(_)) {
-            return;
+        if matches!(ty, Type::Optional(_)) && !self.is_whole(expression) {
+            self.report_absence(expression);
         }
+    }
+
+    fn report_absence(&mut self, expression: &Expr<'_>) {
         let Some(path) = path_of(expression) else {
             let message = "this may be absent, and then the prompt cannot be rendered";
             let help = "give another text: `… | default(\"…\")`".to_owned();
@@ -306,15 +474,7 @@ impl Checker<'_> {
                 Some(help);
             return;
         };
-        let is_proved = self.defined.contains(&path) || self.missed.contains(&path);
-        let root = path.split('.').next().unwrap_or_default();
-        let channel = self.scope.schema.channel(root);
-        let is_sure = channel.is_none() && via::is_sure(&path, &self.defined);
-        // A reader makes a value of a Rust type, which has all of its fields.
-        let is_whole =
-            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '(']);
-        let is_proved = is_proved || is_whole;
-        if !is_proved && !is_sure {
+        if !self.is_proved(expression) {
             let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
             let help = format!(
                 "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
@@ -333,68 +493,134 @@ impl Checker<'_> {
         operands: &[(&Expr<'_>, &Type)],
         span: Span,
     ) -> Type {
-        let values: Vec<Operand> = operands.iter().map(|(it, ty)| operand(it, ty)).collect();
-        let types: Vec<&Type> = operands.iter().map(|(_, ty)| *ty).collect();
-        self.try_values(source, what, &values, &types, span)
+        let operands: Vec<Tested<'_>> =
+            operands.iter().map(|(it, ty)| Tested { expression: Some(it), ty }).collect();
+        self.try_values(source, what, &operands, operands.len(), span)
     }
 
+    /// Tries an operation; messages show the types of the first operands.
     fn try_values(
         &mut self,
         source: &str,
         what: &str,
-        values: &[Operand],
-        types: &[&Type],
+        operands: &[Tested<'_>],
+        shown: usize,
         span: Span,
     ) -> Type {
-        match self.tried.operation(source, values) {
+        let mut values: Vec<Operand> = operands.iter().map(Tested::operand).collect();
+        let ty = match self.tried.operation(source, &values) {
             Ok(ty) => ty,
-            Err(reason) => {
-                let shown = types.iter().zip(values).map(|(ty, value)| match value {
-                    Operand::Literal(value) if ty.required() == &Type::Any => format!("`{value}`"),
-                    _ => describe(ty.required()),
-                });
-                let shown: Vec<String> = shown.collect();
-                let is_known = types.iter().any(|it| it.required() != &Type::Any);
-                let fails = if is_known {
-                    format!("{what} does not work on {}", shown.join(" and "))
-                } else {
-                    format!("{what} always fails")
-                };
-                let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
-                let message = format!("{fails}{reason}");
-                self.problem("GR022", span, message, "always fails");
-                Type::Any
+            Err(failure) => {
+                self.report_failure(&failure, what, &operands[..shown], span);
+                return Type::Any;
+            }
+        };
+        for (at, operand) in operands.iter().enumerate() {
+            let Some(expression) = operand.expression else { continue };
+            for form in self.null_forms(expression, operand.ty) {
+                let value = std::mem::replace(&mut values[at], Operand::Literal(form));
+                let fails = self.tried.operation(source, &values).is_err();
+                values[at] = value;
+                if fails {
+                    self.report_absence(expression);
+                    break;
+                }
+            }
+        }
+        ty
+    }
+
+    /// The type of the result of an operation whose failures are reported elsewhere.
+    pub(super) fn type_of_operation(
+        &mut self,
+        source: &str,
+        first: &Type,
+        rest: &[(&Expr<'_>, &Type)],
+    ) -> Type {
+        let rest = rest.iter().map(|(it, ty)| Tested { expression: Some(it), ty }.operand());
+        let operands: Vec<Operand> = [Operand::Of(first.clone())].into_iter().chain(rest).collect();
+        self.tried.operation(source, &operands).unwrap_or(Type::Any)
+    }
+
+    fn report_failure(
+        &mut self,
+        failure: &Failure,
+        what: &str,
+        operands: &[Tested<'_>],
+        span: Span,
+    ) {
+        let shown: Vec<String> = operands.iter().map(Tested::shown).collect();
+        let shown = if operands.iter().any(Tested::is_known) {
+            format!("does not work on {}", shown.join(" and "))
+        } else {
+            "always fails".to_owned()
+        };
+        let reason = match failure.reason.as_str() {
+            "" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        match failure.when {
+            When::Always => {
+                let message = format!("{what} {shown}{reason}");
+                let is_mixed = operands.iter().any(|it| alternatives(it.ty).len() > 1);
+                let help = "give it one type in all cases, or convert it: `… | string`";
+                self.problem("GR022", span, message, "always fails").help =
+                    is_mixed.then(|| help.to_owned());
+            }
+            When::Some(_) => {
+                let message = format!("{what} {shown}, not for all values{reason}");
+                self.problem("GR022", span, message, "fails at times");
+            }
+            When::Empty(_) => {
+                let message = format!("{what} {shown} if it is empty{reason}");
+                self.problem("GR022", span, message, "fails at times");
+            }
+            When::Absent(_) => {
+                let message = format!("{what} {shown} if a part is absent{reason}");
+                let help = "leave out such items first: `… | selectattr(\"PART\") | …`";
+                self.problem("GR026", span, message, "may be absent").help = Some(help.to_owned());
             }
         }
     }
 
     /// Tries an operation with arguments. `source` makes its text from theirs.
-    fn try_with_arguments(
+    pub(super) fn try_with_arguments(
         &mut self,
         source: impl Fn(&str) -> String,
         what: &str,
-        (first, ty): (Operand, &Type),
+        first: Tested<'_>,
         arguments: &[CallArg<'_>],
         types: &[Type],
         span: Span,
     ) -> Type {
+        let mut operands = vec![first];
+        let mut texts = Vec::new();
         if arguments.len() >= OPERANDS.len() {
+            let message = format!("{what} has too many arguments");
+            self.problem("GR041", span, message, "too many");
             return Type::Any;
         }
-        let mut values = vec![first];
-        let mut texts = Vec::new();
         for ((argument, ty), name) in arguments.iter().zip(types).zip(&OPERANDS[1..]) {
-            let (value, text) = match argument {
-                CallArg::Pos(it) => (operand(it, ty), (*name).to_owned()),
-                CallArg::Kwarg(key, it) => (operand(it, ty), format!("{key}={name}")),
-                CallArg::PosSplat(_) | CallArg::KwargSplat(_) => return Type::Any,
+            let (expression, text) = match argument {
+                CallArg::Pos(it) => (it, (*name).to_owned()),
+                CallArg::Kwarg(key, it) => (it, format!("{key}={name}")),
+                CallArg::PosSplat(it) | CallArg::KwargSplat(it) => {
+                    self.refuse_splat(it.span());
+                    return Type::Any;
+                }
             };
-            values.push(value);
+            operands.push(Tested { expression: Some(expression), ty });
             texts.push(text);
         }
         let texts = texts.join(", ");
         let texts = if texts.is_empty() { texts } else { format!("({texts})") };
-        self.try_values(&source(&texts), what, &values, &[ty], span)
+        self.try_values(&source(&texts), what, &operands, 1, span)
+    }
+
+    pub(super) fn refuse_splat(&mut self, span: Span) {
+        let message = "a prompt has no `*` before an argument".to_owned();
+        self.problem("GR040", span, message, "not in a prompt").help =
+            Some("write the arguments one by one".to_owned());
     }
 
     /// The advice for a name that may be undefined.
@@ -406,13 +632,6 @@ impl Checker<'_> {
         }
     }
 
-    fn items(&mut self, items: &[Expr<'_>]) -> Type {
-        for item in items {
-            self.ty(item);
-        }
-        Type::Any
-    }
-
     fn name(&mut self, name: &str, span: Span) -> Type {
         let is_private = self.scope.schema.channel(name).is_some_and(Channel::is_private);
         if is_private && self.scope.node.is_none() {
@@ -422,6 +641,19 @@ impl Checker<'_> {
                 Some(help.to_owned());
         }
         self.facts.item_index |= name == INDEX;
+        match self.variable(name) {
+            Some(Meaning::Macro(_)) => {
+                let message = format!("`{name}` is a macro, and no value");
+                self.problem("GR041", span, message, "not called").help =
+                    Some(format!("call it: `{name}(…)`"));
+                return Type::Any;
+            }
+            Some(Meaning::Outside) => {
+                self.report_outside(name, span);
+                return Type::Any;
+            }
+            Some(Meaning::Value(_)) | None => (),
+        }
         match self.look_up(name) {
             Some((ty, Presence::Always)) => ty,
             Some((_, Presence::Never)) if self.scope.any_item && is_of_item(name) => Type::Any,
@@ -458,7 +690,7 @@ impl Checker<'_> {
             }
             None => {
                 let fields = self.scope.schema.channels().iter().map(|it| it.name().as_str());
-                let variables = self.variables.iter().map(|(it, _)| it.as_str());
+                let variables = self.variables.iter().map(|it| it.name.as_str());
                 let known = fields.chain(variables);
                 let (help, message) = if self.scope.node.is_some() {
                     let known = known.chain(["visit", "max_visits", "via"]);
@@ -482,10 +714,20 @@ impl Checker<'_> {
         self.scope.node.map_or("a report", NodeName::as_str)
     }
 
+    fn report_outside(&mut self, name: &str, span: Span) {
+        let message = format!("`{name}` is defined outside of this macro, which does not see it");
+        self.problem("GR041", span, message, "not known here").help =
+            Some(format!("pass it to the macro as an argument: `MACRO({name})`"));
+    }
+
     /// The type of a name, and its presence.
-    fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
-        if let Some((_, ty)) = self.variables.iter().rev().find(|(it, _)| it == name) {
-            return Some((ty.clone(), Presence::Always));
+    pub(super) fn look_up(&self, name: &str) -> Option<(Type, Presence)> {
+        match self.variable(name) {
+            Some(Meaning::Value(ty)) => return Some((ty.clone(), Presence::Always)),
+            Some(Meaning::Macro(_) | Meaning::Outside) => {
+                return Some((Type::Any, Presence::Always));
+            }
+            None => (),
         }
         if self.scope.node.is_none()
             && is_of_node(name)
@@ -506,7 +748,6 @@ impl Checker<'_> {
             INDEX if self.scope.schema.channel(name).is_none() => {
                 return Some((Type::Int, Presence::Never));
             }
-            _ if FUNCTIONS.contains(&name) => Type::Any,
             _ => {
                 let Some(channel) = self.scope.schema.channel(name) else {
                     return Some((Fact::find(name)?.ty(), Presence::Always));
@@ -520,7 +761,11 @@ impl Checker<'_> {
         Some((ty, Presence::Always))
     }
 
-    fn field(&mut self, of: &Type, name: &str, span: Span) -> Type {
+    pub(super) fn field(&mut self, of: &Type, name: &str, span: Span) -> Type {
+        let types: Vec<Type> = alternatives(of).into_iter().cloned().collect();
+        if types.len() > 1 {
+            return any_of(types.iter().map(|it| self.field(it, name, span)));
+        }
         match of.required() {
             Type::Any => Type::Any,
             Type::Map(value) => Type::clone(value).optional(),
@@ -538,84 +783,8 @@ impl Checker<'_> {
         }
     }
 
-    fn filter(&mut self, it: &Filter<'_>, span: Span) -> Type {
-        let known = self.problems.len();
-        self.known("filter", it.name, FILTERS, span);
-        let args = self.arguments(&it.args);
-        let fallback = matches!(it.name, "default" | "d");
-        let input = match &it.expr {
-            Some(of) => self.maybe_undefined(of, fallback),
-            // The block of a `{% filter %}`.
-            None => Type::String,
-        };
-        let list = matches!(input.required(), Type::List(_));
-        if it.name == "join" && is_single(input.required()) {
-            let message = format!("{} is no list that can be joined", describe(&input));
-            self.problem("GR022", span, message, "no list");
-        }
-        let first = it.args.iter().find_map(|argument| match argument {
-            CallArg::Pos(Expr::Const(name)) | CallArg::Kwarg("attribute", Expr::Const(name)) => {
-                name.value.as_str()
-            }
-            _ => None,
-        });
-        let by_attribute = match it.name {
-            "selectattr" | "rejectattr" | "groupby" => true,
-            "map" | "sort" | "unique" | "sum" => {
-                it.args.iter().any(|it| matches!(it, CallArg::Kwarg("attribute", _)))
-            }
-            _ => false,
-        };
-        if let (true, Some(path), Type::List(item)) = (by_attribute, first, input.required()) {
-            path.split('.').fold(Type::clone(item), |ty, name| self.field(&ty, name, span));
-        }
-        let mut result = Type::Any;
-        if self.problems.len() == known {
-            let value = it.expr.as_ref().map_or_else(
-                || Operand::Of(Type::String),
-                |expression| operand(expression, &input),
-            );
-            let what = format!("the filter `{}`", it.name);
-            let source = |args: &str| format!("a | {}{args}", it.name);
-            result = self.try_with_arguments(source, &what, (value, &input), &it.args, &args, span);
-            self.advise_default(it, known);
-        }
-        match (it.name, input.required()) {
-            ("first" | "last" | "min" | "max", Type::List(item)) => {
-                let has_items = it.expr.as_ref().is_some_and(|it| self.has_items(it));
-                let item = Type::clone(item);
-                if has_items { item } else { item.optional() }
-            }
-            // A character of a text, or a key of a map.
-            ("first" | "last" | "min" | "max", Type::String | Type::Map(_)) => {
-                let has_items = it.expr.as_ref().is_some_and(|it| self.has_items(it));
-                if has_items { Type::String } else { Type::String.optional() }
-            }
-            ("attr", Type::Record(_)) => {
-                first.and_then(|it| input.field(it).cloned()).unwrap_or_else(absent_at_times)
-            }
-            ("attr", _) => absent_at_times(),
-            ("list" | "sort" | "reverse" | "unique" | "select" | "reject", _) if list => input,
-            ("selectattr" | "rejectattr", _) if list => input,
-            ("length" | "count" | "int", _) => Type::Int,
-            ("tojson" | "join" | "trim" | "upper" | "lower" | "title" | "string", _) => {
-                Type::String
-            }
-            _ => result,
-        }
-    }
-
-    /// Advises to give a default to a conversion of a text, which may show no number.
-    fn advise_default(&mut self, it: &Filter<'_>, known: usize) {
-        if matches!(it.name, "int" | "float")
-            && let Some(problem) = self.problems.get_mut(known)
-        {
-            problem.help = Some(format!("give a default: `… | {}(default=0)`", it.name));
-        }
-    }
-
     /// The type of an operand that may be undefined, if it is a plain name.
-    fn maybe_undefined(&mut self, expression: &Expr<'_>, allowed: bool) -> Type {
+    pub(super) fn maybe_undefined(&mut self, expression: &Expr<'_>, allowed: bool) -> Type {
         match expression {
             Expr::Var(it) if allowed && self.look_up(it.id).is_some() => {
                 self.look_up(it.id).map_or(Type::Any, |(ty, _)| ty)
@@ -626,44 +795,103 @@ impl Checker<'_> {
     }
 
     pub(super) fn call(&mut self, call: &Call<'_>) -> Type {
-        let args = self.arguments(&call.args);
         match &call.expr {
-            Expr::Var(it) => {
-                let ours = self.variables.iter().any(|(name, _)| name == it.id);
-                if !ours && let Some(function) = FactFunction::find(it.id) {
-                    return self.fact(function, it.id, call);
-                }
-                if !ours {
-                    let known = self.problems.len();
-                    self.known("function", it.id, FUNCTIONS, it.span());
-                    if self.problems.len() == known {
-                        let what = format!("the function `{}`", it.id);
-                        let source = |args: &str| {
-                            format!("{}{}", it.id, if args.is_empty() { "()" } else { args })
-                        };
-                        let none = (Operand::Literal(minijinja::Value::UNDEFINED), &Type::Any);
-                        let span = call.expr.span();
-                        return self
-                            .try_with_arguments(source, &what, none, &call.args, &args, span);
-                    }
-                }
+            Expr::Var(it) if it.id == LOOP => self.recurse(call),
+            Expr::Var(it) => self.call_name(it.id, call),
+            Expr::GetAttr(it) if matches!(&it.expr, Expr::Var(it) if it.id == LOOP) => {
+                self.ty(&it.expr);
+                self.loop_method(it.name, call, it.span())
             }
             Expr::GetAttr(it) => {
+                self.arguments(&call.args);
                 let of = self.ty(&it.expr);
-                let is_loop = of == loop_type();
-                if is_loop && it.name == "cycle" && call.args.is_empty() {
-                    let message = "`loop.cycle` takes the values to choose from".to_owned();
-                    self.problem("GR041", it.span(), message, "without a value");
-                }
-                if of != Type::Any && !(is_loop && LOOP_METHODS.contains(&it.name)) {
-                    let message = format!("{} has no method `{}`", describe(&of), it.name);
-                    self.problem("GR041", it.span(), message, "no method").help =
-                        Some("use a filter: `… | trim`".to_owned());
-                }
+                let message = format!("{} has no method `{}`", describe(&of), it.name);
+                self.problem("GR041", it.span(), message, "no method").help =
+                    Some("use a filter: `… | trim`".to_owned());
+                Type::Any
             }
-            other => drop(self.ty(other)),
+            other => {
+                self.arguments(&call.args);
+                let of = self.ty(other);
+                let message = format!("{} is no function", describe(&of));
+                self.problem("GR041", other.span(), message, "cannot be called");
+                Type::Any
+            }
         }
-        Type::Any
+    }
+
+    fn call_name(&mut self, name: &str, call: &Call<'_>) -> Type {
+        let span = call.expr.span();
+        match self.variable(name) {
+            Some(Meaning::Macro(callee)) => {
+                let callee = callee.clone();
+                return self.call_macro(name, &callee, call, None);
+            }
+            Some(Meaning::Outside) => {
+                self.report_outside(name, span);
+                return Type::Any;
+            }
+            Some(Meaning::Value(ty)) if name == CALLER && *ty == Type::Any => return Type::String,
+            Some(Meaning::Value(_)) if name == CALLER => {
+                // Under `{% if caller %}`, which is false here.
+                if !self.defined.iter().any(|it| it == CALLER) {
+                    let message = "this macro needs the block of a `call`".to_owned();
+                    self.problem("GR041", span, message, "no block").help = Some(
+                        "call the macro with `{% call MACRO(…) %} … {% endcall %}`".to_owned(),
+                    );
+                }
+                return Type::String;
+            }
+            _ => (),
+        }
+        let args = self.arguments(&call.args);
+        let is_value = self.variable(name).is_some() || self.scope.schema.channel(name).is_some();
+        if is_value {
+            let message = format!("`{name}` is a value, and no function");
+            self.problem("GR041", span, message, "cannot be called");
+            return Type::Any;
+        }
+        if let Some(function) = FactFunction::find(name) {
+            return self.fact(function, name, call);
+        }
+        let known = self.problems.len();
+        self.known("function", name, FUNCTIONS, span);
+        if self.problems.len() > known {
+            return Type::Any;
+        }
+        let what = format!("the function `{name}`");
+        let source = |args: &str| format!("{name}{}", if args.is_empty() { "()" } else { args });
+        let none = Tested { expression: None, ty: &Type::Bool };
+        self.try_with_arguments(source, &what, none, &call.args, &args, span);
+        match name {
+            "dict" => dictionary(&call.args, &args),
+            _ => Type::List(Type::Int.into()),
+        }
+    }
+
+    fn loop_method(&mut self, name: &str, call: &Call<'_>, span: Span) -> Type {
+        let args = self.arguments(&call.args);
+        let is_plain = call.args.iter().all(|it| matches!(it, CallArg::Pos(_)));
+        match name {
+            "cycle" | "changed" if call.args.is_empty() || !is_plain => {
+                let message = format!("`loop.{name}` takes the values to choose from");
+                let message = if name == "cycle" {
+                    message
+                } else {
+                    "`loop.changed` takes the values to compare".to_owned()
+                };
+                self.problem("GR041", span, message, "without a value");
+                Type::Any
+            }
+            "cycle" => any_of(args),
+            "changed" => Type::Bool,
+            _ => {
+                let message = format!("`loop` has no method `{name}`");
+                self.problem("GR041", span, message, "no method").help =
+                    Some("use a filter: `… | trim`".to_owned());
+                Type::Any
+            }
+        }
     }
 
     /// A call of a function for facts of the run.
@@ -704,7 +932,7 @@ impl Checker<'_> {
     }
 
     /// The types of arguments.
-    fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Vec<Type> {
+    pub(super) fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Vec<Type> {
         let mut types = Vec::new();
         for argument in arguments {
             types.push(match argument {
@@ -732,7 +960,7 @@ impl Checker<'_> {
             BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte => false,
             _ => return,
         };
-        let forms = Form::of(left_is, left).zip(Form::of(right_is, right));
+        let forms = Form::of(left).zip(Form::of(right));
         if let Some(forms) = forms.filter(|(one, other)| one != other) {
             let shown = |it: &Type, is: &Expr<'_>| match (values_of(it), is) {
                 (Some([text]), Expr::Const(_)) => format!("the text \"{text}\""),
@@ -771,12 +999,40 @@ impl Checker<'_> {
         }
     }
 
-    fn known(&mut self, kind: &str, name: &str, known: &[&str], span: Span) {
+    pub(super) fn known(&mut self, kind: &str, name: &str, known: &[&str], span: Span) {
         let is_symbol = !name.starts_with(|it: char| it.is_alphabetic());
         if !is_symbol && !known.contains(&name) {
             let help = suggestion(name, known.iter().copied());
             let message = format!("there is no {kind} `{name}`");
             self.problem("GR041", span, message, format!("no such {kind}")).help = help;
+        }
+    }
+}
+
+/// The type of `dict(…)`: a copy of a mapping with further values.
+fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
+    let mut fields: Vec<Field> = Vec::new();
+    let mut rest = None;
+    for (arg, ty) in args.iter().zip(types) {
+        match (arg, ty.required()) {
+            (CallArg::Kwarg(name, _), _) => {
+                fields.retain(|it| it.name != *name);
+                fields.push(Field { name: (*name).to_owned(), ty: ty.clone() });
+            }
+            (_, Type::Record(record)) if !is_shape(ty) => {
+                let more =
+                    record.fields.iter().filter(|it| fields.iter().all(|to| to.name != it.name));
+                let more: Vec<Field> = more.cloned().collect();
+                fields.extend(more);
+            }
+            (_, other) => rest = Some(values_of_map(other)),
+        }
+    }
+    match rest {
+        None => Type::Record(Record { name: None, fields, is_closed: true }.into()),
+        Some(rest) => {
+            let values = fields.into_iter().map(|it| it.ty).chain([rest]);
+            Type::Map(any_of(values).into())
         }
     }
 }

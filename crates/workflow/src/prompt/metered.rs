@@ -21,11 +21,14 @@ use minijinja::{
     },
 };
 
-use super::builtins::{COUNT, LIST, PLUS, TEXT, TIMES};
+use super::{
+    builtins::{COUNT, LIST, PLUS, TEXT, TIMES},
+    expressions::LOOP,
+};
 
 /// Returns a copy of a template that counts its operands, and the names that it reads.
 pub(super) fn metered<'a>(template: &Stmt<'a>) -> (Stmt<'a>, BTreeSet<String>) {
-    let mut copy = Copy { names: BTreeSet::new() };
+    let mut copy = Copy::default();
     let stmt = match template {
         Stmt::Template(it) => {
             let children = copy.body(&it.children);
@@ -33,7 +36,15 @@ pub(super) fn metered<'a>(template: &Stmt<'a>) -> (Stmt<'a>, BTreeSet<String>) {
         }
         other => copy.statement(other).unwrap_or_else(|| nothing(Span::default())),
     };
-    (stmt, copy.names)
+    (stmt, copy.names.into_iter().map(str::to_owned).collect())
+}
+
+/// Returns the names that the body of a macro reads, with those of the blocks in it.
+pub(super) fn reads<'a>(declaration: &Macro<'a>) -> BTreeSet<&'a str> {
+    let mut copy = Copy::default();
+    copy.exprs(&declaration.defaults);
+    copy.body(&declaration.body);
+    copy.names
 }
 
 /// Returns whether an expression is an end of a list, such as `tasks | first`, which an empty list has not. Written
@@ -48,17 +59,18 @@ fn or_none(value: Expr<'_>, span: Span) -> Expr<'_> {
     Expr::Filter(Spanned::new(Filter { name: "default", expr: Some(value), args }, span))
 }
 
-struct Copy {
-    names: BTreeSet<String>,
+#[derive(Default)]
+struct Copy<'a> {
+    names: BTreeSet<&'a str>,
 }
 
-impl Copy {
-    fn body<'a>(&mut self, statements: &[Stmt<'a>]) -> Vec<Stmt<'a>> {
+impl<'a> Copy<'a> {
+    fn body(&mut self, statements: &[Stmt<'a>]) -> Vec<Stmt<'a>> {
         statements.iter().filter_map(|it| self.statement(it)).collect()
     }
 
     /// Returns `None` for a statement that prompts cannot have; the checks report it.
-    fn statement<'a>(&mut self, statement: &Stmt<'a>) -> Option<Stmt<'a>> {
+    fn statement(&mut self, statement: &Stmt<'a>) -> Option<Stmt<'a>> {
         Some(match statement {
             Stmt::Template(it) => {
                 let children = self.body(&it.children);
@@ -132,30 +144,42 @@ impl Copy {
         })
     }
 
-    fn declaration<'a>(&mut self, it: &Spanned<Macro<'a>>) -> Spanned<Macro<'a>> {
+    /// A macro takes the values of the names that it reads from where it stands. The engine overlooks those in slices,
+    /// in the filters of blocks and in `set x = x`, so the copy begins with all of them, in a branch that is never taken.
+    fn declaration(&mut self, it: &Spanned<Macro<'a>>) -> Spanned<Macro<'a>> {
+        let span = it.span();
+        let outside = std::mem::take(&mut self.names);
+        let defaults = self.exprs(&it.defaults);
+        let body = self.body(&it.body);
+        let read = self.names.iter().filter(|it| **it != LOOP);
+        let read = read.map(|id| emit(Expr::Var(Spanned::new(Var { id }, span)), span)).collect();
+        let never = constant(Value::from(false), span);
+        let first = IfCond { expr: never, true_body: read, false_body: Vec::new() };
+        let first = Stmt::IfCond(Spanned::new(first, span));
+        self.names.extend(outside);
         let copy = Macro {
             name: it.name,
             args: it.args.iter().map(target).collect(),
-            defaults: self.exprs(&it.defaults),
-            body: self.body(&it.body),
+            defaults,
+            body: [first].into_iter().chain(body).collect(),
         };
-        Spanned::new(copy, it.span())
+        Spanned::new(copy, span)
     }
 
-    fn call<'a>(&mut self, it: &Spanned<Call<'a>>) -> Spanned<Call<'a>> {
+    fn call(&mut self, it: &Spanned<Call<'a>>) -> Spanned<Call<'a>> {
         Spanned::new(Call { expr: self.expr(&it.expr), args: self.args(&it.args) }, it.span())
     }
 
-    fn exprs<'a>(&mut self, all: &[Expr<'a>]) -> Vec<Expr<'a>> {
+    fn exprs(&mut self, all: &[Expr<'a>]) -> Vec<Expr<'a>> {
         all.iter().map(|it| self.expr(it)).collect()
     }
 
-    fn optional<'a>(&mut self, expr: Option<&Expr<'a>>) -> Option<Expr<'a>> {
+    fn optional(&mut self, expr: Option<&Expr<'a>>) -> Option<Expr<'a>> {
         expr.map(|it| self.expr(it))
     }
 
     /// Counts each argument: a method may read all of one.
-    fn args<'a>(&mut self, args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
+    fn args(&mut self, args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
         let mut copy = |it: &Expr<'a>| counted(COUNT, self.expr(it));
         args.iter()
             .map(|it| match it {
@@ -167,11 +191,11 @@ impl Copy {
             .collect()
     }
 
-    fn expr<'a>(&mut self, expr: &Expr<'a>) -> Expr<'a> {
+    fn expr(&mut self, expr: &Expr<'a>) -> Expr<'a> {
         let span = expr.span();
         match expr {
             Expr::Var(it) => {
-                self.names.insert(it.id.to_owned());
+                self.names.insert(it.id);
                 Expr::Var(Spanned::new(Var { id: it.id }, span))
             }
             Expr::Const(it) => constant(it.value.clone(), span),
@@ -254,7 +278,7 @@ impl Copy {
         }
     }
 
-    fn binary<'a>(&mut self, it: &BinOp<'a>, span: Span) -> Expr<'a> {
+    fn binary(&mut self, it: &BinOp<'a>, span: Span) -> Expr<'a> {
         let (left, right) = (self.expr(&it.left), self.expr(&it.right));
         let (left, right) = match it.op {
             BinOpKind::Add => return with_argument(PLUS, left, right),

@@ -5,13 +5,19 @@
 
 mod builtins;
 mod checker;
+#[cfg(test)]
+mod constructs;
 mod expressions;
 mod facts;
 mod files;
+mod filters;
+mod guards;
 mod json;
+mod macros;
 mod meter;
 mod metered;
 mod names;
+mod shapes;
 mod tried;
 
 use std::{

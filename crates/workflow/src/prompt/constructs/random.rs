@@ -1,0 +1,440 @@
+//! Random templates: each that loads is rendered in every state.
+//!
+//! An expression is generated for a kind of value, and now and then for another kind, so that many templates load and
+//! many have a mistake. Divisors, counts and values of the type `json` are left out: they may fail in a run.
+
+use super::{Choices, problems, rendered, schema, states};
+
+/// The templates of a test run.
+const TEMPLATES: u64 = 2_000;
+
+/// What an expression is generated for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Texts,
+    Story,
+    Stories,
+    Tree,
+    Pairs,
+    Sizes,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Text,
+    Kind::Number,
+    Kind::Texts,
+    Kind::Story,
+    Kind::Stories,
+    Kind::Tree,
+    Kind::Pairs,
+    Kind::Sizes,
+];
+
+struct Generator {
+    choices: Choices,
+    /// The names that the template has set so far, each with its kind.
+    names: Vec<(String, Kind)>,
+    /// The macros that it has declared, each with the kinds of its arguments.
+    macros: Vec<(String, Vec<Kind>)>,
+}
+
+impl Generator {
+    fn chance(&mut self, of: usize) -> bool {
+        self.choices.below(of) == 0
+    }
+
+    fn kind(&mut self) -> Kind {
+        KINDS[self.choices.below(KINDS.len())]
+    }
+
+    /// A name of a kind, or any name.
+    fn name(&mut self, kind: Kind) -> Option<String> {
+        let any = self.chance(12);
+        let names = self.names.iter().filter(|it| any || it.1 == kind);
+        let names: Vec<String> = names.map(|it| it.0.clone()).collect();
+        (!names.is_empty()).then(|| names[self.choices.below(names.len())].clone())
+    }
+
+    /// An expression that begins with a name, or stands in brackets.
+    fn term(&mut self, kind: Kind, depth: usize) -> String {
+        let text = self.expression(kind, depth);
+        let is_plain = text.chars().all(|it| it.is_alphanumeric() || "._[]".contains(it));
+        if is_plain { text } else { format!("({text})") }
+    }
+
+    fn expression(&mut self, kind: Kind, depth: usize) -> String {
+        let kind = if self.chance(25) { self.kind() } else { kind };
+        if !self.chance(3)
+            && let Some(name) = self.name(kind)
+        {
+            return name;
+        }
+        if depth == 0 {
+            return self.leaf(kind);
+        }
+        let depth = depth - 1;
+        match self.choices.below(8) {
+            0 => {
+                let (a, c, b) =
+                    (self.term(kind, depth), self.condition(depth), self.term(kind, depth));
+                if self.chance(4) { format!("{a} if {c}") } else { format!("{a} if {c} else {b}") }
+            }
+            1 => format!("{} or {}", self.term(kind, depth), self.term(kind, depth)),
+            2 => format!("{} | default({})", self.term(kind, depth), self.expression(kind, depth)),
+            3 => format!("{} and {}", self.term(kind, depth), self.term(kind, depth)),
+            _ => self.operation(kind, depth),
+        }
+    }
+
+    fn leaf(&mut self, kind: Kind) -> String {
+        let leaves: &[&str] = match kind {
+            Kind::Text => &[
+                "brief",
+                "note",
+                "level",
+                "'a'",
+                "story.title",
+                "story.note",
+                "story.owner.name",
+                "story.owner.mail",
+                "tree.name",
+                "story.level",
+            ],
+            Kind::Number => {
+                &["count", "share", "1", "-2", "1.5", "story.points", "loop.index", "flag"]
+            }
+            Kind::Texts => {
+                &["texts", "tags", "['a', 'b']", "story.labels", "[]", "[note, 'a']", "sizes"]
+            }
+            Kind::Story => &["story", "stories[0]", "loop.nextitem", "loop.previtem"],
+            Kind::Stories => &["stories", "[story]", "[story, story]", "[]"],
+            Kind::Tree => &["tree", "tree.children[0]"],
+            Kind::Pairs => &["[(1, 'a')]", "sizes | items", "[('x', 2), ('y', 3)]", "[[1, 2]]"],
+            Kind::Sizes => &["sizes", "mails", "{'k': 1}", "dict(k=1)", "story"],
+        };
+        self.choices.one(leaves).to_owned()
+    }
+
+    fn operation(&mut self, kind: Kind, depth: usize) -> String {
+        match kind {
+            Kind::Text => self.text(depth),
+            Kind::Number => self.number(depth),
+            Kind::Texts => {
+                let part =
+                    self.choices.one(&["title", "note", "owner.name", "level", "owner", "nosuch"]);
+                let filter = self.choices.one(&[
+                    "sort",
+                    "unique",
+                    "reverse",
+                    "list",
+                    "select",
+                    "map('upper')",
+                    "map('trim')",
+                ]);
+                match self.choices.below(8) {
+                    0 => format!("{} + {}", self.term(kind, depth), self.term(kind, depth)),
+                    1 => format!("{} | map(attribute='{part}')", self.term(Kind::Stories, depth)),
+                    2 => format!(
+                        "{} | selectattr('{part}') | map(attribute='{part}')",
+                        self.term(Kind::Stories, depth)
+                    ),
+                    3 => format!(
+                        "{} | map(attribute='{part}', default='-')",
+                        self.term(Kind::Stories, depth)
+                    ),
+                    4 => format!("{}[1:]", self.term(kind, depth)),
+                    5 => format!("{} | split", self.term(Kind::Text, depth)),
+                    6 => format!(
+                        "{} | chain({})",
+                        self.term(kind, depth),
+                        self.expression(kind, depth)
+                    ),
+                    _ => format!("{} | {filter}", self.term(kind, depth)),
+                }
+            }
+            Kind::Story => {
+                let end = self.choices.one(&["first", "last", "max(attribute='points')", "random"]);
+                let stories = self.term(Kind::Stories, depth);
+                match self.choices.below(3) {
+                    0 => format!("{stories}[-1]"),
+                    1 => format!("({stories} | {end})"),
+                    _ => self.leaf(kind),
+                }
+            }
+            Kind::Stories => {
+                let part =
+                    self.choices.one(&["points", "title", "note", "owner.name", "level", "nosuch"]);
+                let filter = self.choices.one(&[
+                    "sort(attribute=",
+                    "unique(attribute=",
+                    "selectattr(",
+                    "rejectattr(",
+                ]);
+                match self.choices.below(4) {
+                    0 => format!("{} + {}", self.term(kind, depth), self.term(kind, depth)),
+                    1 => format!("{}[1:]", self.term(kind, depth)),
+                    2 => format!("{} | reverse | list", self.term(kind, depth)),
+                    _ => format!("{} | {filter}'{part}')", self.term(kind, depth)),
+                }
+            }
+            Kind::Tree => format!("{}.children[0]", self.term(kind, depth)),
+            Kind::Pairs => match self.choices.below(5) {
+                0 => format!("{} | items", self.term(Kind::Sizes, depth)),
+                1 => format!("{} | dictsort", self.term(Kind::Sizes, depth)),
+                2 => format!(
+                    "{} | zip({})",
+                    self.term(Kind::Texts, depth),
+                    self.expression(Kind::Stories, depth)
+                ),
+                3 => format!(
+                    "{} | groupby('{}')",
+                    self.term(Kind::Stories, depth),
+                    self.choices.one(&["level", "note", "owner.name"])
+                ),
+                _ => format!("{} | batch(2)", self.term(Kind::Texts, depth)),
+            },
+            Kind::Sizes => match self.choices.below(2) {
+                0 => format!(
+                    "{{'k': {}, 'l': {}}}",
+                    self.expression(Kind::Number, depth),
+                    self.expression(Kind::Text, depth)
+                ),
+                _ => format!("dict(k={})", self.expression(Kind::Number, depth)),
+            },
+        }
+    }
+
+    fn text(&mut self, depth: usize) -> String {
+        let filter = self.choices.one(&[
+            "upper",
+            "trim",
+            "title",
+            "replace('a', 'b')",
+            "string",
+            "indent(2)",
+            "first",
+            "last",
+            "tojson",
+        ]);
+        match self.choices.below(9) {
+            0 => format!("{} ~ {}", self.term(Kind::Text, depth), self.term(Kind::Number, depth)),
+            1 => format!("{} + {}", self.term(Kind::Text, depth), self.term(Kind::Text, depth)),
+            2 => format!("{} | join(', ')", self.term(Kind::Texts, depth)),
+            3 => {
+                let part = self.choices.one(&["title", "note", "level", "owner.name", "nosuch"]);
+                format!("{}.{part}", self.term(Kind::Story, depth))
+            }
+            4 => format!("{}[1:]", self.term(Kind::Text, depth)),
+            5 => self.called(depth).unwrap_or_else(|| "'a'".to_owned()),
+            6 => format!("{}.name", self.term(Kind::Tree, depth)),
+            7 => format!(
+                "{}[{}]",
+                self.term(Kind::Texts, depth),
+                self.choices.one(&["0", "-1", "count"])
+            ),
+            _ => format!("{} | {filter}", self.term(Kind::Text, depth)),
+        }
+    }
+
+    fn number(&mut self, depth: usize) -> String {
+        let filter = self.choices.one(&["abs", "round", "int", "float"]);
+        match self.choices.below(8) {
+            0 => format!("{} + {}", self.term(Kind::Number, depth), self.term(Kind::Number, depth)),
+            1 => format!("{} | length", self.term(Kind::Texts, depth)),
+            2 => format!("{}.points", self.term(Kind::Story, depth)),
+            3 => format!(
+                "{} | sum(attribute='{}')",
+                self.term(Kind::Stories, depth),
+                self.choices.one(&["points", "title"])
+            ),
+            4 => format!("{}['k']", self.term(Kind::Sizes, depth)),
+            5 => format!("{} | length", self.term(Kind::Stories, depth)),
+            6 => format!(
+                "{} | int(default={})",
+                self.term(Kind::Text, depth),
+                self.expression(Kind::Number, depth)
+            ),
+            _ => format!("{} | {filter}", self.term(Kind::Number, depth)),
+        }
+    }
+
+    fn called(&mut self, depth: usize) -> Option<String> {
+        if self.macros.is_empty() {
+            return None;
+        }
+        let (name, kinds) = self.macros[self.choices.below(self.macros.len())].clone();
+        let mut args: Vec<String> = kinds.iter().map(|it| self.expression(*it, depth)).collect();
+        if self.chance(12) {
+            args.pop();
+        }
+        Some(format!("{name}({})", args.join(", ")))
+    }
+
+    fn condition(&mut self, depth: usize) -> String {
+        let kind = self.kind();
+        let term = self.term(kind, 0);
+        match self.choices.below(11) {
+            0 => format!("{term} is defined"),
+            1 => format!("{term} is not none"),
+            2 => format!("not {term}"),
+            3 => self
+                .choices
+                .one(&["loop.last", "not loop.last", "not loop.first", "flag", "caller"])
+                .to_owned(),
+            4 if depth > 0 => format!("{} and {}", self.condition(0), self.condition(0)),
+            5 if depth > 0 => format!("{} or {}", self.condition(0), self.condition(0)),
+            6 => format!("{} == {}", self.term(Kind::Text, depth), self.term(Kind::Text, 0)),
+            7 => format!("{} > 1", self.term(Kind::Number, depth)),
+            8 => format!("'k' in {}", self.term(Kind::Sizes, 0)),
+            9 => format!("{} | length > 1", self.term(Kind::Stories, 0)),
+            _ => term,
+        }
+    }
+
+    /// A name that is new, or hides another one.
+    fn new_name(&mut self, kind: Kind) -> String {
+        let name = self.choices.one(&["x", "y", "z", "note", "story", "texts"]).to_owned();
+        self.names.push((name.clone(), kind));
+        name
+    }
+
+    fn body(&mut self, depth: usize) -> String {
+        let count = 1 + self.choices.below(2);
+        (0..count).map(|_| self.statement(depth)).collect()
+    }
+
+    /// A body whose names are not known after it.
+    fn block(&mut self, depth: usize) -> String {
+        let (names, macros) = (self.names.len(), self.macros.len());
+        let body = self.body(depth);
+        if !self.chance(4) {
+            self.names.truncate(names);
+            self.macros.truncate(macros);
+        }
+        body
+    }
+
+    fn statement(&mut self, depth: usize) -> String {
+        let kind = self.kind();
+        if depth == 0 {
+            return format!("{{{{ {} }}}}", self.expression(kind, 1));
+        }
+        let depth = depth - 1;
+        match self.choices.below(12) {
+            0 => {
+                let condition = self.condition(1);
+                let then = self.block(depth);
+                let otherwise = self.block(depth);
+                if self.chance(2) {
+                    format!("{{% if {condition} %}}{then}{{% endif %}}")
+                } else {
+                    format!("{{% if {condition} %}}{then}{{% else %}}{otherwise}{{% endif %}}")
+                }
+            }
+            1 => {
+                let value = self.expression(kind, 2);
+                format!("{{% set {} = {value} %}}", self.new_name(kind))
+            }
+            2 => {
+                let (a, b) = (self.expression(Kind::Text, 1), self.expression(Kind::Number, 1));
+                let (first, second) = (self.new_name(Kind::Text), self.new_name(Kind::Number));
+                format!("{{% set {first}, {second} = {a}, {b} %}}")
+            }
+            3 => {
+                let pairs = self.term(Kind::Pairs, 1);
+                let names = self.names.len();
+                let (a, b) = (self.new_name(Kind::Text), self.new_name(Kind::Number));
+                let body = self.block(depth);
+                self.names.truncate(names);
+                format!("{{% for {a}, {b} in {pairs} %}}{body}{{% endfor %}}")
+            }
+            4 => {
+                let name = format!("m{}", self.macros.len());
+                let (kind, other) = (self.kind(), self.kind());
+                let names = std::mem::take(&mut self.names);
+                self.names = vec![("p".to_owned(), kind), ("q".to_owned(), other)];
+                let body = self.body(depth);
+                self.names = names;
+                let body = if self.chance(3) { format!("{body}{{{{ caller(q) }}}}") } else { body };
+                let default = self.leaf(other);
+                let default = if self.chance(2) { format!("={default}") } else { String::new() };
+                self.macros.push((name.clone(), vec![kind, other]));
+                format!("{{% macro {name}(p, q{default}) %}}{body}{{% endmacro %}}")
+            }
+            5 => {
+                let Some(call) = self.called(1) else { return "text".to_owned() };
+                self.names.push(("c".to_owned(), kind));
+                let body = self.block(depth);
+                self.names.retain(|it| it.0 != "c");
+                format!("{{% call(c) {call} %}}{body}{{% endcall %}}")
+            }
+            6 => {
+                self.names.push(("t".to_owned(), Kind::Tree));
+                let body = self.block(depth);
+                let children = self.expression(Kind::Tree, 0);
+                self.names.retain(|it| it.0 != "t");
+                let tree = self.choices.one(&["tree.children", "[tree]", "stories"]);
+                format!(
+                    "{{% for t in {tree} recursive %}}{body}{{{{ loop(t.children) }}}}{{{{ {children} }}}}{{% endfor %}}"
+                )
+            }
+            7 => {
+                let body = self.body(depth);
+                let name = self.new_name(Kind::Text);
+                format!("{{% set {name} %}}{body}{{% endset %}}")
+            }
+            8 | 9 => {
+                let (of, kind) = if self.chance(2) {
+                    (Kind::Stories, Kind::Story)
+                } else {
+                    (Kind::Texts, Kind::Text)
+                };
+                let list = self.term(of, 1);
+                let names = self.names.len();
+                let name = self.new_name(kind);
+                let filter = if self.chance(3) {
+                    format!(" if {}", self.condition(1))
+                } else {
+                    String::new()
+                };
+                let body = self.block(depth);
+                let other = self.block(0);
+                self.names.truncate(names);
+                format!(
+                    "{{% for {name} in {list}{filter} %}}{body}{{% else %}}{other}{{% endfor %}}"
+                )
+            }
+            _ => format!("{{{{ {} }}}}", self.expression(kind, 2)),
+        }
+    }
+}
+
+/// Failures that depend on how deep or large a value is.
+fn is_excepted(reason: &str) -> bool {
+    ["recursion limit", "a limit is reached", "nested deeper"].iter().any(|it| reason.contains(it))
+}
+
+#[test]
+fn a_random_template_that_loads_is_rendered_in_every_state() {
+    let schema = schema();
+    let states = states(&schema, 25);
+    let (mut accepted, mut failed) = (0, Vec::new());
+    let first = std::env::var("GRAPHRUN_TEST_SEED").map_or(0, |it| it.parse().unwrap());
+    for seed in first..first + TEMPLATES {
+        let choices = Choices(seed * 7919);
+        let mut generator = Generator { choices, names: Vec::new(), macros: Vec::new() };
+        let template = generator.body(3);
+        if !problems(&schema, &template).is_empty() {
+            continue;
+        }
+        accepted += 1;
+        let reason = states.iter().find_map(|it| rendered(it, &template).err());
+        failed.extend(reason.filter(|it| !is_excepted(it)).map(|it| format!("{template}\n  {it}")));
+    }
+    failed.sort_by_key(String::len);
+    let shown = failed.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
+    assert!(failed.is_empty(), "{} of {accepted} fail:\n{shown}", failed.len());
+    assert!(accepted > TEMPLATES / 20, "{accepted} accepted");
+}

@@ -1,0 +1,247 @@
+//! What a condition proves about the values of a template: which are present, and which lists have items.
+
+use minijinja::machinery::ast::{BinOpKind, CompareOpKind, Expr, UnaryOpKind};
+
+use super::expressions::LOOP;
+use crate::via;
+
+/// The most items of a list whose presence is known from a condition on its length.
+const ITEMS_MAX: i64 = 16;
+
+/// The mark of a loop whose items are never null.
+pub(super) const SURE_ITEMS: &str = "loop has items";
+
+/// Records the names that are defined once a condition has this outcome.
+pub(super) fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
+    match condition {
+        // A part of a value that is absent is undefined, which is not none.
+        Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
+            learn_path(&it.expr, defined);
+        }
+        Expr::Test(it) if (it.name == "defined") == outcome => {
+            let asks = matches!(it.name, "defined" | "undefined");
+            // `a.b is defined` proves `a` as well.
+            if asks {
+                learn_path(&it.expr, defined);
+            }
+        }
+        // An absent field is false, and so is an empty list.
+        Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
+            learn_path(condition, defined);
+            defined.extend(path_of(condition).map(|it| has_items(&it)));
+        }
+        Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
+            let neighbour = match it.name {
+                "first" => "loop.previtem",
+                "last" => "loop.nextitem",
+                _ => return,
+            };
+            if defined.iter().any(|it| it == SURE_ITEMS) {
+                defined.push(neighbour.to_owned());
+            }
+        }
+        Expr::Filter(it) if outcome && is_length(it.name) => {
+            let path = it.expr.as_ref().and_then(path_of);
+            defined.extend(path.map(|it| has_items(&it)));
+        }
+        Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
+        Expr::Compare(it) => {
+            if let [step] = it.ops.as_slice()
+                && let Some(operator) = outside_of_chain(step.op)
+            {
+                learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
+            }
+        }
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
+            learn(&it.expr, !outcome, defined);
+        }
+        Expr::BinOp(it) => match it.op {
+            BinOpKind::ScAnd if outcome => {
+                learn(&it.left, outcome, defined);
+                learn(&it.right, outcome, defined);
+            }
+            BinOpKind::ScOr if !outcome => {
+                learn(&it.left, outcome, defined);
+                learn(&it.right, outcome, defined);
+            }
+            _ => learn_comparison((&it.left, &it.right), it.op, outcome, defined),
+        },
+        _ => (),
+    }
+}
+
+/// The same operator outside of a chain, which has no `not in`.
+pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
+    Some(match operator {
+        CompareOpKind::Eq => BinOpKind::Eq,
+        CompareOpKind::Ne => BinOpKind::Ne,
+        CompareOpKind::Gt => BinOpKind::Gt,
+        CompareOpKind::Gte => BinOpKind::Gte,
+        CompareOpKind::In => BinOpKind::In,
+        CompareOpKind::Lt => BinOpKind::Lt,
+        CompareOpKind::Lte => BinOpKind::Lte,
+        CompareOpKind::NotIn => return None,
+    })
+}
+
+/// Records what a comparison proves: the length of a list, a key of a map, or [the trigger](via).
+fn learn_comparison(
+    (left, right): (&Expr<'_>, &Expr<'_>),
+    operator: BinOpKind,
+    outcome: bool,
+    defined: &mut Vec<String>,
+) {
+    if matches!(operator, BinOpKind::Eq | BinOpKind::Ne) {
+        let is_equal = matches!(operator, BinOpKind::Eq) == outcome;
+        for (value, text) in [(left, right), (right, left)] {
+            if let (Some(path), Expr::Const(it)) = (path_of(value), text)
+                && let Some(text) = it.value.as_str()
+            {
+                defined.extend(via::learned(&path, text, is_equal));
+            }
+        }
+    }
+    if !outcome {
+        return;
+    }
+    if matches!(operator, BinOpKind::In) {
+        defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
+        return;
+    }
+    let Some((path, number)) = path_of_length(left).zip(number_of(right)) else { return };
+    let length = match operator {
+        BinOpKind::Gt => number.saturating_add(1),
+        BinOpKind::Gte | BinOpKind::Eq => number,
+        BinOpKind::Ne if number == 0 => 1,
+        _ => 0,
+    };
+    if length > 0 {
+        defined.push(has_items(&path));
+    }
+    defined.extend((0..length.min(ITEMS_MAX)).map(|at| format!("{path}[{at}]")));
+}
+
+/// The mark of a list that is known to have items.
+pub(super) fn has_items(path: &str) -> String {
+    format!("{path}[]")
+}
+
+fn is_loop(expression: &Expr<'_>) -> bool {
+    matches!(expression, Expr::Var(it) if it.id == LOOP)
+}
+
+fn is_length(filter: &str) -> bool {
+    matches!(filter, "length" | "count")
+}
+
+/// The path of the list whose length an expression is.
+fn path_of_length(expression: &Expr<'_>) -> Option<String> {
+    match expression {
+        Expr::Filter(it) if is_length(it.name) => path_of(it.expr.as_ref()?),
+        _ => None,
+    }
+}
+
+/// The whole number that an expression is, if it is a literal.
+pub(super) fn number_of(expression: &Expr<'_>) -> Option<i64> {
+    match expression {
+        Expr::Const(it) => i64::try_from(it.value.clone()).ok(),
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Neg) => {
+            number_of(&it.expr)?.checked_neg()
+        }
+        _ => None,
+    }
+}
+
+/// Records a path and the values that it leads through.
+fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
+    defined.extend(path_of(path));
+    match path {
+        Expr::GetAttr(inner) => learn_path(&inner.expr, defined),
+        Expr::GetItem(inner) => learn_path(&inner.expr, defined),
+        _ => (),
+    }
+}
+
+/// Returns whether the node has run before if a condition has this outcome: `visit > 1`, and what means the same.
+pub(super) fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
+    match condition {
+        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
+            proves_revisit(&it.expr, !outcome)
+        }
+        Expr::BinOp(it) => match it.op {
+            BinOpKind::ScAnd if outcome => {
+                proves_revisit(&it.left, true) || proves_revisit(&it.right, true)
+            }
+            BinOpKind::ScOr if !outcome => {
+                proves_revisit(&it.left, false) || proves_revisit(&it.right, false)
+            }
+            BinOpKind::Eq => !outcome && compares_visit(&it.left, &it.right) == Some(1),
+            BinOpKind::Ne => outcome && compares_visit(&it.left, &it.right) == Some(1),
+            BinOpKind::Gt if outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
+            }
+            BinOpKind::Gte if outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
+            }
+            BinOpKind::Lt if !outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
+            }
+            BinOpKind::Lte if !outcome => {
+                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
+            }
+            _ => false,
+        },
+        Expr::Compare(it) => {
+            let [step] = it.ops.as_slice() else { return false };
+            let number = compares_visit(&it.expr, &step.expr);
+            number.is_some_and(|number| match step.op {
+                CompareOpKind::Eq => !outcome && number == 1,
+                CompareOpKind::Ne => outcome && number == 1,
+                CompareOpKind::Gt => outcome && number >= 1,
+                CompareOpKind::Gte => outcome && number >= 2,
+                CompareOpKind::Lt => !outcome && number >= 2,
+                CompareOpKind::Lte => !outcome && number >= 1,
+                _ => false,
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Returns the number that the number of the visit is compared with.
+fn compares_visit(left: &Expr<'_>, right: &Expr<'_>) -> Option<i64> {
+    match (left, right) {
+        (Expr::Var(name), Expr::Const(number)) if name.id == "visit" => {
+            i64::try_from(number.value.clone()).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.
+pub(super) fn path_of(expression: &Expr<'_>) -> Option<String> {
+    match expression {
+        Expr::Var(it) => Some(it.id.to_owned()),
+        Expr::GetAttr(it) => Some(format!("{}.{}", path_of(&it.expr)?, it.name)),
+        Expr::GetItem(it) => {
+            let of = path_of(&it.expr)?;
+            part_of(&of, &it.subscript_expr)
+        }
+        Expr::Filter(it) if it.args.is_empty() => {
+            Some(format!("({} | {})", path_of(it.expr.as_ref()?)?, it.name))
+        }
+        _ => None,
+    }
+}
+
+/// The path of a part of a value.
+fn part_of(of: &str, part: &Expr<'_>) -> Option<String> {
+    if let Some(number) = number_of(part) {
+        return Some(format!("{of}[{number}]"));
+    }
+    match part {
+        Expr::Const(it) => Some(format!("{of}.{}", it.value.as_str()?)),
+        part => Some(format!("{of}[{}]", path_of(part)?)),
+    }
+}
