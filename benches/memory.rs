@@ -1,9 +1,14 @@
 //! The speed of memory across runs with 100,000 entries, and the cost of a step that remembers.
 //!
-//! `cargo bench --bench memory`. The texts have about twelve words of a vocabulary of 30,000, in which
+//! `cargo bench --bench memory`, with `--features postgres` also in PostgreSQL, on the server in
+//! `GRAPHRUN_TEST_POSTGRES`. The texts have about twelve words of a vocabulary of 30,000, in which
 //! some words are common and most are rare, as in a natural language. The bench fails if a
 //! median recall takes 20 ms or more, or if a write takes more than twice its time with an empty memory.
 //! `GRAPHRUN_BENCH_ENTRIES` sets the number of entries.
+
+#[cfg(feature = "postgres")]
+#[path = "../tests/support/postgres.rs"]
+mod server;
 
 use std::{
     path::Path,
@@ -16,7 +21,7 @@ use graphrun::{
     diagnostic::SourceFile,
     engine::Engine,
     event::Status,
-    memory::{Batch, Entry, Filter, Memory, NewEntry, Search, Source, SqliteStore, Store as _},
+    memory::{Batch, Entry, Filter, Memory, NewEntry, Search, Source, SqliteStore, Store},
     nodes::{Services, factory},
     registry,
     storage::SqliteStorage,
@@ -41,18 +46,28 @@ const STEPS: usize = 300;
 
 #[tokio::main]
 async fn main() {
-    let entries = std::env::var("GRAPHRUN_BENCH_ENTRIES").ok().and_then(|it| it.parse().ok());
-    let entries = entries.unwrap_or(ENTRIES);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = SqliteStore::open(folder.path().join("memory.db")).unwrap();
+    measure("SQLite", &(Arc::new(store) as _)).await;
+    #[cfg(feature = "postgres")]
+    {
+        let schema = server::Schema::new();
+        let store = graphrun::memory::PostgresStore::open(&schema.url()).unwrap();
+        measure("PostgreSQL", &(Arc::new(store) as _)).await;
+    }
+}
+
+async fn measure(place: &str, store: &Arc<dyn Store>) {
+    let entries = std::env::var("GRAPHRUN_BENCH_ENTRIES").ok().and_then(|it| it.parse().ok());
+    let entries = entries.unwrap_or(ENTRIES);
     let mut random = StdRng::seed_from_u64(7);
-    let (first, _) = writes(&store, &mut random, "first").await;
+    let (first, _) = writes(&**store, &mut random, "first").await;
     let begun = Instant::now();
     for number in 0..entries / BATCH {
         let batch = (0..BATCH).map(|_| entry(&mut random)).collect();
-        put(&store, format!("fill/{number}"), batch).await;
+        put(&**store, format!("fill/{number}"), batch).await;
     }
-    println!("{entries} entries written in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{entries} entries written to {place} in {:.1} s", begun.elapsed().as_secs_f64());
     println!("{:<44} {:>10} {:>10} {:>10}", "", "median", "worst", "processor");
     let mut slowest = Duration::ZERO;
     for (name, search) in SEARCHES {
@@ -66,12 +81,12 @@ async fn main() {
         let processor = processor_time().saturating_sub(before) / u32::try_from(ROUNDS).unwrap();
         slowest = slowest.max(shown(name, &mut times, processor));
     }
-    let (last, _) = writes(&store, &mut random, "last").await;
+    let (last, _) = writes(&**store, &mut random, "last").await;
     println!("{:<44} {:>7} µs", "write of an entry, empty memory", first.as_micros());
     println!("{:<44} {:>7} µs", format!("write of an entry, {entries} entries"), last.as_micros());
-    let plain = steps(folder.path(), &store, "  each: { set: { done: part } }\n").await;
+    let plain = steps(store, "  each: { set: { done: part } }\n").await;
     let remembers = "  each: { remember: '\"learnt from \" + string(part)', as: insights }\n";
-    let remembering = steps(folder.path(), &store, remembers).await;
+    let remembering = steps(store, remembers).await;
     println!("{:<44} {:>7} µs", "a task that sets a field", plain.as_micros());
     println!("{:<44} {:>7} µs", "a task that remembers", remembering.as_micros());
     assert!(slowest < RECALL_MAX, "a recall takes {slowest:?}");
@@ -124,12 +139,12 @@ fn entry(random: &mut StdRng) -> NewEntry {
     NewEntry { module, confidence, ..NewEntry::of("insights", text(random).into(), source) }
 }
 
-async fn put(store: &SqliteStore, key: String, entries: Vec<NewEntry>) {
+async fn put(store: &dyn Store, key: String, entries: Vec<NewEntry>) {
     store.put(&Batch { key, entries, now: Timestamp::now() }).await.unwrap();
 }
 
 /// The median duration of a write of one entry, and the longest one.
-async fn writes(store: &SqliteStore, random: &mut StdRng, name: &str) -> (Duration, Duration) {
+async fn writes(store: &dyn Store, random: &mut StdRng, name: &str) -> (Duration, Duration) {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
         let (key, entry) = (format!("{name}/{round}"), entry(random));
@@ -160,7 +175,7 @@ fn shown(name: &str, times: &mut [Duration], processor: Duration) -> Duration {
 }
 
 /// The duration of a step of a saved run that has one task.
-async fn steps(folder: &Path, store: &SqliteStore, node: &str) -> Duration {
+async fn steps(store: &Arc<dyn Store>, node: &str) -> Duration {
     let text = format!(
         "graphrun: 1\nname: w\nmemory: {{ insights: {{}} }}\n\
          state: {{ parts: [int], done: {{ type: [int], merge: append }} }}\ninput: parts\nstart: all\nnodes:\n  \
@@ -169,9 +184,10 @@ async fn steps(folder: &Path, store: &SqliteStore, node: &str) -> Duration {
     let file = Arc::new(SourceFile { name: "w.yaml".into(), text });
     let (workflow, _) =
         parse(file, Path::new(""), &registry()).unwrap_or_else(|findings| panic!("{findings}"));
-    let services = Services { memory: Memory::new(Arc::new(store.clone())), ..Services::offline() };
+    let services = Services { memory: Memory::new(Arc::clone(store)), ..Services::offline() };
     let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
-    let storage = SqliteStorage::open(folder.join("runs.db")).unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let storage = SqliteStorage::open(&folder.path().join("runs.db")).unwrap();
     let engine = Engine::new(graph).with_storage(Arc::new(storage));
     let parts: Vec<usize> = (0..STEPS).collect();
     let begun = Instant::now();

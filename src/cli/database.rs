@@ -14,8 +14,6 @@ use super::{
     error::CliError, exit::Exit, known_databases::remember_new, options::RunOptions,
     words::shell_word,
 };
-#[cfg(feature = "postgres")]
-use crate::storage::PostgresStorage;
 use crate::{
     checkpoint::{CheckpointError, Checkpointer},
     memory::{InMemoryStore, SqliteStore, Store, StoreError},
@@ -23,6 +21,8 @@ use crate::{
     results::ResultStore,
     storage::{MemoryResults, MemoryStorage, SqliteStorage},
 };
+#[cfg(feature = "postgres")]
+use crate::{memory::PostgresStore, storage::PostgresStorage};
 
 /// The default path.
 pub(super) const PATH_DEFAULT: &str = ".graphrun/runs.db";
@@ -92,19 +92,6 @@ impl Database {
         Ok(Self { location, flag, memory_flag: None, permission_flags, is_of_folder: false })
     }
 
-    /// Parses the URL of the memory across runs, which no server holds.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`parse`](Self::parse) does, and when the URL is that of a server.
-    pub(super) fn parse_memory(url: &str, layer: &str) -> Result<Self, CliError> {
-        if matches!(url.split_once(':'), Some(("postgres" | "postgresql", _))) {
-            redact::learn_url(url);
-            return Err(no_memory_server(&Url(url.to_owned())));
-        }
-        Self::parse(url, layer)
-    }
-
     /// Returns the default database in the working directory. A symbolic link of this name may have
     /// come with the folder, so only the user may choose its target.
     ///
@@ -159,7 +146,7 @@ impl Database {
                 Ok(Arc::new(SqliteStore::open_with(path, remember)?))
             }
             #[cfg(feature = "postgres")]
-            DatabaseLocation::Postgres(url) => Err(no_memory_server(url)),
+            DatabaseLocation::Postgres(Url(url)) => Ok(Arc::new(PostgresStore::open(url)?)),
         }
     }
 
@@ -174,7 +161,9 @@ impl Database {
             DatabaseLocation::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
             DatabaseLocation::Sqlite(path) => Ok(Some(Arc::new(SqliteStore::open_existing(path)?))),
             #[cfg(feature = "postgres")]
-            DatabaseLocation::Postgres(url) => Err(no_memory_server(url)),
+            DatabaseLocation::Postgres(Url(url)) => {
+                Ok(PostgresStore::open_existing(url)?.map(|it| Arc::new(it) as _))
+            }
         }
     }
 
@@ -186,7 +175,7 @@ impl Database {
                 format!("there is no memory `{}` yet", path.display())
             }
             #[cfg(feature = "postgres")]
-            DatabaseLocation::Postgres(url) => format!("{url:?} contains no memory"),
+            DatabaseLocation::Postgres(url) => format!("{url:?} contains no memory yet"),
         }
     }
 
@@ -413,11 +402,6 @@ impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&without_secrets(&self.0))
     }
-}
-
-fn no_memory_server(url: &Url) -> CliError {
-    CliError::usage(format!("{url:?} cannot hold the memory across runs"))
-        .with_help("name a file with `--memory sqlite:PATH`")
 }
 
 impl From<StoreError> for CliError {

@@ -48,7 +48,7 @@ pub(super) struct GlobalArgs {
     /// Without it, the database is `GRAPHRUN_DB`, or else `sqlite:.graphrun/runs.db`.
     #[arg(long, global = true, value_name = "URL")]
     db: Option<String>,
-    /// The memory across runs: `sqlite:PATH` or `memory:`
+    /// The memory across runs: `sqlite:PATH`, `postgres://…` or `memory:`
     ///
     /// Without it, the memory is `GRAPHRUN_MEMORY`, or else `sqlite:.graphrun/memory.db`.
     #[arg(long, global = true, value_name = "URL")]
@@ -210,10 +210,10 @@ impl Globals {
     /// Fails when the flag, or else the environment or the file, names an unsupported database.
     pub(super) fn memory_to_read(&self) -> Result<Database, CliError> {
         if let Some(url) = &self.memory {
-            return Database::parse_memory(url, "--memory");
+            return Database::parse(url, "--memory");
         }
         Ok(match self.config_for(|it| it.name == "memory")?.get("memory") {
-            Some(it) => Database::parse_memory(&it.text, &it.layer)?.implied(it.is_untrusted),
+            Some(it) => Database::parse(&it.text, &it.layer)?.implied(it.is_untrusted),
             None => Database::memory_of_the_folder()?,
         })
     }

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::cli::program::{Ended, Place};
+use crate::support::postgres::{Schema, server};
 
 const LEARN: &str = "\
 graphrun: 1
@@ -245,12 +246,74 @@ fn a_removed_entry_does_not_return_and_a_recall_stays_as_it_was() {
     assert_eq!(forked.json()["state"]["known"], json!(["the parser is old"]), "{forked}");
 }
 
+/// Runs of several folders share a memory, and it moves to a server and back.
 #[test]
-fn a_server_holds_no_memory() {
+fn a_server_keeps_the_memory_of_several_folders() {
+    let (place, other, schema) = (Place::new(), Place::new(), Schema::new());
+    let url = schema.url();
+    let memory = ["--memory", url.as_str()];
+    let empty = place.run([&["memory", "list"][..], &memory].concat());
+    assert_eq!((empty.code, empty.stdout.as_str()), (0, "no entries\n"), "{empty}");
+    assert!(empty.stderr.contains("contains no memory yet"), "{empty}");
+    let ended = learn(&place, &memory);
+    assert_eq!((ended.code, &ended.json()["state"]["known"]), (0, &json!(["the parser is old"])));
+    assert!(!place.path(".graphrun/memory.db").exists());
+
+    let variable = [("GRAPHRUN_MEMORY", url.as_str())];
+    let added = other.run_with(["memory", "add", "insights", "a parser has tabs"], variable);
+    assert_eq!(added.code, 0, "{added}");
+    let known = learn(&other, &memory).json()["state"]["known"].clone();
+    assert_eq!(known.as_array().map(Vec::len), Some(2), "{known}");
+    let exported = other.run_with(["memory", "export"], variable);
+    fs::write(other.path("all.jsonl"), &exported.stdout).unwrap();
+    assert_eq!(other.run(["memory", "import", "all.jsonl"]).code, 0);
+    assert_eq!(other.run(["memory", "export"]).stdout, exported.stdout);
+    let id = ids(&other).remove(0);
+    assert_eq!(other.run_with(["memory", "approve", &id], variable).code, 0);
+    assert_eq!(place.run_with(["memory", "rm", &id[..8]], variable).code, 0);
+    let listed = place.run_with(["memory", "list", "--output", "json"], variable).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+}
+
+#[test]
+fn a_memory_server_that_does_not_answer_ends_with_exit_5() {
     let place = Place::new();
-    let refused = place.run(["memory", "list", "--memory", "postgres://user:secret@localhost/x"]);
-    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused}");
-    assert!(refused.stderr.contains("cannot hold the memory across runs"), "{refused}");
-    assert!(refused.stderr.contains("help: name a file with `--memory sqlite:PATH`"), "{refused}");
-    assert!(!refused.stderr.contains("secret"), "{refused}");
+    let memory = ["--memory", "postgres://me:hunter2@127.0.0.1:1/app"];
+    for ended in [place.run([&["memory", "list"][..], &memory].concat()), learn(&place, &memory)] {
+        assert_eq!((ended.code, ended.stdout.as_str()), (5, ""), "{ended}");
+        let says = "postgres://me@127.0.0.1:1/app cannot be used: no server answers there";
+        assert!(ended.stderr.contains(says) && !ended.stderr.contains("hunter2"), "{ended}");
+    }
+    // A command that a message names does not repeat the password.
+    let server = server().replacen("postgres@", "postgres:hunter2@", 1);
+    let url = Schema::new().url_at(&server);
+    let ended = learn(&place, &["--memory", &url, "--pause-before", "look"]);
+    assert_eq!(ended.code, 3, "{ended}");
+    assert!(ended.stdout.contains(" --memory \\\"$GRAPHRUN_MEMORY\\\""), "{ended}");
+    assert!(!format!("{ended}").contains("hunter2"), "{ended}");
+}
+
+/// A kill in a write to a server, and after it.
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_kill_neither_doubles_nor_loses_an_entry_of_a_server() {
+    use graphrun::fault::Point;
+
+    for point in Point::REMEMBERING {
+        for nth in 1..=2 {
+            let (place, schema) = (Place::new(), Schema::new());
+            fs::write(place.path("learn.yaml"), LEARN).unwrap();
+            let (url, fault) = (schema.url(), format!("{}=abort@{nth}", point.name()));
+            let execute =
+                ["execute", "learn.yaml", "-i", LESSONS, "--run-id", "mine", "--memory", &url];
+            crate::cli::killed::killed(&place, &execute, &fault);
+            let ended = place.run(["resume", "mine", "--output", "json", "--memory", &url]);
+            assert_eq!(ended.json()["state"]["known"], json!(["the parser is old"]), "{fault}");
+            let listed = place.run(["memory", "list", "--output", "json", "--memory", &url]).json();
+            let entries = listed.as_array().unwrap();
+            assert_eq!(entries.len(), 2, "{fault}: {entries:?}");
+            let is_once = |it: &&Value| it["created"] == it["updated"];
+            assert_eq!(entries.iter().filter(is_once).count(), 1, "{fault}: {entries:?}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use graphrun::{
     },
     event::Status,
     id::Step,
+    memory::{Batch, NewEntry, PostgresStore, Search, Source, Store as _},
     storage::PostgresStorage,
 };
 use serde_json::json;
@@ -103,6 +104,54 @@ async fn g10_a_claim_whose_commit_lost_its_answer_is_one_claim() {
         it.proxy.lose(loss);
         it.storage.remove(&run("R1")).await.unwrap();
         assert_eq!(it.directly().list().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_whose_commit_lost_its_answer_is_remembered_once() {
+    for loss in [Loss::Before, Loss::After] {
+        let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+        let store = PostgresStore::open(&proxy.url(&schema)).unwrap();
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let person = Source::Person { name: "ana".into() };
+        let entry = |text: &str| NewEntry::of("core", text.into(), person.clone());
+        let put = async |key: &str, text: &str| {
+            proxy.lose(loss);
+            let batch = Batch { key: key.into(), entries: vec![entry(text)], now };
+            store.put(&batch).await.unwrap().remove(0)
+        };
+        let (first, second) = (put("1", "a rule").await, put("2", "another rule").await);
+        assert_eq!(put("3", "a rule").await, first);
+        proxy.lose(loss);
+        store.approve(&first, "ana", now).await.unwrap();
+        proxy.lose(loss);
+        store.remove(&second).await.unwrap();
+        assert_eq!(proxy.lost(), 5, "{loss:?}");
+        let directly = PostgresStore::open(&schema.url()).unwrap();
+        let found = directly.search(&Search::of("core", now).query("rules")).await.unwrap();
+        assert_eq!(found.len(), 1, "{loss:?}: {found:?}");
+        // The words are counted once, too.
+        let totals = format!("SELECT entries || ' ' || words FROM {}.totals", schema.name);
+        assert_eq!(ask(totals), "1 2", "{loss:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_memory_outlives_connections_that_the_server_ends() {
+    let schema = Schema::new();
+    let url = format!("{}&application_name={}", schema.url(), schema.name);
+    let (store, now) = (PostgresStore::open(&url).unwrap(), jiff::Timestamp::UNIX_EPOCH);
+    for number in 1..=3 {
+        let person = Source::Person { name: "ana".into() };
+        let entry = NewEntry::of("core", format!("rule {number}").into(), person);
+        store.put(&Batch { key: number.to_string(), entries: vec![entry], now }).await.unwrap();
+        let end = format!(
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = '{}'",
+            schema.name
+        );
+        assert_ne!(ask(end), "0");
+        let found = store.search(&Search::of("core", now).query("rule")).await.unwrap();
+        assert_eq!(found.len(), number);
     }
 }
 

@@ -11,14 +11,9 @@ use jiff::Timestamp;
 
 use super::{
     Approval, Batch, Entry, EntryId, Listing, Search, Store, StoreError,
-    rules::{self, words},
+    rules::{self, B, K1, all_words, words},
     store::{CANDIDATES_MAX, ENTRIES_MAX},
 };
-
-/// How much of the weight of a repeated word counts (BM25, the value of SQLite).
-const K1: f64 = 1.2;
-/// How much the length of a text counts (BM25, the value of SQLite).
-const B: f64 = 0.75;
 
 /// Keeps entries in the memory of the process.
 ///
@@ -127,7 +122,7 @@ fn ranked<'e>(entries: Vec<&'e Entry>, query: Option<&str>) -> Vec<&'e Entry> {
         entries.sort_by(by_age);
         return entries;
     }
-    let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text)).collect();
+    let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text).collect()).collect();
     let length = |it: &Vec<String>| count(it.len());
     let average = texts.iter().map(length).sum::<f64>() / count(texts.len().max(1));
     let mut scores = vec![0.0; texts.len()];
@@ -148,11 +143,6 @@ fn ranked<'e>(entries: Vec<&'e Entry>, query: Option<&str>) -> Vec<&'e Entry> {
         order => order,
     });
     scored.into_iter().map(|(_, entry)| entry).collect()
-}
-
-fn all_words(text: &str) -> Vec<String> {
-    let words = text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
-    words.map(str::to_lowercase).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]

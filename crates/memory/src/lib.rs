@@ -9,11 +9,15 @@
 
 mod entry;
 mod in_memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 pub use self::{

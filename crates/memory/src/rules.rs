@@ -7,6 +7,19 @@ use super::{
     store::{ENTRIES_MAX, TEXT_BYTES_MAX, VALUE_BYTES_MAX},
 };
 
+/// How much of the weight of a repeated word counts (BM25, the value of SQLite).
+pub(crate) const K1: f64 = 1.2;
+/// How much the length of a text counts (BM25, the value of SQLite).
+pub(crate) const B: f64 = 0.75;
+
+/// A word that so many entries have is dropped from a query, if others are rarer.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const COMMON: usize = super::CANDIDATES_MAX / 5;
+
+/// The most expired entries that one write removes.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const EXPIRED_MAX: usize = 1_000;
+
 /// The most words of a query.
 const WORDS_MAX: usize = 32;
 
@@ -74,11 +87,16 @@ fn check(text: &str, value: Option<&serde_json::Value>) -> Result<(), StoreError
     Ok(())
 }
 
+/// Returns the words of a text in lower case, in their order.
+pub(crate) fn all_words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
+    words.map(str::to_lowercase)
+}
+
 /// Returns the words of a text in lower case, each once, in their order.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for word in text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()) {
-        let word = word.to_lowercase();
+    for word in all_words(text) {
         if !words.contains(&word) {
             words.push(word);
             if words.len() == WORDS_MAX {
@@ -87,4 +105,22 @@ pub(crate) fn words(text: &str) -> Vec<String> {
         }
     }
     words
+}
+
+/// Returns the words that few entries have; if all are common, the longest one, which probably says most.
+///
+/// Each word comes with the number of entries that have it, counted up to [`COMMON`].
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn rare<W: AsRef<str>>(counted: Vec<(W, usize)>) -> Vec<(W, usize)> {
+    // A word that no entry has must not hide the others.
+    let found = counted.into_iter().filter(|(_, count)| *count > 0);
+    let (common, rare): (Vec<_>, Vec<_>) = found.partition(|(_, count)| *count >= COMMON);
+    if rare.is_empty() {
+        return common
+            .into_iter()
+            .max_by_key(|(word, _)| word.as_ref().len())
+            .into_iter()
+            .collect();
+    }
+    rare
 }

@@ -13,7 +13,6 @@ use std::{
 
 use async_trait::async_trait;
 use graphrun_core::fault::{Injected, Point, hit};
-use graphrun_engine::checkpoint::CheckpointError;
 use graphrun_storage::sqlite_file::{FileKind, explain};
 use jiff::Timestamp;
 use rusqlite::{
@@ -25,19 +24,13 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Batch, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
-    rules::{self, words},
+    rules::{self, COMMON, EXPIRED_MAX, rare, words},
     store::{CANDIDATES_MAX, ENTRIES_MAX},
 };
 
 /// The kind of file: "grme" in its header.
 const KIND: FileKind =
     FileKind::new(*b"grme", include_str!("schema.sql"), "let a run remember something");
-
-/// The most expired entries that one write removes.
-const EXPIRED_MAX: usize = 1_000;
-
-/// A word that so many entries have is dropped from a query, if others are rarer.
-const COMMON: usize = CANDIDATES_MAX / 5;
 
 /// The memory for pages of the file.
 const CACHE_KILOBYTES: i32 = 16_000;
@@ -292,7 +285,8 @@ fn newest(database: &Connection, search: &Search) -> Result<Vec<Entry>, Fault> {
 
 /// Returns the entries that fit the words best.
 fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<Entry>, Fault> {
-    let query: Vec<String> = rare(database, words)?.into_iter().map(quoted).collect();
+    let rare = rare(counted(database, words)?);
+    let query: Vec<String> = rare.into_iter().map(|(word, _)| quoted(word)).collect();
     if query.is_empty() {
         return Ok(Vec::new());
     }
@@ -329,24 +323,15 @@ fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<
     Ok(found)
 }
 
-/// Returns the words that few entries have; if all are common, the longest one, which probably says most.
-fn rare<'w>(database: &Connection, words: &'w [String]) -> Result<Vec<&'w str>, Fault> {
+/// Returns the words with the numbers of their entries.
+fn counted<'w>(database: &Connection, words: &'w [String]) -> Result<Vec<(&'w str, usize)>, Fault> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)";
     let mut statement = database.prepare_cached(sql)?;
-    let (mut rare, mut common) = (Vec::new(), Vec::new());
-    for word in words {
-        let count: usize = statement.query_row(params![quoted(word), COMMON], |row| row.get(0))?;
-        match count {
-            // A word that no entry has must not hide the others.
-            0 => (),
-            COMMON => common.push(word.as_str()),
-            _ => rare.push(word.as_str()),
-        }
-    }
-    if rare.is_empty() {
-        rare.extend(common.into_iter().max_by_key(|it| it.len()));
-    }
-    Ok(rare)
+    let mut count = |word: &'w String| {
+        let count = statement.query_row(params![quoted(word), COMMON], |row| row.get(0))?;
+        Ok((word.as_str(), count))
+    };
+    words.iter().map(|it| count(it)).collect()
 }
 
 /// Returns a word as a string of the query language.
@@ -475,32 +460,6 @@ impl From<StoreError> for Fault {
 impl From<Injected> for Fault {
     fn from(error: Injected) -> Self {
         Self::Store(error.into())
-    }
-}
-
-impl From<Injected> for StoreError {
-    fn from(error: Injected) -> Self {
-        let action = "write to the memory".to_owned();
-        Self::Failed { action, is_transient: false, source: error.into() }
-    }
-}
-
-impl From<CheckpointError> for StoreError {
-    fn from(error: CheckpointError) -> Self {
-        match error {
-            CheckpointError::Unusable { path, reason } => Self::Unusable { place: path, reason },
-            CheckpointError::Storage { action, source } => {
-                Self::Failed { action, is_transient: true, source }
-            }
-            CheckpointError::Full { action, source } => {
-                Self::Failed { action, is_transient: false, source }
-            }
-            other => Self::Failed {
-                action: "use the memory".to_owned(),
-                is_transient: false,
-                source: other.into(),
-            },
-        }
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use async_trait::async_trait;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use graphrun_core::fault::Injected;
 use graphrun_engine::Clock;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use graphrun_engine::checkpoint::CheckpointError;
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -249,5 +253,33 @@ impl StoreError {
     /// Returns whether a retry may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Failed { is_transient: true, .. })
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl From<Injected> for StoreError {
+    fn from(error: Injected) -> Self {
+        let action = "write to the memory".to_owned();
+        Self::Failed { action, is_transient: false, source: error.into() }
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl From<CheckpointError> for StoreError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Unusable { path, reason } => Self::Unusable { place: path, reason },
+            CheckpointError::Storage { action, source } => {
+                Self::Failed { action, is_transient: true, source }
+            }
+            CheckpointError::Full { action, source } => {
+                Self::Failed { action, is_transient: false, source }
+            }
+            other => Self::Failed {
+                action: "use the memory".to_owned(),
+                is_transient: false,
+                source: other.into(),
+            },
+        }
     }
 }

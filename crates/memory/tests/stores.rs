@@ -1,9 +1,11 @@
-//! The promises of every store, and what a file of SQLite promises besides.
+//! The promises of every store, those of databases, and what a file of SQLite promises besides.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
+use std::{cell::Cell, fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
+#[cfg(feature = "postgres")]
+use graphrun_memory::PostgresStore;
 use graphrun_memory::{
     Approval, Batch, Entry, EntryId, Filter, InMemoryStore, Listing, NewEntry, Search, Source,
     SqliteStore, Store, StoreError,
@@ -12,21 +14,49 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A store, and the folder of its file.
+#[cfg(feature = "postgres")]
+#[path = "../../../tests/support/postgres.rs"]
+mod postgres_server;
+
+/// A store, and its place.
 struct Home {
     store: Arc<dyn Store>,
-    _folder: TempDir,
+    place: Place,
+}
+
+enum Place {
+    Process,
+    Folder(TempDir),
+    #[cfg(feature = "postgres")]
+    Schema(postgres_server::Schema),
 }
 
 impl Home {
     fn in_memory() -> Self {
-        Self { store: Arc::new(InMemoryStore::default()), _folder: TempDir::new().unwrap() }
+        Self { store: Arc::new(InMemoryStore::default()), place: Place::Process }
     }
 
     fn sqlite() -> Self {
-        let folder = TempDir::new().unwrap();
-        let store = SqliteStore::open(folder.path().join("memory.db")).unwrap();
-        Self { store: Arc::new(store), _folder: folder }
+        Self::at(Place::Folder(TempDir::new().unwrap()))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres() -> Self {
+        Self::at(Place::Schema(postgres_server::Schema::new()))
+    }
+
+    /// Returns an empty home of the same kind.
+    fn another(&self) -> Self {
+        match self.place {
+            Place::Process => Self::in_memory(),
+            Place::Folder(_) => Self::sqlite(),
+            #[cfg(feature = "postgres")]
+            Place::Schema(_) => Self::postgres(),
+        }
+    }
+
+    fn at(place: Place) -> Self {
+        Self { store: place.open(), place }
     }
 
     async fn put(&self, key: &str, entries: Vec<NewEntry>, now: Timestamp) -> Vec<EntryId> {
@@ -40,8 +70,22 @@ impl Home {
     }
 }
 
+impl Place {
+    /// Opens the store as another process does.
+    fn open(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Process => Arc::new(InMemoryStore::default()),
+            Self::Folder(folder) => {
+                Arc::new(SqliteStore::open(folder.path().join("memory.db")).unwrap())
+            }
+            #[cfg(feature = "postgres")]
+            Self::Schema(schema) => Arc::new(PostgresStore::open(&schema.url()).unwrap()),
+        }
+    }
+}
+
 macro_rules! promises {
-    ($($name:ident)*) => {
+    (all { $($name:ident)* } databases { $($of_databases:ident)* }) => {
         mod in_memory {
             use super::Home;
             $(#[tokio::test] async fn $name() { super::$name(&Home::in_memory()).await; })*
@@ -49,11 +93,18 @@ macro_rules! promises {
         mod sqlite {
             use super::Home;
             $(#[tokio::test] async fn $name() { super::$name(&Home::sqlite()).await; })*
+            $(#[tokio::test] async fn $of_databases() { super::$of_databases(&Home::sqlite()).await; })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            use super::Home;
+            $(#[tokio::test] async fn $name() { super::$name(&Home::postgres()).await; })*
+            $(#[tokio::test] async fn $of_databases() { super::$of_databases(&Home::postgres()).await; })*
         }
     };
 }
 
-promises! {
+promises! { all {
     the_best_entry_comes_first
     a_text_is_kept_once_and_its_last_value_counts
     a_known_key_changes_nothing_even_after_a_removal
@@ -66,7 +117,14 @@ promises! {
     entries_are_imported_as_they_were
     entries_that_are_too_large_are_refused
     a_missing_entry_is_named
-}
+    any_text_is_kept_as_it_is
+} databases {
+    words_are_found_by_their_stem
+    a_common_word_does_not_hide_a_rare_one
+    processes_that_remember_one_text_keep_one_entry
+    batches_of_several_processes_are_kept_whole
+    entries_outlive_their_process
+} }
 
 fn at(hours: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1_000 + hours)
@@ -252,7 +310,7 @@ async fn entries_are_imported_as_they_were(home: &Home) {
     let entry = NewEntry { module, ..NewEntry::of("insights", value, run()) };
     home.put("1", vec![entry, new("b")], at(0)).await;
     let all = home.store.list(&Listing::all(at(0))).await.unwrap();
-    let copy = Home::sqlite();
+    let copy = home.another();
     for _ in 0..2 {
         copy.store.import(&all).await.unwrap();
         assert_eq!(copy.store.list(&Listing::all(at(0))).await.unwrap(), all);
@@ -287,16 +345,163 @@ async fn a_missing_entry_is_named(home: &Home) {
     }
 }
 
-#[tokio::test]
-async fn words_are_found_by_their_stem() {
-    let home = Home::sqlite();
-    home.put("1", vec![new("Retries hide failing tests")], at(0)).await;
-    assert_eq!(home.texts(insights().query("test failed retry")).await.len(), 1);
+async fn any_text_is_kept_as_it_is(home: &Home) {
+    let texts = [
+        "a\0b".to_owned(),
+        "\0".to_owned(),
+        "cafe\u{301} naïve ß ﬁ ½ 日本語 🦀 \u{202e}".to_owned(),
+        "x".repeat(64 << 10),
+        (0..9_000).map(|it| format!("w{it} ")).collect(),
+        "'); DROP TABLE entries; --".to_owned(),
+        "\\x00 {\"a\": 1}".to_owned(),
+        String::new(),
+    ];
+    let entries = texts.iter().enumerate().map(|(at, text)| NewEntry {
+        module: Some(text.chars().take(20).collect()),
+        value: Some(json!({"text": text, "at": at})),
+        confidence: Some(0.1 + 0.2),
+        source: Source::Person { name: text.chars().take(20).collect() },
+        ..new(text)
+    });
+    let entries: Vec<NewEntry> = entries.collect();
+    let ids = home.put("run\0/1", entries.clone(), at(0)).await;
+    assert_eq!(home.put("run\0/1", vec![new("not kept")], at(0)).await.len(), 1);
+    assert_eq!(home.store.list(&Listing::all(at(0))).await.unwrap().len(), texts.len());
+    for (entry, id) in entries.iter().zip(&ids) {
+        let found = home.store.find(id.as_str()).await.unwrap();
+        let kept = (&found[0].text, &found[0].module, &found[0].value, &found[0].source);
+        assert_eq!(kept, (&entry.text, &entry.module, &entry.value, &entry.source));
+        assert_eq!(found[0].confidence, entry.confidence);
+        let module = Search { module: entry.module.clone(), ..insights() };
+        assert!(home.texts(module).await.contains(&entry.text));
+        home.store.search(&insights().query(&entry.text)).await.unwrap();
+        home.store.approve(id, "a\0na", at(1)).await.unwrap();
+    }
+    assert_eq!(home.texts(insights().query("w8999")).await, [texts[4].as_str()]);
+    for id in &ids {
+        home.store.remove(id).await.unwrap();
+    }
+    assert_eq!(home.texts(insights()).await, [""; 0]);
 }
 
+async fn processes_that_remember_one_text_keep_one_entry(home: &Home) {
+    let write = |process: usize| {
+        let store = home.place.open();
+        async move {
+            for round in 0..20 {
+                let entries = vec![new("shared"), new(&format!("shared {round}"))];
+                // The other process has the other order.
+                let entries =
+                    if process == 0 { entries } else { entries.into_iter().rev().collect() };
+                let key = format!("{process}/{round}");
+                store.put(&Batch { key, entries, now: at(0) }).await.unwrap();
+            }
+        }
+    };
+    tokio::join!(write(0), write(1));
+    assert_eq!(home.store.list(&Listing::all(at(0))).await.unwrap().len(), 21);
+    let found = home.texts(Search { limit: 50, ..insights().query("shared") }).await;
+    assert_eq!(found.len(), 21, "the words of an entry are counted once: {found:?}");
+}
+
+async fn batches_of_several_processes_are_kept_whole(home: &Home) {
+    // A reader finds all entries of a batch or none.
+    let (writer, reader, is_done) = (home.place.open(), home.place.open(), Cell::new(false));
+    let writes = async {
+        for round in 0..20 {
+            let entries = (0..5).map(|it| new(&format!("lesson {round} part {it}"))).collect();
+            let batch = Batch { key: round.to_string(), entries, now: at(0) };
+            writer.put(&batch).await.unwrap();
+        }
+        is_done.set(true);
+    };
+    let reads = async {
+        while !is_done.get() {
+            let search = Search { limit: 1_000, ..insights().query("lesson") };
+            assert_eq!(reader.search(&search).await.unwrap().len() % 5, 0);
+        }
+    };
+    tokio::join!(writes, reads);
+    assert_eq!(home.store.list(&Listing::all(at(0))).await.unwrap().len(), 100);
+}
+
+async fn entries_outlive_their_process(home: &Home) {
+    let ids = home.put("1", vec![new("kept")], at(0) + SignedDuration::from_nanos(1_999)).await;
+    // Databases keep microseconds, so that an entry is the same in each of them.
+    let created = home.store.find(ids[0].as_str()).await.unwrap()[0].created;
+    assert_eq!(created, at(0) + SignedDuration::from_micros(1));
+    home.store.approve(&ids[0], "ana", at(1)).await.unwrap();
+    let other = home.place.open();
+    let found = other.search(&insights().query("kept")).await.unwrap();
+    assert_eq!(found, home.store.find(ids[0].as_str()).await.unwrap());
+    other.put(&Batch { key: "1".into(), entries: vec![new("again")], now: at(2) }).await.unwrap();
+    assert_eq!(other.list(&Listing::all(at(2))).await.unwrap().len(), 1);
+}
+
+async fn words_are_found_by_their_stem(home: &Home) {
+    home.put("1", vec![new("Retries hide failing tests")], at(0)).await;
+    assert_eq!(home.texts(insights().query("test failed retry")).await.len(), 1);
+    home.put("2", vec![new("the Café is closed")], at(0)).await;
+    assert_eq!(home.texts(insights().query("cafe")).await.len(), 1);
+    assert_eq!(home.texts(insights().query("the")).await.len(), 1, "no word is left out");
+}
+
+/// Both databases find the same entries in the same order.
+#[cfg(feature = "postgres")]
 #[tokio::test]
-async fn a_common_word_does_not_hide_a_rare_one() {
-    let home = Home::sqlite();
+async fn both_databases_rank_alike() {
+    let (sqlite, postgres) = (Home::sqlite(), Home::postgres());
+    // Words of different frequencies, in texts of different lengths.
+    let word = |number: usize| ["parser", "tests", "failing", "cache", "lock", "retry"][number % 6];
+    let text = |it: usize| {
+        let words = (0..1 + it % 7).map(|at| word(it * 7 + at * at * (it % 3 + 1)));
+        let words: Vec<&str> = words.chain([word(it / 40)]).collect();
+        format!("{} rule{it} of{}", words.join(" "), it % 11)
+    };
+    let entries: Vec<NewEntry> = (0..200).map(|it| new(&text(it))).collect();
+    for home in [&sqlite, &postgres] {
+        home.put("1", entries.clone(), at(0)).await;
+        let ids = home.put("2", vec![new("parser to be removed")], at(0)).await;
+        home.store.remove(&ids[0]).await.unwrap();
+    }
+    for query in
+        ["parser", "failed test", "cache of3", "locks retries rule7", "of1 of2 tested rule3"]
+    {
+        let search = Search { limit: 30, ..insights().query(query) };
+        let (ours, theirs) = (postgres.texts(search.clone()).await, sqlite.texts(search).await);
+        assert_eq!(ours, theirs, "{query}");
+        assert!(!ours.is_empty(), "{query}");
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_schema_of_others_is_refused_and_left_alone() {
+    let schema = postgres_server::Schema::new();
+    let refused = || PostgresStore::open(&schema.url()).unwrap_err().to_string();
+    // A memory is looked for, and not made.
+    assert!(PostgresStore::open_existing(&schema.url()).unwrap().is_none());
+    drop(graphrun_storage::PostgresStorage::open(&schema.url()).unwrap());
+    let says = refused();
+    assert!(says.contains("belongs to another program; name one of your own"), "{says}");
+    let format = format!("SELECT version FROM {}.graphrun_format", schema.name);
+    assert_eq!(postgres_server::ask(format), "1");
+
+    let schema = postgres_server::Schema::new();
+    drop(PostgresStore::open(&schema.url()).unwrap());
+    let says = graphrun_storage::PostgresStorage::open(&schema.url()).unwrap_err().to_string();
+    assert!(says.contains("belongs to another program; name one of your own"), "{says}");
+    let newer = format!("UPDATE {}.graphrun_memory_format SET version = 9", schema.name);
+    postgres_server::execute(newer);
+    let says = PostgresStore::open(&schema.url()).unwrap_err().to_string();
+    assert!(says.contains("it has format 9"), "{says}");
+    let error = PostgresStore::open("postgres://me:secret@127.0.0.1:1/x").unwrap_err();
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+    let says = error.to_string();
+    assert!(says.contains("no server answers there") && !says.contains("secret"), "{says}");
+}
+
+async fn a_common_word_does_not_hide_a_rare_one(home: &Home) {
     for batch in 0..4 {
         let entries = (0..1000).map(|it| new(&format!("common word {batch} {it}"))).collect();
         home.put(&batch.to_string(), entries, at(0)).await;

@@ -48,4 +48,10 @@ pub use self::sqlite::SqliteStorage;
 pub mod sqlite_file {
     pub use super::sqlite::{FileKind, explain};
 }
+/// Connections, transactions and tables of PostgreSQL, which other crates use with the same care.
+#[cfg(feature = "postgres")]
+pub mod postgres_server {
+    pub use super::postgres::{Fault, Missing, Mode, Server, Session, Tables, Traits, Work, get};
+    pub use tokio_postgres::{Row, types::ToSql};
+}
 pub use graphrun_engine::storage::{MemoryResults, MemoryStorage};

@@ -11,8 +11,8 @@ use tokio_postgres::{Row as SqlRow, types::ToSql};
 
 use super::{
     fault::Fault,
-    run::{Run, StoredRun, broken, get, number, signed},
-    session::Session,
+    run::{Run, StoredRun, broken, number, signed},
+    session::{Session, get},
 };
 use crate::journal::{Body, HashedRows, Reader, Row, Span, info_at_first};
 

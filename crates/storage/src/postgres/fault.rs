@@ -10,20 +10,26 @@ use tokio_postgres::error::SqlState;
 use super::place::Place;
 /// Why a transaction failed.
 #[derive(Debug, Error)]
-pub(super) enum Fault {
+pub enum Fault {
+    /// The server rejected a statement, or the connection is lost.
     #[error(transparent)]
     Postgres(#[from] tokio_postgres::Error),
+    /// No answer arrived within the time limit.
     #[error("the server did not answer in time")]
     Silent,
+    /// Other work used all connections for too long.
     #[error("all connections of this process were in use for too long")]
     Busy,
     /// The runtime of the storage is gone: the storage was dropped.
     #[error("the storage is closed")]
     Closed,
+    /// An entry does not fit the journal of its run.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A value cannot be written as JSON.
     #[error(transparent)]
     Unwritable(serde_json::Error),
+    /// The error for the caller.
     #[error(transparent)]
     Known(#[from] CheckpointError),
     /// Why the database cannot be used, and what to do.

@@ -14,7 +14,8 @@ use super::{
     entries::{Journal, NewRow, insert},
     fault::Fault,
     run::{Locked, NewHead, Run, put},
-    session::{Earlier, Server, Session, Work},
+    run_server::RunServer,
+    session::{Earlier, Session, Work},
     work::Append,
 };
 use crate::{
@@ -23,16 +24,16 @@ use crate::{
 };
 
 /// Appends an entry to a run, together with those of other runs.
-pub(super) async fn append(server: &Arc<Server>, append: Append) -> Result<(), CheckpointError> {
+pub(super) async fn append(server: &Arc<RunServer>, append: Append) -> Result<(), CheckpointError> {
     let start = || {
         let writer = Writer(Arc::clone(server));
-        server.detach(writer.write_all());
+        server.server.detach(writer.write_all());
     };
     server.group().add(append, start).await
 }
 
 /// The task that writes.
-struct Writer(Arc<Server>);
+struct Writer(Arc<RunServer>);
 
 impl Writer {
     async fn write_all(self) {
@@ -51,7 +52,7 @@ impl Writer {
         let (appends, replies): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|it| (it.work, it.done)).unzip();
         let group = AppendAll { server: Arc::clone(&self.0), appends };
-        let (saved, in_doubt) = match self.0.attempt_once(&group, false).await {
+        let (saved, in_doubt) = match self.0.server.attempt_once(&group, false).await {
             Ok(saved) => (saved, false),
             Err((fault, _)) if group.appends.len() == 1 && !fault.is_passing() => {
                 (vec![Saved::Refused(fault)], false)
@@ -63,13 +64,13 @@ impl Writer {
             match saved {
                 Saved::Done => done.send(Ok(())),
                 Saved::Refused(fault) => {
-                    done.send(Err(fault.explain(&self.0.place, append.action())));
+                    done.send(Err(fault.explain(&self.0.server.place, append.action())));
                 }
                 Saved::Alone => {
                     let (server, earlier) = (Arc::clone(&self.0), Earlier { since, in_doubt });
-                    self.0.detach(async move {
+                    self.0.server.detach(async move {
                         let action = append.action();
-                        done.send(server.transact_after(earlier, action, &append).await);
+                        done.send(server.server.transact_after(earlier, action, &append).await);
                     });
                 }
             }
@@ -87,7 +88,7 @@ impl Drop for Writer {
 
 /// Appends the entries of several runs.
 struct AppendAll {
-    server: Arc<Server>,
+    server: Arc<RunServer>,
     appends: Vec<Append>,
 }
 

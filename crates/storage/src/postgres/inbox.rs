@@ -6,8 +6,8 @@ use graphrun_engine::checkpoint::{InboxMessage, Message};
 
 use super::{
     fault::Fault,
-    run::{Run, StoredRun, broken, get, number, signed},
-    session::{Mode, Session, Work},
+    run::{Run, StoredRun, broken, number, signed},
+    session::{Mode, Session, Work, get},
 };
 use crate::journal::checksum::of_message;
 

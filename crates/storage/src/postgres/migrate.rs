@@ -6,48 +6,51 @@
 
 use deadpool_postgres::Transaction;
 
-use super::{fault::Fault, open::forbidden, run::NOW, session::Server};
-use crate::migrations::{Migrations, still_owned};
-
-/// The migrations of this program: none, because its format is the first one.
-pub(super) const MIGRATIONS: Migrations = Migrations(&[]);
+use super::{
+    fault::Fault,
+    open::{Tables, forbidden},
+    session::Server,
+};
+use crate::migrations::still_owned;
 
 /// Applies the migrations that tables of this format lack.
 pub(super) async fn migrate(
     transaction: &Transaction<'_>,
     server: &Server,
-    migrations: Migrations,
+    tables: &Tables,
     format: u32,
 ) -> Result<(), Fault> {
-    let missing = migrations.missing(format).map_err(Fault::Unusable)?;
+    let missing = tables.migrations.missing(format).map_err(Fault::Unusable)?;
     if missing.is_empty() {
         return Ok(());
     }
-    require_no_owner(transaction, format).await?;
-    let newest = migrations.format();
+    require_no_owner(transaction, tables, format).await?;
+    let newest = tables.migrations.format();
     for sql in missing {
         transaction.batch_execute(sql).await.map_err(|error| {
             let (user, schema) = (server.place.user(), &server.place.schema);
             forbidden(error, &format!(
                 "its tables have format {format}, and user `{user}` may not bring them to {newest}; \
-                 let their owner do it: graphrun doctor --db postgres://OWNER@…?schema={schema}"
+                 let their owner open it first: postgres://OWNER@…?schema={schema}"
             ))
         })?;
     }
     let newest = i32::try_from(newest).expect("formats are few");
-    transaction.execute("UPDATE graphrun_format SET version = $1", &[&newest]).await?;
+    let sql = format!("UPDATE {} SET version = $1", tables.format_table);
+    transaction.execute(&sql, &[&newest]).await?;
     Ok(())
 }
 
 /// Fails if a process owns a run: it only supports the old format. No process can acquire a run
 /// before the end of the transaction.
-async fn require_no_owner(transaction: &Transaction<'_>, format: u32) -> Result<(), Fault> {
-    transaction.batch_execute("LOCK TABLE heads IN EXCLUSIVE MODE").await?;
-    let sql = format!(
-        "SELECT r.id FROM heads h JOIN runs r ON r.key = h.run
-         WHERE h.owner IS NOT NULL AND h.until > {NOW} LIMIT 1"
-    );
-    match transaction.query_opt(&sql, &[]).await? {
+async fn require_no_owner(
+    transaction: &Transaction<'_>,
+    tables: &Tables,
+    format: u32,
+) -> Result<(), Fault> {
+    let Some(owned) = &tables.owned else { return Ok(()) };
+    transaction.batch_execute(owned.lock).await?;
+    match transaction.query_opt(owned.run, &[]).await? {
         Some(row) => Err(Fault::Unusable(still_owned(format, row.get(0)))),
         None => Ok(()),
     }

@@ -1,8 +1,9 @@
 //! Runs in a PostgreSQL database, which many processes on many machines may share.
 //!
 //! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
-//! updates older formats; `session` runs transactions, `work` has one type for each of them; `run`
-//! and `entries` are the SQL, `fault` the errors. The format is that of `storage/journal`. Here,
+//! updates older formats; `session` runs transactions, `fault` has their errors. The memory across
+//! runs uses these, too. `work` has one type for each transaction of a run; `run` and `entries` are
+//! the SQL, and `run_server` keeps what a process need not read again. The format is that of `storage/journal`. Here,
 //! each call of the trait becomes one transaction.
 
 mod entries;
@@ -14,6 +15,7 @@ mod open;
 mod place;
 mod results;
 mod run;
+mod run_server;
 mod session;
 mod tls;
 mod work;
@@ -28,19 +30,42 @@ use graphrun_engine::checkpoint::{
     RunSummary, SavedCheckpoint, SavedRun,
 };
 use graphrun_engine::storage::rules::check_post;
-use graphrun_guard::redact;
 
+pub use self::{
+    fault::Fault,
+    open::{Missing, Tables, Traits},
+    session::{Mode, Server, Session, Work, get},
+};
 use self::{
     inbox::{Inbox, Post},
-    migrate::MIGRATIONS,
-    open::{Missing, Traits},
+    open::Owned,
     place::Place,
-    session::{Server, Work},
+    run_server::RunServer,
     work::{
         Acquire, All, Append, Check, Create, Entries, Ids, Newest, Release, Remove, Renew, Search,
     },
 };
-use super::journal::{self, Codec};
+use super::{
+    journal::{self, Codec},
+    migrations::Migrations,
+};
+
+/// The tables of runs, in their first format.
+const TABLES: Tables = Tables {
+    schema: "graphrun",
+    format_table: "graphrun_format",
+    names: &["runs", "heads", "journal", "inbox", "results"],
+    sql: include_str!("schema.sql"),
+    migrations: Migrations(&[]),
+    owned: Some(Owned {
+        lock: "LOCK TABLE heads IN EXCLUSIVE MODE",
+        run: "SELECT r.id FROM heads h JOIN runs r ON r.key = h.run
+              WHERE h.owner IS NOT NULL
+                  AND h.until > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+              LIMIT 1",
+    }),
+};
+
 /// Keeps runs in a PostgreSQL database.
 ///
 /// Clones share their connections: a few, opened on demand, one of them reserved for leases.
@@ -51,7 +76,7 @@ use super::journal::{self, Codec};
 /// `synchronous_standby_names`.
 #[derive(Clone)]
 pub struct PostgresStorage {
-    server: Arc<Server>,
+    runs: Arc<RunServer>,
     traits: Arc<Traits>,
 }
 
@@ -72,10 +97,8 @@ impl PostgresStorage {
     /// user, when the tables cannot be created or have a newer format, or when another program uses
     /// the schema. No error shows the password.
     pub fn open(url: &str) -> Result<Self, CheckpointError> {
-        redact::learn_url(url);
-        let (server, traits) = connect(url, Missing::Make)?;
-        let traits = traits.expect("missing tables are created");
-        Ok(Self { server, traits: Arc::new(traits) })
+        let (server, traits) = Server::open(url, &TABLES, Missing::Make)?;
+        Self::new(server, traits.expect("missing tables are created"))
     }
 
     /// Opens a database to look for runs. Returns none if it has no tables, and creates none.
@@ -84,14 +107,17 @@ impl PostgresStorage {
     ///
     /// Same as [`PostgresStorage::open`].
     pub fn open_existing(url: &str) -> Result<Option<Self>, CheckpointError> {
-        redact::learn_url(url);
-        let (server, traits) = connect(url, Missing::Leave)?;
-        Ok(traits.map(|traits| Self { server, traits: Arc::new(traits) }))
+        let (server, traits) = Server::open(url, &TABLES, Missing::Leave)?;
+        traits.map(|traits| Self::new(server, traits)).transpose()
+    }
+
+    fn new(server: Arc<Server>, traits: Traits) -> Result<Self, CheckpointError> {
+        Ok(Self { runs: Arc::new(RunServer::new(server)?), traits: Arc::new(traits) })
     }
 
     /// Returns a URL without its password; none if it cannot be parsed.
     pub fn shown(url: &str) -> Option<String> {
-        Place::parse(url).ok().map(|it| it.to_string())
+        Place::parse(url, TABLES.schema).ok().map(|it| it.to_string())
     }
 
     /// Returns a short description of the server.
@@ -105,15 +131,12 @@ impl PostgresStorage {
         format!("PostgreSQL {version}{fsync}")
     }
 
-    /// Runs a transaction on the threads of the server. It completes even if the caller drops the
-    /// future.
     async fn transact<W: Work>(
         &self,
         action: String,
         work: W,
     ) -> Result<W::Output, CheckpointError> {
-        let server = Arc::clone(&self.server);
-        self.server.spawn(async move { server.transact(action, &work).await }).await
+        self.runs.server.run(action, work).await
     }
 
     /// Reads a whole run and computes a value from it.
@@ -130,37 +153,8 @@ impl PostgresStorage {
         + 'static,
     ) -> Result<T, CheckpointError> {
         let (found, pages) = self.transact(action, All(run.clone())).await?;
-        self.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
+        self.runs.compute(move |codec| make(&found, pages.reader(&found.run.id)?, codec)).await
     }
-
-    /// Computes a value from rows. This may take long, so it does not block the runtime.
-    async fn compute<T: Send + 'static>(
-        &self,
-        make: impl FnOnce(&mut Codec) -> Result<T, CheckpointError> + Send + 'static,
-    ) -> Result<T, CheckpointError> {
-        let work = || {
-            let mut codec = Codec::new().map_err(|error| CheckpointError::Storage {
-                action: "decompress the journal".to_owned(),
-                source: error.into(),
-            })?;
-            make(&mut codec)
-        };
-        self.server.spawn(Server::compute(work)).await
-    }
-}
-
-fn connect(url: &str, missing: Missing) -> Result<(Arc<Server>, Option<Traits>), CheckpointError> {
-    let place = Place::parse(url).map_err(|reason| CheckpointError::Unusable {
-        path: "the URL of the database".to_owned(),
-        reason,
-    })?;
-    let server = Arc::new(Server::new(place)?);
-    let opening = Arc::clone(&server);
-    let traits = server.wait(async move {
-        let opened = open::open(&opening, missing, MIGRATIONS).await;
-        opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
-    })?;
-    Ok((server, traits))
 }
 
 #[async_trait]
@@ -174,13 +168,13 @@ impl RunJournal for PostgresStorage {
         let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(&self.runs);
         self.transact(action, Create { info, json, claim, first, server }).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.server));
-        group::append(&self.server, work).await
+        let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.runs));
+        group::append(&self.runs, work).await
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {
@@ -267,12 +261,13 @@ impl RunHistory for PostgresStorage {
         let action = format!("read the journal of run `{run}`");
         let work = Entries { run: run.clone(), after, limit };
         let (found, pages) = self.transact(action, work).await?;
-        self.compute(move |codec| {
-            let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
-            logged.truncate(limit);
-            Ok(logged)
-        })
-        .await
+        self.runs
+            .compute(move |codec| {
+                let mut logged = pages.reader(&found.run.id)?.entries(codec, after, detail)?;
+                logged.truncate(limit);
+                Ok(logged)
+            })
+            .await
     }
 
     async fn checkpoint_at(
@@ -292,13 +287,13 @@ impl RunMaintenance for PostgresStorage {
     }
 
     async fn check(&self) -> Result<(), CheckpointError> {
-        self.transact(format!("check {}", self.server.place), Check).await
+        self.transact(format!("check {}", self.runs.server.place), Check).await
     }
 }
 
 impl fmt::Debug for PostgresStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PostgresStorage({})", self.server.place)
+        write!(f, "PostgresStorage({})", self.runs.server.place)
     }
 }
 

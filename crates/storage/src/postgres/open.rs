@@ -1,17 +1,54 @@
 //! Creates our tables and refuses every other database.
 
-use graphrun_engine::checkpoint::FORMAT_VERSION;
+use std::sync::Arc;
+
+use graphrun_engine::checkpoint::CheckpointError;
+use graphrun_guard::redact;
 use tokio_postgres::Row;
 
 use super::{
     fault::{Fault, read_only},
     migrate::migrate,
+    place::Place,
     session::Server,
 };
 use crate::migrations::Migrations;
 
-/// The tables of this format.
-const SCHEMA: &str = include_str!("schema.sql");
+/// The tables of one kind of data. Each kind has a separate schema, so that several kinds can share a database.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    /// The schema, unless the URL names another one.
+    pub(super) schema: &'static str,
+    /// The table with the version of the format. Its name tells the kinds of data apart.
+    pub(super) format_table: &'static str,
+    /// The other tables, which the user must be able to read and write.
+    pub(super) names: &'static [&'static str],
+    /// The statements that create them.
+    pub(super) sql: &'static str,
+    pub(super) migrations: Migrations,
+    pub(super) owned: Option<Owned>,
+}
+
+/// How to find a run that a process owns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owned {
+    /// The statement that prevents processes from acquiring runs.
+    pub(super) lock: &'static str,
+    /// The query for the id of such a run.
+    pub(super) run: &'static str,
+}
+
+impl Tables {
+    /// The tables in their first format.
+    pub const fn new(
+        schema: &'static str,
+        format_table: &'static str,
+        names: &'static [&'static str],
+        sql: &'static str,
+    ) -> Self {
+        Self { schema, format_table, names, sql, migrations: Migrations(&[]), owned: None }
+    }
+}
 
 /// The oldest maintained server version with the features we use.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -28,22 +65,19 @@ const SURVEY: &str = "
         current_setting('fsync')::bool AS fsync,
         EXISTS (SELECT FROM pg_namespace WHERE nspname = $1) AS schema,
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname = $1 AND c.relname = 'graphrun_format' AND c.relkind = 'r') AS marked,
+            WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'r') AS marked,
         EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS used";
 
-/// The format of the tables.
-const VERSION: &str = "SELECT version FROM graphrun_format";
-
 /// Our tables that this user may not read and write.
 const FORBIDDEN: &str = "
-    SELECT name FROM unnest(ARRAY['runs', 'heads', 'journal', 'inbox', 'results']) AS name
+    SELECT name FROM unnest($1::text[]) AS name
     WHERE NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT')
         AND has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))";
 
 /// Properties of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Traits {
+pub struct Traits {
     /// The version, as the server reports it.
     pub(super) version: String,
     /// Whether the server flushes commits to its disk.
@@ -52,9 +86,38 @@ pub(super) struct Traits {
 
 /// What to do if the tables are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub enum Missing {
+    /// Create them.
     Make,
+    /// Leave the database as it is.
     Leave,
+}
+
+impl Server {
+    /// Connects to the database of a libpq URL, checks it and creates the tables if requested.
+    ///
+    /// The second part of the result is none if there are no tables. This call blocks until the server answers.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`CheckpointError::Unusable`] when the server or the database cannot be used.
+    pub fn open(
+        url: &str,
+        tables: &'static Tables,
+        missing: Missing,
+    ) -> Result<(Arc<Self>, Option<Traits>), CheckpointError> {
+        redact::learn_url(url);
+        let place = Place::parse(url, tables.schema).map_err(|reason| {
+            CheckpointError::Unusable { path: "the URL of the database".to_owned(), reason }
+        })?;
+        let server = Arc::new(Self::new(place)?);
+        let opening = Arc::clone(&server);
+        let traits = server.wait(async move {
+            let opened = open(&opening, missing, tables).await;
+            opened.map_err(|fault| fault.explain(&opening.place, format!("open {}", opening.place)))
+        })?;
+        Ok((server, traits))
+    }
 }
 
 /// Checks the database and creates the tables if requested. Returns none if there are none.
@@ -65,11 +128,12 @@ pub(super) enum Missing {
 pub(super) async fn open(
     server: &Server,
     missing: Missing,
-    migrations: Migrations,
+    tables: &Tables,
 ) -> Result<Option<Traits>, Fault> {
     let mut client = server.connect().await?;
-    let schema = &server.place.schema;
-    let found = client.query_one(SURVEY, &[schema]).await?;
+    let (schema, format_table) = (&server.place.schema, &tables.format_table);
+    let version_query = format!("SELECT version FROM {format_table}");
+    let found = client.query_one(SURVEY, &[schema, format_table]).await?;
     let traits = Traits { version: found.get("server_name"), fsync: found.get("fsync") };
     check_server(&found)?;
     if !found.get::<_, bool>("marked") {
@@ -82,18 +146,19 @@ pub(super) async fn open(
         if missing == Missing::Leave {
             return Ok(None);
         }
-    } else if migrations
-        .missing(version(&client.query(VERSION, &[]).await?)?)
+    } else if tables
+        .migrations
+        .missing(version(tables, &client.query(&version_query, &[]).await?)?)
         .map_err(Fault::Unusable)?
         .is_empty()
     {
-        check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
+        check_rights(server, &client.query(FORBIDDEN, &[&tables.names]).await?)?;
         return Ok(Some(traits));
     }
     // If several processes find missing tables, one creates them.
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    let found = transaction.query_one(SURVEY, &[schema]).await?;
+    let found = transaction.query_one(SURVEY, &[schema, format_table]).await?;
     if !found.get::<_, bool>("schema") {
         transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(|error| {
             let user = server.place.user();
@@ -103,22 +168,23 @@ pub(super) async fn open(
         })?;
     }
     if found.get("marked") {
-        let format = version(&transaction.query(VERSION, &[]).await?)?;
-        migrate(&transaction, server, migrations, format).await?;
+        let format = version(tables, &transaction.query(&version_query, &[]).await?)?;
+        migrate(&transaction, server, tables, format).await?;
     } else {
-        let sql = "CREATE TABLE graphrun_format (version integer NOT NULL)";
-        transaction.batch_execute(sql).await.map_err(|error| {
+        let sql = format!("CREATE TABLE {format_table} (version integer NOT NULL)");
+        transaction.batch_execute(&sql).await.map_err(|error| {
             let user = server.place.user();
             forbidden(error, &format!(
                 "user `{user}` may make no tables in the schema `{schema}`; let its owner allow it: GRANT CREATE ON SCHEMA {schema} TO {user}"
             ))
         })?;
-        let format = i32::try_from(FORMAT_VERSION).expect("formats are few");
-        transaction.execute("INSERT INTO graphrun_format VALUES ($1)", &[&format]).await?;
-        transaction.batch_execute(SCHEMA).await?;
+        let format = i32::try_from(tables.migrations.format()).expect("formats are few");
+        let sql = format!("INSERT INTO {format_table} VALUES ($1)");
+        transaction.execute(&sql, &[&format]).await?;
+        transaction.batch_execute(tables.sql).await?;
     }
     transaction.commit().await?;
-    check_rights(server, &client.query(FORBIDDEN, &[]).await?)?;
+    check_rights(server, &client.query(FORBIDDEN, &[&tables.names]).await?)?;
     Ok(Some(traits))
 }
 
@@ -131,7 +197,7 @@ fn check_server(found: &Row) -> Result<(), Fault> {
         )
     } else if encoding != "UTF8" {
         format!(
-            "its texts are {encoding}, and runs need UTF8; make a database with `createdb -E UTF8 -T template0`"
+            "its texts are {encoding}, and this program needs UTF8; make a database with `createdb -E UTF8 -T template0`"
         )
     } else if found.get("read_only") {
         read_only()
@@ -142,13 +208,14 @@ fn check_server(found: &Row) -> Result<(), Fault> {
 }
 
 /// Returns the format of the tables.
-fn version(rows: &[Row]) -> Result<u32, Fault> {
+fn version(tables: &Tables, rows: &[Row]) -> Result<u32, Fault> {
     let version = match rows {
         [row] => u32::try_from(row.get::<_, i32>(0)).ok(),
         _ => None,
     };
     version.ok_or_else(|| {
-        Fault::Unusable("its table `graphrun_format` holds no version; restore a backup".to_owned())
+        let table = tables.format_table;
+        Fault::Unusable(format!("its table `{table}` holds no version; restore a backup"))
     })
 }
 

@@ -11,9 +11,6 @@ use tokio_postgres::{
     config::{Host, SslMode},
 };
 
-/// The schema of our tables when the URL names none.
-pub(super) const SCHEMA_DEFAULT: &str = "graphrun";
-
 /// The time limit for connecting to one address, unless the URL sets another.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
@@ -29,6 +26,8 @@ const NAME_LENGTH_MAX: usize = 63;
 pub(super) struct Place {
     pub(super) config: Config,
     pub(super) schema: String,
+    /// The schema of the tables when the URL names none.
+    schema_default: &'static str,
     pub(super) trust: Trust,
 }
 
@@ -46,7 +45,7 @@ pub(super) enum Trust {
 
 impl Place {
     /// Parses a URL. The errors contain none of its values.
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
+    pub(super) fn parse(url: &str, schema_default: &'static str) -> Result<Self, String> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|it| url.strip_prefix(it));
         let rest = rest.ok_or("it does not begin with `postgres://`")?;
         // Same rule as in the client, so that both agree: the first `@` ends the password.
@@ -59,7 +58,7 @@ impl Place {
             return Err("it has two `@`; one in a password is written `%40`".to_owned());
         }
         let mut kept = Vec::new();
-        let (mut schema, mut mode, mut authorities) = (SCHEMA_DEFAULT.to_owned(), None, None);
+        let (mut schema, mut mode, mut authorities) = (schema_default.to_owned(), None, None);
         for pair in query.split('&').filter(|it| !it.is_empty()) {
             match pair.split_once('=') {
                 Some(("schema", value)) => value.clone_into(&mut schema),
@@ -88,7 +87,7 @@ impl Place {
             config.tcp_user_timeout(SILENCE_TIME);
         }
         check_schema(&schema)?;
-        Ok(Self { config, schema, trust })
+        Ok(Self { config, schema, schema_default, trust })
     }
 
     /// Returns the user on the server.
@@ -118,7 +117,7 @@ impl fmt::Display for Place {
             }
         }
         write!(f, "/{}", self.database())?;
-        if self.schema != SCHEMA_DEFAULT {
+        if self.schema != self.schema_default {
             write!(f, "?schema={}", self.schema)?;
         }
         Ok(())
@@ -189,7 +188,7 @@ mod tests {
             ("postgres://me:secret@a,b:1/app?schema=x1", "postgres://me@a:5432,b:1/app?schema=x1"),
             ("postgres:///app?host=/run/pg&user=me&password=secret", "postgres://me@/run/pg/app"),
         ] {
-            let place = Place::parse(url).unwrap();
+            let place = Place::parse(url, "graphrun").unwrap();
             assert_eq!(place.to_string(), shown);
             assert_eq!(format!("{place:?}"), format!("Place({shown})"));
         }
@@ -211,7 +210,7 @@ mod tests {
             "postgres://db/secret",
         ]
         .into_iter()
-        .map(|it| Place::parse(it).unwrap_err())
+        .map(|it| Place::parse(it, "graphrun").unwrap_err())
         .collect();
         assert!(!told.iter().any(|it| it.to_lowercase().contains("secret")), "{told:#?}");
         insta::assert_snapshot!(told.join("\n"), @r"
@@ -232,7 +231,7 @@ mod tests {
     #[test]
     fn a_server_is_asked_for_its_certificate_only_by_verify_full() {
         let of = |query: &str| {
-            let place = Place::parse(&format!("postgres://me@db/app?{query}")).unwrap();
+            let place = Place::parse(&format!("postgres://me@db/app?{query}"), "graphrun").unwrap();
             (place.config.get_ssl_mode(), place.trust)
         };
         assert_eq!(of(""), (SslMode::Prefer, Trust::Any));

@@ -11,8 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::{
     PostgresStorage,
     fault::Fault,
-    run::get,
-    session::{Mode, Session, Work},
+    session::{Mode, Session, Work, get},
 };
 use crate::result_row::ResultRow;
 

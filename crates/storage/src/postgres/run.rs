@@ -7,7 +7,10 @@ use graphrun_engine::{
 };
 use tokio_postgres::{Row, types::ToSql};
 
-use super::{fault::Fault, session::Session};
+use super::{
+    fault::Fault,
+    session::{Session, get},
+};
 use crate::{
     head::{HeadColumns, StoredHead},
     journal::{checksum, damaged, info_after},
@@ -298,14 +301,6 @@ fn read_head(id: &RunId, row: &Row) -> Result<StoredHead, Fault> {
         },
     };
     Ok(StoredHead::read(id, columns)?)
-}
-
-/// Returns a column that must exist.
-pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
-    row: &'a Row,
-    column: &str,
-) -> Result<T, Fault> {
-    Ok(row.try_get(column)?)
 }
 
 /// Returns a non-negative number; the server has no unsigned type.

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -18,15 +18,16 @@ use deadpool_postgres::{
 use futures_util::future::try_join;
 use graphrun_engine::checkpoint::CheckpointError;
 use tokio::{runtime, task::JoinError, time};
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::{
+    Row,
+    types::{FromSql, ToSql},
+};
 
 use super::{
     fault::{Fault, unusable},
     place::Place,
     tls,
-    work::Append,
 };
-use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
 /// The most connections of a process, besides the one for leases. They are opened on demand.
 const CONNECTIONS_MAX: usize = 4;
@@ -58,14 +59,11 @@ const SESSION: &str = "
 ";
 
 /// A server, and the threads that communicate with it.
-pub(super) struct Server {
+pub struct Server {
     pub(super) place: Place,
     pool: Pool,
     /// A separate connection, so that other work never delays the renewal of leases.
     leases: Pool,
-    codec: Mutex<Codec>,
-    open_steps: Mutex<OpenSteps>,
-    group: Group<Append, ()>,
     runtime: Option<runtime::Runtime>,
 }
 
@@ -83,7 +81,7 @@ pub(super) struct Earlier {
 /// The first statement only reads: it is sent before the server confirms the begin of the
 /// transaction.
 #[async_trait]
-pub(super) trait Work: Send + Sync + 'static {
+pub trait Work: Send + Sync + 'static {
     /// The result.
     type Output: Send + 'static;
 
@@ -91,12 +89,16 @@ pub(super) trait Work: Send + Sync + 'static {
     const MODE: Mode = Mode::Write;
 
     /// Does the work. With `in_doubt`, an earlier attempt may have been committed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the transaction must end.
     async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<Self::Output, Fault>;
 }
 
 /// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub enum Mode {
     /// Reads one snapshot.
     Read,
     /// Takes the locks it needs.
@@ -106,7 +108,7 @@ pub(super) enum Mode {
 }
 
 /// A connection in a transaction. It is reused only if the transaction ended.
-pub(super) struct Session(Option<Object>);
+pub struct Session(Option<Object>);
 
 impl Server {
     /// Configures the connections to a server. Nothing is sent yet.
@@ -121,20 +123,8 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|error| failed(&error))?;
-        let codec = Codec::new().map_err(|error| failed(&error))?;
         let (pool, leases) = (pool(&place, CONNECTIONS_MAX)?, pool(&place, 1)?);
-        let (codec, open_steps, group) = (Mutex::new(codec), Mutex::default(), Group::default());
-        Ok(Self { place, pool, leases, codec, open_steps, group, runtime: Some(runtime) })
-    }
-
-    /// Returns the cache of open steps.
-    pub(super) fn open_steps(&self) -> MutexGuard<'_, OpenSteps> {
-        self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the entries that wait for the next transaction.
-    pub(super) fn group(&self) -> &Group<Append, ()> {
-        &self.group
+        Ok(Self { place, pool, leases, runtime: Some(runtime) })
     }
 
     /// Opens a connection outside of any transaction, which is not reused.
@@ -176,16 +166,19 @@ impl Server {
         })
     }
 
-    /// Runs long computations that do not wait.
-    pub(super) async fn compute<T: Send + 'static>(
-        work: impl FnOnce() -> Result<T, CheckpointError> + Send + 'static,
-    ) -> Result<T, CheckpointError> {
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(unfinished(error)))
-    }
-
-    /// Borrows the codec. A panic of another borrower left nothing half-done.
-    pub(super) fn with_codec<T>(&self, work: impl FnOnce(&mut Codec) -> T) -> T {
-        work(&mut self.codec.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Runs a transaction on the threads of the server. It completes even if the caller drops the
+    /// future.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the work does, and when the server cannot be reached for several seconds.
+    pub async fn run<W: Work>(
+        self: &Arc<Self>,
+        action: String,
+        work: W,
+    ) -> Result<W::Output, CheckpointError> {
+        let server = Arc::clone(self);
+        self.spawn(async move { server.transact(action, &work).await }).await
     }
 
     /// Runs a transaction, and retries it while it fails for transient reasons.
@@ -300,7 +293,11 @@ impl Session {
     }
 
     /// Returns the rows of a statement.
-    pub(super) async fn query(
+    ///
+    /// # Errors
+    ///
+    /// Fails when the server rejects it, and when the connection is lost.
+    pub async fn query(
         &self,
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
@@ -310,7 +307,11 @@ impl Session {
     }
 
     /// Returns the first row of a statement.
-    pub(super) async fn first(
+    ///
+    /// # Errors
+    ///
+    /// Fails when the server rejects it, and when the connection is lost.
+    pub async fn first(
         &self,
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
@@ -319,11 +320,11 @@ impl Session {
     }
 
     /// Executes a statement and returns the number of changed rows.
-    pub(super) async fn execute(
-        &self,
-        sql: &str,
-        values: &[&(dyn ToSql + Sync)],
-    ) -> Result<u64, Fault> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when the server rejects it, and when the connection is lost.
+    pub async fn execute(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, Fault> {
         let statement = self.client().prepare_cached(sql).await?;
         Ok(self.client().execute(&statement, values).await?)
     }
@@ -348,6 +349,21 @@ impl fmt::Debug for Server {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+/// Returns a column that must exist.
+///
+/// # Errors
+///
+/// Fails when there is no such column, and when it has another type.
+pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, Fault> {
+    Ok(row.try_get(column)?)
+}
+
 fn pool(place: &Place, size: usize) -> Result<Pool, CheckpointError> {
     let tls = tls::connector(&place.trust).map_err(|reason| unusable(place, reason))?;
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -367,6 +383,6 @@ fn pool(place: &Place, size: usize) -> Result<Pool, CheckpointError> {
         .map_err(|error| unusable(place, error.to_string()))
 }
 
-fn unfinished(error: JoinError) -> CheckpointError {
+pub(super) fn unfinished(error: JoinError) -> CheckpointError {
     CheckpointError::Storage { action: "finish a transaction".to_owned(), source: error.into() }
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{fault::Fault, results::Keep, *};
-use crate::migrations::Migrations;
 use graphrun_engine::{checkpoint::FORMAT_VERSION, storage::RESULT_LIMITS};
 
 #[path = "../../../../tests/support/postgres.rs"]
@@ -18,7 +17,7 @@ fn commits_are_durable_despite_settings_of_the_user() {
         let url = server::server();
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}options=-csynchronous_commit%3D{setting}");
-        let server = Arc::new(Server::new(Place::parse(&url).unwrap()).unwrap());
+        let server = Arc::new(Server::new(Place::parse(&url, TABLES.schema).unwrap()).unwrap());
         let asking = Arc::clone(&server);
         let found = server.wait(async move {
             let client = asking.connect().await.unwrap();
@@ -41,10 +40,13 @@ fn an_older_format_is_migrated_once_and_as_a_whole() {
     server::execute(format!("SET search_path = {name}; {own}"));
     let version = || server::ask(format!("SELECT version FROM {name}.graphrun_format"));
     let open = |steps| {
-        let server = Arc::new(Server::new(Place::parse(&url).unwrap()).unwrap());
+        let server = Arc::new(Server::new(Place::parse(&url, TABLES.schema).unwrap()).unwrap());
         let opening = Arc::clone(&server);
         server.wait(async move {
-            let opened = open::open(&opening, Missing::Leave, Migrations(steps)).await;
+            let opened = {
+                let tables = Tables { migrations: Migrations(steps), ..TABLES };
+                open::open(&opening, Missing::Leave, &tables).await
+            };
             Ok(opened.map_err(|fault| match fault {
                 Fault::Postgres(error) => format!("{error:?}"),
                 fault => fault.to_string(),

@@ -19,8 +19,9 @@ use graphrun_engine::{
 use super::{
     entries::{Journal, NewRow, Pages, insert},
     fault::Fault,
-    run::{Locked, NOW, NewHead, Run, StoredRun, get, put, unknown},
-    session::{Mode, Server, Session, Work},
+    run::{Locked, NOW, NewHead, Run, StoredRun, put, unknown},
+    run_server::RunServer,
+    session::{Mode, Session, Work, get},
 };
 use crate::{
     head::{EncodedEntry, NextEntry},
@@ -35,7 +36,7 @@ pub(super) struct Create {
     pub(super) json: Vec<u8>,
     pub(super) claim: Claim,
     pub(super) first: Entry,
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<RunServer>,
 }
 
 /// Acquires a run for a claim.
@@ -58,7 +59,7 @@ pub(super) struct Release(pub(super) LeaseToken);
 pub(super) struct Append {
     pub(super) hold: LeaseToken,
     pub(super) entry: Entry,
-    server: Arc<Server>,
+    server: Arc<RunServer>,
     /// The number and the hash of the row that an earlier attempt may have saved.
     sent: Mutex<Option<(u64, EntryHash)>>,
 }
@@ -213,7 +214,7 @@ impl Work for Release {
 }
 
 impl Append {
-    pub(super) fn new(hold: LeaseToken, entry: Entry, server: Arc<Server>) -> Self {
+    pub(super) fn new(hold: LeaseToken, entry: Entry, server: Arc<RunServer>) -> Self {
         Self { hold, entry, server, sent: Mutex::new(None) }
     }
 
