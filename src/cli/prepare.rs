@@ -87,7 +87,7 @@ impl LoadedWorkflow {
         Ok(Self { settings, ..self })
     }
 
-    /// What it needs of this machine and of its operator.
+    /// Returns the needs of its nodes.
     pub(super) fn needs(&self) -> Needs<'_> {
         Needs::of(&self.path, &self.workflow, &self.settings)
     }
