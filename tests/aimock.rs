@@ -6,6 +6,7 @@ use std::{fs, process::Stdio};
 
 use crate::program::{Ended, Home, RUN, in_repository, recording_path, timeless};
 use crate::support::npm;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -110,46 +111,48 @@ const FAULTS: [&str; 7] = [
 async fn among_faults_every_run_is_done_or_rests_until_it_is_resumed() {
     let recorded = Home::new();
     let expected = Ended::of(recorded.replay("retry")).await.done();
-    for run in 0..faulty_runs() {
-        let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &FAULTS).await);
-        // Every second run is killed once, each after another number of requests.
-        let is_killed = run % 2 == 1;
-        let mut program = home.execute_as_written(&server.base_url());
-        if is_killed {
-            let mut child = program.spawn().unwrap();
-            while server.journal().await.len() < 2 + run % 7 && child.try_wait().unwrap().is_none()
-            {
-                tokio::task::yield_now().await;
-            }
-            child.kill().await.unwrap();
-            program = home.resume_as_written(&server.base_url());
-        }
-        let mut ended = Ended::of(program).await;
-        let mut rests = 0;
-        while ended.code != Some(0) {
-            let status = ended.report()["status"].clone();
-            let can_go_on = matches!(
-                (ended.code, status.as_str()),
-                (Some(3), Some("paused")) | (Some(5), Some("failed"))
-            );
-            rests += 1;
-            assert!(can_go_on && rests < 20, "{ended:?}");
-            ended = Ended::of(home.resume_as_written(&server.base_url())).await;
-        }
-        let report = ended.done();
-        assert_eq!(home.delivered(), recorded.delivered());
-        assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
+    // They wait for most of their time, so they run side by side.
+    let runs = (0..faulty_runs()).map(|it| finish_among_faults(it, &recorded, &expected));
+    join_all(runs).await;
+}
 
-        let journal = server.journal().await;
-        let is_answer = |it: &&Value| {
-            it["response"]["status"] == 200 && it["response"]["chaosAction"].is_null()
-        };
-        let answers = journal.iter().filter(is_answer).count();
-        // QC and TA, which ask at the same time, may both have been in flight when it was killed.
-        let repeated_max = if is_killed { 2 } else { 0 };
-        assert!((7..=7 + repeated_max).contains(&answers), "{answers} answers: {journal:?}");
-        println!("{} requests, {answers} answers, {rests} rests", journal.len());
+/// Runs the team among faults until it is done. Every second run is killed once, each after another number of requests.
+async fn finish_among_faults(run: usize, recorded: &Home, expected: &Value) {
+    let (home, server) = (Home::new(), Aimock::start(&team("retry"), None, &FAULTS).await);
+    let is_killed = run % 2 == 1;
+    let mut program = home.execute_as_written(&server.base_url());
+    if is_killed {
+        let mut child = program.spawn().unwrap();
+        while server.journal().await.len() < 2 + run % 7 && child.try_wait().unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        child.kill().await.unwrap();
+        program = home.resume_as_written(&server.base_url());
     }
+    let mut ended = Ended::of(program).await;
+    let mut rests = 0;
+    while ended.code != Some(0) {
+        let status = ended.report()["status"].clone();
+        let can_go_on = matches!(
+            (ended.code, status.as_str()),
+            (Some(3), Some("paused")) | (Some(5), Some("failed"))
+        );
+        rests += 1;
+        assert!(can_go_on && rests < 20, "{ended:?}");
+        ended = Ended::of(home.resume_as_written(&server.base_url())).await;
+    }
+    let report = ended.done();
+    assert_eq!(home.delivered(), recorded.delivered());
+    assert_eq!(timeless(report["state"].clone()), timeless(expected["state"].clone()));
+
+    let journal = server.journal().await;
+    let is_answer =
+        |it: &&Value| it["response"]["status"] == 200 && it["response"]["chaosAction"].is_null();
+    let answers = journal.iter().filter(is_answer).count();
+    // QC and TA, which ask at the same time, may both have been in flight when it was killed.
+    let repeated_max = if is_killed { 2 } else { 0 };
+    assert!((7..=7 + repeated_max).contains(&answers), "{answers} answers: {journal:?}");
+    println!("{} requests, {answers} answers, {rests} rests", journal.len());
 }
 
 /// The answers of a recorded run as fixtures. The system message tells agents apart, and the first words that an entry
