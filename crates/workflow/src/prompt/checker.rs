@@ -108,6 +108,7 @@ impl Checker<'_> {
             Stmt::EmitExpr(it) => self.printed(&it.expr),
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
+                self.check_constant(&it.expr);
                 // A `set` inside an `if` is visible after it.
                 self.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                 self.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
@@ -216,6 +217,7 @@ impl Checker<'_> {
         match &it.filter_expr {
             Some(filter) => {
                 self.condition(filter);
+                self.check_constant(filter);
                 self.knowing(filter, true, |checker| checker.body(&it.body));
             }
             None => self.body(&it.body),

@@ -43,7 +43,7 @@ const LOOP_METHODS: [&str; 2] = ["cycle", "changed"];
 pub(super) fn loop_type() -> Type {
     const NUMBERS: [&str; 7] =
         ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"];
-    let numbers = NUMBERS.map(|it| (it, Type::Int));
+    let numbers = NUMBERS.map(|it| (it, Type::INT));
     let others = [("first", Type::Bool), ("last", Type::Bool)];
     let items = ["previtem", "nextitem"].map(|it| (it, Type::Any));
     record(LOOP, numbers.into_iter().chain(others).chain(items))
@@ -94,7 +94,7 @@ impl Form {
     /// The form of a value, if its type is known. A constant has no type unless it is a text.
     fn of(expression: &Expr<'_>, ty: &Type) -> Option<Self> {
         match ty.required() {
-            Type::Bool | Type::Int | Type::Float => Some(Self::Number),
+            Type::Bool | Type::Int(_) | Type::Float(_) => Some(Self::Number),
             Type::String | Type::Enum(_) | Type::Date | Type::Duration => Some(Self::Text),
             Type::List(_) => Some(Self::List),
             Type::Map(_) | Type::Record(_) => Some(Self::Mapping),
@@ -113,8 +113,8 @@ pub(super) fn is_single(ty: &Type) -> bool {
     matches!(
         ty,
         Type::Bool
-            | Type::Int
-            | Type::Float
+            | Type::Int(_)
+            | Type::Float(_)
             | Type::String
             | Type::Date
             | Type::Duration
@@ -162,6 +162,7 @@ impl Checker<'_> {
             }
             Expr::IfExpr(it) => {
                 self.condition(&it.test_expr);
+                self.check_constant(&it.test_expr);
                 self.knowing(&it.test_expr, true, |checker| drop(checker.ty(&it.true_expr)));
                 if let Some(otherwise) = &it.false_expr {
                     self.knowing(&it.test_expr, false, |checker| drop(checker.ty(otherwise)));
@@ -495,16 +496,16 @@ impl Checker<'_> {
         }
         let defined = self.defined.iter().any(|it| it == name);
         let ty = match name {
-            "visit" => Type::Int,
-            "max_visits" if self.scope.bounded || defined => Type::Int,
-            "max_visits" => return Some((Type::Int, Presence::Never)),
+            "visit" => Type::INT,
+            "max_visits" if self.scope.bounded || defined => Type::INT,
+            "max_visits" => return Some((Type::INT, Presence::Never)),
             // A registered node may dispatch an item, but a `map` names it.
             ITEM if defined => Type::Any,
             ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
             ITEM => return None,
-            INDEX if self.scope.schema.channel(name).is_none() && defined => Type::Int,
+            INDEX if self.scope.schema.channel(name).is_none() && defined => Type::INT,
             INDEX if self.scope.schema.channel(name).is_none() => {
-                return Some((Type::Int, Presence::Never));
+                return Some((Type::INT, Presence::Never));
             }
             _ if FUNCTIONS.contains(&name) => Type::Any,
             _ => {
@@ -597,7 +598,7 @@ impl Checker<'_> {
             ("attr", _) => absent_at_times(),
             ("list" | "sort" | "reverse" | "unique" | "select" | "reject", _) if list => input,
             ("selectattr" | "rejectattr", _) if list => input,
-            ("length" | "count" | "int", _) => Type::Int,
+            ("length" | "count" | "int", _) => Type::INT,
             ("tojson" | "join" | "trim" | "upper" | "lower" | "title" | "string", _) => {
                 Type::String
             }
@@ -695,7 +696,7 @@ impl Checker<'_> {
                 self.facts.time = true;
                 Type::String
             }
-            FactFunction::Visits => Type::Int,
+            FactFunction::Visits => Type::INT,
             FactFunction::Usage => {
                 self.facts.usage_of.extend(node.and_then(|it| NodeName::parse_path(it).ok()));
                 usage_type()

@@ -5,6 +5,7 @@
 
 mod builtins;
 mod checker;
+mod conditions;
 mod expressions;
 mod facts;
 mod files;

@@ -123,8 +123,8 @@ fn performed(source: &str, context: &Value) -> Result<Type, minijinja::Error> {
 fn type_of(value: &Value) -> Type {
     match value.kind() {
         ValueKind::Bool => Type::Bool,
-        ValueKind::Number if value.is_integer() => Type::Int,
-        ValueKind::Number => Type::Float,
+        ValueKind::Number if value.is_integer() => Type::INT,
+        ValueKind::Number => Type::FLOAT,
         ValueKind::String => Type::String,
         ValueKind::Seq | ValueKind::Iterable => Type::List(Box::new(Type::Any)),
         _ => Type::Any,
@@ -136,8 +136,8 @@ fn sample(ty: &Type, unknown: &serde_json::Value) -> serde_json::Value {
     match ty {
         Type::Any => unknown.clone(),
         Type::Bool => json!(true),
-        Type::Int => json!(1),
-        Type::Float => json!(1.5),
+        Type::Int(_) => json!(1),
+        Type::Float(_) => json!(1.5),
         Type::String => json!("x"),
         Type::Date => json!("2026-01-31"),
         Type::Duration => json!("PT90M"),
