@@ -86,12 +86,12 @@ fn chain_of(error: &RunError) -> String {
 #[tokio::test]
 async fn a_write_outside_of_its_range_fails_its_node() {
     let workflow = r"
-state: { given: int, level: { type: int, min: 0, max: 5, default: 0 }, sum: { type: float, max: 7.5, merge: sum, default: 0 } }
+state: { given: json, level: { type: int, min: 0, max: 5, default: 0 }, sum: { type: float, max: 7.5, merge: sum, default: 0 } }
 input: given
 start: raise
 nodes:
   raise: { set: { level: given }, then: add }
-  add: { set: { sum: level }, max_visits: 2, exhausted: end, then: add }
+  add: { set: { sum: given }, max_visits: 2, exhausted: end, then: add }
 ";
     let ran = run(workflow, json!({"given": 3})).await;
     assert_eq!((ran.end.status, ran.field("sum")), (Status::Done, json!(6)));

@@ -220,6 +220,13 @@ async fn uncovered_parts_are_listed_by_kind() {
     );
 }
 
+#[test]
+fn a_sum_that_may_leave_its_range_is_a_gap() {
+    let explored = explored("tests/cases/explore/sum_in_a_range.yaml", 10_000);
+    let gap = "every sum of `points`: more updates may lead out of its range";
+    assert!(explored.gaps.iter().any(|it| it == gap), "{explored:?}");
+}
+
 fn explored(path: &str, states_max: usize) -> Explored {
     let (definition, compiled) =
         graphrun::cases::load(Path::new(path), &registry()).unwrap_or_else(|it| panic!("{it:?}"));

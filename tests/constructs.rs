@@ -223,7 +223,7 @@ async fn a_caught_failure_of_an_item_leads_on_once_instead_of_then() {
 
 #[tokio::test]
 async fn a_default_catch_applies_to_the_items_of_a_map() {
-    let workflow = catching("{ timeout: save }");
+    let workflow = catching("{ panic: save }");
     let workflow = format!("defaults: {{ catch: {{ any: save }} }}\n{workflow}");
     let ran = run(&workflow, json!({ "numbers": [3, 0] })).await;
     assert_eq!((ran.field("saved"), ran.field("ended")), (json!(1), json!(0)));

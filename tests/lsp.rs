@@ -566,7 +566,7 @@ fn completion_offers_only_fitting_names() {
     let when = "review.notes.exists(note, note.level == \"major\") && tries < 3";
     assert_eq!(
         offers(when, "§"),
-        "brief review tries via run usage remaining has( visits( usage( now( string( int("
+        "brief review tries via run usage remaining has( visits( usage( now( min( max( string( int("
     );
     assert_eq!(offers(when, "review.§"), "verdict notes merge(");
     assert_eq!(

@@ -17,7 +17,7 @@ use super::{
     coverage::used_up,
     outcomes::{Outcome, Outcomes},
     relevant::Relevant,
-    undecided::undecided,
+    undecided::{sums_in_a_range, undecided},
 };
 use crate::{
     checkpoint::{Outcome as Recorded, Position, RunStatus, TaskRecord},
@@ -98,6 +98,8 @@ struct Search<'a> {
     outcomes: Outcomes<'a>,
     /// The decisions of which it may miss a result.
     undecided: Vec<String>,
+    /// The sums that may leave their range after more updates than it tries.
+    sums: Vec<String>,
     relevant: Relevant,
     limits: Limits,
     run: RunId,
@@ -136,6 +138,7 @@ pub fn explore(
         graph,
         outcomes: Outcomes::new(definition, graph),
         undecided: undecided(definition, graph.graph()),
+        sums: sums_in_a_range(definition, graph.graph()),
         relevant: Relevant::of(definition, graph.graph()),
         limits,
         run: RunId::parse(RUN).expect("it is a word"),
@@ -386,6 +389,7 @@ impl Search<'_> {
         let nodes = self.graph.graph().nodes.keys();
         let missed: Vec<NodeName> = nodes.filter(|it| !self.ran.contains(*it)).cloned().collect();
         explored.gaps.extend(self.outcomes.gaps);
+        explored.gaps.extend(self.sums);
         let undecided = if missed.is_empty() { Vec::new() } else { self.undecided };
         if explored.is_complete && !self.outcomes.is_sampled && undecided.is_empty() {
             explored.unreached = missed;

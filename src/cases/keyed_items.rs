@@ -125,7 +125,7 @@ fn with_new_key(order: &ItemReads, item: &Value, keys: &[Vec<Value>]) -> Option<
 /// Returns different values of a type, at least this many if it has them.
 fn values_of(ty: &Type, count: usize) -> Vec<Value> {
     match ty.required() {
-        Type::Int => (1..=count).map(|it| json!(it)).collect(),
+        Type::Int(_) => (1..=count).map(|it| json!(it)).collect(),
         Type::String | Type::Any => (1..=count).map(|it| json!(it.to_string())).collect(),
         Type::Enum(words) => words.iter().map(|it| json!(it)).collect(),
         _ => Vec::new(),

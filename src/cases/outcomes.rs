@@ -361,7 +361,7 @@ fn collect(
     let mut values = match ty.required() {
         Type::Bool => vec![json!(true), json!(false)],
         Type::Enum(values) => values.iter().map(|it| json!(it)).collect(),
-        Type::Int | Type::Float => {
+        Type::Int(_) | Type::Float(_) => {
             around(&access.numbers).into_iter().map(|it| json!(it)).collect()
         }
         Type::String => {
@@ -397,7 +397,7 @@ fn lists(item: &Type, access: &Access) -> Vec<Value> {
     let lengths: BTreeSet<i64> = around(&access.numbers).into_iter().chain([1, 2]).collect();
     let plain = match item.required() {
         Type::Bool => json!(false),
-        Type::Int | Type::Float => json!(0),
+        Type::Int(_) | Type::Float(_) => json!(0),
         Type::Enum(values) => json!(values.first()),
         Type::List(_) => json!([]),
         Type::Record(_) | Type::Map(_) => json!({}),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::{
     graph::{AccessSet, Edge, Graph},
     id::ChannelName,
-    state::Type,
+    state::{Channel, NumberRange, Type},
     workflow::{
         Workflow,
         case_file::{Computed, accesses, computed},
@@ -78,7 +78,9 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
         let channel = graph.schema.channel(access.channel.as_str());
         let ty = channel.map(|it| it.ty().clone());
         let ty = access.path.iter().fold(ty, |ty, name| ty?.field(name).cloned());
-        if ty.is_some_and(|it| *it.required() == Type::Float) && chosen.contains(&access.channel) {
+        if ty.is_some_and(|it| matches!(it.required(), Type::Float(_)))
+            && chosen.contains(&access.channel)
+        {
             found.insert(format!(
                 "fractions between the numbers that `{}` is compared with",
                 access.channel
@@ -86,6 +88,26 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Returns a description of each sum that may leave its range after more updates than are tried. The updates that a
+/// workflow computes are checked when it is loaded.
+pub(super) fn sums_in_a_range(definition: &Workflow, graph: &Graph) -> Vec<String> {
+    let computed = computed(definition, graph);
+    let adds_chosen = |field: &ChannelName| {
+        graph.nodes.iter().any(|(name, spec)| {
+            let writes = spec.node.describe().contract.writes;
+            let computes = computed.iter().any(|of| of.node == *name && of.to == *field);
+            writes.is_some_and(|it| it.contains(field)) && !computes
+        })
+    };
+    let has_range = |it: &&Channel| {
+        let range = it.ty().required().range().unwrap_or_default();
+        it.reducer().adds() && range != NumberRange::ALL && adds_chosen(it.name())
+    };
+    let sums = graph.schema.channels().iter().filter(has_range);
+    sums.map(|it| format!("every sum of `{}`: more updates may lead out of its range", it.name()))
+        .collect()
 }
 
 /// Returns the fields whose values the exploration chooses: inputs, messages, and what a node writes that does not only compute.

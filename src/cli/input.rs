@@ -331,8 +331,8 @@ fn read_text(ty: &Type, text: &str) -> Result<Value, String> {
 fn article(ty: &Type) -> String {
     match ty.required() {
         Type::List(item) => format!("a list of {item}"),
-        Type::Int => "a whole number (int)".to_owned(),
-        Type::Float => "a number (float)".to_owned(),
+        Type::Int(_) => "a whole number (int)".to_owned(),
+        Type::Float(_) => "a number (float)".to_owned(),
         Type::String => "a text (string)".to_owned(),
         Type::Any => "any JSON value".to_owned(),
         other => format!("of type {other}"),

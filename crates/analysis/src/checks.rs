@@ -159,7 +159,10 @@ fn check_items(graph: &Graph, findings: &mut Diagnostics) {
             };
             match &starts {
                 Starts::State => without(&format!("the edge from `{from}`"), to, edge.place()),
-                Starts::Item(given) if !given.fits(&item) => {
+                // The range of a Rust type is that of its size: an `i32` may well be a `u64`.
+                Starts::Item(given)
+                    if !given.fits(&item) && given.out_of_range(&item).is_none() =>
+                {
                     let message =
                         format!("`{from}` dispatches `{given}` to `{to}`, which takes `{item}`");
                     unfit.push(

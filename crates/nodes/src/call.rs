@@ -418,6 +418,17 @@ impl<'a> Candidates<'a> {
     }
 }
 
+/// The kinds of [`failure_of`] a model.
+pub(super) const MODEL_FAILURES: [ErrorKind; 7] = [
+    ErrorKind::RateLimit,
+    ErrorKind::Credentials,
+    ErrorKind::Refused,
+    ErrorKind::InvalidOutput,
+    ErrorKind::ContextOverflow,
+    ErrorKind::Recording,
+    ErrorKind::Provider,
+];
+
 /// The failure of a node whose model did not answer.
 pub(super) fn failure_of(error: &ModelError) -> Failure {
     if let ModelError::Program { failure, .. } = error {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
+    graph::{
+        Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
+    },
     id::ChannelName,
     state::Update,
 };
@@ -22,7 +24,7 @@ use serde_json::json;
 
 use super::{
     agent::{Compaction, Summariser, check_history, check_replaceable, refuse_program},
-    call::Calls,
+    call::{Calls, MODEL_FAILURES},
 };
 
 /// The value of the kind `compact`.
@@ -128,6 +130,10 @@ impl NodeSettings for CompactSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = ctx.services.clone();
         Ok(Arc::new(Compact { definition: self.clone(), services }))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(MODEL_FAILURES.to_vec())
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {

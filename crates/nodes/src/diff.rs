@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
+    graph::{Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError},
     id::ChannelName,
     state::{Type, Update},
 };
@@ -110,6 +110,10 @@ fn read_against(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Against> {
 impl NodeSettings for DiffNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![ErrorKind::Folder])
     }
 
     fn detail(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
+    graph::{Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError},
 };
 use graphrun_workflow::{
     Registry,
@@ -61,6 +61,10 @@ impl Kind for DiscardKind {
 impl NodeSettings for DiscardNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![ErrorKind::Folder])
     }
 
     fn detail(&self) -> Option<String> {

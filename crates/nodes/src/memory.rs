@@ -27,6 +27,9 @@ pub(super) fn task_memory(
     Some(Arc::new(TaskMemory { memory, tiers, source }))
 }
 
+/// The kinds of [`failure`].
+pub(super) const FAILURES: [ErrorKind; 2] = [ErrorKind::Memory, ErrorKind::Recording];
+
 /// Returns the failure of a node.
 pub(super) fn failure(error: &TaskMemoryError) -> NodeError {
     use graphrun_memory::StoreError;

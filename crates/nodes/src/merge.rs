@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
     event::Report,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError},
+    graph::{Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError},
     id::ChannelName,
     state::{Type, Update},
 };
@@ -165,6 +165,10 @@ fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSi
 impl NodeSettings for MergeNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![ErrorKind::Folder, ErrorKind::Conflict, ErrorKind::Secret])
     }
 
     fn detail(&self) -> Option<String> {

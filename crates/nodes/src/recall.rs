@@ -25,7 +25,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::memory::{failure, task_memory};
+use super::memory::{self, failure, task_memory};
 
 /// The name of an entry in `where`.
 const ENTRY: &str = "entry";
@@ -172,6 +172,10 @@ impl NodeSettings for RecallSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = ctx.services.clone();
         Ok(Arc::new(Recall { definition: self.clone(), services }))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(memory::FAILURES.to_vec())
     }
 
     fn needs_memory(&self) -> bool {

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::{
-    memory::{failure, task_memory},
+    memory::{self, failure, task_memory},
     recall::{Reported, read_optional},
 };
 
@@ -112,7 +112,7 @@ impl Kind for RememberKind {
 
 fn read_confidence(reader: &mut NodeReader<'_>, yaml: &Yaml) -> Option<Expression> {
     let confidence = reader.expression(yaml)?;
-    reader.expect_type(yaml, confidence.ty(), &Type::Float, "`confidence`");
+    reader.expect_type(yaml, confidence.ty(), &Type::FLOAT, "`confidence`");
     Some(confidence)
 }
 
@@ -135,6 +135,10 @@ impl NodeSettings for RememberSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         let services = ctx.services.clone();
         Ok(Arc::new(Remember { definition: self.clone(), services }))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(memory::FAILURES.to_vec())
     }
 
     fn needs_memory(&self) -> bool {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
     graph::{
-        Access, AccessSet, Command, Contract, Node, NodeContext, NodeDescription, NodeError,
-        SideEffects,
+        Access, AccessSet, Command, Contract, ErrorKind, Node, NodeContext, NodeDescription,
+        NodeError, SideEffects,
     },
     id::ChannelName,
     state::{Channel, Schema, Type, Update},
@@ -88,6 +88,10 @@ fn fields_of(prompt: &Prompt, schema: &Schema) -> Vec<ChannelName> {
 impl NodeSettings for RenderNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(Vec::new())
     }
 
     fn computes(&self) -> Option<Vec<Computation>> {

@@ -55,7 +55,11 @@ impl RunTests {
             None => Arc::default(),
         };
         let attempt = match &self.definition.attempt {
-            Some(attempt) => attempt.evaluate(&view)?,
+            // Attempts are counted from one on.
+            Some(attempt) => match attempt.evaluate(&view)? {
+                number if number.as_i64().is_some_and(|it| it < 1) => Arc::new(json!(1)),
+                number => number,
+            },
             None => Arc::new(json!(ctx.visit())),
         };
         Ok((artifact, attempt))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
+    graph::{
+        Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
+    },
     id::ChannelName,
     state::Update,
 };
@@ -80,6 +82,10 @@ impl Kind for SetKind {
 impl NodeSettings for SetNode {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.clone()))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(Vec::new())
     }
 
     fn computes(&self) -> Option<Vec<Computation>> {

@@ -39,14 +39,14 @@ struct Fault {
 /// Checks that the field is a whole number whose largest value is known.
 fn fault_of_range(sources: Sources<'_>, field: &ChannelName) -> Option<Fault> {
     let channel = sources.schema.channel(field.as_str())?;
-    if *channel.ty() != Type::Int {
+    let Type::Int(range) = *channel.ty() else {
         return Some(Fault {
             message: format!("a number of visits is an `int`, and `{field}` is `{}`", channel.ty()),
             label: "no whole number",
             help: format!("write `{field}: {{ type: int, min: 1, max: 10 }}` in `state`"),
         });
-    }
-    let NumberRange { min, max } = NumberRange::at(channel.schema(), &[]);
+    };
+    let NumberRange { min, max } = range;
     let is_bound = |it: f64| (1.0..=f64::from(u32::MAX)).contains(&it);
     let lacks = match (min.is_some_and(is_bound), max.is_some_and(is_bound)) {
         (true, true) => return None,
@@ -58,22 +58,13 @@ fn fault_of_range(sources: Sources<'_>, field: &ChannelName) -> Option<Fault> {
     Some(Fault {
         message: format!(
             "{lacks}, because the range of `{field}` is {}",
-            described(channel.schema())
+            if range == NumberRange::ALL { "open".to_owned() } else { range.to_string() }
         ),
         label: "no bound",
         help: format!(
             "a bound needs a `min` from 1 on and a `max`: `{field}: {{ type: int, min: {min}, max: {max} }}`"
         ),
     })
-}
-
-fn described(schema: &serde_json::Value) -> String {
-    match NumberRange::at(schema, &[]) {
-        NumberRange { min: None, max: None } => "open".to_owned(),
-        NumberRange { min: Some(min), max: None } => format!("{min} and more"),
-        NumberRange { min: None, max: Some(max) } => format!("{max} and less"),
-        NumberRange { min: Some(min), max: Some(max) } => format!("{min} to {max}"),
-    }
 }
 
 /// Checks that the value is given when a run starts.

@@ -7,7 +7,7 @@ use graphrun_core::{
     diagnostic::Diagnostic,
     graph::TriggerKind,
     id::NodeName,
-    state::{Schema, Type},
+    state::{NumberRange, Schema, Type},
 };
 use serde_json::json;
 
@@ -58,6 +58,8 @@ pub(crate) struct NodeScope<'e> {
     any_item: bool,
     /// The paths that a condition has proved present, and the [excluded kinds of triggers](crate::via).
     pub(crate) given: Vec<String>,
+    /// The ranges of numbers that `when` has proved. They end when the node writes.
+    pub(crate) ranges: Vec<(String, NumberRange)>,
 }
 
 /// The place where an expression is evaluated, and its purpose.
@@ -104,17 +106,18 @@ impl<'e> NodeScope<'e> {
         let is_known = !possible.is_empty();
         let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
         let given = excluded.map(via::excludes).collect();
-        Self { env, name, item, any_item, given }
+        Self { env, name, item, any_item, given, ranges: Vec::new() }
     }
 
     /// The scope of the list of a `map`, which is read before its items are known.
     pub(crate) fn of_list(env: &'e Environment, name: &'e NodeName) -> Self {
-        Self { env, name, item: None, any_item: false, given: Vec::new() }
+        Self { env, name, item: None, any_item: false, given: Vec::new(), ranges: Vec::new() }
     }
 
     /// The scope of an expression of a `map` over one of its items.
     pub(crate) fn of_item(env: &'e Environment, name: &'e NodeName, item: &'e Item) -> Self {
-        Self { env, name, item: Some(item), any_item: item.is_vague, given: Vec::new() }
+        let (given, ranges) = (Vec::new(), Vec::new());
+        Self { env, name, item: Some(item), any_item: item.is_vague, given, ranges }
     }
 
     fn item(&self) -> Option<(&str, &Type)> {
@@ -164,6 +167,7 @@ impl<'e> NodeScope<'e> {
             variable,
             any_item: self.any_item,
             given: &self.given,
+            ranges: &self.ranges,
             output: names_output,
             types: &self.env.types,
             expected: ty,

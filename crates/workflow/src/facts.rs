@@ -5,9 +5,14 @@ use graphrun_core::{
     diagnostic::did_you_mean,
     event::Usage,
     graph::{ErrorKind, RunFacts, Trigger, TriggerKind},
-    state::{Field, Record, Type},
+    state::{Field, NumberRange, Record, Type},
 };
 use serde_json::{Map, Value, json};
+
+/// The type of a number that counts something.
+const COUNT: Type = Type::Int(NumberRange::FROM_ZERO);
+/// The type of an amount of money.
+const COST: Type = Type::Float(NumberRange::FROM_ZERO);
 
 /// A name that stands for facts of the run.
 #[derive(Debug)]
@@ -112,23 +117,17 @@ impl FactsView<'_> {
 
 /// The type of the usage of models.
 pub(crate) fn usage_type() -> Type {
-    let whole = ["tokens", "input_tokens", "output_tokens", "calls"].map(|it| (it, Type::Int));
+    let whole = ["tokens", "input_tokens", "output_tokens", "calls"].map(|it| (it, COUNT));
     let optional = [
-        ("usd", Type::Float.optional()),
-        ("context_tokens", Type::Int.optional()),
-        ("context_window", Type::Int.optional()),
+        ("usd", COST.optional()),
+        ("context_tokens", COUNT.optional()),
+        ("context_window", COUNT.optional()),
     ];
     record("usage", whole.into_iter().chain(optional))
 }
 
-/// Whether the whole numbers of a record count something from zero on.
-pub(crate) fn is_counted(ty: &Type) -> bool {
-    *ty == usage_type() || *ty == remaining_type()
-}
-
 fn remaining_type() -> Type {
-    let fields =
-        [("steps", Type::Int), ("tokens", Type::Int.optional()), ("usd", Type::Float.optional())];
+    let fields = [("steps", COUNT), ("tokens", COUNT.optional()), ("usd", COST.optional())];
     record("remaining", fields)
 }
 

@@ -46,6 +46,7 @@ mod draft;
 mod environment;
 mod expression;
 mod facts;
+mod failures;
 mod fan;
 mod fixed_files;
 mod flow;

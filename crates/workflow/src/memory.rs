@@ -169,7 +169,7 @@ impl Tier {
             field("text", text()),
             field("value", self.ty.clone()),
             field("module", text().optional()),
-            field("confidence", Type::Float.optional()),
+            field("confidence", Type::FLOAT.optional()),
             field("approved", Type::Bool),
             field("workflow", text().optional()),
             field("run", text().optional()),

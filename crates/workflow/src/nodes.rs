@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
-    graph::{Edge, ErrorKind},
+    graph::Edge,
     id::NodeName,
 };
 
@@ -13,8 +13,9 @@ use super::{
     cache::read_cache,
     draft::{EdgeDraft, NodeDraft, WorkflowDraft},
     environment::{Environment, NodeScope},
+    failures::warn_of_failures_that_never_occur,
     kind::{NodeReader, NodeSettings},
-    reader::{Entry, SpannedText, Yaml},
+    reader::{SpannedText, Yaml},
     report::Report,
     shape::Section,
     then::{check_condition, fail_reason},
@@ -41,6 +42,7 @@ pub(super) fn read_nodes(
         }
     };
     let edges = draft.edges.iter().filter_map(&mut compiled).collect();
+    warn_of_failures_that_never_occur(report, env, draft, &nodes);
     (nodes, edges)
 }
 
@@ -69,6 +71,7 @@ fn read_node(
     }
     if let Some(when) = &when {
         scope.given = when.presumed().to_vec();
+        scope.ranges = when.presumed_ranges().to_vec();
     }
     let settings = kind.and_then(|kind| {
         // The timeout limits the wait for a person, which continues while no process runs.
@@ -77,6 +80,8 @@ fn read_node(
         let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout, retry };
         kind.kind.read(&mut reader)
     });
+    // The routes read what the node has written.
+    scope.ranges.clear();
     if let Some(settings) = &settings {
         warn_of_effectless_policies(report, section, settings.as_ref());
     }
@@ -124,7 +129,7 @@ impl WithoutEffect {
 }
 
 /// Whether a node only computes fields from the state.
-fn is_pure(settings: &dyn NodeSettings) -> bool {
+pub(super) fn is_pure(settings: &dyn NodeSettings) -> bool {
     settings.computes().is_some() && settings.choices().is_none()
 }
 
@@ -146,13 +151,9 @@ fn warn_of_effectless_policies(
             warn_of_no_effect(report, &key, message, help);
         }
     }
-    // A `map` catches the failures of its items, and a used workflow those of its nodes.
-    if is_pure(settings) && section.get("map").is_none() && section.get("use").is_none() {
-        warn_of_failures_that_never_occur(report, section);
-    }
 }
 
-fn warn_of_no_effect(
+pub(super) fn warn_of_no_effect(
     report: &mut Report,
     key: &SpannedText,
     message: impl Into<String>,
@@ -161,19 +162,4 @@ fn warn_of_no_effect(
     let place = report.place(&key.range);
     let finding = Diagnostic::warning("GR134", message).at(place, "without effect");
     report.push(finding.help(help));
-}
-
-/// Warns about failures that a node which only computes never has.
-fn warn_of_failures_that_never_occur(report: &mut Report, section: &Section<'_>) {
-    for Entry { key, .. } in section.get("catch").map(Yaml::entries).unwrap_or_default() {
-        let kind = key.text.as_str();
-        // A value may reach a limit, and a registered function may panic.
-        if matches!(kind, "any" | "other" | "panic")
-            || ErrorKind::ALL.iter().all(|it| it.as_str() != kind)
-        {
-            continue;
-        }
-        let message = format!("the node computes its fields at once, and never fails as `{kind}`");
-        warn_of_no_effect(report, key, message, "remove it");
-    }
 }

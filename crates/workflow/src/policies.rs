@@ -9,7 +9,7 @@ use graphrun_core::{
         Schedule,
     },
     id::{ChannelName, NodeName},
-    state::{NumberRange, Schema, Type},
+    state::{Schema, Type},
 };
 
 use super::{
@@ -149,7 +149,7 @@ fn read_bound(
         // Its type is reported.
         return Some((1, Some(name)));
     }
-    let max = NumberRange::at(channel.schema(), &[]).max.unwrap_or_default();
+    let max = channel.ty().range().and_then(|it| it.max).unwrap_or_default();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -248,7 +248,7 @@ fn check_arguments(
             report.unknown("GR021", "argument of the tool", &word, known);
             continue;
         };
-        let plain = [Type::String, Type::Float, Type::Bool];
+        let plain = [Type::String, Type::FLOAT, Type::Bool];
         if !plain.iter().any(|it| field.ty.fits(it)) {
             let shown = describe(&field.ty);
             let message =

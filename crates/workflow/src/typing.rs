@@ -1,6 +1,8 @@
 //! The compatibility of types, for expressions and prompts.
 
-use graphrun_core::state::{Field, Record, Type, is_date};
+use graphrun_core::state::{Field, NumberRange, OutOfRange, Record, Type, is_date};
+
+use super::report::suggestion;
 
 /// The values of an enum, and of an optional one.
 pub fn values_of(ty: &Type) -> Option<&[String]> {
@@ -47,6 +49,95 @@ pub(super) fn comparable(a: &Type, b: &Type) -> bool {
         }
         (a, b) => a == b || (a.is_number() && b.is_number()) || (text(a) && text(b)),
     }
+}
+
+/// Why the values of a type cannot be assigned to a declared type.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    /// The code of the finding.
+    pub(crate) code: &'static str,
+    /// The message.
+    pub(crate) message: String,
+    /// The label of the place.
+    pub(crate) label: &'static str,
+    /// The advice, if there is any.
+    pub(crate) help: Option<String>,
+}
+
+impl Misfit {
+    /// Returns why values of a type do not [fit](Type::fits) a declared one. `what` receives them, and `source` is the
+    /// expression that makes them.
+    pub(crate) fn of(ty: &Type, declared: &Type, what: &str, source: &str) -> Self {
+        if let (Some(given), Some(values)) = (values_of(ty), values_of(declared))
+            && let Some(text) = given.iter().find(|it| !values.contains(it))
+        {
+            return Self {
+                code: "GR023",
+                message: format!("\"{text}\" is never a value of {what}"),
+                label: "no such value",
+                help: suggestion(text, values.iter().map(String::as_str)),
+            };
+        }
+        if let Some(found) = ty.out_of_range(declared) {
+            // An expression of a list or a record cannot be limited as a whole.
+            let source = Some(source).filter(|it| ty.required().is_number() && !it.is_empty());
+            return Self::of_range(&found, what, source);
+        }
+        let help = ty.undeclared_field(declared).filter(|_| ty.fits_cut(declared)).map(|field| {
+            format!("it has the field `{field}`, which is not declared: write a record without it")
+        });
+        Self {
+            code: "GR022",
+            message: format!("{what} is `{declared}`, and this is {}", describe(ty)),
+            label: "another type",
+            help,
+        }
+    }
+
+    /// Returns why numbers are out of range. `source` is the expression that makes them.
+    fn of_range(
+        OutOfRange { path, found, declared }: &OutOfRange,
+        what: &str,
+        source: Option<&str>,
+    ) -> Self {
+        let what = match (path.is_empty(), what.strip_suffix('`')) {
+            (true, _) => what.to_owned(),
+            (false, Some(field)) => format!("{field}.{path}`"),
+            (false, None) => format!("`{path}` of {what}"),
+        };
+        let is_one = found.min.is_some() && found.min == found.max;
+        let is = if is_one { "is" } else { "may be" };
+        let message = format!("{what} takes {declared}, and this {is} {found}");
+        let help = if is_one {
+            format!("write {}, or widen the range of {what}", worded(*declared))
+        } else if let Some(source) = source {
+            format!("write `{}`, or widen the range of {what}", clamped(source, *declared, *found))
+        } else {
+            format!("keep it in the range with `min` and `max`, or widen the range of {what}")
+        };
+        Self { code: "GR120", message, label: "out of range", help: Some(help) }
+    }
+}
+
+fn worded(range: NumberRange) -> String {
+    match (range.min, range.max) {
+        (Some(min), Some(max)) if min < max => format!("a number from {min} to {max}"),
+        (Some(min), None) => format!("a number from {min} on"),
+        (None, Some(max)) => format!("a number up to {max}"),
+        _ => range.to_string(),
+    }
+}
+
+/// An expression that keeps the numbers of another one in a range.
+fn clamped(source: &str, range: NumberRange, found: NumberRange) -> String {
+    let mut clamped = source.trim().to_owned();
+    if let Some(max) = range.max.filter(|_| !range.includes_max_of(found)) {
+        clamped = format!("min({clamped}, {max})");
+    }
+    if let Some(min) = range.min.filter(|_| !range.includes_min_of(found)) {
+        clamped = format!("max({clamped}, {min})");
+    }
+    clamped
 }
 
 /// A type as shown in a message; the type of a literal text is shown as the text.

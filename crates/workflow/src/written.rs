@@ -16,6 +16,8 @@ enum Source {
     Paths { paths: Arc<Paths>, node: usize, when: When },
     /// Before the first step.
     Start(Arc<Paths>),
+    /// All fields, wherever they are.
+    Everything,
     /// Between any two steps of any run: these fields.
     Throughout(Arc<BTreeSet<ChannelName>>),
     /// The same everywhere.
@@ -70,6 +72,11 @@ impl AssignedFields {
         Self(Source::Start(Arc::clone(paths)))
     }
 
+    /// All fields, for a check of values that does not ask for their presence.
+    pub(crate) fn everything() -> Self {
+        Self(Source::Everything)
+    }
+
     /// The fields that are assigned in every state of a run.
     pub(super) fn throughout(fields: BTreeSet<ChannelName>) -> Self {
         Self(Source::Throughout(Arc::new(fields)))
@@ -87,6 +94,7 @@ impl AssignedFields {
                 When::After => paths.after(*node, it),
             }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
+            Source::Everything => Presence::Always,
             Source::Throughout(fields) if fields.contains(field) => Presence::Always,
             Source::Throughout(_) => Presence::Sometimes,
             #[cfg(test)]

@@ -50,6 +50,8 @@ pub const CODES: &[Code] = pages! {
     "GR080" "GR081" "GR082" "GR083" "GR084" "GR085"
     // Names, continued.
     "GR110" "GR111" "GR112" "GR113" "GR114"
+    // Expressions and cases, continued.
+    "GR120"
     // The graph, where the range above is full.
     "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR138" "GR139"
 };

@@ -166,6 +166,7 @@ impl Channel {
     pub fn update_types(&self) -> Vec<Type> {
         match (self.reducer.update_form(), self.ty.required()) {
             (UpdateForm::Items, Type::List(item)) => vec![self.ty.clone(), Type::clone(item)],
+            (UpdateForm::Whole, ty) if self.reducer.adds() => vec![ty.summand()],
             (UpdateForm::Whole | UpdateForm::Items, _) => vec![self.ty.clone()],
             (UpdateForm::Fields, _) => vec![self.ty.partial()],
             (UpdateForm::Part, _) => vec![Type::Any],

@@ -94,7 +94,7 @@ fn text_size(text: &str) -> u64 {
 /// it was read as a float that stands for several of them.
 pub(crate) fn rounded_int(ty: &Type, value: &Value) -> Option<(String, String)> {
     match (ty.required(), value) {
-        (Type::Int, Value::Number(number)) if number.is_f64() => {
+        (Type::Int(_), Value::Number(number)) if number.is_f64() => {
             let is_rounded = number.as_f64().is_none_or(|it| it.abs() >= FLOAT_INT_END);
             is_rounded.then(|| (String::new(), number.to_string()))
         }

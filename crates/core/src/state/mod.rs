@@ -36,7 +36,7 @@ pub use self::{
     reducer::{Fold, ReduceError, Reducer, UpdateForm},
     sample::{complete, smallest},
     schema::{Refused, Schema, SchemaError, StateError},
-    types::{Field, Record, Type},
+    types::{Field, OutOfRange, Record, Type},
     update::{Change, ChangeKind, NotFields, Update},
     value::{State, ViewError},
 };

@@ -308,6 +308,11 @@ impl Reducer {
         self.rules().result == Folded::Computed
     }
 
+    /// Returns whether the result is the sum of the value before and the written number.
+    pub fn adds(&self) -> bool {
+        matches!(self, Self::Sum)
+    }
+
     /// Returns whether the result is the list before with all written items behind it.
     pub(super) fn extends(&self) -> bool {
         self.rules().result == Folded::Extended

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeSet, fmt, sync::Arc};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
-use super::{is_date, is_duration, schema_size};
+use super::{NumberRange, is_date, is_duration, schema_size};
 
 /// The maximum depth of a type; below it, a recursive type is [`Type::Any`].
 const DEPTH_MAX: usize = 16;
@@ -20,10 +20,10 @@ pub enum Type {
     Any,
     /// True or false.
     Bool,
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
+    /// A whole number in a range.
+    Int(NumberRange),
+    /// A number in a range.
+    Float(NumberRange),
     /// A text.
     String,
     /// A day, such as `2026-01-31`.
@@ -53,6 +53,17 @@ pub struct Record {
     pub is_closed: bool,
 }
 
+/// Numbers of a value that a declared type does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// The fields that lead to the number, such as `plan.level`; empty for the value itself.
+    pub path: String,
+    /// The numbers that the value may have.
+    pub found: NumberRange,
+    /// The numbers that the declared type takes.
+    pub declared: NumberRange,
+}
+
 /// A field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -63,6 +74,11 @@ pub struct Field {
 }
 
 impl Type {
+    /// Any whole number.
+    pub const INT: Self = Self::Int(NumberRange::ALL);
+    /// Any number.
+    pub const FLOAT: Self = Self::Float(NumberRange::ALL);
+
     /// Returns the type of the values that a Rust type is read from.
     pub fn of<T: JsonSchema + ?Sized>() -> Self {
         let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
@@ -71,7 +87,7 @@ impl Type {
 
     /// Returns the type that a JSON Schema describes.
     ///
-    /// Details without an equivalent here (patterns, bounds, unions of records) are checked only against the
+    /// Details without an equivalent here (patterns, lengths, unions of records) are checked only against the
     /// schema itself.
     pub fn of_schema(schema: &Value) -> Self {
         TypeReader::of(schema, false).read(schema, 0)
@@ -89,11 +105,18 @@ impl Type {
 
     /// Returns whether each value of this type can be assigned to a declared type once it is [cut](Self::cut) to it.
     pub fn fits_cut(&self, declared: &Self) -> bool {
+        self.has_form_of(declared) && self.out_of_range(declared).is_none()
+    }
+
+    /// Returns whether each value of this type can be assigned to a declared type, apart from undeclared fields and
+    /// the ranges of numbers.
+    fn has_form_of(&self, declared: &Self) -> bool {
         match (self, declared) {
             (Self::Any, _) | (_, Self::Any) => true,
-            (Self::Optional(value), Self::Optional(declared)) => value.fits_cut(declared),
-            (value, Self::Optional(declared)) => value.fits_cut(declared),
-            (Self::Int, Self::Float)
+            (Self::Optional(value), Self::Optional(declared)) => value.has_form_of(declared),
+            (value, Self::Optional(declared)) => value.has_form_of(declared),
+            (Self::Int(_), Self::Int(_) | Self::Float(_))
+            | (Self::Float(_), Self::Float(_))
             | (Self::Enum(_) | Self::Date | Self::Duration, Self::String) => true,
             (Self::Enum(texts), Self::Date) => texts.iter().all(|it| is_date(it)),
             (Self::Enum(texts), Self::Duration) => texts.iter().all(|it| is_duration(it)),
@@ -101,16 +124,42 @@ impl Type {
                 values.iter().all(|it| declared.contains(it))
             }
             (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
-                value.fits_cut(declared)
+                value.has_form_of(declared)
             }
             (Self::Record(value), Self::Map(declared)) => {
-                value.fields.iter().all(|it| it.ty.required().fits_cut(declared))
+                value.fields.iter().all(|it| it.ty.required().has_form_of(declared))
             }
             (Self::Record(value), Self::Record(declared)) => declared.fields.iter().all(|field| {
                 let found = value.fields.iter().find(|it| it.name == field.name);
-                found.map_or(matches!(field.ty, Self::Optional(_)), |it| it.ty.fits_cut(&field.ty))
+                found.map_or(matches!(field.ty, Self::Optional(_)), |it| {
+                    it.ty.has_form_of(&field.ty)
+                })
             }),
             (value, declared) => value == declared,
+        }
+    }
+
+    /// Returns numbers of this type that a declared type of this form does not take.
+    pub fn out_of_range(&self, declared: &Self) -> Option<OutOfRange> {
+        match (self.required(), declared.required()) {
+            (Self::Int(found) | Self::Float(found), Self::Int(range) | Self::Float(range)) => {
+                let (found, declared) = (*found, *range);
+                let path = String::new();
+                (!declared.includes(found)).then_some(OutOfRange { path, found, declared })
+            }
+            (Self::List(value), Self::List(declared)) | (Self::Map(value), Self::Map(declared)) => {
+                value.out_of_range(declared)
+            }
+            (Self::Record(value), Self::Map(declared)) => {
+                value.fields.iter().find_map(|it| it.around(it.ty.out_of_range(declared)))
+            }
+            (Self::Record(value), Self::Record(declared)) => {
+                declared.fields.iter().find_map(|it| {
+                    let found = value.fields.iter().find(|field| field.name == it.name)?;
+                    it.around(found.ty.out_of_range(&it.ty))
+                })
+            }
+            _ => None,
         }
     }
 
@@ -174,6 +223,21 @@ impl Type {
         }
     }
 
+    /// Returns the type of the numbers of this type that never take a sum of them out of its range: with a largest number,
+    /// none is above zero.
+    #[must_use]
+    pub(super) fn summand(&self) -> Self {
+        let of = |range: NumberRange| NumberRange {
+            min: range.min.map(|it| it.max(0.0)),
+            max: range.max.map(|it| it.min(0.0)),
+        };
+        match self {
+            Self::Int(range) => Self::Int(of(*range)),
+            Self::Float(range) => Self::Float(of(*range)),
+            other => other.clone(),
+        }
+    }
+
     /// Returns this type without the allowance for null.
     pub fn required(&self) -> &Self {
         match self {
@@ -184,7 +248,15 @@ impl Type {
 
     /// Returns whether the values are numbers.
     pub fn is_number(&self) -> bool {
-        matches!(self, Self::Int | Self::Float)
+        matches!(self, Self::Int(_) | Self::Float(_))
+    }
+
+    /// Returns the range of a number.
+    pub fn range(&self) -> Option<NumberRange> {
+        match self {
+            Self::Int(range) | Self::Float(range) => Some(*range),
+            _ => None,
+        }
     }
 
     /// Returns the type of a field of this record.
@@ -213,6 +285,16 @@ impl Field {
     fn below(&self, field: Option<String>) -> Option<String> {
         field.map(|it| format!("{}.{it}", self.name))
     }
+
+    /// Returns numbers in the value of this field, with their path from its record.
+    fn around(&self, found: Option<OutOfRange>) -> Option<OutOfRange> {
+        let mut found = found?;
+        found.path = match found.path.as_str() {
+            "" => self.name.clone(),
+            path => format!("{}.{path}", self.name),
+        };
+        Some(found)
+    }
 }
 
 impl fmt::Display for Type {
@@ -220,8 +302,8 @@ impl fmt::Display for Type {
         match self {
             Self::Any => f.write_str("json"),
             Self::Bool => f.write_str("bool"),
-            Self::Int => f.write_str("int"),
-            Self::Float => f.write_str("float"),
+            Self::Int(_) => f.write_str("int"),
+            Self::Float(_) => f.write_str("float"),
             Self::String => f.write_str("string"),
             Self::Date => f.write_str("date"),
             Self::Duration => f.write_str("duration"),
@@ -297,8 +379,8 @@ impl<'a> TypeReader<'a> {
     fn read_named(&self, name: &str, schema: &Map<String, Value>, depth: usize) -> Type {
         match name {
             "boolean" => Type::Bool,
-            "integer" => Type::Int,
-            "number" => Type::Float,
+            "integer" => Type::Int(NumberRange::of_schema(schema, true)),
+            "number" => Type::Float(NumberRange::of_schema(schema, false)),
             "string" => match schema.get("format").and_then(Value::as_str) {
                 Some("date") => Type::Date,
                 Some("duration") => Type::Duration,
@@ -408,9 +490,9 @@ mod tests {
     fn a_value_with_undeclared_fields_fits_once_it_is_cut() {
         let list = |it: Type| Type::List(Box::new(it));
         let small =
-            list(closed(&[("a", Type::Int), ("b", closed(&[("x", Type::Int)]).optional())]));
-        let inner = closed(&[("x", Type::Int), ("y", Type::Int)]);
-        let big = list(closed(&[("a", Type::Int), ("b", inner), ("c", Type::Bool)]));
+            list(closed(&[("a", Type::INT), ("b", closed(&[("x", Type::INT)]).optional())]));
+        let inner = closed(&[("x", Type::INT), ("y", Type::INT)]);
+        let big = list(closed(&[("a", Type::INT), ("b", inner), ("c", Type::Bool)]));
         assert!(big.fits_cut(&small) && !big.fits(&small) && !small.fits_cut(&big));
         assert_eq!(big.undeclared_field(&small).as_deref(), Some("b.y"));
         let value = json!([{"a": 1, "b": {"x": 2, "y": 3}, "c": true}]);
@@ -423,11 +505,28 @@ mod tests {
     }
 
     #[test]
+    fn a_number_fits_only_in_a_range_that_includes_its_own() {
+        let of = |schema| Type::of_schema(&schema);
+        let grade = of(json!({"type": "integer", "minimum": 1, "maximum": 6}));
+        let count = of(json!({"type": "integer", "minimum": 0}));
+        assert!(grade.fits(&count) && grade.fits(&Type::INT) && grade.fits(&Type::FLOAT));
+        assert!(!count.fits(&grade) && !Type::INT.fits(&count) && !Type::FLOAT.fits(&Type::INT));
+        assert!(!count.clone().optional().fits(&grade.clone().optional()));
+
+        let plan = |level: &Type| closed(&[("level", level.clone()), ("x", Type::Bool)]);
+        let plans = |level: &Type| closed(&[("all", Type::List(Box::new(plan(level))))]);
+        assert!(plans(&grade).fits(&plans(&count)) && !plans(&count).fits(&plans(&grade)));
+        let found = plans(&count).out_of_range(&plans(&grade)).unwrap();
+        assert_eq!(found.path, "all.level");
+        assert_eq!(found.declared, grade.range().unwrap());
+    }
+
+    #[test]
     fn a_part_may_lack_any_field_and_has_no_other() {
-        let whole = closed(&[("a", Type::Int), ("b", closed(&[("x", Type::Int)]))]);
+        let whole = closed(&[("a", Type::INT), ("b", closed(&[("x", Type::INT)]))]);
         assert!(closed(&[]).fits(&whole.partial()));
         assert!(closed(&[("b", closed(&[]))]).fits(&whole.partial()));
-        assert!(!closed(&[("b", closed(&[("y", Type::Int)]))]).fits(&whole.partial()));
+        assert!(!closed(&[("b", closed(&[("y", Type::INT)]))]).fits(&whole.partial()));
         assert!(!closed(&[("a", Type::Bool)]).fits(&whole.partial()));
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Command, Contract, Node, NodeContext, NodeDescription, NodeError, SideEffects},
+    graph::{
+        Command, Contract, ErrorKind, Node, NodeContext, NodeDescription, NodeError, SideEffects,
+    },
 };
 use graphrun_workflow::{
     Expression, ExpressionView, Program,
@@ -52,6 +54,11 @@ impl NodeSettings for AgentMatchSettings {
         let connect = |(value, it): &(String, AgentSettings)| Ok((value.clone(), it.connect(ctx)?));
         let agents = self.nodes.iter().map(connect).collect::<Result<_, Diagnostic>>()?;
         Ok(Arc::new(AgentMatch { on: self.on.clone(), agents }))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        let each = self.nodes.iter().filter_map(|(_, it)| it.failures());
+        Some(each.flatten().collect())
     }
 
     fn has_exit_code(&self) -> bool {

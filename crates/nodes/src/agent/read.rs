@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Node},
+    id::ChannelName,
+};
 use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
     Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
@@ -27,6 +31,7 @@ use super::{
     session,
 };
 use crate::{
+    call::MODEL_FAILURES,
     changes::read_changes,
     checked::{Checked, ToolSources},
     in_folder::{check_writing_tools, read_folder},
@@ -314,6 +319,23 @@ impl AgentsByValue {
 impl NodeSettings for AgentSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(self.connect(ctx)?))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        let mut failures = MODEL_FAILURES.to_vec();
+        if !self.tools.is_empty() {
+            failures.extend([ErrorKind::Tool, ErrorKind::Memory]);
+        }
+        if self.program.is_some() {
+            failures.extend([ErrorKind::Command, ErrorKind::Timeout, ErrorKind::Host]);
+        }
+        if !self.tools.is_empty() || self.program.is_some() {
+            failures.extend([ErrorKind::Declined, ErrorKind::Sandbox]);
+        }
+        if self.folder.is_some() || !self.tools.is_empty() || self.program.is_some() {
+            failures.push(ErrorKind::Folder);
+        }
+        Some(failures)
     }
 
     fn has_exit_code(&self) -> bool {

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Node},
+    id::ChannelName,
+    state::Type,
+};
 use graphrun_workflow::{
     Prompt, Registry,
     kind::{
@@ -99,6 +104,10 @@ impl Kind for AskKind {
 impl NodeSettings for AskSettings {
     fn make(&self, _: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(Ask(self.clone())))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(self.timeout.map(|_| ErrorKind::Timeout).into_iter().collect())
     }
 
     fn choices(&self) -> Option<&[String]> {

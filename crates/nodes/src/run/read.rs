@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::{Backoff, Node},
+    graph::{Backoff, ErrorKind, Node},
     id::ChannelName,
-    state::Type,
+    state::{NumberRange, Type},
 };
 use graphrun_sandbox::{SourceFile, is_harmless_variable};
 use graphrun_workflow::{
@@ -238,6 +238,18 @@ impl NodeSettings for CommandSettings {
         Ok(Arc::new(Run::new(self.clone(), ctx.services)))
     }
 
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        let mut failures = vec![ErrorKind::Command, ErrorKind::Timeout, ErrorKind::Folder];
+        match &self.place {
+            RunPlace::Sandbox(_) => failures.push(ErrorKind::Sandbox),
+            RunPlace::Host(_) => failures.extend([ErrorKind::Host, ErrorKind::Declined]),
+        }
+        if self.writes.iter().any(|(_, output)| *output == RunOutput::Json) {
+            failures.push(ErrorKind::InvalidOutput);
+        }
+        Some(failures)
+    }
+
     fn sandbox(&self) -> Option<&SandboxSettings> {
         match &self.place {
             RunPlace::Sandbox(settings) => Some(settings),
@@ -302,7 +314,7 @@ impl RunOutput {
     pub fn ty(self) -> Type {
         match self {
             Self::Stdout | Self::Stderr => Type::String,
-            Self::ExitCode => Type::Int,
+            Self::ExitCode => Type::Int(NumberRange { min: Some(0.0), max: Some(255.0) }),
             Self::Ok => Type::Bool,
             Self::Json => Type::Any,
         }
@@ -410,7 +422,7 @@ fn expect_plain(
     what: &str,
     help: &str,
 ) {
-    let plain = [Type::String, Type::Float, Type::Bool, Type::Duration];
+    let plain = [Type::String, Type::FLOAT, Type::Bool, Type::Duration];
     if !plain.iter().any(|it| expression.ty().fits(it)) {
         let shown = describe(expression.ty());
         let message = format!("{what} must be a text or a number, and this is {shown}");

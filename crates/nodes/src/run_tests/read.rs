@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use graphrun_core::{
     diagnostic::Diagnostic,
-    graph::Node,
+    graph::{ErrorKind, Node},
     id::ChannelName,
-    state::{Field, Record, Type},
+    state::{Field, NumberRange, Record, Type},
 };
 use graphrun_sandbox::{Allowed, Proof, ReportForm};
 use graphrun_workflow::{
@@ -137,14 +137,18 @@ impl Kind for RunTestsKind {
         let runner = read_test_runner(reader, &parts);
         let attempt = parts.get("attempt").and_then(|it| {
             let attempt = reader.expression(it)?;
-            reader.expect_type(it, attempt.ty(), &Type::Int, "the number of an attempt");
+            reader.expect_type(it, attempt.ty(), &Type::INT, "the number of an attempt");
             Some(attempt)
         });
         let sandbox = reader.sandbox();
         let help = "say which output goes to which field: `writes: { result: test_result }`";
         let writes = reader.require("writes", help);
         let tested = artifact.iter().flatten().next().map_or(Type::Any, |it| it.ty().clone());
-        let outputs = TestOutput::ALL.map(|it| (it.as_str(), type_of(it, &tested), it));
+        // Without an expression it is the number of the visit; either is at least one.
+        let max = attempt.as_ref().and_then(|it| it.ty().required().range()?.max);
+        let number = Type::Int(NumberRange { min: Some(1.0), max: max.map(|it| it.max(1.0)) });
+        let outputs =
+            TestOutput::ALL.map(|it| (it.as_str(), type_of(it, &tested, number.clone()), it));
         let writes = writes.map(|it| read_outputs(reader, it, "a run of tests", &outputs));
         let writes = writes.unwrap_or_default();
         if parts.get("artifact").is_none() {
@@ -164,6 +168,10 @@ impl Kind for RunTestsKind {
 impl NodeSettings for RunTestsSettings {
     fn make(&self, ctx: &MakeContext<'_>) -> Result<Arc<dyn Node>, Diagnostic> {
         Ok(Arc::new(RunTests::new(self.clone(), ctx.services)))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![ErrorKind::Sandbox, ErrorKind::Folder])
     }
 
     fn sandbox(&self) -> Option<&SandboxSettings> {
@@ -196,17 +204,17 @@ fn check_no_artifact(reader: &mut NodeReader<'_>, writes: &[(ChannelName, TestOu
     }
 }
 
-/// The type of an output, for tests of an artifact of a type.
-fn type_of(output: TestOutput, artifact: &Type) -> Type {
+/// The type of an output, for tests of an artifact of a type in an attempt with a number of a type.
+fn type_of(output: TestOutput, artifact: &Type, attempt: Type) -> Type {
     let result = || Type::of::<TestResult>();
     let field = |(name, ty): (&str, Type)| Field { name: name.to_owned(), ty };
     match output {
         TestOutput::Status => Type::of::<TestStatus>(),
-        TestOutput::Attempts => Type::Int,
+        TestOutput::Attempts => attempt,
         TestOutput::TestResult => result(),
         TestOutput::CodeArtifact => match artifact.required() {
             Type::Record(record) => {
-                let added = [("attempt_number", Type::Int), ("test_result", result())];
+                let added = [("attempt_number", attempt), ("test_result", result())];
                 let is_own = |it: &&Field| !added.iter().any(|(name, _)| it.name == *name);
                 let own: Vec<Field> = record.fields.iter().filter(is_own).cloned().collect();
                 let fields = own.into_iter().chain(added.map(field)).collect();

@@ -3,12 +3,17 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node, id::ChannelName, state::Type};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Node},
+    id::ChannelName,
+    state::Type,
+};
 use graphrun_workflow::{
     Expression, Registry,
     kind::{
         CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
-        Yaml, describe, suggestion,
+        Yaml, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
     memory::Tiers,
@@ -137,6 +142,16 @@ impl NodeSettings for ToolSettings {
         Ok(Arc::new(Call { definition: self.clone(), tool, services }))
     }
 
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![
+            ErrorKind::Tool,
+            ErrorKind::Declined,
+            ErrorKind::Folder,
+            ErrorKind::Sandbox,
+            ErrorKind::Recording,
+        ])
+    }
+
     fn needs_memory(&self) -> bool {
         BuiltIn::named(&self.tool).is_some_and(|it| it.needs.is_memory())
     }
@@ -166,13 +181,9 @@ fn check_argument(
         }
         return;
     };
-    if let Some(expression) = expression
-        && !expression.ty().fits(&field.ty)
-    {
-        let (shown, declared) = (describe(expression.ty()), &field.ty);
-        let message = format!("the argument `{}` is `{declared}`, and this is {shown}", key.text);
-        let place = reader.report().place(&value.range);
-        reader.report().push(Diagnostic::error("GR022", message).at(place, "another type"));
+    if let Some(expression) = expression {
+        let what = format!("the argument `{}`", key.text);
+        reader.expect_type(value, expression.ty(), &field.ty, &what);
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use graphrun_core::{diagnostic::Diagnostic, graph::Node};
+use graphrun_core::{
+    diagnostic::Diagnostic,
+    graph::{ErrorKind, Node},
+};
 use graphrun_sandbox::check_path;
 use graphrun_workflow::{
     Expression, Prompt, Registry,
@@ -163,6 +166,13 @@ impl NodeSettings for WriteFilesSettings {
             output_dir: ctx.services.output_dir.clone(),
             replace: ctx.services.replace,
         }))
+    }
+
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
+        Some(vec![match self.to {
+            Destination::Output(_) => ErrorKind::Delivery,
+            Destination::Folder(_) => ErrorKind::Folder,
+        }])
     }
 
     fn needs_output_dir(&self) -> bool {

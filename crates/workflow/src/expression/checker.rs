@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, ops::Range};
 use graphrun_core::{
     graph::FactNeeds,
     id::{ChannelName, NodeName},
-    state::{Field, Record, Type},
+    state::{Field, NumberRange, Record, Type},
 };
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use super::{
     functions::{Function, Takes},
     known::{self, Proved},
     operators::joined,
+    ranges,
     satisfiability::Types,
     syntax::{Kind, Node, Operator},
 };
@@ -28,6 +29,9 @@ use crate::{
     via,
     written::Presence,
 };
+
+/// The ranges of numbers that a condition has proved, by their canonical texts.
+pub(super) type KnownRanges = Vec<(String, NumberRange)>;
 
 pub(super) struct Checked {
     pub(super) ty: Type,
@@ -42,6 +46,8 @@ pub(super) struct Checked {
     pub(super) presumed: Vec<String>,
     /// The paths that are present if the expression is false.
     pub(super) presumed_otherwise: Vec<String>,
+    /// The ranges of numbers if the expression is true.
+    pub(super) presumed_ranges: KnownRanges,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -52,6 +58,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         scope,
         variables,
         present: scope.given.to_vec(),
+        ranges: scope.ranges.to_vec(),
         misasked: Vec::new(),
         asking: false,
         types: Types::new(),
@@ -70,8 +77,19 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
     // A list of cases passes them from one case to the next.
     presumed_otherwise.retain(|it| seen.insert(it.clone()));
     checker.learn(root, true);
-    let Checker { types, reads, named, facts, present: presumed, problems, .. } = checker;
-    Checked { ty, types, reads, named, facts, presumed, presumed_otherwise, problems }
+    checker.learn_ranges(root, true);
+    let Checker { types, reads, named, facts, present: presumed, ranges, problems, .. } = checker;
+    Checked {
+        ty,
+        types,
+        reads,
+        named,
+        facts,
+        presumed,
+        presumed_otherwise,
+        presumed_ranges: ranges,
+        problems,
+    }
 }
 
 pub(super) struct Checker<'a> {
@@ -80,6 +98,8 @@ pub(super) struct Checker<'a> {
     variables: Vec<(String, Type)>,
     /// The paths that an enclosing guard has proved present.
     pub(super) present: Vec<String>,
+    /// The ranges of numbers that an enclosing choice has proved.
+    ranges: KnownRanges,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.
@@ -146,11 +166,39 @@ impl Checker<'_> {
     pub(super) fn ty(&mut self, node: &Node, expected: Option<&Type>) -> Type {
         let ty = self.found(node, expected);
         self.note(node, &ty);
-        ty
+        self.narrowed(node, ty)
     }
 
     fn note(&mut self, node: &Node, ty: &Type) {
-        self.types.insert((node.range.start, node.range.end), ty.clone());
+        // The types that are noted hold everywhere, and this one only where the known ranges do.
+        let is_read = matches!(node.kind, Kind::Name(_) | Kind::Field(..) | Kind::Index(..));
+        let ty = match ty {
+            Type::Int(_) if !self.ranges.is_empty() && !is_read => Type::INT,
+            Type::Float(_) if !self.ranges.is_empty() && !is_read => Type::FLOAT,
+            ty => ty.clone(),
+        };
+        self.types.insert((node.range.start, node.range.end), ty);
+    }
+
+    /// The type of a number in the range that is known of it here.
+    fn narrowed(&self, node: &Node, ty: Type) -> Type {
+        if self.ranges.is_empty() || !ty.required().is_number() {
+            return ty;
+        }
+        let text = node.to_string();
+        let known = self.ranges.iter().filter(|(it, _)| *it == text).map(|(_, range)| *range);
+        // Where no number is in all ranges, the place is never reached.
+        let narrow = |range| known.fold(range, |range, it| it.common(range).unwrap_or(range));
+        match ty {
+            Type::Int(range) => Type::Int(narrow(range)),
+            Type::Float(range) => Type::Float(narrow(range)),
+            Type::Optional(inner) => match *inner {
+                Type::Int(range) => Type::Int(narrow(range)).optional(),
+                Type::Float(range) => Type::Float(narrow(range)).optional(),
+                other => other.optional(),
+            },
+            other => other,
+        }
     }
 
     fn found(&mut self, node: &Node, expected: Option<&Type>) -> Type {
@@ -167,7 +215,7 @@ impl Checker<'_> {
                 self.condition(of);
                 Type::Bool
             }
-            Kind::Negate(of) => self.number(of),
+            Kind::Negate(of) => ranges::negated(self.number(of)),
             Kind::Binary(Operator::Add, left, right) => {
                 self.sum(left, right, &node.range, expected)
             }
@@ -184,9 +232,21 @@ impl Checker<'_> {
     }
 
     fn list(&mut self, items: &[Node], expected: Option<&Type>) -> Type {
-        let mut item_type: Option<Type> = None;
+        let mut types = Vec::new();
         for item in items {
             let ty = self.value_as(item, expected);
+            if let Some(expected) = expected.filter(|it| ty.out_of_range(it).is_some()) {
+                self.misfit(item, &ty, expected, "an item");
+            }
+            types.push((item, ty));
+        }
+        // An empty list is a list of any type, so the others decide.
+        types.sort_by_key(|(item, _)| item.is_empty_list());
+        let mut item_type: Option<Type> = None;
+        for (item, ty) in types {
+            if item.is_empty_list() && item_type.as_ref().is_some_and(is_list) {
+                continue;
+            }
             let Some(before) = item_type else {
                 item_type = Some(ty);
                 continue;
@@ -310,7 +370,7 @@ impl Checker<'_> {
                 }
                 _ => ("the name of a field, in quotes", false),
             },
-            Type::List(_) => ("a whole number", index_type == Type::Int),
+            Type::List(_) => ("a whole number", matches!(index_type, Type::Int(_))),
             Type::Map(_) => ("a text", matches!(index_type, Type::String | Type::Enum(_))),
             _ => {
                 let message = format!("{} has no items", describe(&ty));
@@ -363,20 +423,12 @@ impl Checker<'_> {
         mut check: impl FnMut(&mut Self, &Node) -> Type,
     ) -> Type {
         self.condition(condition);
-        let before = self.present.len();
-        self.learn(condition, true);
-        let then = check(self, then_node);
-        self.present.truncate(before);
-        self.learn(condition, false);
-        let otherwise = check(self, otherwise_node);
-        self.present.truncate(before);
-        // An empty list is a list of any type.
-        let is_empty = |it: &Node| matches!(&it.kind, Kind::List(items) if items.is_empty());
-        let is_list = |it: &Type| matches!(it.required(), Type::List(_));
-        if is_empty(otherwise_node) && is_list(&then) {
+        let then = self.knowing(condition, true, |it| check(it, then_node));
+        let otherwise = self.knowing(condition, false, |it| check(it, otherwise_node));
+        if otherwise_node.is_empty_list() && is_list(&then) {
             return then;
         }
-        if is_empty(then_node) && is_list(&otherwise) {
+        if then_node.is_empty_list() && is_list(&otherwise) {
             return otherwise;
         }
         joined(&then, &otherwise).unwrap_or_else(|| {
@@ -431,6 +483,12 @@ impl Checker<'_> {
         self.facts.time |= function.name == "now";
         self.variables.truncate(bound);
         self.asking = before;
+        if let Some(types) = (function.two_types)(&types) {
+            let message = format!("`{}` makes values that are {types}", function.name);
+            let last = arguments.last().map_or(range, |it| &it.range);
+            self.problem("GR022", last, message, "another type").help =
+                Some("give both values of one type, or write a record with all fields".to_owned());
+        }
         (function.result)(&types)
     }
 
@@ -478,6 +536,45 @@ impl Checker<'_> {
         item
     }
 
+    /// Checks a part that is evaluated only if a condition has this outcome.
+    fn knowing<T>(
+        &mut self,
+        condition: &Node,
+        outcome: bool,
+        check: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let (present, ranges) = (self.present.len(), self.ranges.len());
+        self.learn(condition, outcome);
+        self.learn_ranges(condition, outcome);
+        let checked = check(self);
+        self.present.truncate(present);
+        self.ranges.truncate(ranges);
+        checked
+    }
+
+    /// Records the ranges of numbers once the condition has this outcome.
+    fn learn_ranges(&mut self, condition: &Node, outcome: bool) {
+        let (types, mut learned) = (&self.types, Vec::new());
+        let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
+        known::learn(condition, outcome, &mut |proved| {
+            let Proved::Ordered { left, operator, right } = proved else { return };
+            let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
+            let (Some(left_range), Some(right_range)) = (left_type.range(), right_type.range())
+            else {
+                return;
+            };
+            let of = |node: &Node, ty: &Type, operator, than| {
+                let range = ranges::compared(operator, than);
+                // Only a number that is read is whole for certain.
+                let is_whole = matches!(ty, Type::Int(_)) && node.place().is_some();
+                (node.to_string(), if is_whole { range.whole() } else { range.closed() })
+            };
+            learned.push(of(left, left_type, operator, right_range));
+            learned.push(of(right, right_type, operator.turned(), left_range));
+        });
+        self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
+    }
+
     /// Records the paths that are present once the condition has this outcome.
     pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
         known::learn(condition, outcome, &mut |proved| match proved {
@@ -491,6 +588,7 @@ impl Checker<'_> {
             Proved::Compared { path, to, is_equal } => {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
+            Proved::Ordered { .. } => (),
         });
     }
 
@@ -507,6 +605,10 @@ impl Checker<'_> {
     }
 }
 
+fn is_list(ty: &Type) -> bool {
+    matches!(ty.required(), Type::List(_))
+}
+
 /// The type of the items of a list or of a map.
 fn item_of(ty: &Type) -> Option<&Type> {
     match ty.required() {
@@ -519,8 +621,10 @@ fn literal(value: &Value) -> Type {
     match value {
         Value::Null => null(),
         Value::Bool(_) => Type::Bool,
-        Value::Number(number) if number.is_i64() => Type::Int,
-        Value::Number(_) => Type::Float,
+        Value::Number(number) => {
+            let range = number.as_f64().map(NumberRange::only).unwrap_or_default();
+            if number.is_i64() { Type::Int(range) } else { Type::Float(range) }
+        }
         Value::String(text) => Type::Enum(vec![text.clone()]),
         Value::Array(_) | Value::Object(_) => Type::Any,
     }

@@ -356,6 +356,13 @@ impl Arguments<'_, '_> {
         number.filter(|_| self.value(at).is_number()).ok_or_else(|| self.unfit(at))
     }
 
+    /// Returns that one of the first two numbers which compares with the other one like this; the first if they are equal.
+    pub(super) fn nearest(&self, order: Ordering) -> Evaluated<Value> {
+        let number = |at: usize| numeric(self.value(at)).ok_or_else(|| self.unfit(at));
+        let is_second = order_of(number(1)?, number(0)?) == Some(order);
+        Ok(self.value(usize::from(is_second)).clone())
+    }
+
     fn unfit(&self, at: usize) -> EvaluateError {
         let noun = self.function.parameters[at].takes.noun();
         kind(self.function.name, noun, self.value(at))

@@ -4,13 +4,14 @@
 //! The evaluation charges the meter for each text that a function reads. A function that does more, such as comparing
 //! items with each other or making a list, charges the rest. [`values`](super::values) has the larger ones.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
-use graphrun_core::state::Type;
+use graphrun_core::state::{NumberRange, Type};
 use serde_json::Value;
 
 use super::evaluate::{Arguments, Evaluated, Items};
 use super::meter::Meter;
+use super::ranges;
 use super::values;
 use crate::facts::usage_type;
 
@@ -29,6 +30,8 @@ pub struct Function {
     pub(super) parameters: &'static [Parameter],
     /// Its type for those of the arguments.
     pub(super) result: fn(&[Type]) -> Type,
+    /// The two types that a part of its value may have, in words, if no type includes both.
+    pub(super) two_types: fn(&[Type]) -> Option<String>,
     /// Whether the result is a whole number from zero on, each of which is possible.
     pub(super) counts: bool,
     pub(super) value: FunctionValue,
@@ -92,7 +95,11 @@ const TEXTS: Parameter = Parameter {
 };
 const WHOLE: Parameter = Parameter {
     name: "number",
-    takes: Takes::Value { noun: "a whole number", includes: |it| matches!(it, Type::Int) },
+    takes: Takes::Value { noun: "a whole number", includes: |it| matches!(it, Type::Int(_)) },
+};
+const NUMBER: Parameter = Parameter {
+    name: "number",
+    takes: Takes::Value { noun: "a number", includes: Type::is_number },
 };
 const VARIABLE: Parameter = Parameter { name: "x", takes: Takes::Variable };
 const RECORD: Parameter = Parameter {
@@ -103,6 +110,9 @@ const RECORD: Parameter = Parameter {
     },
 };
 const CONDITION: Parameter = Parameter { name: "condition", takes: Takes::Condition };
+
+/// The type of a number that counts something.
+const COUNT: Type = Type::Int(NumberRange::FROM_ZERO);
 
 fn is_text(ty: &Type) -> bool {
     matches!(ty, Type::String | Type::Enum(_) | Type::Date)
@@ -131,6 +141,7 @@ impl Function {
         style: Style::Method,
         parameters: &[],
         result: |_| Type::Bool,
+        two_types: |_| None,
         counts: false,
         value: FunctionValue::Presence,
     };
@@ -144,6 +155,12 @@ impl Function {
     /// A question about a text and a part of it.
     const OF_TEXTS: Self =
         Self { parameters: &[TEXT, Parameter { name: "part", ..TEXT }], ..Self::QUESTION };
+    /// One of two numbers.
+    const OF_NUMBERS: Self = Self {
+        style: Style::Function,
+        parameters: &[NUMBER, Parameter { name: "other", ..NUMBER }],
+        ..Self::QUESTION
+    };
 }
 
 /// The functions and methods, in the order of the documentation.
@@ -163,7 +180,7 @@ static FUNCTIONS: &[Function] = &[
         example: "visits(\"sse\")",
         style: Style::Function,
         parameters: &[Parameter { name: "node", takes: Takes::NodeName }],
-        result: |_| Type::Int,
+        result: |_| COUNT,
         counts: true,
         value: FunctionValue::OfValues(|arguments, _| Ok(arguments.visits(0).into())),
         ..Function::QUESTION
@@ -205,7 +222,8 @@ static FUNCTIONS: &[Function] = &[
                 },
             },
         }],
-        result: |_| Type::Int,
+        result: |_| COUNT,
+        two_types: |_| None,
         counts: true,
         value: FunctionValue::OfValues(|arguments, _| {
             Ok(Value::from(match arguments.value(0) {
@@ -483,9 +501,27 @@ static FUNCTIONS: &[Function] = &[
                 includes: |it| holds(it, Type::is_number),
             },
         }],
-        result: |types| if item_of(&types[0]) == Type::Int { Type::Int } else { Type::Float },
+        result: |types| ranges::sum(&item_of(&types[0])),
         value: FunctionValue::OfValues(|arguments, meter| values::sum(arguments.list(0)?, meter)),
         ..Function::QUESTION
+    },
+    Function {
+        name: "min",
+        about: "The smaller of two numbers, which keeps a number below a limit.",
+        example: "min(items.size(), 10)",
+        aliases: &["least"],
+        result: |types| ranges::smaller(&types[0], &types[1]),
+        value: FunctionValue::OfValues(|arguments, _| arguments.nearest(Ordering::Less)),
+        ..Function::OF_NUMBERS
+    },
+    Function {
+        name: "max",
+        about: "The larger of two numbers, which keeps a number above a limit.",
+        example: "max(items.size(), 1)",
+        aliases: &["greatest"],
+        result: |types| ranges::larger(&types[0], &types[1]),
+        value: FunctionValue::OfValues(|arguments, _| arguments.nearest(Ordering::Greater)),
+        ..Function::OF_NUMBERS
     },
     Function {
         name: "toMap",
@@ -528,7 +564,8 @@ static FUNCTIONS: &[Function] = &[
         example: "items.toMap(item, item.title, 1).merge({ other: 2 })",
         aliases: &["update", "assign", "extend"],
         parameters: &[RECORD, Parameter { name: "changes", ..RECORD }],
-        result: |types| values::merged_type(&types[0], &types[1]),
+        result: |types| values::merged_type(&types[0], &types[1]).unwrap_or(Type::Any),
+        two_types: |types| Some(values::merged_type(&types[0], &types[1]).err()?.to_string()),
         value: FunctionValue::OfValues(|arguments, meter| {
             arguments.fields(1)?;
             values::merge(arguments.fields(0)?, arguments.value(1), meter)
@@ -571,8 +608,8 @@ static FUNCTIONS: &[Function] = &[
         }],
         result: |types| match &types[0] {
             Type::Any => Type::Any,
-            number if number.is_number() => Type::Int,
-            _ => Type::Int.optional(),
+            number if number.is_number() => ranges::whole_part(number),
+            _ => Type::INT.optional(),
         },
         value: FunctionValue::OfValues(|arguments, _| values::int(arguments.value(0))),
         ..Function::QUESTION

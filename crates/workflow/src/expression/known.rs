@@ -32,6 +32,8 @@ pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
 pub(super) enum Proved<'n> {
     /// This path is present.
     Present(&'n Node),
+    /// One number compares with another one like this.
+    Ordered { left: &'n Node, operator: Operator, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
 }
@@ -49,6 +51,9 @@ pub(super) fn learn<'n>(condition: &'n Node, outcome: bool, prove: &mut impl FnM
                     prove(Proved::Compared { path, to, is_equal });
                 }
             }
+            if is_equal {
+                prove(Proved::Ordered { left, operator: Operator::Equal, right });
+            }
         }
         Kind::Not(of) => learn(of, !outcome, prove),
         Kind::Binary(Operator::And, left, right) if outcome => {
@@ -59,8 +64,25 @@ pub(super) fn learn<'n>(condition: &'n Node, outcome: bool, prove: &mut impl FnM
             learn(left, outcome, prove);
             learn(right, outcome, prove);
         }
+        Kind::Binary(operator, left, right) => {
+            let order = opposite(*operator).map(|it| if outcome { *operator } else { it });
+            if let Some(operator) = order {
+                prove(Proved::Ordered { left, operator, right });
+            }
+        }
         _ => (),
     }
+}
+
+/// The order that holds when this one does not.
+fn opposite(operator: Operator) -> Option<Operator> {
+    Some(match operator {
+        Operator::Less => Operator::GreaterOrEqual,
+        Operator::LessOrEqual => Operator::Greater,
+        Operator::Greater => Operator::LessOrEqual,
+        Operator::GreaterOrEqual => Operator::Less,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

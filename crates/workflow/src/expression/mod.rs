@@ -19,6 +19,7 @@ mod operators;
 mod output_path;
 mod parser;
 mod print;
+mod ranges;
 mod records;
 mod satisfiability;
 mod syntax;
@@ -63,6 +64,8 @@ pub struct Expression {
     presumed: Vec<String>,
     /// The paths that are present if the expression is false.
     presumed_otherwise: Vec<String>,
+    /// The ranges of numbers if the expression is true, by their texts.
+    presumed_ranges: Vec<(String, NumberRange)>,
     /// The name of the dispatched item.
     item: Option<String>,
     /// The name of the value that is given with each evaluation.
@@ -118,6 +121,8 @@ pub(crate) struct ExpressionScope<'a> {
     pub(crate) any_item: bool,
     /// The paths that the node's `when` has proved present.
     pub(crate) given: &'a [String],
+    /// The ranges of numbers that the node's `when` has proved, by their texts.
+    pub(crate) ranges: &'a [(String, NumberRange)],
     /// Whether `output.dir` is allowed.
     pub(crate) output: bool,
     /// The types of records that have a name.
@@ -134,18 +139,7 @@ impl Expression {
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
-        let range = |path: &[String]| {
-            let (name, fields) = path.split_first().unzip();
-            let is_variable = |it: &str| {
-                [scope.item, scope.variable].into_iter().flatten().any(|(name, _)| name == it)
-            };
-            let name = name.filter(|it| !is_variable(it.as_str()));
-            let channel = name.and_then(|it| scope.schema.channel(it));
-            let range =
-                channel.zip(fields).map(|(it, fields)| NumberRange::at(it.schema(), fields));
-            range.unwrap_or_default()
-        };
-        let conditions = Arc::new(satisfiability::translate(&root, &checked.types, &range));
+        let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         let variable = scope.variable.map(|(name, _)| name.to_owned());
@@ -158,6 +152,7 @@ impl Expression {
             facts: checked.facts,
             presumed: checked.presumed,
             presumed_otherwise: checked.presumed_otherwise,
+            presumed_ranges: checked.presumed_ranges,
             item,
             variable,
             conditions,
@@ -272,6 +267,11 @@ impl Expression {
     /// The paths that are present if it is false, such as `note` for `!has(note)`.
     pub(crate) fn presumed_otherwise(&self) -> &[String] {
         &self.presumed_otherwise
+    }
+
+    /// The ranges of numbers if it is true, such as that of `n` for `n < 10`.
+    pub(crate) fn presumed_ranges(&self) -> &[(String, NumberRange)] {
+        &self.presumed_ranges
     }
 
     /// Whether it is the literal `true` or `false`.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     checker::Checker,
+    ranges,
     syntax::{Kind, Node, Operator},
 };
 use crate::{
@@ -54,7 +55,7 @@ impl Checker<'_> {
             Operator::Add => self.sum(left, right, range, None),
             Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
                 let (left, right) = (self.number(left), self.number(right));
-                arithmetic(&left, &right)
+                ranges::arithmetic(operator, &left, &right)
             }
         }
     }
@@ -137,12 +138,15 @@ impl Checker<'_> {
         range: &Range<usize>,
         expected: Option<&Type>,
     ) -> Type {
+        let is_empty = (left.is_empty_list(), right.is_empty_list());
         let (left, right) = (self.value_as(left, expected), self.value_as(right, expected));
         let text = |it: &Type| matches!(it, Type::String | Type::Enum(_));
         match (&left, &right) {
             (Type::Any, _) | (_, Type::Any) => Type::Any,
-            (a, b) if a.is_number() && b.is_number() => arithmetic(a, b),
+            (a, b) if a.is_number() && b.is_number() => ranges::arithmetic(Operator::Add, a, b),
             (a, b) if text(a) && text(b) => Type::String,
+            (Type::List(_), list @ Type::List(_)) if is_empty.0 => list.clone(),
+            (list @ Type::List(_), Type::List(_)) if is_empty.1 => list.clone(),
             (Type::List(a), Type::List(b)) if joined(a, b).is_some() => {
                 Type::List(Box::new(joined(a, b).unwrap_or(Type::Any)))
             }
@@ -181,7 +185,10 @@ pub(crate) fn joined(a: &Type, b: &Type) -> Option<Type> {
             Some(Type::Enum(a.iter().chain(more).cloned().collect()))
         }
         (Type::String, Type::Enum(_)) | (Type::Enum(_), Type::String) => Some(Type::String),
-        (Type::Int, Type::Float) | (Type::Float, Type::Int) => Some(Type::Float),
+        (Type::Int(a), Type::Int(b)) => Some(Type::Int(a.joined(*b))),
+        (Type::Int(a) | Type::Float(a), Type::Int(b) | Type::Float(b)) => {
+            Some(Type::Float(a.joined(*b)))
+        }
         (Type::List(a), Type::List(b)) => joined(a, b).map(|it| Type::List(Box::new(it))),
         (Type::Map(a), Type::Map(b)) => joined(a, b).map(|it| Type::Map(Box::new(it))),
         (Type::Record(a), Type::Record(b)) if a.name.is_none() || b.name.is_none() => {
@@ -206,14 +213,6 @@ fn joined_records(a: &Record, b: &Record) -> Option<Type> {
     fields.extend(only_b.map(|it| Field { name: it.name.clone(), ty: it.ty.clone().optional() }));
     let is_closed = a.is_closed && b.is_closed;
     Some(Type::Record(Arc::new(Record { name: None, fields, is_closed })))
-}
-
-fn arithmetic(a: &Type, b: &Type) -> Type {
-    match (a, b) {
-        (Type::Int, Type::Int) => Type::Int,
-        (Type::Any, _) | (_, Type::Any) => Type::Any,
-        _ => Type::Float,
-    }
 }
 
 /// The advice for types that cannot be compared because of their notation.

@@ -4,8 +4,14 @@ use std::{ops::Range, sync::Arc};
 
 use graphrun_core::state::{Field, Record, Type};
 
-use super::{checker::Checker, syntax::RecordField};
-use crate::{report::suggestion, typing::describe};
+use super::{
+    checker::Checker,
+    syntax::{Node, RecordField},
+};
+use crate::{
+    report::suggestion,
+    typing::{Misfit, describe},
+};
 
 impl Checker<'_> {
     /// The type of a record: the named one, the expected one, or that of its fields.
@@ -101,16 +107,13 @@ impl Checker<'_> {
         if ty.fits(declared) {
             return;
         }
-        let range = &field.value.range;
-        if let (Type::Enum(given), Type::Enum(values)) = (ty.required(), declared.required())
-            && let Some(text) = given.iter().find(|it| !values.contains(it))
-        {
-            let help = suggestion(text, values.iter().map(String::as_str));
-            let message = format!("\"{text}\" is never a value of {what}");
-            self.problem("GR023", range, message, "no such value").help = help;
-            return;
-        }
-        let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
-        self.problem("GR022", range, message, "another type");
+        self.misfit(&field.value, ty, declared, what);
+    }
+
+    /// Reports a value whose type does not fit a declared one.
+    pub(super) fn misfit(&mut self, value: &Node, ty: &Type, declared: &Type, what: &str) {
+        let Misfit { code, message, label, help } =
+            Misfit::of(ty, declared, what, &value.to_string());
+        self.problem(code, &value.range, message, label).help = help;
     }
 }

@@ -104,6 +104,11 @@ impl Node {
         }
     }
 
+    /// Whether it is an empty list, which is a list of any type.
+    pub(super) fn is_empty_list(&self) -> bool {
+        matches!(&self.kind, Kind::List(items) if items.is_empty())
+    }
+
     /// The value that contains this one as a field or an item.
     pub(super) fn container(&self) -> Option<&Self> {
         match &self.kind {
@@ -150,6 +155,17 @@ impl Operator {
             "%" => Self::Remainder,
             _ => return None,
         })
+    }
+
+    /// The equivalent operator for exchanged operands of a comparison.
+    pub(super) fn turned(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+            other => other,
+        }
     }
 
     pub(super) fn symbol(self) -> &'static str {

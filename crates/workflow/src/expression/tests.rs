@@ -44,6 +44,9 @@ fn state() -> State {
             json!({"type": "object", "additionalProperties": {"type": "integer"}}),
             json!({"a": 1}),
         ),
+        ("grade", json!({"type": "integer", "minimum": 1, "maximum": 6}), json!(4)),
+        ("share", json!({"type": "number", "minimum": 0, "maximum": 1}), json!(0.25)),
+        ("below", json!({"type": "integer", "minimum": -9, "maximum": -2}), json!(-3)),
     ];
     let name = |name: &str| ChannelName::parse(name).unwrap();
     let channels = fields
@@ -113,6 +116,7 @@ fn compiled_for(
         item: None,
         variable: None,
         given: &[],
+        ranges: &[],
         output: true,
         types: &types,
         expected,
@@ -358,7 +362,7 @@ fn functions_make_values_of_their_type() {
         ),
         ("has([].first()) || has(list.filter(it, it > 5).last())", "bool", json!(false)),
         ("[[1, 2], [3]].flatten()", "[int]", json!([1, 2, 3])),
-        ("[[1, 2], []].flatten()", "[json]", json!([1, 2])),
+        ("[[1, 2], []].flatten()", "[int]", json!([1, 2])),
         (
             "[3, 1, 2].sort() + ['b', 'a'].sort().map(it, it.size())",
             "[int]",
@@ -615,6 +619,161 @@ fn a_value_is_checked_against_the_type_that_it_is_for() {
 }
 
 #[test]
+fn the_range_of_a_number_is_computed() {
+    let state = state();
+    let cases = [
+        ("7", "7"),
+        ("-7", "-7"),
+        ("grade", "1 to 6"),
+        ("grade + 1", "2 to 7"),
+        ("1 - grade", "-5 to 0"),
+        ("-grade", "-6 to -1"),
+        ("grade * below", "-54 to -2"),
+        ("grade * grade - 1", "0 to 35"),
+        ("n * 0", "0"),
+        ("n * grade", "any number"),
+        ("grade / 2", "0 to 3"),
+        ("grade / 2.0", "0.5 to 3"),
+        ("below / grade", "-9 to 0"),
+        ("list.size() / grade", "0 and more"),
+        ("12 / n", "any number"),
+        ("n % 5", "-4 to 4"),
+        ("visits('sse') % 5", "0 to 4"),
+        ("(grade + 1) % 6", "0 to 5"),
+        ("share % 0.5", "0 to 0.5"),
+        ("share + grade", "1 to 7"),
+        ("list.size()", "0 and more"),
+        ("usage.tokens - 1", "-1 and more"),
+        ("min(n, 10)", "10 and less"),
+        ("max(n, 1)", "1 and more"),
+        ("max(min(n, 10), 1)", "1 to 10"),
+        ("min(grade, share)", "0 to 1"),
+        ("max(grade, 3)", "3 to 6"),
+        ("has(list.first()) ? min(list.first(), 9) : grade", "9 and less"),
+        ("list.map(it, grade).sum()", "0 and more"),
+        ("int(share * 2.5)", "0 to 2"),
+        ("yes ? grade : 9", "1 to 9"),
+        ("yes ? grade : share", "0 to 6"),
+        ("{ a: grade }.a", "1 to 6"),
+        ("n < 10 ? n : 0", "9 and less"),
+        ("n < 10 && n >= 0 ? n + 1 : 0", "0 to 10"),
+        ("n < 0 || n > 5 ? 0 : n", "0 to 5"),
+        ("!(n <= 3) ? n : 4", "4 and more"),
+        ("3 >= n ? n : 4", "4 and less"),
+        ("n < grade ? n : 0", "5 and less"),
+        ("n == grade ? n : 2", "1 to 6"),
+        ("n < 2.5 ? n : 0", "2 and less"),
+        ("x < 10.0 ? x : 0.0", "10 and less"),
+        ("n + 1 <= 10 ? n + 1 : 0", "10 and less"),
+        ("yes ? (n < 10 ? n : 0) : n", "any number"),
+        ("grade > 9 ? grade : 1", "1 to 6"),
+        ("has(counts.a) && counts.a <= 3 ? counts.a : 0", "3 and less"),
+        ("list.size() > 2 ? list.size() : 3", "3 and more"),
+    ];
+    for (source, expected) in cases {
+        let ty = compiled(&state, source).expect(source).ty().required().clone();
+        assert_eq!(ty.range().expect(source).to_string(), expected, "{source}");
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_refused_where_it_is_written() {
+    let state = state();
+    let grade = json!({"type": "integer", "minimum": 1, "maximum": 6});
+    let record = json!({
+        "type": "object",
+        "properties": {"grade": grade.clone()},
+        "required": ["grade"],
+        "additionalProperties": false,
+    });
+    let list = json!({"type": "array", "items": grade});
+    let cases = [
+        (
+            &record,
+            "{ grade: 7 }",
+            "`grade` takes 1 to 6, and this is 7 | write a number from 1 to 6, or widen the range of `grade`",
+        ),
+        (
+            &record,
+            "{ grade: n }",
+            "`grade` takes 1 to 6, and this may be any number | write `max(min(n, 6), 1)`, or widen the range of `grade`",
+        ),
+        (
+            &record,
+            "{ grade: grade + 1 }",
+            "`grade` takes 1 to 6, and this may be 2 to 7 | write `min(grade + 1, 6)`, or widen the range of `grade`",
+        ),
+        (
+            &list,
+            "[1, 0]",
+            "an item takes 1 to 6, and this is 0 | write a number from 1 to 6, or widen the range of an item",
+        ),
+    ];
+    for (schema, source, expected) in cases {
+        let ty = Type::of_schema(schema);
+        let problems = compiled_for(&state, source, Some(&ty)).expect_err(source);
+        let help = problems[0].help.as_deref().unwrap_or_default();
+        assert_eq!(format!("{} | {help}", problems[0].message), expected, "{source}");
+        assert_eq!(problems[0].code, "GR120", "{source}");
+    }
+}
+
+#[test]
+fn values_of_two_types_are_not_merged() {
+    let state = state();
+    let refused = [
+        ("counts.merge({ b: 'x' })", "`merge` makes values that are `int` or the text \"x\""),
+        ("{ b: text }.merge(counts)", "`merge` makes values that are `int` or `string`"),
+        (
+            "counts.merge(list.toMap(it, 'k', text))",
+            "`merge` makes values that are `int` or `string`",
+        ),
+        ("{ a: n }.merge({ a: review.note })", "`merge` makes values that are `int` or `string`"),
+        ("{ a: counts }.merge({ a: { b: yes } })", "`merge` makes values that are `int` or `bool`"),
+    ];
+    for (source, message) in refused {
+        let problems = compiled(&state, source).expect_err(source);
+        assert_eq!(
+            (problems[0].code, problems[0].message.as_str()),
+            ("GR022", message),
+            "{source}"
+        );
+    }
+    let accepted = [
+        ("counts.merge({ b: 2 })", "map[string, int]"),
+        ("counts.merge({ b: 2.5 })", "map[string, float]"),
+        ("{ a: n }.merge({ a: text, b: yes })", "{a: string, b: bool}"),
+        ("any.merge({ a: n })", "json"),
+        (
+            "list.toMap(it, 'k', { a: n }).merge({ b: { c: text } })",
+            "map[string, {a: int?, c: string?}]",
+        ),
+        (
+            "list.toMap(it, 'k', { a: n }).merge(list.toMap(it, 'l', { c: text }))",
+            "map[string, {a: int?, c: string?}]",
+        ),
+    ];
+    for (source, ty) in accepted {
+        assert_eq!(compiled(&state, source).expect(source).ty().to_string(), ty, "{source}");
+    }
+}
+
+#[test]
+fn an_empty_list_beside_another_one_has_its_type() {
+    let state = state();
+    for (source, ty) in [
+        ("[] + list", "[int]"),
+        ("list + []", "[int]"),
+        ("[[], list]", "[[int]]"),
+        ("[list, []]", "[[int]]"),
+        ("yes ? [] : list", "[int]"),
+    ] {
+        assert_eq!(compiled(&state, source).expect(source).ty().to_string(), ty, "{source}");
+    }
+    assert!(compiled(&state, "[[], 1]").is_err());
+}
+
+#[test]
 fn deep_and_long_inputs_are_refused() {
     let state = state();
     let parts = [
@@ -687,6 +846,9 @@ fn sources() -> impl Strategy<Value = String> {
         "review.note",
         "review.by.name",
         "visits('sse')",
+        "grade",
+        "share",
+        "below",
         "it",
         "1",
         "0",
@@ -732,6 +894,12 @@ fn sources() -> impl Strategy<Value = String> {
                 .prop_map(|(a, b, c)| format!("{a}.toMap(it, {b}, {c})")),
             1 => (inner.clone(), prop::sample::select(vec!["string", "int"]))
                 .prop_map(|(a, of)| format!("{of}({a})")),
+            2 => (prop::sample::select(vec!["min", "max"]), inner.clone(), inner.clone())
+                .prop_map(|(of, a, b)| format!("{of}({a}, {b})")),
+            1 => (inner.clone(), inner.clone(), inner.clone(), inner.clone())
+                .prop_map(|(a, b, c, d)| format!("({a} < {b} ? {c} : {d})")),
+            2 => (inner.clone(), prop::sample::select(vec!["<", "<=", ">", ">=", "=="]), inner.clone())
+                .prop_map(|(a, operator, b)| format!("({a} {operator} {b} ? {a} + {b} : {a} - {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("(has({a}) ? {a} : {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{{ a: {a}, c: {b} }}")),
@@ -744,8 +912,8 @@ fn is_of(value: &Value, ty: &Type) -> bool {
     match ty {
         Type::Any => true,
         Type::Bool => value.is_boolean(),
-        Type::Int => value.is_i64(),
-        Type::Float => value.is_number(),
+        Type::Int(range) => value.as_i64().is_some_and(|it| range.contains(it as f64)),
+        Type::Float(range) => value.as_f64().is_some_and(|it| range.contains(it)),
         Type::String | Type::Date | Type::Duration => value.is_string(),
         Type::Enum(values) => value.as_str().is_some_and(|it| values.iter().any(|of| of == it)),
         Type::List(item) => {

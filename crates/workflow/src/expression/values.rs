@@ -1,6 +1,6 @@
 //! Functions that make texts, lists and records. Each charges the meter before it makes them.
 
-use std::{cmp::Ordering, collections::BTreeSet, ops::Range, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
 use graphrun_core::state::{Field, Record, Type};
 use serde_json::{Map, Value};
@@ -13,6 +13,7 @@ use super::{
     operators::joined,
     syntax::{Operator, Pattern},
 };
+use crate::typing::describe;
 
 /// Whole numbers below this are exact as floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
@@ -198,49 +199,63 @@ pub(super) fn merge(
     Ok(merged.into())
 }
 
-/// The type of merged records or maps.
-pub(super) fn merged_type(of: &Type, changes: &Type) -> Type {
-    let either = |a: &Type, b: &Type| joined(a, b).unwrap_or(Type::Any);
-    match (of, changes) {
-        (Type::Record(of), Type::Record(changes)) => {
-            let mut fields = of.fields.clone();
-            for change in &changes.fields {
-                match fields.iter_mut().find(|it| it.name == change.name) {
-                    Some(field) => field.ty = merged_field(&field.ty, &change.ty),
-                    None => fields.push(change.clone()),
-                }
-            }
-            // With fields of the same types, it is still a value of the named type.
-            let name = of.name.clone().filter(|_| fields == of.fields);
-            let is_closed = of.is_closed && changes.is_closed;
-            Type::Record(Arc::new(Record { name, fields, is_closed }))
-        }
-        (Type::Map(of), Type::Map(changes)) => {
-            Type::Map(Box::new(either(of, &merged_field(of, changes))))
-        }
-        (Type::Map(value), Type::Record(record)) | (Type::Record(record), Type::Map(value)) => {
-            let types = record.fields.iter().map(|it| it.ty.required());
-            Type::Map(Box::new(types.fold(Type::clone(value), |all, it| either(&all, it))))
-        }
-        _ => Type::Any,
+/// Two types that one value of a merged record or map may have.
+pub(super) struct TwoTypes(Type, Type);
+
+impl fmt::Display for TwoTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} or {}", describe(&self.0), describe(&self.1))
     }
 }
 
-fn merged_field(of: &Type, change: &Type) -> Type {
+fn either(a: &Type, b: &Type) -> Result<Type, TwoTypes> {
+    joined(a, b).ok_or_else(|| TwoTypes(a.clone(), b.clone()))
+}
+
+/// The type of merged records or maps.
+pub(super) fn merged_type(of: &Type, changes: &Type) -> Result<Type, TwoTypes> {
+    Ok(match (of, changes) {
+        (Type::Record(record), Type::Record(changes)) => {
+            let mut fields = record.fields.clone();
+            for change in &changes.fields {
+                match fields.iter_mut().find(|it| it.name == change.name) {
+                    Some(field) => field.ty = merged_field(&field.ty, &change.ty)?,
+                    None => fields.push(change.clone()),
+                }
+            }
+            let is_closed = record.is_closed && changes.is_closed;
+            let merged = Type::Record(Arc::new(Record { name: None, fields, is_closed }));
+            // With fields of the same types, it is still a value of the named type.
+            if record.name.is_some() && merged.fits(of) { of.clone() } else { merged }
+        }
+        (Type::Map(of), Type::Map(changes)) => {
+            // A key may be in one of them, or in both.
+            let merged = merged_field(of, changes)?;
+            Type::Map(Box::new(either(&either(of, changes)?, &merged)?))
+        }
+        (Type::Map(value), Type::Record(record)) | (Type::Record(record), Type::Map(value)) => {
+            let mut types = record.fields.iter().map(|it| it.ty.required());
+            Type::Map(Box::new(types.try_fold(Type::clone(value), |all, it| either(&all, it))?))
+        }
+        _ => Type::Any,
+    })
+}
+
+fn merged_field(of: &Type, change: &Type) -> Result<Type, TwoTypes> {
     let changed = match (of.required(), change.required()) {
         (of @ (Type::Record(_) | Type::Map(_)), change @ (Type::Record(_) | Type::Map(_))) => {
-            merged_type(of, change)
+            merged_type(of, change)?
         }
         (_, change) => change.clone(),
     };
     let is_optional = |it: &Type| matches!(it, Type::Optional(_));
     // Without a record to merge with, the change stands alone.
     let changed = if is_optional(of) && changed != *change.required() {
-        joined(&changed, change.required()).unwrap_or(Type::Any)
+        either(&changed, change.required())?
     } else {
         changed
     };
-    if is_optional(change) { joined(of, &changed).unwrap_or(Type::Any) } else { changed }
+    if is_optional(change) { either(of, &changed) } else { Ok(changed) }
 }
 
 pub(super) fn string(value: &Value, meter: &mut Meter) -> Evaluated<Value> {

@@ -21,7 +21,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
-    graph::{AccessSet, Node},
+    graph::{AccessSet, ErrorKind, Node},
     id::{ChannelName, NodeName},
 };
 
@@ -237,6 +237,12 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
 
     /// Returns the sandbox in which it runs code.
     fn sandbox(&self) -> Option<&SandboxSettings> {
+        None
+    }
+
+    /// Returns the kinds of failure that its attempts can have, without those that any node can have: `other`, `panic`, and
+    /// `timeout` of a node with a timeout. A `catch` of another kind is reported. By default they are not known.
+    fn failures(&self) -> Option<Vec<ErrorKind>> {
         None
     }
 

@@ -22,14 +22,14 @@ use crate::{
     memory::{Tier, Tiers, check_tier},
     prompt::LoadedPrompt,
     reader::{Data, Entry, SpannedText, Yaml},
-    report::{Report, suggestion},
+    report::Report,
     request_settings,
     sections::{Agent, read_template},
     shape::Section,
     then::check_arms,
     tool::{BuiltIn, DeclaredTool, ToolSignature},
     types::refuse_private,
-    typing::{describe, values_of},
+    typing::{Misfit, describe},
 };
 
 /// A node that is read: its keys, and the declarations that they may refer to.
@@ -286,29 +286,45 @@ impl NodeReader<'_> {
         if ty.fits(declared) {
             return;
         }
-        let report = self.report();
-        let place = report.place(&yaml.range);
-        if let (Some(given), Some(values)) = (values_of(ty), values_of(declared))
-            && let Some(text) = given.iter().find(|it| !values.contains(it))
-        {
-            let message = format!("\"{text}\" is never a value of {what}");
-            let finding = Diagnostic::error("GR023", message).at(place, "no such value");
-            let help = suggestion(text, values.iter().map(String::as_str));
-            report.push(Diagnostic { help, ..finding });
-            return;
-        }
-        let message = format!("{what} is `{declared}`, and this is {}", describe(ty));
-        let finding = Diagnostic::error("GR022", message).at(place, "another type");
-        let help = ty.fits_cut(declared).then(|| undeclared(ty, declared)).flatten();
-        report.push(Diagnostic { help, ..finding });
+        let misfit = Misfit::of(ty, declared, what, yaml.text().unwrap_or_default());
+        self.report_misfit(&yaml.range, misfit);
     }
 
     /// Reports a value whose type cannot be an update of a field.
     pub fn expect_update(&mut self, yaml: &Yaml, channel: &ChannelName, ty: &Type) {
+        self.expect_update_by(yaml, yaml.text().unwrap_or_default(), channel, ty);
+    }
+
+    /// Does the same for a value of this expression, if it is one.
+    pub(crate) fn expect_update_by(
+        &mut self,
+        yaml: &Yaml,
+        source: &str,
+        channel: &ChannelName,
+        ty: &Type,
+    ) {
         let Some(types) = self.update_types(channel) else { return };
-        if !types.iter().any(|it| ty.fits(it)) {
-            self.expect_type(yaml, ty, &types[0], &format!("`{channel}`"));
+        if types.iter().any(|it| ty.fits(it)) {
+            return;
         }
+        let declared = meant(&types, ty);
+        let mut misfit = Misfit::of(ty, declared, &format!("`{channel}`"), source);
+        let adds = self.schema().channel(channel.as_str()).is_some_and(|it| it.reducer().adds());
+        if adds && ty.out_of_range(declared).is_some() {
+            misfit.message =
+                format!("`{channel}` adds up its updates, and the sum may leave its range");
+            misfit.help = Some(format!(
+                "remove `min` or `max` of `{channel}`, or remove `merge` and write the sum with `min(…)` or `max(…)`"
+            ));
+        }
+        self.report_misfit(&yaml.range, misfit);
+    }
+
+    fn report_misfit(&mut self, range: &Range<usize>, misfit: Misfit) {
+        let Misfit { code, message, label, help } = misfit;
+        let place = self.report.place(range);
+        let finding = Diagnostic::error(code, message).at(place, label);
+        self.report.push(Diagnostic { help, ..finding });
     }
 
     /// Reports an output of a node, such as "`stdout`", that cannot be an update of a field, also if it is
@@ -324,7 +340,13 @@ impl NodeReader<'_> {
         if types.iter().any(|it| ty.fits_cut(it)) {
             return;
         }
-        let message = format!("{output} is {}, and `{channel}` is `{}`", describe(ty), types[0]);
+        let declared = meant(&types, ty);
+        if ty.out_of_range(declared).is_some() {
+            let misfit = Misfit::of(ty, declared, &format!("`{channel}`"), "");
+            self.report_misfit(&field.range, misfit);
+            return;
+        }
+        let message = format!("{output} is {}, and `{channel}` is `{declared}`", describe(ty));
         let report = self.report();
         let place = report.place(&field.range);
         report.push(Diagnostic::error("GR022", message).at(place, "another type"));
@@ -516,8 +538,7 @@ impl NodeReader<'_> {
     }
 }
 
-/// The advice for a value that only has too many fields.
-fn undeclared(ty: &Type, declared: &Type) -> Option<String> {
-    let field = ty.undeclared_field(declared)?;
-    Some(format!("it has the field `{field}`, which is not declared: write a record without it"))
+/// Returns the one of several types that a value which fits none of them is meant for.
+fn meant<'t>(types: &'t [Type], ty: &Type) -> &'t Type {
+    types.iter().find(|it| ty.out_of_range(it).is_some()).unwrap_or(&types[0])
 }

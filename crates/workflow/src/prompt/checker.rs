@@ -172,6 +172,7 @@ impl<'t> Checker<'_, 't> {
             Stmt::EmitExpr(it) => self.printed(&it.expr),
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
+                self.check_constant(&it.expr);
                 self.branches(
                     |checker| {
                         checker.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
@@ -325,6 +326,7 @@ impl<'t> Checker<'_, 't> {
             match it.filter_expr.as_ref().filter(|_| is_filtered) {
                 Some(filter) => {
                     checker.condition(filter);
+                    checker.check_constant(filter);
                     checker.knowing(filter, true, body);
                 }
                 None => body(checker),

@@ -75,7 +75,7 @@ pub(super) const CALLER: &str = "caller";
 pub(super) fn loop_type(item: &Type) -> Type {
     const NUMBERS: [&str; 7] =
         ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"];
-    let numbers = NUMBERS.map(|it| (it, Type::Int));
+    let numbers = NUMBERS.map(|it| (it, Type::INT));
     let others = [("first", Type::Bool), ("last", Type::Bool)];
     let items = ["previtem", "nextitem"].map(|it| (it, Type::Optional(item.clone().into())));
     record(LOOP, numbers.into_iter().chain(others).chain(items))
@@ -128,7 +128,7 @@ impl Form {
         match ty.required() {
             ty if tuple_items(ty).is_some() => Some(Self::List),
             ty if is_shape(ty) => None,
-            Type::Bool | Type::Int | Type::Float => Some(Self::Number),
+            Type::Bool | Type::Int(_) | Type::Float(_) => Some(Self::Number),
             Type::String | Type::Enum(_) | Type::Date | Type::Duration => Some(Self::Text),
             Type::List(_) => Some(Self::List),
             Type::Map(_) | Type::Record(_) => Some(Self::Mapping),
@@ -144,8 +144,8 @@ pub(super) fn is_single(ty: &Type) -> bool {
         matches!(
             it,
             Type::Bool
-                | Type::Int
-                | Type::Float
+                | Type::Int(_)
+                | Type::Float(_)
                 | Type::String
                 | Type::Date
                 | Type::Duration
@@ -241,6 +241,7 @@ impl<'t> Checker<'_, 't> {
     /// A choice between two values, or between a value and nothing.
     fn choice(&mut self, it: &IfExpr<'_>, type_of: fn(&mut Self, &Expr<'_>) -> Type) -> Type {
         self.condition(&it.test_expr);
+        self.check_constant(&it.test_expr);
         let mut chosen = Type::Any;
         self.knowing(&it.test_expr, true, |checker| chosen = type_of(checker, &it.true_expr));
         let Some(otherwise) = &it.false_expr else { return either(chosen, null()) };
@@ -737,16 +738,16 @@ impl<'t> Checker<'_, 't> {
         }
         let defined = self.defined.iter().any(|it| it == name);
         let ty = match name {
-            "visit" => Type::Int,
-            "max_visits" if self.scope.bounded || defined => Type::Int,
-            "max_visits" => return Some((Type::Int, Presence::Never)),
+            "visit" => Type::INT,
+            "max_visits" if self.scope.bounded || defined => Type::INT,
+            "max_visits" => return Some((Type::INT, Presence::Never)),
             // A registered node may dispatch an item, but a `map` names it.
             ITEM if defined => Type::Any,
             ITEM if self.scope.item.is_none() => return Some((Type::Any, Presence::Never)),
             ITEM => return None,
-            INDEX if self.scope.schema.channel(name).is_none() && defined => Type::Int,
+            INDEX if self.scope.schema.channel(name).is_none() && defined => Type::INT,
             INDEX if self.scope.schema.channel(name).is_none() => {
-                return Some((Type::Int, Presence::Never));
+                return Some((Type::INT, Presence::Never));
             }
             _ => {
                 let Some(channel) = self.scope.schema.channel(name) else {
@@ -865,7 +866,7 @@ impl<'t> Checker<'_, 't> {
         self.try_with_arguments(source, &what, none, &call.args, &args, span);
         match name {
             "dict" => dictionary(&call.args, &args),
-            _ => Type::List(Type::Int.into()),
+            _ => Type::List(Type::INT.into()),
         }
     }
 
@@ -923,7 +924,7 @@ impl<'t> Checker<'_, 't> {
                 self.facts.time = true;
                 Type::String
             }
-            FactFunction::Visits => Type::Int,
+            FactFunction::Visits => Type::INT,
             FactFunction::Usage => {
                 self.facts.usage_of.extend(node.and_then(|it| NodeName::parse_path(it).ok()));
                 usage_type()

@@ -151,19 +151,19 @@ impl Checker<'_, '_> {
             "map" => self.mapped(of, part, item),
             "split" | "lines" => list(Type::String),
             "sum" => match tried {
-                Type::Int | Type::Float => tried,
-                _ if is_number(part.as_ref().unwrap_or(&item).required()) => Type::Float,
+                Type::Int(_) | Type::Float(_) => tried,
+                _ if is_number(part.as_ref().unwrap_or(&item).required()) => Type::FLOAT,
                 _ => as_list(part.as_ref().unwrap_or(&item)),
             },
             "int" | "float" => {
-                let number = if of.name == "int" { Type::Int } else { Type::Float };
+                let number = if of.name == "int" { Type::INT } else { Type::FLOAT };
                 let default = of.named("default").or_else(|| of.positional(0));
                 match input {
-                    Type::Bool | Type::Int | Type::Float => number,
+                    Type::Bool | Type::Int(_) | Type::Float(_) => number,
                     _ => default.map_or(number.clone(), |it| either(number, it.1.clone())),
                 }
             }
-            "length" | "count" => Type::Int,
+            "length" | "count" => Type::INT,
             "bool" => Type::Bool,
             "abs" | "round" => tried,
             // The others make texts.

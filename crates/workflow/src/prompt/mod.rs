@@ -5,6 +5,7 @@
 
 mod builtins;
 mod checker;
+mod conditions;
 #[cfg(test)]
 mod constructs;
 mod expressions;

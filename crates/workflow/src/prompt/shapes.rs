@@ -92,7 +92,7 @@ pub(super) fn items_of(ty: &Type) -> Option<Type> {
         Type::List(item) => Type::clone(item),
         Type::Map(_) | Type::Record(_) => Type::String,
         Type::String | Type::Enum(_) | Type::Date | Type::Duration => Type::String,
-        Type::Bool | Type::Int | Type::Float | Type::Optional(_) => return None,
+        Type::Bool | Type::Int(_) | Type::Float(_) | Type::Optional(_) => return None,
     })
 }
 

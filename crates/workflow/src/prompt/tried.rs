@@ -217,8 +217,8 @@ fn rendered(source: &str, values: &[Value]) -> Result<(), minijinja::Error> {
 pub(super) fn type_of(value: &Value) -> Type {
     match value.kind() {
         ValueKind::Bool => Type::Bool,
-        ValueKind::Number if value.is_integer() => Type::Int,
-        ValueKind::Number => Type::Float,
+        ValueKind::Number if value.is_integer() => Type::INT,
+        ValueKind::Number => Type::FLOAT,
         ValueKind::String => Type::String,
         ValueKind::Seq | ValueKind::Iterable => Type::List(Box::new(Type::Any)),
         _ => Type::Any,
@@ -249,8 +249,8 @@ fn sample(ty: &Type, unknown: &serde_json::Value, variant: Variant) -> serde_jso
     match ty {
         Type::Any => unknown.clone(),
         Type::Bool => json!(true),
-        Type::Int => json!(1),
-        Type::Float => json!(1.5),
+        Type::Int(_) => json!(1),
+        Type::Float(_) => json!(1.5),
         Type::String if is_empty => json!(""),
         Type::String => json!("x"),
         Type::Date => json!("2026-01-31"),

@@ -10,7 +10,7 @@ use graphrun_core::{
         SideEffects,
     },
     id::NodeName,
-    state::{Field, Record, Schema, Type},
+    state::{Field, NumberRange, Record, Schema, Type},
 };
 use schemars::JsonSchema;
 
@@ -161,7 +161,7 @@ fn check_failed(reader: &mut NodeReader<'_>, word: &SpannedText, item: &Type) {
     let Some(name) = reader.channel(word) else { return };
     let kinds = ErrorKind::ALL.iter().map(|it| it.as_str().to_owned()).collect();
     let fields = [
-        ("index", Type::Int),
+        ("index", Type::Int(NumberRange::FROM_ZERO)),
         ("item", item.clone()),
         ("node", Type::String),
         ("kind", Type::Enum(kinds)),
@@ -226,7 +226,10 @@ impl Node for Pass {
 /// Returns the names that only a node for items has: the position, and the item, which hides it.
 pub(crate) fn names_of_item(item: Option<(&str, &Type)>, schema: &Schema) -> Vec<(String, Type)> {
     let Some((name, ty)) = item else { return Vec::new() };
-    let index = schema.channel(INDEX).is_none().then(|| (INDEX.to_owned(), Type::Int));
+    let index = schema
+        .channel(INDEX)
+        .is_none()
+        .then(|| (INDEX.to_owned(), Type::Int(NumberRange::FROM_ZERO)));
     index.into_iter().chain([(name.to_owned(), ty.clone())]).collect()
 }
 

@@ -16,7 +16,7 @@ use crate::{
     reader::Yaml,
     report::Report,
     route::{evaluated_item, failed},
-    typing::describe,
+    typing::{comparable, describe},
 };
 
 /// The most characters of a key, and the most keys of a cycle, in a message.
@@ -58,7 +58,7 @@ impl KeyedOrder {
         let key_read = read_part(report, scope, key, "`key`");
         let after_read = read_part(report, scope, after, "`after`");
         let (key_read, after_read) = (key_read?, after_read?);
-        let is_name = [Type::String, Type::Int].iter().any(|it| key_read.ty().fits(it));
+        let is_name = [Type::String, Type::INT].iter().any(|it| key_read.ty().fits(it));
         if !is_name {
             let shown = describe(key_read.ty());
             let message = format!("a key is a text or a whole number, and this is {shown}");
@@ -66,7 +66,7 @@ impl KeyedOrder {
             report.push(Diagnostic::error("GR022", message).at(place, "no key"));
         }
         let are_keys = match after_read.ty() {
-            Type::List(item) => item.fits(key_read.ty()) || key_read.ty().fits(item),
+            Type::List(item) => comparable(item, key_read.ty()),
             other => *other == Type::Any,
         };
         if !are_keys {

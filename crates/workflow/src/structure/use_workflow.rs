@@ -172,6 +172,7 @@ impl Kind for Use {
                 models,
             }));
         }
+        warn_of_limits(reader, &parts, used);
         let enter = EnterNode {
             workflow: used.name.clone(),
             sets: sets.iter().map(|(it, value)| (it.within(name), value.clone())).collect(),
@@ -261,6 +262,17 @@ fn read_model(
         reader.report.push(finding.help("remove it"));
     }
     models
+}
+
+/// Warns about limits of a used workflow, which do not apply to a part of another run.
+fn warn_of_limits(reader: &mut NodeReader<'_>, parts: &Section<'_>, used: &Workflow) {
+    let (Some(_), Some(yaml)) = (&used.limits.place, parts.get("workflow")) else { return };
+    let message =
+        format!("the `limits` of `{}` have no effect here: it is a part of this run", used.name);
+    let place = reader.report().place(&yaml.range);
+    let finding = Diagnostic::warning("GR134", message).at(place, "without its limits");
+    let help = "write `use: { nested: true, … }`, so that they hold for each call, or put `limits` on the nodes there";
+    reader.report().push(finding.help(help));
 }
 
 /// Checks that a workflow can be a nested run.
@@ -400,7 +412,7 @@ impl NodeReader<'_> {
                 continue;
             };
             let Some(field) = field else { continue };
-            self.expect_update(value, &field, channel.ty().required());
+            self.expect_update_by(value, "", &field, channel.ty().required());
             takes.push((field, channel.name().clone()));
         }
         takes

@@ -240,7 +240,7 @@ impl<'y> TypeReader<'_, 'y> {
 
     fn simple(&mut self, word: &SpannedText, named: &str) -> Option<Value> {
         if named.contains('|') {
-            let values: Vec<&str> = named.split('|').map(str::trim).collect();
+            let values: Vec<&str> = named.split('|').map(|it| unquoted(it.trim())).collect();
             if values.iter().any(|it| it.is_empty()) {
                 let message = "a value of this enum is empty";
                 self.report.bad_value(word, message, "write `a | b | c`");
@@ -341,6 +341,12 @@ fn as_enum(items: &[Yaml]) -> Option<String> {
     let texts: Option<Vec<&str>> = items.iter().map(Yaml::text).collect();
     let texts = texts.filter(|it| it.len() > 1 && !it.iter().any(|it| TYPES.contains(it)))?;
     Some(format!("one of a few texts is written `{}`", texts.join(" | ")))
+}
+
+/// The text in quotes. A plain text of YAML keeps the quotes in it, as in `pass | "fail"`.
+fn unquoted(text: &str) -> &str {
+    let inside = |quote| text.strip_prefix(quote).and_then(|it| it.strip_suffix(quote));
+    inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
 fn optional(schema: &Value) -> Value {

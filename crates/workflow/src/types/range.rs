@@ -1,6 +1,6 @@
 //! The ranges of numbers: `min` and `max`.
 
-use graphrun_core::state::{NumberRange, Type};
+use graphrun_core::state::Type;
 use serde_json::{Number, Value};
 
 use super::{RANGE_KEYS, TypeReader, value_of};
@@ -35,8 +35,8 @@ impl<'y> TypeReader<'_, 'y> {
             }
             keys.push(key);
         }
-        let NumberRange { min, max } = NumberRange::at(schema, &[]);
-        if let (Some(key), Some(min), Some(max)) = (keys.last(), min, max)
+        let range = Type::of_schema(schema).required().range().unwrap_or_default();
+        if let (Some(key), Some(min), Some(max)) = (keys.last(), range.min, range.max)
             && min > max
         {
             let message = format!("no number is at least {min} and at most {max}");
@@ -54,14 +54,16 @@ impl<'y> TypeReader<'_, 'y> {
             return None;
         }
         let wanted = match ty.required() {
-            Type::Int => "a whole number",
+            Type::Int(_) => "a whole number",
             _ => "a number",
         };
         let is_plain = value.text().is_some();
         let number = if is_plain { value_of(self.report, value, ty)? } else { Value::Null };
         let is_whole = |it: &Number| it.is_i64() || it.is_u64();
         match number {
-            Value::Number(it) if ty.required() == &Type::Float || is_whole(&it) => Some(it),
+            Value::Number(it) if matches!(ty.required(), Type::Float(_)) || is_whole(&it) => {
+                Some(it)
+            }
             _ => {
                 self.report.wrong_kind(value, &format!("`{what}`"), wanted);
                 None

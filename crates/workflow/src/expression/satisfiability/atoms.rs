@@ -100,6 +100,13 @@ pub(super) fn is_below(path: &str, above: &str) -> bool {
 }
 
 impl Ask {
+    fn range(&self) -> Option<NumberRange> {
+        match self {
+            Self::Number { range, .. } => Some(*range),
+            _ => None,
+        }
+    }
+
     /// The answer for this value of the term.
     pub(super) fn answer(&self, value: &AtomValue) -> bool {
         match (self, value) {
@@ -158,12 +165,14 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
             texts.push(AtomValue::OtherText);
             texts
         }
-        Ask::Number { kind, range, .. } => {
+        Ask::Number { kind, .. } => {
             let cut = |it: &&Ask| match it {
                 Ask::Number { than, .. } => Some(*than),
                 _ => None,
             };
-            numbers(*kind, *range, asked.iter().filter_map(cut).collect())
+            // Where a guard holds, the range of a term may be narrower than elsewhere.
+            let range = asked.iter().filter_map(|it| it.range()).reduce(NumberRange::joined);
+            numbers(*kind, range.unwrap_or_default(), asked.iter().filter_map(cut).collect())
         }
         Ask::Order { .. } => {
             let orders = [Ordering::Less, Ordering::Equal, Ordering::Greater];
@@ -175,13 +184,9 @@ fn values(asked: &[&Ask]) -> Vec<AtomValue> {
 /// The constants that are numbers of the kind in the range, then one number from each gap around them.
 fn numbers(kind: NumberKind, range: NumberRange, mut cuts: Vec<f64>) -> Vec<AtomValue> {
     cuts.extend(range.min.into_iter().chain(range.max));
-    if kind == NumberKind::Count {
-        cuts.push(0.0);
-    }
     cuts.sort_by(f64::total_cmp);
     cuts.dedup_by(|a, b| a.partial_cmp(&b) == Some(Ordering::Equal));
     let is_of_kind = |it: &f64| match kind {
-        NumberKind::Count => it.fract() == 0.0 && *it >= 0.0,
         NumberKind::Whole => it.fract() == 0.0,
         NumberKind::Real => true,
     };
@@ -189,7 +194,7 @@ fn numbers(kind: NumberKind, range: NumberRange, mut cuts: Vec<f64>) -> Vec<Atom
     let ends = [cuts.first().map(|it| below(*it)), cuts.last().map(|it| above(*it))];
     let between = cuts.windows(2).filter_map(|pair| match kind {
         NumberKind::Real => between(pair[0], pair[1]),
-        NumberKind::Whole | NumberKind::Count => Some(above(pair[0])).filter(|it| *it < pair[1]),
+        NumberKind::Whole => Some(above(pair[0])).filter(|it| *it < pair[1]),
     });
     let all = cuts.iter().copied().chain(between).chain(ends.into_iter().flatten());
     // Without this, minus zero would be shown as `-0`.

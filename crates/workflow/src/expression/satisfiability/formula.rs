@@ -63,8 +63,6 @@ pub(super) enum Ask {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberKind {
-    /// A whole number from zero on.
-    Count,
     Whole,
     Real,
 }

@@ -64,6 +64,7 @@ fn try_compiled(schema: &Schema, source: &str) -> Result<Expression, Vec<Problem
         item: None,
         variable: None,
         given: &[],
+        ranges: &[],
         output: false,
         types: &BTreeMap::new(),
         expected: None,

@@ -15,7 +15,6 @@ use super::{
     },
     formula::{Ask, Formula, FormulaKind, NumberKind, Term, Test},
 };
-use crate::facts::is_counted;
 /// Whole numbers below this are exact as floats. A comparison with a constant below it gives the
 /// same result for whole numbers and for floats.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
@@ -34,14 +33,9 @@ pub(in super::super) struct Conditions {
     pub(super) inside: Vec<Formula>,
 }
 
-/// Returns the conditions of an expression; `types` are the types of its parts, and `ranges` those of numbers by their
-/// paths in the state.
-pub(in super::super) fn translate(
-    root: &Node,
-    types: &Types,
-    ranges: &dyn Fn(&[String]) -> NumberRange,
-) -> Conditions {
-    let translation = Translation { types, ranges };
+/// Returns the conditions of an expression; `types` are the types of its parts.
+pub(in super::super) fn translate(root: &Node, types: &Types) -> Conditions {
+    let translation = Translation { types };
     let is_condition = matches!(translation.ty(root), Type::Bool | Type::Any);
     let whole = is_condition.then(|| translation.formula(root));
     let mut inside = Vec::new();
@@ -51,7 +45,6 @@ pub(in super::super) fn translate(
 
 struct Translation<'a> {
     types: &'a Types,
-    ranges: &'a dyn Fn(&[String]) -> NumberRange,
 }
 
 impl Translation<'_> {
@@ -141,7 +134,7 @@ impl Translation<'_> {
                 });
                 any.kind
             }
-            (Type::Int | Type::Float, Type::Int | Type::Float, _) => {
+            (Type::Int(_) | Type::Float(_), Type::Int(_) | Type::Float(_), _) => {
                 self.ordered(Operator::Equal, left, right)
             }
             (
@@ -161,13 +154,13 @@ impl Translation<'_> {
     }
 
     fn ordered(&self, operator: Operator, left: &Node, right: &Node) -> FormulaKind {
-        let number = |it: &Node| matches!(self.ty(it), Type::Int | Type::Float);
+        let number = |it: &Node| self.ty(it).is_number();
         // Dates are texts whose order is the order of time.
         let text = |it: &Node| matches!(self.ty(it), Type::String | Type::Enum(_) | Type::Date);
         if number(left) && number(right) {
             return match (exact(left), exact(right)) {
                 (_, Some(than)) => self.number(left, operator, than),
-                (Some(than), _) => self.number(right, turned(operator), than),
+                (Some(than), _) => self.number(right, operator.turned(), than),
                 (None, None) => ordering(operator, left, right),
             };
         }
@@ -194,18 +187,9 @@ impl Translation<'_> {
         )
     }
 
-    /// The range of a number of the state. Ends that floats do not represent exactly are left out.
+    /// The range of a number. Ends that floats do not represent exactly are left out.
     fn range(&self, node: &Node) -> NumberRange {
-        let mut names = Vec::new();
-        let mut inner = node;
-        while let Kind::Field(of, name) = &inner.kind {
-            names.push(name.clone());
-            inner = of;
-        }
-        let Kind::Name(name) = &inner.kind else { return NumberRange::default() };
-        names.push(name.clone());
-        names.reverse();
-        let NumberRange { min, max } = (self.ranges)(&names);
+        let NumberRange { min, max } = self.ty(node).range().unwrap_or_default();
         let is_exact = |it: &f64| it.abs() < EXACT_BELOW;
         NumberRange { min: min.filter(is_exact), max: max.filter(is_exact) }
     }
@@ -214,11 +198,10 @@ impl Translation<'_> {
     /// computed value may be any number.
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
-            Kind::Call(Function { counts: true, .. }, _) => NumberKind::Count,
-            Kind::Field(of, _) if *self.ty(node) == Type::Int && is_counted(self.ty(of)) => {
-                NumberKind::Count
+            Kind::Call(Function { counts: true, .. }, _) => NumberKind::Whole,
+            Kind::Name(_) | Kind::Field(..) if matches!(self.ty(node), Type::Int(_)) => {
+                NumberKind::Whole
             }
-            Kind::Name(_) | Kind::Field(..) if *self.ty(node) == Type::Int => NumberKind::Whole,
             _ => NumberKind::Real,
         }
     }
@@ -252,7 +235,7 @@ fn ordering(operator: Operator, left: &Node, right: &Node) -> FormulaKind {
     let (operator, text) = if a <= b {
         (operator, format!("{a} <=> {b}"))
     } else {
-        (turned(operator), format!("{b} <=> {a}"))
+        (operator.turned(), format!("{b} <=> {a}"))
     };
     if a == b {
         return FormulaKind::Known(matches!(
@@ -359,15 +342,4 @@ fn literal(node: &Node) -> Option<&Value> {
 fn exact(node: &Node) -> Option<f64> {
     let number = evaluate_closed(node)?.ok()?.as_f64()?;
     (number.abs() < EXACT_BELOW).then_some(number)
-}
-
-/// The equivalent operator for exchanged operands.
-fn turned(operator: Operator) -> Operator {
-    match operator {
-        Operator::Less => Operator::Greater,
-        Operator::LessOrEqual => Operator::GreaterOrEqual,
-        Operator::Greater => Operator::Less,
-        Operator::GreaterOrEqual => Operator::LessOrEqual,
-        other => other,
-    }
 }

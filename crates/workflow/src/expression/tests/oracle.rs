@@ -77,6 +77,8 @@ const FORMS: &[(&str, &str, &str)] = &[
         r#"(($0).matches("^-?([0-9]{1,18}|[1-8][0-9]{18}|9223372036854775[0-7][0-9]{2}|922337203685477580[0-7])$") ? int($0) : $1)"#,
     ),
     ("sum", "[$0, $1].sum()", "(0 + ($0) + ($1))"),
+    ("smaller", "min($0, $1)", "(($0) <= ($1) ? ($0) : ($1))"),
+    ("larger", "max($0, $1)", "(($0) >= ($1) ? ($0) : ($1))"),
     ("distinct", "[$0, $1].distinct().size()", "(($0) == ($1) ? 1 : 2)"),
     ("merge", "{a: $0}.merge({a: $1}).a", "(($0) == ($0) ? ($1) : ($1))"),
     ("record", "{a: $0, \"b\": $1}.b", "{\"a\": $0, \"b\": $1}.b"),
@@ -151,7 +153,9 @@ fn whole(depth: u32) -> BoxedStrategy<String> {
         1 => (prop::sample::select(&["first", "last"][..]), list(depth - 1), whole(depth - 1))
             .prop_map(|(of, l, d)| format!("@{of}({l};{d})")),
         1 => (text(depth - 1), whole(depth - 1)).prop_map(|(t, d)| format!("@int({t};{d})")),
-        1 => (prop::sample::select(&["sum", "distinct", "merge", "record"][..]), whole(depth - 1), whole(depth - 1))
+        1 => (prop::sample::select(
+                &["sum", "smaller", "larger", "distinct", "merge", "record"][..],
+            ), whole(depth - 1), whole(depth - 1))
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => float(depth - 1).prop_map(|it| format!("int({it})")),
     ]
@@ -309,6 +313,7 @@ fn compiled(schema: &Schema, source: &str) -> Option<Expression> {
         item: None,
         variable: None,
         given: &[],
+        ranges: &[],
         output: false,
         types: &BTreeMap::new(),
         expected: None,

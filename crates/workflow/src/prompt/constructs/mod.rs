@@ -88,8 +88,8 @@ fn value(ty: &Type, depth: usize, choices: &mut Choices) -> Option<Value> {
     Some(match ty {
         Type::Any => json!({"a": [1]}),
         Type::Bool => json!(choices.below(2) == 0),
-        Type::Int => json!(choices.below(4)),
-        Type::Float => json!(choices.below(4) as f64 / 2.0),
+        Type::Int(_) => json!(choices.below(4)),
+        Type::Float(_) => json!(choices.below(4) as f64 / 2.0),
         Type::String => json!(choices.one(&["", "a", "b c", "12"])),
         Type::Date => json!("2026-01-31"),
         Type::Duration => json!("PT90M"),

@@ -1,0 +1,172 @@
+//! The ranges of computed numbers.
+//!
+//! Each function returns a range that includes every result for numbers of the given ranges, and perhaps more. The ends are
+//! computed as a run computes the numbers themselves, and rounding keeps the order, so they are exact bounds of its results.
+
+use graphrun_core::state::{NumberRange, Type};
+
+use super::syntax::Operator;
+
+/// Returns the type of `a operator b`; [`Type::Any`] if one of them may be anything.
+pub(super) fn arithmetic(operator: Operator, a: &Type, b: &Type) -> Type {
+    let is_whole = matches!((a, b), (Type::Int(_), Type::Int(_)));
+    of_both(a, b, |a, b| match operator {
+        Operator::Add => sum_of(a, b),
+        Operator::Subtract => sum_of(a, opposite(b)),
+        Operator::Multiply => product(a, b),
+        Operator::Divide if is_whole => without_fraction(quotient(a, b)),
+        Operator::Divide => quotient(a, b),
+        Operator::Remainder => remainder(a, b, if is_whole { 1.0 } else { 0.0 }),
+        _ => NumberRange::ALL,
+    })
+}
+
+/// Returns the type of `-a`.
+pub(super) fn negated(of: Type) -> Type {
+    match of {
+        Type::Int(range) => Type::Int(opposite(range)),
+        Type::Float(range) => Type::Float(opposite(range)),
+        other => other,
+    }
+}
+
+/// Returns the type of the smaller of two numbers.
+pub(super) fn smaller(a: &Type, b: &Type) -> Type {
+    of_both(a, b, |a, b| NumberRange {
+        min: a.min.zip(b.min).map(|(a, b)| a.min(b)),
+        max: [a.max, b.max].into_iter().flatten().reduce(f64::min),
+    })
+}
+
+/// Returns the type of the larger of two numbers.
+pub(super) fn larger(a: &Type, b: &Type) -> Type {
+    of_both(a, b, |a, b| NumberRange {
+        min: [a.min, b.min].into_iter().flatten().reduce(f64::max),
+        max: a.max.zip(b.max).map(|(a, b)| a.max(b)),
+    })
+}
+
+/// Returns the type of the sum of the items of a list, which may be empty.
+pub(super) fn sum(item: &Type) -> Type {
+    let of = |range: NumberRange| NumberRange {
+        min: range.min.filter(|it| *it >= 0.0).map(|_| 0.0),
+        max: range.max.filter(|it| *it <= 0.0).map(|_| 0.0),
+    };
+    match item {
+        Type::Int(range) => Type::Int(of(*range)),
+        Type::Float(range) => Type::Float(of(*range)),
+        _ => Type::FLOAT,
+    }
+}
+
+/// Returns the type of the part of a number before the point.
+pub(super) fn whole_part(of: &Type) -> Type {
+    let (range, part) = (of.range().unwrap_or_default(), |it: f64| it.trunc() + 0.0);
+    Type::Int(NumberRange { min: range.min.map(part), max: range.max.map(part) })
+}
+
+/// The numbers that compare with some others in one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ComparedRange {
+    range: NumberRange,
+    /// Whether the ends are outside.
+    is_open: bool,
+}
+
+/// Returns the numbers `a` for which `a operator b` may hold with a number of a range.
+pub(super) fn compared(operator: Operator, b: NumberRange) -> ComparedRange {
+    let range = match operator {
+        Operator::Less | Operator::LessOrEqual => NumberRange { min: None, max: b.max },
+        Operator::Greater | Operator::GreaterOrEqual => NumberRange { min: b.min, max: None },
+        Operator::Equal => b,
+        _ => NumberRange::ALL,
+    };
+    ComparedRange { range, is_open: matches!(operator, Operator::Less | Operator::Greater) }
+}
+
+impl ComparedRange {
+    /// Returns the range of the whole numbers among them.
+    pub(super) fn whole(self) -> NumberRange {
+        let NumberRange { min, max } = self.range;
+        let above = |it: f64| if self.is_open { it.floor() + 1.0 } else { it.ceil() };
+        let below = |it: f64| if self.is_open { it.ceil() - 1.0 } else { it.floor() };
+        NumberRange { min: min.map(above), max: max.map(below) }
+    }
+
+    /// Returns the smallest range with its ends that includes all of them.
+    pub(super) fn closed(self) -> NumberRange {
+        self.range
+    }
+}
+
+fn of_both(a: &Type, b: &Type, of: impl Fn(NumberRange, NumberRange) -> NumberRange) -> Type {
+    match (a, b) {
+        (Type::Int(a), Type::Int(b)) => Type::Int(of(*a, *b)),
+        (Type::Int(a) | Type::Float(a), Type::Int(b) | Type::Float(b)) => Type::Float(of(*a, *b)),
+        _ => Type::Any,
+    }
+}
+
+/// The range with these ends, open where one is infinite.
+fn between(min: f64, max: f64) -> NumberRange {
+    // The sum with zero is never minus zero, which would be shown as `-0`.
+    let end = |it: f64| it.is_finite().then_some(it + 0.0);
+    NumberRange { min: end(min), max: end(max) }
+}
+
+fn opposite(of: NumberRange) -> NumberRange {
+    let (min, max) = ends(of);
+    between(-max, -min)
+}
+
+fn sum_of(a: NumberRange, b: NumberRange) -> NumberRange {
+    let ((a_min, a_max), (b_min, b_max)) = (ends(a), ends(b));
+    between(a_min + b_min, a_max + b_max)
+}
+
+fn product(a: NumberRange, b: NumberRange) -> NumberRange {
+    // An open end is infinite. Zero times infinity is zero here: no number is infinite.
+    let times = |a: f64, b: f64| if a == 0.0 || b == 0.0 { 0.0 } else { a * b };
+    let ((a_min, a_max), (b_min, b_max)) = (ends(a), ends(b));
+    hull([times(a_min, b_min), times(a_min, b_max), times(a_max, b_min), times(a_max, b_max)])
+}
+
+fn quotient(a: NumberRange, b: NumberRange) -> NumberRange {
+    let ((a_min, a_max), (b_min, b_max)) = (ends(a), ends(b));
+    if b_min <= 0.0 && b_max >= 0.0 {
+        // A fraction may be as close to zero as it likes.
+        return NumberRange::ALL;
+    }
+    let by = |a: f64, b: f64| if b.is_infinite() { 0.0 } else { a / b };
+    hull([by(a_min, b_min), by(a_min, b_max), by(a_max, b_min), by(a_max, b_max)])
+}
+
+/// The division of whole numbers drops the fraction. A field of whole numbers may hold `1.0`, whose half is `0.5`.
+fn without_fraction(of: NumberRange) -> NumberRange {
+    let ((min, max), trunc) = (ends(of), f64::trunc);
+    between(min.min(trunc(min)), max.max(trunc(max)))
+}
+
+/// The remainder has the sign of the dividend and is smaller than the divisor, by `gap` at least.
+fn remainder(a: NumberRange, b: NumberRange, gap: f64) -> NumberRange {
+    let ((a_min, a_max), (b_min, b_max)) = (ends(a), ends(b));
+    if b_min == 0.0 && b_max == 0.0 {
+        // It has no value at all.
+        return NumberRange::ALL;
+    }
+    let largest = (b_min.abs().max(b_max.abs()) - gap).max(0.0);
+    between(a_min.max(-largest).min(0.0), a_max.min(largest).max(0.0))
+}
+
+/// The ends of a range, infinite where it is open.
+fn ends(of: NumberRange) -> (f64, f64) {
+    (of.min.unwrap_or(f64::NEG_INFINITY), of.max.unwrap_or(f64::INFINITY))
+}
+
+/// The range from the smallest to the largest of some numbers.
+fn hull(of: [f64; 4]) -> NumberRange {
+    between(
+        of.into_iter().fold(f64::INFINITY, f64::min),
+        of.into_iter().fold(f64::NEG_INFINITY, f64::max),
+    )
+}
