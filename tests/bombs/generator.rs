@@ -440,23 +440,6 @@ fn templates() -> Vec<Bomb> {
         "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
         Expected::Refused("calls itself"),
     ));
-    let calls = |at: usize| {
-        format!(
-            "{{% macro m{}() %}}{}{{% endmacro %}}",
-            at + 1,
-            format!("{{{{ m{at}() }}}}").repeat(9)
-        )
-    };
-    let macros: String = (0..9).map(calls).collect();
-    bombs.push(with_template(
-        &format!("{{% macro m0() %}}x{{% endmacro %}}{macros}{{{{ m9() }}}}"),
-        limit,
-    ));
-    let blocks = "{% call m() %}".repeat(12) + &"{% endcall %}".repeat(12);
-    bombs.push(with_template(
-        &format!("{{% macro m() %}}{}{{% endmacro %}}{blocks}", "{{ caller() }}".repeat(9)),
-        Expected::Refused("too often"),
-    ));
     bombs
 }
 

@@ -304,8 +304,9 @@ impl<'t> Checker<'_, 't> {
             let Some(number) = number else {
                 return any_of(items.into_iter().cloned()).optional();
             };
-            let at = if number < 0 { items.len() as i64 + number } else { number };
-            let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+            let at = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
+            let at = if number < 0 { items.len().checked_sub(at) } else { Some(at) };
+            let item = at.and_then(|at| items.get(at));
             return item.map_or_else(null, |it| Type::clone(it));
         }
         match (of, values_of(index)) {
@@ -568,15 +569,15 @@ impl<'t> Checker<'_, 't> {
                 self.problem("GR022", span, message, "always fails").help =
                     is_mixed.then(|| help.to_owned());
             }
-            When::Some(_) => {
+            When::Value => {
                 let message = format!("{what} {shown}, not for all values{reason}");
                 self.problem("GR022", span, message, "fails at times");
             }
-            When::Empty(_) => {
+            When::Empty => {
                 let message = format!("{what} {shown} if it is empty{reason}");
                 self.problem("GR022", span, message, "fails at times");
             }
-            When::Absent(_) => {
+            When::Absent => {
                 let message = format!("{what} {shown} if a part is absent{reason}");
                 let help = "leave out such items first: `… | selectattr(\"PART\") | …`";
                 self.problem("GR026", span, message, "may be absent").help = Some(help.to_owned());

@@ -22,6 +22,22 @@ use crate::{
     written::Presence,
 };
 
+/// The filters that make an empty list of one.
+const STAYS_EMPTY: [&str; 12] = [
+    "batch",
+    "groupby",
+    "list",
+    "map",
+    "reject",
+    "rejectattr",
+    "reverse",
+    "select",
+    "selectattr",
+    "sort",
+    "unique",
+    "zip",
+];
+
 /// A filter with the types of its value and its arguments.
 #[derive(Clone, Copy)]
 struct Application<'e> {
@@ -118,6 +134,9 @@ impl Checker<'_, '_> {
         let input = of.input.required();
         let item = items_of(input).unwrap_or(Type::Any);
         let list = |item: Type| Type::List(item.into());
+        if tuple_items(input).is_some_and(|it| it.is_empty()) && STAYS_EMPTY.contains(&of.name) {
+            return input.clone();
+        }
         match of.name {
             "first" | "last" | "min" | "max" => {
                 let items = tuple_items(input);

@@ -3,7 +3,10 @@
 //! A macro reads its arguments, the fields of the state and other macros. The engine gives it more, depending on where
 //! it is declared and what is set later; the check refuses that. The block of a `{% call %}` reads all names around it.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use graphrun_core::state::Type;
 use minijinja::machinery::{
@@ -44,6 +47,8 @@ struct Surroundings<'t> {
     variables: Vec<Variable<'t>>,
     frames: Vec<usize>,
     defined: Vec<String>,
+    /// The macros whose bodies the block stands in.
+    open: Vec<*const ()>,
 }
 
 /// An argument of a call, by its position or its name.
@@ -81,7 +86,7 @@ impl<'t> Checker<'_, 't> {
             }
             self.variables = variables;
             let names = callee.declaration.args.iter().filter_map(name_of);
-            let arguments = names.map(|it| (it.to_owned(), Type::Any)).collect();
+            let arguments = names.map(|it| (it.to_owned(), Some(Type::Any))).collect();
             self.check_body(&callee, arguments, Some(Meaning::Value(Type::Any)));
         }
     }
@@ -91,6 +96,7 @@ impl<'t> Checker<'_, 't> {
             variables: self.variables.clone(),
             frames: self.frames.clone(),
             defined: self.defined.clone(),
+            open: self.open.clone(),
         };
         let surroundings = Some(Rc::new(surroundings));
         let block = Callee { declaration: &it.macro_decl, depth: 0, surroundings };
@@ -198,23 +204,22 @@ impl<'t> Checker<'_, 't> {
             .zip(&types)
             .filter_map(|(name, ty)| Some(format!("`{name}`: {}", describe(ty.as_ref()?))));
         let shown: Vec<String> = shown.collect();
-        let key = format!("{:?} {types:?} {:?}", callee.id(), self.known_here());
+        let seen = known_names(&self.seen_by(callee));
+        let key = format!("{:?} {types:?} {seen:?} {:?}", callee.id(), self.known_here());
         // Each block of a `call` is another one.
         let has_block = matches!(caller, Meaning::Macro(_)) || callee.surroundings.is_some();
         let is_new = self.checked.insert(key) || has_block;
         if is_new && self.may_check_body(span) {
-            let arguments = names
-                .iter()
-                .zip(types)
-                .map(|(name, ty)| ((*name).to_owned(), ty.unwrap_or_else(null)));
+            let arguments = names.iter().map(|it| (*it).to_owned()).zip(types);
             self.check_body(callee, arguments.collect(), Some(caller));
         }
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// What is known to be present here.
-    fn known_here(&self) -> BTreeSet<&str> {
-        self.defined.iter().map(String::as_str).filter(|it| !it.is_empty()).collect()
+    /// What is known to be present here, and whether the node has run before.
+    fn known_here(&self) -> (BTreeSet<&str>, bool) {
+        let defined = self.defined.iter().map(String::as_str).filter(|it| !it.is_empty());
+        (defined.collect(), std::ptr::eq(self.scope.written, self.scope.written_again))
     }
 
     /// Returns whether one more body can be checked, and reports one that is too many.
@@ -232,7 +237,7 @@ impl<'t> Checker<'_, 't> {
     fn check_body(
         &mut self,
         callee: &Callee<'t>,
-        arguments: Vec<(String, Type)>,
+        arguments: Vec<(String, Option<Type>)>,
         caller: Option<Meaning<'t>>,
     ) {
         let (variables, frames, defined) = match &callee.surroundings {
@@ -248,6 +253,8 @@ impl<'t> Checker<'_, 't> {
             let outside = self.variables[self.given..].iter().map(|it| it.name.clone());
             outside.collect::<Vec<_>>().iter().for_each(|it| self.forget(it));
         }
+        let around = callee.surroundings.as_ref().map_or(&self.open, |it| &it.open).clone();
+        let open = std::mem::replace(&mut self.open, around);
         self.open.push(callee.id());
         self.frame(|checker| {
             // The last argument gets its value first.
@@ -255,12 +262,14 @@ impl<'t> Checker<'_, 't> {
             let mut defaults = defaults.map(Some).chain(std::iter::repeat(None));
             for (name, ty) in arguments.into_iter().rev() {
                 let default = defaults.next().flatten();
+                // `none` is an argument, and what is undefined is not.
                 let ty = match (default, ty) {
-                    (Some(default), ty @ Type::Optional(_)) if ty == null() => {
-                        checker.value(default)
+                    (Some(default), None) => checker.value(default),
+                    (Some(default), Some(ty @ Type::Optional(_))) => {
+                        either(ty, checker.value(default))
                     }
-                    (Some(default), ty @ Type::Optional(_)) => either(ty, checker.value(default)),
-                    (_, ty) => ty,
+                    (None, None) => null(),
+                    (_, Some(ty)) => ty,
                 };
                 checker.bind(&name, Meaning::Value(ty));
             }
@@ -271,7 +280,7 @@ impl<'t> Checker<'_, 't> {
             checker.bind(CALLER, caller);
             checker.body(&callee.declaration.body);
         });
-        self.open.pop();
+        self.open = open;
         self.variables = variables;
         self.frames = frames;
         self.defined = defined;
@@ -307,18 +316,14 @@ impl<'t> Checker<'_, 't> {
             return Type::String;
         };
         let [CallArg::Pos(iterated)] = call.args.as_slice() else {
-            let message = format!("`{LOOP}` takes one list").to_owned();
+            let message = format!("`{LOOP}` takes one list");
             self.problem("GR041", span, message, "here");
             return Type::String;
         };
         let ty = self.present(iterated);
         let item = self.looped_over(&ty, iterated.span());
         // The names of the outer round are visible in the inner one.
-        let names = self.variables.iter().map(|it| match &it.meaning {
-            Meaning::Value(ty) => format!("{} {ty}", it.name),
-            _ => it.name.clone(),
-        });
-        let names: BTreeSet<String> = names.collect();
+        let names = known_names(&self.variables);
         let id: *const () = std::ptr::from_ref(innermost).cast();
         let is_new =
             self.checked.insert(format!("{id:?} {item:?} {names:?} {:?}", self.known_here()));
@@ -334,4 +339,14 @@ fn name_of<'e>(expression: &Expr<'e>) -> Option<&'e str> {
         Expr::Var(it) => Some(it.id),
         _ => None,
     }
+}
+
+/// The names with their last meanings, as a body depends on them.
+fn known_names(variables: &[Variable<'_>]) -> BTreeMap<String, String> {
+    let meaning = |it: &Meaning<'_>| match it {
+        Meaning::Value(ty) => ty.to_string(),
+        Meaning::Macro(it) => format!("{:?}", it.id()),
+        Meaning::Outside => "outside".to_owned(),
+    };
+    variables.iter().map(|it| (it.name.clone(), meaning(&it.meaning))).collect()
 }

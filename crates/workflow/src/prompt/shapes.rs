@@ -107,11 +107,11 @@ pub(super) fn values_of_map(ty: &Type) -> Type {
     }
 }
 
-/// The list type of a list whose items are known one by one; any other type as it is.
+/// The list type of a list whose items are known one by one, unless it is empty; any other type as it is.
 pub(super) fn as_list(ty: &Type) -> Type {
     match tuple_items(ty.required()) {
-        Some(items) => Type::List(any_of(items.into_iter().cloned()).into()),
-        None => ty.required().clone(),
+        Some(items) if !items.is_empty() => Type::List(any_of(items.into_iter().cloned()).into()),
+        _ => ty.required().clone(),
     }
 }
 

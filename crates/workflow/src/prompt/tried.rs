@@ -94,12 +94,12 @@ pub(super) struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Always,
-    /// A part of this operand is absent.
-    Absent(usize),
-    /// This operand is empty.
-    Empty(usize),
-    /// This operand has one of its values.
-    Some(usize),
+    /// A part of an operand is absent.
+    Absent,
+    /// An operand is empty.
+    Empty,
+    /// An operand has one of its values.
+    Value,
 }
 
 /// The operations that were tried.
@@ -163,11 +163,11 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
         let Operand::Of(ty) = operand else { continue };
         let usual = sample(ty.required(), &json!(1), Variant::Full);
         let variants = [
-            (Variant::Omitted, When::Absent(at)),
-            (Variant::Null, When::Absent(at)),
-            (Variant::Empty, When::Empty(at)),
+            (Variant::Omitted, When::Absent),
+            (Variant::Null, When::Absent),
+            (Variant::Empty, When::Empty),
         ];
-        let values = (1..ENUM_VALUES_MAX).map(|it| (Variant::Value(it), When::Some(at)));
+        let values = (1..ENUM_VALUES_MAX).map(|it| (Variant::Value(it), When::Value));
         for (variant, when) in variants.into_iter().chain(values) {
             let value = sample(ty.required(), &json!(1), variant);
             if value == usual {

@@ -89,7 +89,7 @@ fn value(ty: &Type, depth: usize, choices: &mut Choices) -> Option<Value> {
         Type::Any => json!({"a": [1]}),
         Type::Bool => json!(choices.below(2) == 0),
         Type::Int(_) => json!(choices.below(4)),
-        Type::Float(_) => json!(choices.below(4) as f64 / 2.0),
+        Type::Float(_) => json!([0.0, 0.5, 1.0, -1.5][choices.below(4)]),
         Type::String => json!(choices.one(&["", "a", "b c", "12"])),
         Type::Date => json!("2026-01-31"),
         Type::Duration => json!("PT90M"),
@@ -160,18 +160,22 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
         .collect()
 }
 
-fn rendered(state: &State, template: &str) -> Result<String, String> {
-    let view = PromptView {
-        state,
-        visit: 1,
-        max_visits: None,
-        trigger: &Trigger::Start,
-        input: &Input::State,
-        visits: &Visits::default(),
-        facts: &RunFacts::default(),
-    };
+/// The failure of a template in one of some states.
+fn failure(states: &[State], template: &str) -> Option<String> {
     let prompt = Prompt::compile("p.md", template).unwrap();
-    prompt.render(&view).map_err(|it| format!("{it}: {:?}", std::error::Error::source(&it)))
+    states.iter().find_map(|state| {
+        let view = PromptView {
+            state,
+            visit: 1,
+            max_visits: None,
+            trigger: &Trigger::Start,
+            input: &Input::State,
+            visits: &Visits::default(),
+            facts: &RunFacts::default(),
+        };
+        let error = prompt.render(&view).err()?;
+        Some(format!("{error}: {:?}", std::error::Error::source(&error)))
+    })
 }
 
 /// Templates that load, and are rendered in every state.
@@ -193,6 +197,7 @@ const RIGHT: &[&str] = &[
      {% for s in stories %}{% call m() %}{{ s.title[1:] }}{{ loop.index }}{% endcall %}{% endfor %}",
     "{% for s in stories %}{% macro m(x) %}{{ x }}{% endmacro %}{{ m(s.title) }}{% endfor %}",
     "{% macro m(x) %}{{ x.title }}{% endmacro %}{% do m(story) %}",
+    "{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}{% call m() %}x{% endcall %}{% endcall %}",
     "{% macro unused(x) %}{{ x.title }}{{ caller() }}{% endmacro %}",
     // Neighbours in a loop.
     "{% for s in stories %}{% if loop.nextitem %}{{ loop.nextitem.title }}{% endif %}{% endfor %}",
@@ -268,6 +273,12 @@ const RIGHT: &[&str] = &[
 /// Templates that do not load, each with the code and the place of its problem, and a part of the message or the help.
 const WRONG: &[(&str, &str, &str)] = &[
     // Macros.
+    ("{% macro m(x='-') %}{{ x | length }}{% endmacro %}{{ m(none) }}", "GR026 `x`", "guard it"),
+    (
+        "{% macro m() %}{{ brief }}{% endmacro %}{{ m() }}{% set brief = 1 %}{{ m() }}",
+        "GR041 `brief`",
+        "as an argument",
+    ),
     (
         "{% macro m(x) %}{{ x.no_such }}{% endmacro %}{{ m(story) }}",
         "GR041 `x.no_such`",
@@ -481,7 +492,7 @@ fn right_constructs_load_and_are_rendered() {
             wrong.push(format!("{template}\n  {}", problems.join("\n  ")));
             continue;
         }
-        let failed = states.iter().find_map(|it| rendered(it, template).err());
+        let failed = failure(&states, template);
         wrong.extend(failed.map(|it| format!("{template}\n  {it}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
