@@ -167,7 +167,7 @@ impl Translation<'_> {
         if number(left) && number(right) {
             return match (exact(left), exact(right)) {
                 (_, Some(than)) => self.number(left, operator, than),
-                (Some(than), _) => self.number(right, turned(operator), than),
+                (Some(than), _) => self.number(right, operator.turned(), than),
                 (None, None) => ordering(operator, left, right),
             };
         }
@@ -252,7 +252,7 @@ fn ordering(operator: Operator, left: &Node, right: &Node) -> FormulaKind {
     let (operator, text) = if a <= b {
         (operator, format!("{a} <=> {b}"))
     } else {
-        (turned(operator), format!("{b} <=> {a}"))
+        (operator.turned(), format!("{b} <=> {a}"))
     };
     if a == b {
         return FormulaKind::Known(matches!(
@@ -359,15 +359,4 @@ fn literal(node: &Node) -> Option<&Value> {
 fn exact(node: &Node) -> Option<f64> {
     let number = evaluate_closed(node)?.ok()?.as_f64()?;
     (number.abs() < EXACT_BELOW).then_some(number)
-}
-
-/// The equivalent operator for exchanged operands.
-fn turned(operator: Operator) -> Operator {
-    match operator {
-        Operator::Less => Operator::Greater,
-        Operator::LessOrEqual => Operator::GreaterOrEqual,
-        Operator::Greater => Operator::Less,
-        Operator::GreaterOrEqual => Operator::LessOrEqual,
-        other => other,
-    }
 }
