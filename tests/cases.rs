@@ -74,6 +74,11 @@ async fn the_workflows_of_this_repository_follow_their_test_cases_which_cover_ev
 }
 
 #[tokio::test]
+async fn an_agent_adds_its_turn_to_its_history() {
+    assert_passed("tests/cases/talk.test.yaml").await;
+}
+
+#[tokio::test]
 async fn a_case_can_have_every_key() {
     assert_passed("tests/cases/passing.test.yaml").await;
 }

@@ -163,6 +163,40 @@ async fn a_used_workflow_reads_the_facts_of_the_whole_run() {
     assert_ne!(all[0]["at"], "1970-01-01T00:00:00Z");
 }
 
+#[tokio::test]
+async fn visits_and_usage_of_inner_nodes_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = "graphrun: 1\nname: inner\nstate: { n: { type: int, merge: sum, default: 0 } }\noutput: n\nstart: add\nnodes:\n  \
+                 add: { set: { n: 1 }, max_visits: 3, exhausted: end, then: add }\n";
+    std::fs::write(folder.path().join("inner.yaml"), inner).unwrap();
+    let text = r#"
+graphrun: 1
+name: outer
+state: { n: int, seen: "[int]" }
+start: part
+nodes:
+  part: { use: { workflow: inner.yaml, out: { n: n } }, then: look }
+  look: { set: { seen: '[visits("part.add"), visits("part.end"), usage("part.add").calls, n]' }, then: end }
+"#;
+    let load = |text: &str| {
+        let file = Arc::new(SourceFile { name: "outer.yaml".into(), text: text.into() });
+        parse(file, folder.path(), &registry())
+    };
+    let (workflow, warnings) = load(text).unwrap();
+    assert!(warnings.is_empty(), "{warnings}");
+    let (graph, _) = workflow.into_graph(&factory(Services::offline(), registry()));
+    assert!(graph.facts.usage_of.contains("part.add"));
+    let engine = Engine::new(compile((graph, Diagnostics::default())).unwrap());
+    let end = engine.run(&json!({})).await.unwrap();
+    assert_eq!(end.state.get("seen"), Some(&json!([3, 1, 0, 3])), "{end:?}");
+
+    let error = load(&text.replace("visits(\"part.add\")", "visits(\"part.ad\")")).unwrap_err();
+    assert!(error.to_string().contains("did you mean `part.add`?"), "{error}");
+    // A nested run counts its own visits.
+    let nested = text.replace("workflow: inner.yaml,", "workflow: inner.yaml, nested: true,");
+    assert!(load(&nested).unwrap_err().to_string().contains("part.add"));
+}
+
 const FAILS: &str = r#"
 graphrun: 1
 name: fails

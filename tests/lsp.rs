@@ -595,6 +595,18 @@ fn completion_offers_only_fitting_names() {
 }
 
 #[test]
+fn completion_offers_the_nodes_of_used_workflows_for_visits() {
+    let mut editor = Editor::start();
+    let part = "graphrun: 1\nname: part\nstate: { n: { type: int, default: 0 } }\nstart: count\nnodes:\n  \
+                count: { set: { n: 1 }, then: end }\n";
+    fs::write(editor.folder.path().join("part.yaml"), part).unwrap();
+    let text = "graphrun: 1\nname: whole\nstate: { n: { type: int, default: 0 } }\nstart: part\nnodes:\n  \
+                part: { use: { workflow: part.yaml }, then: look }\n  \
+                look: { set: { n: 'visits(\"§\")' }, then: end }\n";
+    assert_eq!(editor.completions(text).join(" "), "part look part.count part.end");
+}
+
+#[test]
 fn completion_offers_the_keys_of_the_section_that_are_not_there() {
     let mut editor = Editor::start();
     let mut offers = |part: &str, marked: &str| editor.completions(&team(part, marked));

@@ -1,6 +1,7 @@
 //! Nodes with scripted answers, and routes that record their choices.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -271,6 +272,12 @@ impl Route for Watched {
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         self.route.choices()
+    }
+
+    fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>();
+        other.is_some_and(|it| self.route.excludes(choice, it.route.as_ref(), other_choice))
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {

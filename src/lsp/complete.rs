@@ -335,7 +335,12 @@ impl Offers<'_, '_> {
                     self.add(&value, ItemKind::EnumMember);
                 }
             }
-            Wanted::Node => self.nodes(),
+            Wanted::Node => {
+                self.nodes();
+                for node in self.view.inner_nodes {
+                    self.add(node, ItemKind::Function);
+                }
+            }
             Wanted::MemberOf(of) => {
                 if let Some(ty) = ty(of) {
                     self.members(&ty, is_template);

@@ -51,6 +51,8 @@ struct Document {
     /// The fields of the last state that could be parsed; unfinished edits may break the current
     /// one.
     state: Option<Schema>,
+    /// The nodes of the used workflows that are a part of it; also of the last state that could be parsed.
+    inner_nodes: Vec<String>,
     /// The workflow under test, if it is a file of test cases; also of the last state without errors.
     tested: Option<Tested>,
 }
@@ -73,6 +75,8 @@ pub(super) struct DocumentView<'w> {
     pub(super) text: &'w str,
     pub(super) path: Option<&'w Path>,
     pub(super) state: Option<&'w Schema>,
+    /// The nodes of the used workflows that are a part of it.
+    pub(super) inner_nodes: &'w [String],
     pub(super) registry: &'w Registry,
     pub(super) grammar: &'w Grammar,
     /// Whether it is a file of test cases.
@@ -102,9 +106,15 @@ impl Workspace {
     /// Sets the text of an opened or changed document.
     pub(super) fn set(&mut self, uri: String, version: i64, text: String) {
         let before = self.documents.remove(&uri);
-        let (state, tested) = before.map(|it| (it.state, it.tested)).unwrap_or_default();
-        let path = uri::to_path(&uri);
-        self.documents.insert(uri, Document { text: text.into(), version, path, state, tested });
+        let (path, text) = (uri::to_path(&uri), text.into());
+        let document = match before {
+            Some(before) => Document { text, version, path, ..before },
+            None => {
+                let (state, inner_nodes, tested) = (None, Vec::new(), None);
+                Document { text, version, path, state, inner_nodes, tested }
+            }
+        };
+        self.documents.insert(uri, document);
     }
 
     pub(super) fn close(&mut self, uri: &str) {
@@ -126,6 +136,7 @@ impl Workspace {
             text: &document.text,
             path: document.path.as_deref(),
             state: document.state.as_ref(),
+            inner_nodes: &document.inner_nodes,
             registry: &self.registry,
             grammar: if is_cases { &self.cases_grammar } else { &self.grammar },
             is_cases,
@@ -174,6 +185,7 @@ impl Workspace {
             text,
             path: None,
             state: None,
+            inner_nodes: &[],
             registry: &self.registry,
             grammar: &self.cases_grammar,
             is_cases: true,
@@ -305,9 +317,10 @@ impl Workspace {
             }
             FileKind::Workflow => {
                 let (checked, findings) = self.check_workflow(&path, &text, buffers);
-                let state = checked.map(|(workflow, _)| workflow.schema);
-                if let Some(document) = self.documents.get_mut(uri).filter(|_| state.is_some()) {
-                    document.state = state;
+                if let Some((document, (workflow, _))) = self.documents.get_mut(uri).zip(checked) {
+                    let inner = workflow.nodes.keys().filter(|it| it.scope().is_some());
+                    document.inner_nodes = inner.map(ToString::to_string).collect();
+                    document.state = Some(workflow.schema);
                 }
                 findings
             }
@@ -345,7 +358,8 @@ impl Workspace {
         if !self.documents.contains_key(&tested.uri) {
             let path = uri::to_path(&tested.uri);
             let state = Some(tested.schema.clone());
-            let document = Document { text: text.into(), version: 0, path, state, tested: None };
+            let (text, inner_nodes) = (text.into(), Vec::new());
+            let document = Document { text, version: 0, path, state, inner_nodes, tested: None };
             self.on_disk.insert(tested.uri.clone(), document);
         }
         if let Some(document) = self.documents.get_mut(cases) {

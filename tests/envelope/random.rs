@@ -481,3 +481,92 @@ impl Recipe {
 fn name(at: usize) -> NodeName {
     NodeName::parse(&format!("n{at}")).unwrap()
 }
+
+/// A router to one of several loops, which may lead back to it.
+#[derive(Clone, Debug)]
+pub(crate) struct LoopsRecipe {
+    /// The bound of the router.
+    rounds: u32,
+    /// Whether the router resets the bounds of the loops.
+    resets: bool,
+    loops: Vec<LoopRecipe>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LoopRecipe {
+    bound: u32,
+    /// Whether it is a loop of two nodes.
+    has_check: bool,
+    /// Whether it leads back to the router.
+    leads_back: bool,
+    /// Whether another node runs beside it.
+    is_watched: bool,
+}
+
+/// Routers to loops that compile.
+pub(crate) fn loops_recipe() -> impl Strategy<Value = LoopsRecipe> {
+    let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1));
+    let each = (1..5u32, flags).prop_map(|(bound, (has_check, leads_back, is_watched))| {
+        LoopRecipe { bound, has_check, leads_back, is_watched }
+    });
+    (1..4u32, any::<bool>(), prop::collection::vec(each, 2..4))
+        .prop_map(|(rounds, resets, loops)| LoopsRecipe { rounds, resets, loops })
+        .prop_filter("it does not compile", |it| it.compile(&Dice::default()).is_some())
+}
+
+impl LoopsRecipe {
+    pub(crate) fn compiled(&self, dice: &Dice) -> CompiledGraph {
+        self.compile(dice).expect("recipes that do not compile are filtered out")
+    }
+
+    fn compile(&self, dice: &Dice) -> Option<CompiledGraph> {
+        let named = |kind: &str, at: usize| NodeName::parse(&format!("{kind}{at}")).unwrap();
+        let (mut graph, _) = GraphBuilder::with_schema("loops", Ok(Schema::default())).build();
+        graph.limits.steps = u64::MAX;
+        let mut add = |name: NodeName, bounds: Bounds, resets: Vec<NodeName>| {
+            let on_finish = OnFinish { resets, ..OnFinish::default() };
+            let policies = Policies { bounds, on_finish, ..Policies::default() };
+            graph.nodes.insert(
+                name,
+                NodeSpec { node: Arc::new(Decided), policies, when: None, place: None },
+            );
+        };
+        let bounded = |most: u32, exhausted: &Target| Bounds {
+            max_visits: Some(most),
+            exhausted: Some(exhausted.clone()),
+            ..Bounds::default()
+        };
+        let heads = (0..self.loops.len()).map(|it| named("head", it));
+        let (router, last) = (name(0), Target::Node(name(1)));
+        let resets = if self.resets { heads.clone().collect() } else { Vec::new() };
+        add(router.clone(), bounded(self.rounds, &last), resets);
+        add(name(1), Bounds::default(), Vec::new());
+        let mut edges = vec![
+            dice.route(router.clone(), heads.map(Target::Node), Spread::One),
+            Edge::Then { from: name(1), to: Target::End, place: None },
+        ];
+        for (at, it) in self.loops.iter().enumerate() {
+            let (head, check) = (named("head", at), named("check", at));
+            let out = if it.leads_back { Target::Node(router.clone()) } else { last.clone() };
+            add(head.clone(), bounded(it.bound, &out), Vec::new());
+            let ways = [Target::Node(head.clone()), out];
+            if it.has_check {
+                add(check.clone(), Bounds::default(), Vec::new());
+                let to = Target::Node(check.clone());
+                edges.push(Edge::Then { from: head.clone(), to, place: None });
+                edges.push(dice.route(check, ways, Spread::One));
+            } else {
+                edges.push(dice.route(head.clone(), ways, Spread::One));
+            }
+            if it.is_watched {
+                let watch = named("watch", at);
+                add(watch.clone(), Bounds::default(), Vec::new());
+                edges.push(Edge::Then { from: head, to: Target::Node(watch.clone()), place: None });
+                edges.push(Edge::Then { from: watch, to: Target::End, place: None });
+            }
+        }
+        graph.entry.push(router);
+        graph.edges = edges;
+        compile((graph, Diagnostics::default())).ok()
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics},
-    graph::{Edge, Graph},
+    graph::{Defer, Edge, Graph},
     id::NodeName,
 };
 use petgraph::{
@@ -24,8 +24,16 @@ pub(super) fn run(graph: &Graph, network: &Network, findings: &mut Diagnostics) 
 }
 
 fn check_reachable(graph: &Graph, network: &Network, findings: &mut Diagnostics) {
-    let mut unreached: BTreeSet<NodeIndex> = network.agent_indices().collect();
+    // A used workflow that always fails never reaches its end, and no file has a node for the end.
+    let is_end = |it: &NodeIndex| {
+        matches!(network.agent(*it).1.policies.schedule.defer, Some(Defer::Scope(_)))
+    };
+    let mut unreached: BTreeSet<NodeIndex> =
+        network.agent_indices().filter(|it| !is_end(it)).collect();
+    // In its own file, the target of a limit is reached.
+    let limited = graph.inner_limit_targets.iter().filter_map(|it| network.index(it));
     let mut visit = Dfs::new(network.graph(), network.start());
+    visit.stack.extend(limited);
     while let Some(seen) = visit.next(network.graph()) {
         unreached.remove(&seen);
     }

@@ -4,19 +4,24 @@
 //! The first two checks work on pairs of nodes, which may overestimate concurrency. If they find a
 //! conflict, they explore every situation of a run to confirm it. The last check always explores.
 //! If there are too many situations, the first two keep their result and the last one reports
-//! nothing; otherwise all are exact, except that they treat bounds and routes as independent.
+//! nothing; otherwise all are exact, except that they treat bounds as independent, and routes of which no condition
+//! excludes one of the other.
 
-use std::collections::BTreeSet;
+use std::{cell::LazyCell, collections::BTreeSet};
 
 use crate::flow_model::{
-    Arrow, Astray, Bits, Concurrency, Ending, FlowModel, Outcome, Starving, starving, together,
+    Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, Outcome, Starving, starving,
+    together,
 };
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
-    graph::{Edge, Graph, NodeSpec},
-    id::NodeName,
+    graph::{Edge, Graph, NodeSpec, Route},
+    id::{ChannelName, NodeName},
 };
 use petgraph::{Incoming, algo::tarjan_scc, graphmap::DiGraphMap};
+
+/// The most routes with conditions that are compared with each other.
+const ROUTES_MAX: usize = 40;
 
 pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) {
     let names: Vec<&NodeName> = graph.nodes.keys().collect();
@@ -26,7 +31,8 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
     let (mut conflicts, mut repeated) = found(&Concurrency::between(model).all(model));
     let late = checked.reached_twice();
     let is_clear = conflicts.is_empty() && repeated.is_empty() && late.is_empty();
-    let situations = if is_clear { None } else { together(model) };
+    let exclusions = LazyCell::new(|| checked.exclusions());
+    let situations = if is_clear { None } else { together(model, &exclusions) };
     if let Some(situations) = &situations {
         (conflicts, repeated) = found(&situations.beside);
         let again = situations.run_again(model.nodes.len());
@@ -42,7 +48,12 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         findings.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
-        for starving in starving(model).iter().flatten() {
+        let is_alarm = |it: &Option<Vec<Starving>>| it.as_ref().is_some_and(|it| !it.is_empty());
+        let mut found = starving(model, &Exclusions::default());
+        if is_alarm(&found) && !exclusions.is_empty() {
+            found = starving(model, &exclusions).or(found);
+        }
+        for starving in found.iter().flatten() {
             findings.extend(checked.starving(starving));
         }
     }
@@ -56,6 +67,57 @@ struct ConcurrencyCheck<'a> {
 }
 
 impl ConcurrencyCheck<'_> {
+    /// Returns the choices of routes that exclude each other, because their conditions do.
+    fn exclusions(&self) -> Exclusions {
+        let channels = self.graph.schema.channels();
+        let number = |it: &ChannelName| channels.iter().position(|channel| channel.name() == it);
+        let fields = |names: &[ChannelName]| {
+            let mut fields = Bits::none(channels.len());
+            for at in names.iter().filter_map(number) {
+                fields.insert(at);
+            }
+            fields
+        };
+        let changes = |spec: &&NodeSpec| {
+            let Some(mut changed) = spec.node.describe().contract.writes else {
+                return Bits::all(channels.len());
+            };
+            let policies = &spec.policies;
+            changed.extend(policies.on_finish.clears.iter().cloned());
+            changed.extend(policies.schedule.items.iter().filter_map(|it| it.failed.clone()));
+            fields(&changed)
+        };
+        let mut exclusions = Exclusions::new(self.specs.iter().map(changes).collect());
+        let is_sent = |it: &ChannelName| self.graph.inbox.contains(it);
+        let mut routes: Vec<(usize, &dyn Route, usize, Bits)> = Vec::new();
+        for (edge, it) in self.graph.edges.iter().enumerate() {
+            let Edge::Route { from, route, .. } = it else { continue };
+            let (Some(reads), Some(choices)) = (route.reads(), route.choices()) else { continue };
+            let Some(node) = self.names.iter().position(|it| *it == from) else { continue };
+            if choices.len() > 1 && !reads.is_empty() && !reads.iter().any(is_sent) {
+                exclusions.add_route(edge, node, fields(reads));
+                routes.push((edge, route.as_ref(), choices.len(), fields(reads)));
+            }
+        }
+        routes.truncate(ROUTES_MAX);
+        for (at, (edge, route, choices, reads)) in routes.iter().enumerate() {
+            let (edge, choices) = (*edge, *choices);
+            for (other_edge, other, others, _) in
+                routes[at + 1..].iter().filter(|it| it.3.meets(reads))
+            {
+                let (other_edge, others) = (*other_edge, *others);
+                for choice in 0..choices {
+                    for other_choice in 0..others {
+                        if route.excludes(choice, *other, other_choice) {
+                            exclusions.add((edge, choice), (other_edge, other_choice));
+                        }
+                    }
+                }
+            }
+        }
+        exclusions
+    }
+
     /// Returns pairs of nodes that may run concurrently, each with a single-value field that both
     /// write. Each node is reported once for a field.
     fn conflicts(&self, beside: &[Bits]) -> Vec<(usize, usize, usize)> {
@@ -79,8 +141,15 @@ impl ConcurrencyCheck<'_> {
         let writes: Vec<Bits> = self.specs.iter().enumerate().map(writes).collect();
         let mut blamed = BTreeSet::new();
         let mut found = Vec::new();
+        // Both see the state at the start of the step, in which one of them at most runs.
+        let excludes = |one: usize, other: usize| {
+            let (one, other) = (self.specs[one].when.as_ref(), self.specs[other].when.as_ref());
+            one.zip(other).is_some_and(|(one, other)| one.excludes(other.as_ref()))
+        };
         for (one, beside) in beside.iter().enumerate().filter(|(at, _)| !writes[*at].is_empty()) {
-            let writes_it = |it: &usize| *it >= one && writes[*it].meets(&writes[one]);
+            let writes_it = |it: &usize| {
+                *it >= one && writes[*it].meets(&writes[one]) && (*it == one || !excludes(one, *it))
+            };
             for other in beside.iter().filter(writes_it) {
                 let mut both = writes[one].clone();
                 both.keep(&writes[other]);

@@ -185,17 +185,13 @@ impl Work for Search {
         // Without a condition, the first entries are the result.
         let mut at_once = limit;
         while found.len() < limit && seen < CANDIDATES_MAX {
-            let next = match &mut best {
-                Some(best) => {
-                    let seqs: Vec<i64> = best.by_ref().take(at_once).collect();
-                    by_seqs(session, &seqs).await?
-                }
-                None => {
-                    let page = Page { module: self.module.as_deref(), ..Page::of(&self.tier) };
-                    let page =
-                        Page { after: after.as_ref(), now: self.now, limit: at_once, ..page };
-                    page.read(session).await?
-                }
+            let next = if let Some(best) = &mut best {
+                let seqs: Vec<i64> = best.by_ref().take(at_once).collect();
+                by_seqs(session, &seqs).await?
+            } else {
+                let page = Page { module: self.module.as_deref(), ..Page::of(&self.tier) };
+                let page = Page { after: after.as_ref(), now: self.now, limit: at_once, ..page };
+                page.read(session).await?
             };
             let Some(last) = next.last() else { break };
             after = Some((last.updated, last.id.clone()));
@@ -250,7 +246,7 @@ impl Work for Approve {
 
     async fn attempt(&self, session: &Session, _: bool) -> Result<bool, Fault> {
         lock(session).await?;
-        let mut changes = Changes::new(by_ids(session, &[self.id.clone()]).await?);
+        let mut changes = Changes::new(by_ids(session, std::slice::from_ref(&self.id)).await?);
         let Some(mut entry) = changes.get(&self.id).cloned() else { return Ok(false) };
         rules::approve(&mut entry, &self.by, self.now);
         changes.add(entry);
@@ -308,12 +304,11 @@ impl Changes {
 
     fn add(&mut self, entry: Entry) {
         let entry = in_microseconds(entry);
-        match self.places.get(&entry.id) {
-            Some(place) => self.written[*place] = entry,
-            None => {
-                self.places.insert(entry.id.clone(), self.written.len());
-                self.written.push(entry);
-            }
+        if let Some(place) = self.places.get(&entry.id) {
+            self.written[*place] = entry;
+        } else {
+            self.places.insert(entry.id.clone(), self.written.len());
+            self.written.push(entry);
         }
     }
 }

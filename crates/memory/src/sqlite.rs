@@ -331,7 +331,7 @@ fn counted<'w>(database: &Connection, words: &'w [String]) -> Result<Vec<(&'w st
         let count = statement.query_row(params![quoted(word), COMMON], |row| row.get(0))?;
         Ok((word.as_str(), count))
     };
-    words.iter().map(|it| count(it)).collect()
+    words.iter().map(count).collect()
 }
 
 /// Returns a word as a string of the query language.

@@ -15,7 +15,8 @@ use graphrun_models::RequestSettings;
 use graphrun_workflow::{
     Registry,
     kind::{
-        CacheRefusal, Keys, Kind, MakeContext, ModelUse, NodeReader, NodeSettings, Services, Yaml,
+        CacheRefusal, Keys, Kind, MakeContext, ModelUse, NodeReader, NodeSettings, Section,
+        Services, Yaml,
         values::{AgentName, FieldName, Positive},
     },
 };
@@ -84,6 +85,11 @@ impl Kind for CompactKind {
 
     fn keys(&self) -> Keys {
         Keys::of::<CompactKeys>()
+    }
+
+    fn also_changes<'y>(&self, node: &Section<'y>) -> Vec<&'y str> {
+        let field = node.get("compact").and_then(|it| it.get("field"));
+        field.and_then(Yaml::text).into_iter().collect()
     }
 
     fn reads_only_named_values(&self) -> bool {
@@ -167,6 +173,8 @@ impl Node for Compact {
         NodeDescription {
             kind: "compact",
             contract: Contract { reads: None, writes: Some(vec![field.clone()]) },
+            // A short conversation stays as it is.
+            writes_always: Some(Vec::new()),
             calls_max: u64::try_from(models.len()).ok(),
             side_effects: SideEffects::Models,
             fingerprint: json!([field, models, settings, compaction.fingerprint()]),

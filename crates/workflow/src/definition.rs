@@ -46,6 +46,8 @@ pub struct Workflow {
     pub memory: Arc<Tiers>,
     /// The limits of a run.
     pub limits: Limits,
+    /// The targets of the limits of used workflows, which do not apply here.
+    pub inner_limit_targets: Vec<NodeName>,
     /// The defaults of the nodes, which are already part of their policies.
     pub defaults: Defaults,
     /// The files that are rendered from the state of a run; those of used workflows are not part of it.
@@ -254,6 +256,7 @@ impl Workflow {
             edges: self.edges,
             entry: self.entry,
             limits: self.limits,
+            inner_limit_targets: self.inner_limit_targets,
             facts: self.facts,
         };
         (graph, findings)

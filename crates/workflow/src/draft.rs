@@ -15,7 +15,7 @@ use graphrun_core::{
 
 use super::{
     Registry,
-    expression::known_after,
+    expression::{PresentValue, known_after},
     fan::Edges,
     format::{MappingKeys as _, NodeKeys},
     kind::RegisteredKind,
@@ -239,13 +239,22 @@ impl EdgeDraft<'_> {
 }
 
 impl RouteDraft<'_> {
+    /// The values that each decision proves present; nothing, if none does.
+    pub(super) fn proved(&self) -> Vec<Vec<PresentValue>> {
+        match self {
+            Self::Cases { cases, .. } => {
+                proved_by_cases(cases.iter().map(|it| it.when.map(text_of)))
+            }
+            Self::Match { .. } | Self::Each { .. } => Vec::new(),
+        }
+    }
+
     /// The possible decisions, of which exactly one is made.
     pub(super) fn choices(&self) -> Vec<RouteChoice> {
         let plain = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
         match self {
             Self::Cases { cases, .. } => {
-                let text = |it: &Yaml| it.text().unwrap_or_default().to_owned();
-                case_choices(cases.iter().map(|it| (it.when.map(text), &it.to)))
+                case_choices(cases.iter().map(|it| (it.when.map(text_of), &it.to)))
             }
             Self::Match { arms, .. } => arms.iter().map(|(_, to)| plain(to)).collect(),
             Self::Each { node, after } => {
@@ -256,20 +265,34 @@ impl RouteDraft<'_> {
     }
 }
 
-/// The choices of cases with their conditions. A case is taken if its condition is true and all
-/// earlier ones are false.
+fn text_of(yaml: &Yaml) -> &str {
+    yaml.text().unwrap_or_default()
+}
+
+/// The choices of cases with their conditions.
 pub(super) fn case_choices<'a>(
-    cases: impl Iterator<Item = (Option<String>, &'a Vec<Target>)>,
+    cases: impl Iterator<Item = (Option<&'a str>, &'a Vec<Target>)>,
 ) -> Vec<RouteChoice> {
-    let channels = |names: Vec<String>| -> Vec<ChannelName> {
-        names.iter().filter_map(|it| ChannelName::parse(it).ok()).collect()
-    };
-    let mut passed: Vec<ChannelName> = Vec::new();
-    let choice = |(when, to): (Option<String>, &Vec<Target>)| {
-        let (holds, fails) = when.map(|it| known_after(&it)).unwrap_or_default();
-        let known = passed.iter().cloned().chain(channels(holds)).collect();
-        passed.extend(channels(fails));
+    let (conditions, targets): (Vec<_>, Vec<_>) = cases.unzip();
+    let known = proved_by_cases(conditions.into_iter());
+    let choice = |(to, known): (&Vec<Target>, Vec<PresentValue>)| {
+        let whole = known.iter().filter(|it| it.path == it.name);
+        let known = whole.filter_map(|it| ChannelName::parse(&it.name).ok()).collect();
         RouteChoice { to: to.clone(), is_dispatched: false, known }
     };
-    cases.map(choice).collect()
+    targets.into_iter().zip(known).map(choice).collect()
+}
+
+/// The values that are present for each case. A case is taken if its condition is true and all earlier ones are false.
+fn proved_by_cases<'a>(
+    conditions: impl Iterator<Item = Option<&'a str>>,
+) -> Vec<Vec<PresentValue>> {
+    let mut passed: Vec<PresentValue> = Vec::new();
+    let known = |when: Option<&str>| {
+        let (holds, fails) = when.map(known_after).unwrap_or_default();
+        let known = passed.iter().cloned().chain(holds).collect();
+        passed.extend(fails);
+        known
+    };
+    conditions.map(known).collect()
 }

@@ -1,7 +1,7 @@
 //! The names and values that the nodes of a workflow are read with: those of the whole workflow, and
 //! those of one node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
     diagnostic::Diagnostic,
@@ -19,11 +19,12 @@ use super::{
     memory::{MEMORY, Tiers},
     prompt::{LoadedPrompt, PromptFiles, PromptScope},
     reader::{Data, SpannedText, Yaml},
-    report::{FINDINGS_MAX, Report},
+    report::{FINDINGS_MAX, Problem, Report},
     sections::Sections,
     structure::{ITEMS, Item, MapList, names_of_item},
     tool::{BUILT_IN, BuiltIn, ToolAction, ToolSignature, can_use},
-    via,
+    used::DeclaredLimits,
+    via, visited,
     written::AssignedFields,
 };
 
@@ -43,6 +44,10 @@ pub(crate) struct Environment {
     pub(crate) types: BTreeMap<String, Type>,
     /// The used workflows, by the node that uses them.
     pub(crate) loaded: BTreeMap<NodeName, Workflow>,
+    /// The nodes that have visits and usage in a run: those of the file, and those of used workflows by their full names.
+    pub(crate) nodes: BTreeSet<NodeName>,
+    /// The limits that each run of the workflow has.
+    pub(crate) limits: DeclaredLimits,
     /// The list of each `map`.
     pub(crate) maps: BTreeMap<NodeName, MapList>,
 }
@@ -56,7 +61,8 @@ pub(crate) struct NodeScope<'e> {
     pub(crate) item: Option<&'e Item>,
     /// Whether it may have an item with an unknown name.
     any_item: bool,
-    /// The paths that a condition has proved present, and the [excluded kinds of triggers](crate::via).
+    /// The paths that are known to be present, the [excluded kinds of triggers](crate::via), and the
+    /// [nodes that have run](crate::visited).
     pub(crate) given: Vec<String>,
     /// The ranges of numbers that `when` has proved. They end when the node writes.
     pub(crate) ranges: Vec<(String, NumberRange)>,
@@ -105,13 +111,23 @@ impl<'e> NodeScope<'e> {
         // Nothing leads to the node if a name elsewhere is misspelt.
         let is_known = !possible.is_empty();
         let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
-        let given = excluded.map(via::excludes).collect();
+        let mut given: Vec<String> = excluded.map(via::excludes).collect();
+        given.extend(env.flow.proved_before(name));
+        given.extend(env.limits.present(&env.schema));
         Self { env, name, item, any_item, given, ranges: Vec::new() }
+    }
+
+    /// The scope of the routes behind the node: it knows no value that the node may have changed.
+    pub(crate) fn behind(mut self) -> Self {
+        let flow = &self.env.flow;
+        let (before, after) = (flow.proved_before(self.name), flow.proved_after(self.name));
+        self.given.retain(|it| after.contains(it) || !before.contains(it));
+        self
     }
 
     /// The scope of the list of a `map`, which is read before its items are known.
     pub(crate) fn of_list(env: &'e Environment, name: &'e NodeName) -> Self {
-        Self { env, name, item: None, any_item: false, given: Vec::new(), ranges: Vec::new() }
+        Self { item: None, any_item: false, ..Self::of(env, name) }
     }
 
     /// The scope of an expression of a `map` over one of its items.
@@ -158,21 +174,7 @@ impl<'e> NodeScope<'e> {
             report.push(Diagnostic { help, ..finding });
             return None;
         };
-        let ExpressionUse { written, ty, variable, names_output } = expected;
-        let scope = ExpressionScope {
-            schema: &self.env.schema,
-            written: &written,
-            nodes: &self.env.declarations.nodes,
-            item: self.item(),
-            variable,
-            any_item: self.any_item,
-            given: &self.given,
-            ranges: &self.ranges,
-            output: names_output,
-            types: &self.env.types,
-            expected: ty,
-        };
-        let (expression, problems) = match Expression::compile(text, scope) {
+        let (expression, problems) = match self.compile(text, expected) {
             Ok(expression) => {
                 let problems = expression.constant_parts();
                 report.needs(expression.facts());
@@ -198,6 +200,29 @@ impl<'e> NodeScope<'e> {
         expression
     }
 
+    /// Compiles the text of an expression, without a report.
+    pub(crate) fn compile(
+        &self,
+        text: &str,
+        expected: ExpressionUse<'_>,
+    ) -> Result<Expression, Vec<Problem>> {
+        let ExpressionUse { written, ty, variable, names_output } = expected;
+        let scope = ExpressionScope {
+            schema: &self.env.schema,
+            written: &written,
+            nodes: &self.env.nodes,
+            item: self.item(),
+            variable,
+            any_item: self.any_item,
+            given: &self.given,
+            ranges: &self.ranges,
+            output: names_output,
+            types: &self.env.types,
+            expected: ty,
+        };
+        Expression::compile(text, scope)
+    }
+
     /// Checks a prompt against the values that the node gets, on any visit or on all but the first.
     pub(crate) fn check_prompt(
         &self,
@@ -207,12 +232,11 @@ impl<'e> NodeScope<'e> {
         bounded: bool,
     ) {
         let Environment { flow, schema, .. } = self.env;
-        let (node, any_item, given) = (self.name, self.any_item, self.given.as_slice());
-        // The fields of later visits take time to find, and few prompts ask for the visit.
-        let needs_again = is_repeated || loaded.prompt.text().contains("visit");
-        let again = if needs_again { flow.before_again(node) } else { flow.before(node) };
-        let written = if is_repeated { &again } else { &flow.before(node) };
-        let (written_again, item) = (&again, self.item());
+        let (node, any_item, item) = (self.name, self.any_item, self.item());
+        let mut given = self.given.clone();
+        if is_repeated {
+            given.extend(visited::mark(node.as_str(), 2));
+        }
         for name in loaded.prompt.variables() {
             report.uses(FIELDS, name);
         }
@@ -220,17 +244,16 @@ impl<'e> NodeScope<'e> {
         if names.iter().any(|(name, _)| loaded.prompt.variables().contains(name)) {
             report.uses(ITEMS, node.as_str());
         }
-        let nodes = &self.env.declarations.nodes;
+        let nodes = &self.env.nodes;
         let scope = PromptScope {
             schema,
-            written,
-            written_again,
+            written: &flow.before(node),
             nodes,
             node: Some(node),
             bounded,
             item,
             any_item,
-            given,
+            given: &given,
         };
         check_in(report, loaded, scope);
     }
@@ -254,8 +277,7 @@ pub(crate) fn check_report(
     let scope = PromptScope {
         schema: &env.schema,
         written,
-        written_again: written,
-        nodes: &env.declarations.nodes,
+        nodes: &env.nodes,
         node: None,
         bounded: false,
         item: None,

@@ -9,21 +9,22 @@ mod paths;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, field_numbers};
 use graphrun_core::{
     graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
-    state::Schema,
+    state::{Schema, Type},
 };
 
 pub(super) use self::paths::Paths;
 use super::{
     Registry, Workflow,
     declarations::Declarations,
-    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
+    draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
+    expression::PresentValue,
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
@@ -64,9 +65,21 @@ impl Flow {
         let place = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
         let places = names.iter().map(|it| place(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
-        let net = FlowModel::of(&sources.flow_draft());
+        let proved = ProvedValues::of(sources);
+        let net = FlowModel::of(&sources.flow_draft(&proved));
         let assigned = Assigned::of(&net);
-        let paths = Paths { net, assigned, fields, names, places, start, limit: range(limit) };
+        let paths = Paths {
+            net,
+            assigned,
+            fields,
+            proved: proved.paths,
+            is_doubtful: sources.is_doubtful(),
+            visits: names.iter().map(|_| OnceLock::new()).collect(),
+            names,
+            places,
+            start,
+            limit: range(limit),
+        };
         Self { nodes, paths: Arc::new(paths) }
     }
 
@@ -90,13 +103,14 @@ impl Flow {
         }
     }
 
-    /// The fields that are assigned when a node starts that has run before since its count was last
-    /// reset.
-    pub(super) fn before_again(&self, node: &NodeName) -> AssignedFields {
-        match self.nodes.get(node) {
-            Some(node) => AssignedFields::before_again(&self.paths, *node),
-            None => AssignedFields::at_start(&self.paths),
-        }
+    /// The paths of the values that are present when a node starts, because routes before it have proved them.
+    pub(super) fn proved_before(&self, node: &NodeName) -> Vec<String> {
+        self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
+    }
+
+    /// Those of them that the node itself does not change.
+    pub(super) fn proved_after(&self, node: &NodeName) -> Vec<String> {
+        self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
     }
 
     /// How a run may reach a node.
@@ -116,17 +130,67 @@ impl Flow {
     }
 }
 
+/// The values that the routes of a workflow prove present, each once.
+#[derive(Debug, Default)]
+struct ProvedValues {
+    paths: Vec<String>,
+    /// The field of each.
+    fields: Vec<ChannelName>,
+}
+
+impl ProvedValues {
+    fn of(sources: Sources<'_>) -> Self {
+        let mut found = Self::default();
+        let routes = sources.draft.edges.iter().filter_map(|it| match it {
+            EdgeDraft::Route { route, .. } => Some(route),
+            EdgeDraft::Plain(_) => None,
+        });
+        for value in routes.flat_map(RouteDraft::proved).flatten() {
+            let Some(channel) = sources.schema.channel(&value.name) else { continue };
+            // A written field is present, unless its type lets a writer leave it absent.
+            let is_part = value.path != value.name || matches!(channel.ty(), Type::Optional(_));
+            if is_part && !found.paths.contains(&value.path) {
+                found.paths.push(value.path);
+                found.fields.push(channel.name().clone());
+            }
+        }
+        found
+    }
+
+    fn numbers(&self, values: &[PresentValue]) -> Vec<usize> {
+        let number = |it: &PresentValue| self.paths.iter().position(|path| *path == it.path);
+        values.iter().filter_map(number).collect()
+    }
+}
+
 impl<'a> Sources<'a> {
-    fn flow_draft(self) -> graphrun_analysis::flow_model::Draft<'a> {
+    fn flow_draft(self, proved: &ProvedValues) -> graphrun_analysis::flow_model::Draft<'a> {
         graphrun_analysis::flow_model::Draft {
             schema: self.schema,
             input: self.input,
             given: self.doubted_at_start(),
+            facts: proved.fields.clone(),
             start: self.start,
             after_limit: self.limits.exhausted.as_ref().and_then(Target::node),
             nodes: self.declarations.nodes.iter().map(|it| (it, self.node(it))).collect(),
-            edges: self.edges(),
+            edges: self.edges(proved),
         }
+    }
+
+    /// Whether a reported mistake leaves it open what some node changes, or where it leads.
+    fn is_doubtful(self) -> bool {
+        let is_registered = |it: &NodeDraft<'_>| {
+            it.section
+                .get("node")
+                .and_then(Yaml::text)
+                .is_some_and(|it| self.registry.custom(it).is_some())
+        };
+        let is_open = |(name, it): (&NodeName, &NodeDraft<'a>)| {
+            !is_registered(it) && self.written(name, it).is_none()
+        };
+        !self.declarations.vague.is_empty()
+            || self.draft.nodes.len() < self.declarations.nodes.len()
+            || self.draft.nodes.iter().any(is_open)
     }
 
     fn every_field(self) -> Vec<ChannelName> {
@@ -186,16 +250,18 @@ impl<'a> Sources<'a> {
             self.declarations.vague.contains(name) && !self.declarations.joins.contains_key(name);
         let mut keys: BTreeSet<&str> = ["writes"].into();
         let mut lacks_writes = false;
-        let mut sometimes: Vec<&str> = Vec::new();
+        let (mut sometimes, mut also): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
         for kind in self.registry.kinds_of(section.yaml()) {
             lacks_writes |= kind.requires("writes") && section.get("writes").is_none();
             keys.extend(kind.keys_of_written_fields());
             sometimes.extend(kind.kind.may_leave_unwritten(section));
+            also.extend(kind.kind.also_changes(section));
         }
         let written = keys.into_iter().filter_map(|it| section.get(it)).flat_map(Yaml::words);
         let maybe = self.known(written).filter(|_| !is_vague && !lacks_writes)?;
         let surely = maybe.iter().filter(|it| !sometimes.contains(&it.as_str())).cloned().collect();
-        Some((maybe, surely))
+        let also = also.iter().filter_map(|it| Some(self.schema.channel(it)?.name().clone()));
+        Some((maybe.into_iter().chain(also).collect(), surely))
     }
 
     /// The fields of these names, unless one is unknown.
@@ -203,7 +269,7 @@ impl<'a> Sources<'a> {
         names.map(|it| Some(self.schema.channel(it)?.name().clone())).collect()
     }
 
-    fn edges(self) -> Vec<DraftEdge<'a>> {
+    fn edges(self, proved: &ProvedValues) -> Vec<DraftEdge<'a>> {
         let edge = |it: &'a EdgeDraft<'a>| match it {
             EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_doubted(to) => {
                 self.doubted(from, to.clone())
@@ -216,7 +282,8 @@ impl<'a> Sources<'a> {
                         choice.known = self.every_field();
                     }
                 }
-                DraftEdge::Choice { from, choices }
+                let proved = route.proved().iter().map(|it| proved.numbers(it)).collect();
+                DraftEdge::Choice { from, choices, proved }
             }
         };
         let doubted = self.draft.doubted.iter();
@@ -232,6 +299,6 @@ impl<'a> Sources<'a> {
     /// every field.
     fn doubted(self, from: &'a NodeName, to: Target) -> DraftEdge<'a> {
         let choice = RouteChoice { to: vec![to], is_dispatched: false, known: self.every_field() };
-        DraftEdge::Choice { from, choices: vec![choice] }
+        DraftEdge::Choice { from, choices: vec![choice], proved: Vec::new() }
     }
 }

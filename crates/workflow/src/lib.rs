@@ -81,6 +81,7 @@ mod types;
 mod typing;
 mod used;
 mod via;
+mod visited;
 mod written;
 
 use std::{

@@ -34,7 +34,7 @@ use super::{
     structure::{read_lists, warn_of_unread_items},
     tools::FILES,
     types::{ReadState, read_state, refuse_private, warn_of_placeholders},
-    used::{Chain, load_used},
+    used::{Chain, Uses, load_used},
     written::Presence,
 };
 /// The version of the format that this code reads.
@@ -77,6 +77,7 @@ pub(super) fn lower(
         hosts: env.sections.hosts_with_secrets_of_programs(),
         memory: Arc::clone(&env.sections.memory),
         limits,
+        inner_limit_targets: Vec::new(),
         nodes: definitions,
         nested: BTreeMap::new(),
         edges,
@@ -140,7 +141,9 @@ impl<'y> Drafter<'_, 'y> {
         warn_of_placeholders(report, top, &schema);
         let interface = Interface::read(report, top, &schema);
         let declarations = Declarations::read(report, nodes, registry);
-        let loaded = load_used(report, nodes, prompts.folder(), registry, chain);
+        let declared = chain.limits(top);
+        let used = Uses { nodes, maps: &declarations.maps, limits: declared };
+        let loaded = load_used(report, used, prompts.folder(), registry, chain);
         if chain.is_too_large() {
             // A workflow over a limit is not assembled: that would take the time that the limit saves.
             return None;
@@ -168,6 +171,7 @@ impl<'y> Drafter<'_, 'y> {
         };
         check_bounds(report, sources);
         let flow = Flow::of(sources);
+        let of_runs = used.nodes_of_runs(&declarations.nodes, &loaded);
         let mut env = Environment {
             registry: registry.clone(),
             prompts,
@@ -177,6 +181,8 @@ impl<'y> Drafter<'_, 'y> {
             flow,
             types: state.types,
             loaded,
+            nodes: of_runs,
+            limits: declared,
             maps: BTreeMap::new(),
         };
         env.maps = read_lists(report, &env, nodes);

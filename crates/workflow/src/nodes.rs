@@ -32,7 +32,7 @@ pub(super) fn read_nodes(
         let mut scope = NodeScope::of(env, name);
         let definition = read_node(report, &mut scope, node);
         nodes.extend(definition.map(|it| (name.clone(), it)));
-        scopes.insert(name, scope);
+        scopes.insert(name, scope.behind());
     }
     let mut compiled = |edge: &EdgeDraft<'_>| match edge {
         EdgeDraft::Plain(edge) => Some(edge.clone()),
@@ -66,6 +66,7 @@ fn read_node(
     if let Some(field) = section.get("then").and_then(fail_reason) {
         // As an expression, it is checked for being assigned.
         if policies.on_finish.fail_reason.is_some() {
+            let scope = scope.clone().behind();
             scope.expression_for(report, field, scope.after());
         }
     }

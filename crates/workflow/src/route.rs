@@ -38,6 +38,8 @@ pub(super) struct RouteCase {
 #[derive(Debug)]
 pub(super) struct Match {
     on: Expression,
+    /// For each value the condition that it is the matched one, and the outcome of the condition.
+    conditions: BTreeMap<String, (Expression, bool)>,
     arms: BTreeMap<String, Vec<Target>>,
     targets: Vec<RouteTarget>,
 }
@@ -106,15 +108,17 @@ impl Cases {
 }
 
 impl Match {
-    /// A match whose targets are in the order of the given values.
+    /// A match whose targets are in the order of the given values. `conditions` are those that a value is the matched one,
+    /// each with its outcome, as far as they can be expressed.
     pub(super) fn new(
         on: Expression,
         arms: BTreeMap<String, Vec<Target>>,
         order: &[String],
+        conditions: BTreeMap<String, (Expression, bool)>,
     ) -> Self {
         let arm = |value: &String| arms.get(value).map(|to| targets(to, value));
         let targets = order.iter().filter_map(arm).flatten().collect();
-        Self { on, arms, targets }
+        Self { on, conditions, arms, targets }
     }
 
     /// The arm of the value, with its targets.
@@ -127,6 +131,26 @@ impl Match {
         let arm = self.arms.get_key_value(&word).map(|(word, to)| (word.as_str(), to.as_slice()));
         arm.ok_or_else(|| failed(&self.on, format!("no target for `{word}`")))
     }
+}
+
+/// Returns the outcomes of conditions with which a route makes a choice; `None` if it may depend on more than fields.
+fn decided_by(route: &dyn Route, choice: usize) -> Option<Vec<(&Expression, bool)>> {
+    let route: &dyn Any = route;
+    let outcomes: Vec<(&Expression, bool)> = if let Some(cases) = route.downcast_ref::<Cases>() {
+        let tried = cases.tried.iter().take(choice + 1).enumerate();
+        tried.filter_map(|(at, it)| Some((it.when.as_ref()?, at == choice))).collect()
+    } else {
+        let it: &Match = route.downcast_ref()?;
+        let (condition, outcome) = it.conditions.get(it.arms.keys().nth(choice)?)?;
+        vec![(condition, *outcome)]
+    };
+    outcomes.iter().all(|it| it.0.reads_only_fields()).then_some(outcomes)
+}
+
+/// Returns whether two routes never make these choices on the same values.
+fn choices_exclude(one: (&dyn Route, usize), other: (&dyn Route, usize)) -> bool {
+    let outcomes = decided_by(one.0, one.1).zip(decided_by(other.0, other.1));
+    outcomes.is_some_and(|(one, other)| exclude_each_other(&[one, other].concat()))
 }
 
 impl Route for Cases {
@@ -143,8 +167,12 @@ impl Route for Cases {
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        let source = |it: &Expression| it.source().to_owned();
-        Some(case_choices(self.tried.iter().map(|it| (it.when.as_ref().map(source), &it.to))))
+        let cases = self.tried.iter();
+        Some(case_choices(cases.map(|it| (it.when.as_ref().map(Expression::source), &it.to))))
+    }
+
+    fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
+        choices_exclude((self, choice), (other, other_choice))
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
@@ -183,6 +211,10 @@ impl Route for Match {
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         let choice = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
         Some(self.arms.values().map(choice).collect())
+    }
+
+    fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
+        choices_exclude((self, choice), (other, other_choice))
     }
 
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
@@ -231,7 +263,9 @@ impl Condition for Expression {
         let other: &dyn Any = other;
         let other = other.downcast_ref::<Self>();
         other.is_some_and(|it| {
-            self.reads_only_fields() && it.reads_only_fields() && exclude_each_other(self, it)
+            self.reads_only_fields()
+                && it.reads_only_fields()
+                && exclude_each_other(&[(self, true), (it, true)])
         })
     }
 

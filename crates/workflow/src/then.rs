@@ -10,6 +10,7 @@ use graphrun_core::{
     graph::{Route, Target},
     state::{Schema, Type},
 };
+use serde_json::Value;
 
 use super::{
     Expression,
@@ -216,7 +217,7 @@ fn compile_cases(
         let Some(condition) = scope.expression_for(report, when, scope.after()) else {
             conditions.unknown = true;
             let (_, otherwise) = known_after(when.text().unwrap_or_default());
-            scope.given.extend(otherwise);
+            scope.given.extend(otherwise.into_iter().map(|it| it.path));
             continue;
         };
         // The next case is tried if this condition is false.
@@ -265,7 +266,16 @@ fn compile_match(
     let arms: BTreeMap<_, _> = arms.map(|(key, to)| (key.text.clone(), to.clone())).collect();
     // The arms keep the order of the file, which is also the order in drawings.
     let order: Vec<String> = drafts.iter().map(|(key, _)| key.text.clone()).collect();
-    Some(Match::new(on?, arms, &order))
+    let on = on?;
+    let condition = |value: &String| {
+        let (text, outcome) = match on.ty() {
+            Type::Bool => (on.source().to_owned(), value == "true"),
+            _ => (format!("({}) == {}", on.source(), Value::from(value.as_str())), true),
+        };
+        Some((value.clone(), (scope.compile(&text, scope.after()).ok()?, outcome)))
+    };
+    let conditions = arms.keys().filter_map(condition).collect();
+    Some(Match::new(on, arms, &order, conditions))
 }
 
 /// Checks that a match has an arm for each value, and for no other. Returns the values. `what` is what an arm leads to.

@@ -9,7 +9,7 @@
 use std::{
     any::Any,
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Component, Path},
     sync::Arc,
@@ -27,6 +27,7 @@ use super::{
     EnterNode, LeaveNode, NodeDefinition, Registry, Workflow,
     reader::{SpannedText, Yaml},
     report::Report,
+    shape::Section,
     source::SourceFolder,
     survey_within,
 };
@@ -46,11 +47,70 @@ pub(super) struct Chain<'a> {
     file: &'a Path,
     user: Option<&'a Self>,
     size: &'a WholeSize,
+    /// The limits of the run that the file is a part of; `None` for a file that runs by itself.
+    limits: Option<DeclaredLimits>,
+}
+
+/// Which limits a run has in any case, because its file declares them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeclaredLimits {
+    tokens: bool,
+    usd: bool,
+}
+
+/// The nodes of a file that use workflows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uses<'a> {
+    pub(super) nodes: &'a Yaml,
+    /// The node of each `map`.
+    pub(super) maps: &'a BTreeMap<NodeName, NodeName>,
+    pub(super) limits: DeclaredLimits,
+}
+
+impl DeclaredLimits {
+    /// Returns the paths of the facts that are present then, unless a field has their name.
+    pub(super) fn present(self, schema: &Schema) -> impl Iterator<Item = String> {
+        let is_fact = schema.channel("remaining").is_none();
+        let paths = [(self.tokens, "remaining.tokens"), (self.usd, "remaining.usd")];
+        paths.into_iter().filter(move |it| is_fact && it.0).map(|it| it.1.to_owned())
+    }
+}
+
+impl Uses<'_> {
+    /// Returns whether the workflow of a node runs by itself, and not as a part of this one.
+    fn is_nested(self, name: &NodeName, node: &Yaml) -> bool {
+        let nested = node.get("use").and_then(|it| it.get("nested")).and_then(Yaml::text);
+        nested == Some("true") || self.maps.values().any(|it| it == name)
+    }
+
+    /// Returns the nodes that a run has: these, and those of the workflows that are a part of it.
+    pub(super) fn nodes_of_runs(
+        self,
+        own: &BTreeSet<NodeName>,
+        loaded: &BTreeMap<NodeName, Workflow>,
+    ) -> BTreeSet<NodeName> {
+        let mut all = own.clone();
+        for (name, used) in loaded {
+            if self.nodes.get(name.as_str()).is_some_and(|it| !self.is_nested(name, it)) {
+                let scope = Scope::new(name.clone(), used.schema.clone(), Target::Fail);
+                all.extend(used.nodes.keys().map(|it| scope.node_name(it)));
+                all.insert(scope.end());
+            }
+        }
+        all
+    }
 }
 
 impl<'a> Chain<'a> {
     pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
-        Self { file, user: None, size }
+        Self { file, user: None, size, limits: None }
+    }
+
+    /// Returns the limits that the runs of the current file have.
+    pub(super) fn limits(&self, top: &Section<'_>) -> DeclaredLimits {
+        let declares = |key| top.get("limits").is_some_and(|it| it.get(key).is_some());
+        let own = || DeclaredLimits { tokens: declares("tokens"), usd: declares("usd") };
+        self.limits.unwrap_or_else(own)
     }
 
     /// Whether the limit on nodes was reached.
@@ -70,8 +130,8 @@ impl<'a> Chain<'a> {
         self.user.is_some()
     }
 
-    fn then(&'a self, file: &'a Path) -> Self {
-        Self { file, user: Some(self), ..*self }
+    fn then(&'a self, file: &'a Path, limits: Option<DeclaredLimits>) -> Self {
+        Self { file, user: Some(self), limits, ..*self }
     }
 
     fn files_read(&self) -> impl Iterator<Item = &Path> {
@@ -117,17 +177,18 @@ struct Refusal {
 /// Loads every used workflow and adds its findings.
 pub(super) fn load_used(
     report: &mut Report,
-    nodes: &Yaml,
+    uses: Uses<'_>,
     folder: &SourceFolder,
     registry: &Registry,
     chain: &Chain<'_>,
 ) -> BTreeMap<NodeName, Workflow> {
     let mut used = BTreeMap::new();
-    for entry in nodes.entries() {
+    for entry in uses.nodes.entries() {
         let path = entry.value.get("use").and_then(|it| it.get("workflow"));
         let (Some(path), Ok(name)) = (path, NodeName::parse(&entry.key.text)) else { continue };
         let Some(path) = report.word(path, "`workflow`") else { continue };
-        if let Some(workflow) = load_one(report, &path, folder, registry, chain) {
+        let limits = (!uses.is_nested(&name, &entry.value)).then_some(uses.limits);
+        if let Some(workflow) = load_one(report, &path, folder, registry, (chain, limits)) {
             used.insert(name, workflow);
         }
     }
@@ -139,7 +200,7 @@ fn load_one(
     word: &SpannedText,
     folder: &SourceFolder,
     registry: &Registry,
-    chain: &Chain<'_>,
+    (chain, limits): (&Chain<'_>, Option<DeclaredLimits>),
 ) -> Option<Workflow> {
     let place = report.place(&word.range);
     let refuse = |code, message: String, help: &str| {
@@ -168,7 +229,7 @@ fn load_one(
     };
     let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
     let own = folder.of_file(&path);
-    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown));
+    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown, limits));
     report.extend(findings);
     workflow
 }
@@ -236,6 +297,9 @@ impl Workflow {
         let nested = used.nested.into_iter();
         self.nested.extend(nested.map(|(inner, workflow)| (scope.node_name(&inner), workflow)));
         self.edges.extend(used.edges.into_iter().map(|it| scope.edge(it)));
+        let limited = used.limits.exhausted.as_ref().and_then(Target::node);
+        let limited = limited.into_iter().chain(&used.inner_limit_targets);
+        self.inner_limit_targets.extend(limited.map(|it| scope.node_name(it)));
         self.facts.add(&used.facts, |it| scope.node_name(it));
         self.inbox.extend(used.inbox.iter().map(|it| scope.channel_name(it)));
         for (group, members) in used.groups {

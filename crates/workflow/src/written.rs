@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
-use graphrun_analysis::flow_model::Bits;
 use graphrun_core::id::ChannelName;
 
 use super::flow::Paths;
@@ -25,11 +24,9 @@ enum Source {
     Fixed(BTreeSet<ChannelName>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum When {
     Before,
-    /// Before any visit but the first; these fields are assigned by then.
-    BeforeAgain(Arc<Bits>),
     /// After the node, where its routes are evaluated.
     After,
 }
@@ -59,11 +56,6 @@ impl AssignedFields {
         Self(Source::Paths { paths: Arc::clone(paths), node, when: When::Before })
     }
 
-    pub(super) fn before_again(paths: &Arc<Paths>, node: usize) -> Self {
-        let when = When::BeforeAgain(Arc::new(paths.written_again(node)));
-        Self(Source::Paths { paths: Arc::clone(paths), node, when })
-    }
-
     pub(super) fn after(paths: &Arc<Paths>, node: usize) -> Self {
         Self(Source::Paths { paths: Arc::clone(paths), node, when: When::After })
     }
@@ -82,16 +74,25 @@ impl AssignedFields {
         Self(Source::Throughout(Arc::new(fields)))
     }
 
+    /// Returns whether this is at the start or the end of a node.
+    pub(crate) fn is_at(&self, name: &str) -> bool {
+        matches!(&self.0, Source::Paths { paths, node, .. } if paths.is_called(*node, name))
+    }
+
     /// Returns whether a field is assigned.
     pub(crate) fn presence(&self, field: &str) -> Presence {
+        self.presence_given(field, &[])
+    }
+
+    /// Returns whether a field is assigned where some [nodes have run](crate::visited).
+    pub(crate) fn presence_given(&self, field: &str, known: &[String]) -> Presence {
         let ask = |paths: &Paths, ask: &dyn Fn(usize) -> Presence| {
             paths.field(field).map_or(Presence::Never, ask)
         };
         match &self.0 {
             Source::Paths { paths, node, when } => ask(paths, &|it| match when {
-                When::BeforeAgain(written) if written.contains(it) => Presence::Always,
-                When::Before | When::BeforeAgain(_) => paths.before(*node, it),
-                When::After => paths.after(*node, it),
+                When::Before => paths.before(*node, it, known),
+                When::After => paths.after(*node, it, known),
             }),
             Source::Start(paths) => ask(paths, &|it| paths.at_start(it)),
             Source::Everything => Presence::Always,
@@ -109,7 +110,7 @@ impl AssignedFields {
         let Source::Paths { paths, node, when } = &self.0 else { return None };
         let field = paths.field(field)?;
         match when {
-            When::Before | When::BeforeAgain(_) => paths.without_before(*node, field),
+            When::Before => paths.without_before(*node, field),
             When::After => paths.without_after(*node, field),
         }
     }

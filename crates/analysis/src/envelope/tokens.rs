@@ -159,6 +159,26 @@ impl<'a> Tokens<'a> {
         departures
     }
 
+    /// Returns for each node whether it runs for nothing but the items of a map, which ends once for all of them.
+    fn maps(&self, graph: &Graph, departures: &[Departures]) -> Vec<bool> {
+        let passages = self.passages.iter();
+        let is_plain = |it: &Passage| {
+            let is_other = |it: &Arrival| !matches!(it, Arrival::Visit(_) | Arrival::Sent(_));
+            it.is_first || it.is_after_limit || it.from.iter().any(is_other)
+        };
+        let mut maps: Vec<bool> = (graph.nodes.values().zip(passages))
+            .zip(departures)
+            .map(|((spec, it), to)| {
+                let has_choice = to.edges.iter().any(|it| it.len() > 1);
+                spec.policies.schedule.items.is_some() && !is_plain(it) && !has_choice
+            })
+            .collect();
+        for lead in departures.iter().flat_map(Departures::leads).filter(|it| !it.is_dispatched) {
+            maps[lead.to] = false;
+        }
+        maps
+    }
+
     fn arrive(&mut self, at: usize, arrival: Arrival) {
         let from = &mut self.passages[at].from;
         if !from.contains(&arrival) {
@@ -170,9 +190,11 @@ impl<'a> Tokens<'a> {
     fn feed(&mut self, graph: &Graph, departures: &[Departures]) {
         let heights = self.heights();
         let scopes = Scopes::of(graph, self, departures, &heights);
+        let ends_once = self.maps(graph, departures);
         let share = |(node, departures): (usize, &Departures)| {
             let first = scopes.begun_by(node).map_or(0, |it| it.exits.len().max(1));
-            Shares::of(departures, self.passages[node].is_wide, first, &heights)
+            let is_wide = self.passages[node].is_wide && !ends_once[node];
+            Shares::of(departures, is_wide, first, &heights)
         };
         let shares: Vec<Shares> = departures.iter().enumerate().map(share).collect();
         let counted = self.counted(&shares);
@@ -295,6 +317,13 @@ impl<'a> Tokens<'a> {
         self.passages[node].splits
     }
 
+    /// Returns whether a run never has several tokens at a time, apart from those within a used workflow, for which the
+    /// outer ones wait.
+    pub(super) fn is_single(&self) -> bool {
+        let starts = self.passages.iter().filter(|it| it.is_first).count();
+        starts == 1 && !self.passages.iter().any(|it| it.splits)
+    }
+
     /// Returns the dependencies of the numbers of visits, as a graph of nodes.
     pub(super) fn dependencies(&self) -> DiGraphMap<usize, ()> {
         let mut ways = self.ways();
@@ -364,7 +393,7 @@ impl Passage {
 
 impl Port {
     /// Returns the node of the port.
-    fn node(self) -> Option<usize> {
+    pub(super) fn node(self) -> Option<usize> {
         match self {
             Self::Source => None,
             Self::Reached(node) | Self::Left(node, _) => Some(node),

@@ -8,22 +8,28 @@
 //! the sum of these bounds is 5. The token that `sort` passes on takes one way, so `bug + idea + other` is at most 1, and
 //! the total is 3.
 //!
+//! A loop could hold tokens that never entered it, and fulfil the rules of each node. So its visits are also limited by the
+//! tokens that enter it: of two loops behind a router, one is passed.
+//!
 //! **Soundness.** The visits and tokens of each run fulfil every rule of the program, so its maximum is an upper bound. The
 //! maximum may be reached by fractions of a token only; the total is then larger than that of any run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::graph::Graph;
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
+use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 
 use super::{
     alternatives::{self, Alternatives},
     partial_joins,
-    tokens::{Port, Tokens},
+    tokens::{Passage, Port, Tokens},
 };
 
 /// Larger numbers are not exact enough to be computed with.
 const NUMBER_MAX: f64 = 1e12;
+/// Larger factors in a rule make the solver inexact.
+const FACTOR_MAX: u64 = 1_000_000;
 /// The programs of larger graphs take seconds. Their totals add up alternatives.
 pub(super) const NODES_MAX: usize = 200;
 
@@ -47,6 +53,16 @@ struct Rule {
     most: u64,
 }
 
+/// A way of tokens to a node.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// Its variable.
+    variable: usize,
+    /// The node that it leaves.
+    from: Option<usize>,
+    to: usize,
+}
+
 /// A linear program: the variables from zero on, and the rules for them.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
@@ -67,12 +83,14 @@ impl TotalFlow {
         // The tokens that leave each port, and the used-up ones that are led elsewhere from the entry of a node.
         let mut leaving: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
         let mut arriving: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+        let mut ways: Vec<Way> = Vec::new();
         for (node, passage) in tokens.passages.iter().enumerate() {
             for feed in &passage.feeds {
                 let way = nodes + flow.ways;
                 flow.ways += 1;
                 leaving.entry(feed.from).or_default().push(way);
                 arriving[node].push(way);
+                ways.push(Way { variable: way, from: feed.from.node(), to: node });
                 for awaited in &feed.joined {
                     flow.rule(vec![(way, 1), (*awaited, -1)], 0);
                 }
@@ -82,8 +100,7 @@ impl TotalFlow {
             let elsewhere = leaving.remove(&Port::Reached(node)).unwrap_or_default();
             let used = elsewhere.into_iter().chain([node]).map(|it| (it, 1));
             let given = arriving[node].iter().map(|it| (*it, -1));
-            let made = u64::from(passage.is_first) + u64::from(passage.is_after_limit);
-            flow.rule(used.chain(given).collect(), made);
+            flow.rule(used.chain(given).collect(), made(passage));
         }
         for (port, ways) in leaving {
             if let Port::Left(node, _) = port {
@@ -93,6 +110,7 @@ impl TotalFlow {
         }
         flow.limit_rounds(graph, tokens);
         flow.limit_joins(graph, tokens);
+        flow.limit_loops(graph, tokens, &ways);
         flow.alternatives = alternatives::find(graph, tokens, &flow.visits_max);
         flow
     }
@@ -122,6 +140,62 @@ impl TotalFlow {
             let arrivals = awaited.into_iter().map(|it| (it, -1));
             self.rule([(node, count)].into_iter().chain(arrivals).collect(), 0);
         }
+    }
+
+    /// A loop is passed only by tokens that enter it, and so are the loops in it that do not contain its entries.
+    fn limit_loops(&mut self, graph: &Graph, tokens: &Tokens<'_>, ways: &[Way]) {
+        let mut open = vec![(0..tokens.names.len()).collect::<BTreeSet<usize>>()];
+        while let Some(region) = open.pop() {
+            let mut inner: DiGraphMap<usize, ()> = DiGraphMap::new();
+            for way in ways {
+                if let Some(from) = way.from.filter(|it| region.contains(it))
+                    && region.contains(&way.to)
+                {
+                    inner.add_edge(from, way.to, ());
+                }
+            }
+            for nodes in tarjan_scc(&inner) {
+                if nodes.len() == 1 && !inner.contains_edge(nodes[0], nodes[0]) {
+                    continue;
+                }
+                let mut nodes: BTreeSet<usize> = nodes.into_iter().collect();
+                let entries = self.limit_loop(graph, tokens, ways, &nodes);
+                nodes.retain(|it| !entries.contains(it));
+                if !entries.is_empty() {
+                    open.push(nodes);
+                }
+            }
+        }
+    }
+
+    /// Limits the visits of a loop by the tokens that enter it; returns the nodes where they do.
+    fn limit_loop(
+        &mut self,
+        graph: &Graph,
+        tokens: &Tokens<'_>,
+        ways: &[Way],
+        nodes: &BTreeSet<usize>,
+    ) -> BTreeSet<usize> {
+        let enters =
+            |it: &&Way| nodes.contains(&it.to) && it.from.is_none_or(|from| !nodes.contains(&from));
+        let entering: Vec<&Way> = ways.iter().filter(enters).collect();
+        let begun: u64 = nodes.iter().map(|it| made(&tokens.passages[*it])).sum();
+        for &node in nodes {
+            let policies = &graph.nodes[tokens.names[node]].policies;
+            let Some(max_visits) = policies.bounds.max_visits else { continue };
+            // With one token, no node outside of the loop resets a count while the token is in the loop.
+            let is_reset = tokens.resetters[node].iter().any(|it| nodes.contains(it));
+            let stays = tokens.is_single() && !is_reset;
+            let each = if stays { u64::from(max_visits.max(1)) } else { u64::MAX };
+            let each = each.min(self.visits_max[node]);
+            let Some(by) = i64::try_from(each).ok().filter(|_| each <= FACTOR_MAX) else {
+                continue;
+            };
+            let sum = entering.iter().map(|it| (it.variable, -by)).chain([(node, 1)]);
+            self.rule(sum.collect(), each.saturating_mul(begun));
+        }
+        let begins = nodes.iter().copied().filter(|it| made(&tokens.passages[*it]) > 0);
+        entering.iter().map(|it| it.to).chain(begins).collect()
     }
 
     /// Returns the program with these rules and nothing to sum up, unless a number is too large.
@@ -217,6 +291,11 @@ impl Program {
         let most = found.into_solution().ok()?.objective();
         (most <= NUMBER_MAX).then_some((most + (most * 1e-9).max(1e-6)) * largest)
     }
+}
+
+/// Returns the tokens that begin at a node.
+fn made(passage: &Passage) -> u64 {
+    u64::from(passage.is_first) + u64::from(passage.is_after_limit)
 }
 
 /// Returns the share of each of several visits.

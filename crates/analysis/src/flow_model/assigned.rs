@@ -7,24 +7,50 @@
 //! choice of them writes. A node that runs
 //! concurrently may write a field in time, which makes the field possible; or it may clear the
 //! field, which makes it uncertain.
+//!
+//! [`Assigned::since`] is the same analysis of a run in which a node has been visited, which is what a condition on the
+//! number of its visits proves. It begins in the step of the visit: at the node, and at every place that may be occupied
+//! beside it. Each later task descends from one of these, so no way is missed.
+//!
+//! **Example.** `draft` leads to `check` and `count`, which join at `merge`, and `merge` leads back to `draft`. Nothing runs
+//! beside `draft`, so each later visit of it follows `merge`, and has the writes of all four.
 
 use std::collections::BTreeSet;
 
 use graphrun_core::graph::TriggerKind;
 
-use super::{Arrow, Bits, Concurrency, Ending, FlowModel, reach::Reach};
+use super::{Arrow, Bits, Concurrency, Ending, FlowModel, pairs::Place, reach::Reach};
 
 /// The fields that are written when each node starts, and the reasons for gaps.
 #[derive(Debug)]
 pub struct Assigned {
     /// The fields that some way to the node has written (may-assign).
     maybe: Vec<Bits>,
-    /// The fields that every way to the node has written (must-assign).
-    surely: Vec<Bits>,
+    certain: Certain,
     lines: Vec<Line>,
     into: Vec<Vec<usize>>,
     /// The fields that are certainly written along each line.
     carried: Vec<Bits>,
+    reach: Reach,
+    concurrency: Concurrency,
+}
+
+/// The fields that every way has written (must-assign).
+#[derive(Debug)]
+struct Certain {
+    /// When each node starts; all fields, if no way leads to it.
+    surely: Vec<Bits>,
+    is_reached: Vec<bool>,
+    /// For each join, those that each awaited node brings, once it has arrived.
+    arrived: Vec<Vec<Option<Bits>>>,
+}
+
+/// The fields that are certainly written when nodes start in the step of a visit of a node, or later.
+#[derive(Debug)]
+pub struct Since {
+    /// In the step of the visit, for each other node that may run in it.
+    at_once: Vec<Option<Bits>>,
+    later: Certain,
 }
 
 /// A place where a field stays unwritten.
@@ -64,9 +90,25 @@ struct Line {
     /// The join where it arrives, and the position of its node among those that the join waits for.
     join: Option<(usize, usize)>,
     is_limit: bool,
+    /// The fields that are written before it where the analysis begins in the middle of a run.
+    given: Option<Bits>,
 }
 
 impl Line {
+    /// A line that begins the analysis.
+    fn first(to: usize) -> Self {
+        Self {
+            from: None,
+            to,
+            ending: Ending::Finished,
+            known: Vec::new(),
+            spent: Vec::new(),
+            join: None,
+            is_limit: false,
+            given: None,
+        }
+    }
+
     /// The triggers that the node at its end may have.
     fn triggers(&self, model: &FlowModel) -> &'static [TriggerKind] {
         let limits_of = |it: usize| model.nodes[it].bound.is_some_and(|it| it.has_limits);
@@ -87,7 +129,34 @@ impl Assigned {
         let mut reach = Reach::of(model);
         let concurrency = Concurrency::of(model, &reach);
         reach.refine(|it| concurrency.of_node(it).collect());
-        FieldFlow::new(model, &reach, &concurrency).run()
+        let mut flow = FieldFlow::new(model, &reach, &concurrency);
+        flow.begin_at_start();
+        let (lines, into, carried) = flow.run();
+        let (maybe, certain) = flow.found();
+        Self { maybe, certain, lines, into, carried, reach, concurrency }
+    }
+
+    /// Computes the fields that are written when nodes start in the step of a visit of `visited`, or later.
+    pub fn since(&self, model: &FlowModel, visited: usize) -> Since {
+        self.since_visit(model, visited, &self.certain)
+    }
+
+    /// Computes the fields that are written when nodes start in the step of the visit after the one of `since`, or later.
+    pub fn since_next(&self, model: &FlowModel, visited: usize, since: &Since) -> Since {
+        self.since_visit(model, visited, &since.later)
+    }
+
+    fn since_visit(&self, model: &FlowModel, visited: usize, before: &Certain) -> Since {
+        let mut flow = FieldFlow::new(model, &self.reach, &self.concurrency);
+        let mut at_once = vec![None; model.nodes.len()];
+        if before.is_reached[visited] {
+            for node in self.concurrency.of_node(visited).filter(|it| *it != visited) {
+                at_once[node] = before.at(node);
+            }
+            flow.begin_at_visit(visited, before);
+            flow.run();
+        }
+        Since { at_once, later: flow.found().1 }
     }
 
     /// Returns the fields that some way to a node has written.
@@ -97,19 +166,7 @@ impl Assigned {
 
     /// Returns the fields that every way to a node has written; all fields, if no way leads to it.
     pub fn surely_before(&self, node: usize) -> &Bits {
-        &self.surely[node]
-    }
-
-    /// Returns the fields that are written on every line into a node from another one or from itself; none, if there
-    /// is no such line.
-    pub(super) fn written_along_lines_into(&self, node: usize, fields: usize) -> Bits {
-        let mut lines = self.into[node].iter().filter(|it| self.lines[**it].from.is_some());
-        let Some(first) = lines.next() else { return Bits::none(fields) };
-        let mut written = self.carried[*first].clone();
-        for line in lines {
-            written.keep(&self.carried[*line]);
-        }
-        written
+        &self.certain.surely[node]
     }
 
     /// Returns how the run may reach a node.
@@ -167,7 +224,7 @@ impl Assigned {
                         None => GapKind::Unwritten(line.ending),
                     });
                 }
-                let carries_before = self.surely[from].contains(field);
+                let carries_before = self.certain.surely[from].contains(field);
                 if carries_before || node.surely.contains(field) {
                     // A concurrent node clears the field.
                     let clears = |it: &usize| model.nodes[*it].clears.contains(field);
@@ -181,6 +238,27 @@ impl Assigned {
             }
         }
         last
+    }
+}
+
+impl Certain {
+    /// Returns the fields at a node, if some way leads to it.
+    fn at(&self, node: usize) -> Option<Bits> {
+        self.is_reached[node].then(|| self.surely[node].clone())
+    }
+}
+
+impl Since {
+    /// Returns the fields that are certainly written when a node starts; `None` if it does not start. For the visited node,
+    /// these are the fields at its later visits.
+    pub fn surely_before(&self, node: usize) -> Option<Bits> {
+        match (self.at_once[node].clone(), self.later.at(node)) {
+            (Some(mut both), Some(later)) => {
+                both.keep(&later);
+                Some(both)
+            }
+            (one, other) => one.or(other),
+        }
     }
 }
 
@@ -243,8 +321,44 @@ impl<'a> FieldFlow<'a> {
             following.surely_arrived[at] = vec![None; join.awaited.len()];
         }
         following.after_visit = (0..nodes).map(|it| following.after_visit_of(it)).collect();
-        following.draw_lines();
         following
+    }
+
+    /// Draws all lines of a run from its start.
+    fn begin_at_start(&mut self) {
+        self.draw_lines_from(&self.model.start);
+        for &to in &self.model.start {
+            self.push(Line::first(to));
+        }
+    }
+
+    /// Draws all lines of a run from the step of a visit. The lines that leave the nodes of this step stand apart from those
+    /// that leave later visits of them, so that the fields before a node are those in later steps.
+    fn begin_at_visit(&mut self, visited: usize, before: &Certain) {
+        let beside: Vec<Place> = self.concurrency.beside_node(visited).collect();
+        let mut first = vec![visited];
+        first.extend(beside.iter().map(|it| it.node(self.model)));
+        self.draw_lines_from(&first);
+        let runs = |node: usize| node == visited || beside.contains(&Place::Running(node));
+        for at in 0..self.lines.len() {
+            let from = self.lines[at].from.filter(|it| runs(*it) && before.is_reached[*it]);
+            if let Some(from) = from {
+                let given = Some(before.surely[from].clone());
+                self.push(Line { given, ..self.lines[at].clone() });
+            }
+        }
+        for place in &beside {
+            let to = place.node(self.model);
+            let (join, given) = match *place {
+                Place::Running(_) => continue,
+                Place::Deferred(node) => (None, before.at(node)),
+                Place::Arrived(join, at) => (Some((join, at)), before.arrived[join][at].clone()),
+            };
+            // A place that nothing reaches is not occupied.
+            if given.is_some() {
+                self.push(Line { join, given, ..Line::first(to) });
+            }
+        }
     }
 
     fn after_visit_of(&self, node: usize) -> Option<AfterVisit> {
@@ -271,42 +385,26 @@ impl<'a> FieldFlow<'a> {
         Some(AfterVisit { unfinished, lost })
     }
 
-    fn draw_lines(&mut self) {
+    /// Draws the lines that leave the nodes after these, and the line of a limit.
+    fn draw_lines_from(&mut self, first: &[usize]) {
         let limit = self.model.after_limit;
-        for from in
-            self.reach.order(&self.model.start.iter().copied().chain(limit).collect::<Vec<_>>())
-        {
+        for from in self.reach.order(&first.iter().copied().chain(limit).collect::<Vec<_>>()) {
             for outcome in &self.model.nodes[from].outcomes {
                 for alternative in outcome.alternatives() {
                     for arrow in &alternative.arrows {
                         let line = Line {
                             from: Some(from),
-                            to: from,
                             ending: outcome.ending,
                             known: alternative.known.clone(),
-                            spent: Vec::new(),
-                            join: None,
-                            is_limit: false,
+                            ..Line::first(from)
                         };
                         self.draw(&line, *arrow);
                     }
                 }
             }
         }
-        let first = Line {
-            from: None,
-            to: 0,
-            ending: Ending::Finished,
-            known: Vec::new(),
-            spent: Vec::new(),
-            join: None,
-            is_limit: false,
-        };
-        for &to in &self.model.start {
-            self.push(Line { to, ..first.clone() });
-        }
         if let Some(to) = limit {
-            self.push(Line { to, is_limit: true, ..first });
+            self.push(Line { is_limit: true, ..Line::first(to) });
         }
     }
 
@@ -331,7 +429,14 @@ impl<'a> FieldFlow<'a> {
         self.lines.push(line);
     }
 
-    fn run(mut self) -> Assigned {
+    /// Returns the fields that may be written, and those that certainly are.
+    fn found(self) -> (Vec<Bits>, Certain) {
+        let Self { maybe, surely, is_reached, surely_arrived: arrived, .. } = self;
+        (maybe, Certain { surely, is_reached, arrived })
+    }
+
+    /// Follows the lines. Returns them, those into each node, and the fields that each carries for certain.
+    fn run(&mut self) -> (Vec<Line>, Vec<Vec<usize>>, Vec<Bits>) {
         let lines = std::mem::take(&mut self.lines);
         // The lines that continue from each join, each to another node.
         let mut onward: Vec<Vec<&Line>> = vec![Vec::new(); self.model.joins.len()];
@@ -360,8 +465,7 @@ impl<'a> FieldFlow<'a> {
             }
         }
         let carried = lines.iter().map(|it| self.surely_carried(it)).collect();
-        let Self { maybe, surely, into, .. } = self;
-        Assigned { maybe, surely, lines, into, carried }
+        (lines, std::mem::take(&mut self.into), carried)
     }
 
     /// Returns when the sets that a line carries on changed last.
@@ -371,7 +475,7 @@ impl<'a> FieldFlow<'a> {
     }
 
     fn follow(&mut self, line: &Line) {
-        if line.from.is_some_and(|it| !self.is_reached[it]) {
+        if line.given.is_none() && line.from.is_some_and(|it| !self.is_reached[it]) {
             return;
         }
         let (maybe, surely) = (self.maybe_carried(line), self.surely_carried(line));
@@ -449,6 +553,9 @@ impl<'a> FieldFlow<'a> {
         let mut carried = self.maybe[from].clone();
         if line.ending.has_written() {
             carried.remove(&node.clears);
+        }
+        if line.ending.has_written() || node.ends_once {
+            // The updates of finished items are kept if another item has failed.
             carried.add(&node.maybe);
         }
         carried.extend(&line.known);
@@ -464,6 +571,9 @@ impl<'a> FieldFlow<'a> {
 
     fn surely_carried(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
+            if let Some(given) = &line.given {
+                return given.clone();
+            }
             let mut carried = self.model.surely_at_start.clone();
             if line.is_limit {
                 carried.remove(&cleared_by(self.model, 0..self.model.nodes.len()));
@@ -471,9 +581,11 @@ impl<'a> FieldFlow<'a> {
             return carried;
         };
         let node = &self.model.nodes[from];
-        let mut carried = self.surely[from].clone();
-        if line.ending.has_written() {
+        let mut carried = line.given.as_ref().unwrap_or(&self.surely[from]).clone();
+        if line.ending.has_written() || node.ends_once {
             carried.remove(&node.clears);
+        }
+        if line.ending.has_written() {
             carried.add(&node.surely);
         }
         carried.extend(&line.known);
@@ -521,3 +633,6 @@ fn cleared_by(model: &FlowModel, nodes: impl Iterator<Item = usize>) -> Bits {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,8 +25,8 @@ impl FlowModel {
     }
 
     /// Records the fields that are written before the first step.
-    fn begin(&mut self, Draft { schema, input, given, .. }: &Draft<'_>) {
-        self.fields = schema.channels().len();
+    fn begin(&mut self, Draft { schema, input, given, facts, .. }: &Draft<'_>) {
+        self.fields = schema.channels().len() + facts.len();
         let mut surely = Bits::none(self.fields);
         let mut maybe = surely.clone();
         for (at, channel) in schema.channels().iter().enumerate() {
@@ -48,9 +48,9 @@ pub fn field_numbers(schema: &Schema) -> BTreeMap<ChannelName, usize> {
     schema.channels().iter().enumerate().map(|(at, it)| (it.name().clone(), at)).collect()
 }
 
-/// Returns the fields with a default; clearing such a field restores its default.
-fn with_default(schema: &Schema) -> Bits {
-    let mut fields = Bits::none(schema.channels().len());
+/// Returns the fields with a default, as a set of this length; clearing such a field restores its default.
+fn with_default(schema: &Schema, length: usize) -> Bits {
+    let mut fields = Bits::none(length);
     for (at, channel) in schema.channels().iter().enumerate() {
         if channel.default().is_some() {
             fields.insert(at);
@@ -61,7 +61,8 @@ fn with_default(schema: &Schema) -> Bits {
 
 /// Returns a decision between nothing and this alternative.
 fn guess(taken: Alternative) -> Decision {
-    Decision { alternatives: vec![Alternative::default(), taken], is_guess: true }
+    let alternatives = vec![Alternative::default(), taken];
+    Decision { alternatives, edge: None, is_guess: true }
 }
 
 struct Builder<'d, 'a> {
@@ -77,14 +78,14 @@ impl<'a> Builder<'_, 'a> {
         self.model.begin(draft);
         self.model.start = draft.start.iter().filter_map(|it| self.number(it)).collect();
         self.model.after_limit = draft.after_limit.and_then(|it| self.number(it));
-        let mut leaving: BTreeMap<&NodeName, Vec<&DraftEdge<'_>>> = BTreeMap::new();
+        let mut leaving: BTreeMap<&NodeName, Vec<(usize, &DraftEdge<'_>)>> = BTreeMap::new();
         let mut arriving: BTreeMap<&NodeName, Vec<usize>> = BTreeMap::new();
-        for edge in &draft.edges {
+        for (number, edge) in draft.edges.iter().enumerate() {
             if let DraftEdge::Join { from, to, count } = *edge {
                 self.join(from, (to, count), &mut arriving);
             }
             if let Some(from) = edge.source() {
-                leaving.entry(from).or_default().push(edge);
+                leaving.entry(from).or_default().push((number, edge));
             }
         }
         self.model.scopes = self.scopes();
@@ -93,6 +94,21 @@ impl<'a> Builder<'_, 'a> {
             let joins = arriving.remove(name).unwrap_or_default();
             let node = self.node(name, node, &edges, &joins);
             self.model.nodes.push(node);
+        }
+        self.keep_maps();
+    }
+
+    /// Only a node that runs for nothing but items ends once for all of its tasks.
+    fn keep_maps(&mut self) {
+        let model = &self.model;
+        let exhausted = model.nodes.iter().filter_map(|it| Some(it.bound?.exhausted));
+        let arrows = model.nodes.iter().flat_map(FlowNode::arrows).chain(exhausted);
+        let alone = arrows.filter_map(|it| if let Arrow::Node(to) = it { Some(to) } else { None });
+        let joins = model.joins.iter().map(|it| it.node);
+        let starts = model.start.iter().copied().chain(model.after_limit);
+        let others: Vec<usize> = alone.chain(joins).chain(starts).collect();
+        for node in others {
+            self.model.nodes[node].ends_once = false;
         }
     }
 
@@ -129,18 +145,19 @@ impl<'a> Builder<'_, 'a> {
         &self,
         name: &NodeName,
         DraftNode { policies, has_condition, maybe, surely }: &DraftNode<'_>,
-        edges: &[&DraftEdge<'_>],
+        edges: &[(usize, &DraftEdge<'_>)],
         joins: &[usize],
     ) -> FlowNode {
         let (mut decisions, mut chosen) = (Vec::new(), Vec::new());
         let mut arrived: Vec<usize> = joins.to_vec();
-        for edge in edges {
+        for (number, edge) in edges {
             match edge {
                 DraftEdge::Then { to, .. } => {
                     decisions.extend(self.arrow(to).map(|it| Decision::always(vec![it])));
                 }
-                DraftEdge::Choice { choices, .. } => {
-                    let decision = self.choice(choices);
+                DraftEdge::Choice { choices, proved, .. } => {
+                    let decision = self.choice(choices, proved);
+                    let decision = Decision { edge: Some(*number), ..decision };
                     decisions.push(self.arriving(decision, joins, &mut arrived));
                 }
                 DraftEdge::Guess { targets, spread, .. } => {
@@ -173,13 +190,17 @@ impl<'a> Builder<'_, 'a> {
         // Nothing is known about a node without declared writes; it counts as writing all fields.
         let fields = |it: &Option<Vec<ChannelName>>| match it {
             Some(fields) => self.fields(fields),
-            None => Bits::all(self.model.fields),
+            None => self.every_field(),
         };
         let mut maybe = fields(maybe);
         let collects = policies.schedule.items.as_ref().and_then(|it| it.failed.as_ref());
         if let Some(failed) = collects.and_then(|it| self.fields.get(it)) {
             maybe.insert(*failed);
         }
+        let decided = outcomes.iter().flat_map(|it| &it.decisions);
+        let has_choice = decided.into_iter().any(|it| it.alternatives.len() > 1);
+        let mut clears = self.cleared(&policies.on_finish.clears);
+        clears.add(&self.ended_facts(&maybe, &policies.on_finish.clears));
         FlowNode {
             outcomes,
             // The limits of a node are used up in the same way as its visits.
@@ -190,8 +211,9 @@ impl<'a> Builder<'_, 'a> {
             resets: policies.on_finish.resets.iter().filter_map(|it| self.number(it)).collect(),
             maybe,
             surely: fields(surely),
-            clears: self.cleared(&policies.on_finish.clears),
+            clears,
             defers: policies.schedule.defer.as_ref().map(|it| self.deferral(name, it)),
+            ends_once: policies.schedule.items.is_some() && !has_choice,
         }
     }
 
@@ -247,8 +269,28 @@ impl<'a> Builder<'_, 'a> {
     /// Returns the fields that are unwritten after they are cleared.
     fn cleared(&self, names: &[ChannelName]) -> Bits {
         let mut cleared = self.fields(names);
-        cleared.remove(&with_default(self.draft.schema));
+        cleared.remove(&with_default(self.draft.schema, self.model.fields));
         cleared
+    }
+
+    fn every_field(&self) -> Bits {
+        let mut fields = Bits::none(self.model.fields);
+        for at in self.fields.values() {
+            fields.insert(*at);
+        }
+        fields
+    }
+
+    /// Returns the facts that end when a node writes or clears these fields.
+    fn ended_facts(&self, written: &Bits, cleared: &[ChannelName]) -> Bits {
+        let mut ended = Bits::none(self.model.fields);
+        for (at, of) in self.draft.facts.iter().enumerate() {
+            let is_written = self.fields.get(of).is_none_or(|it| written.contains(*it));
+            if is_written || cleared.contains(of) {
+                ended.insert(self.fields.len() + at);
+            }
+        }
+        ended
     }
 
     fn arrow(&self, to: &Target) -> Option<Arrow> {
@@ -289,12 +331,20 @@ impl<'a> Builder<'_, 'a> {
         decision
     }
 
-    fn choice(&self, choices: &[RouteChoice]) -> Decision {
-        let alternative = |it: &RouteChoice| Alternative {
-            arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
-            known: it.known.iter().filter_map(|it| self.fields.get(it).copied()).collect(),
+    fn choice(&self, choices: &[RouteChoice], proved: &[Vec<usize>]) -> Decision {
+        let alternative = |(at, it): (usize, &RouteChoice)| {
+            let facts = proved.get(at).into_iter().flatten().map(|it| self.fields.len() + it);
+            Alternative {
+                arrows: it.to.iter().filter_map(|to| self.sent(to, it.is_dispatched)).collect(),
+                known: it
+                    .known
+                    .iter()
+                    .filter_map(|it| self.fields.get(it).copied())
+                    .chain(facts)
+                    .collect(),
+            }
         };
-        Decision::one_of(choices.iter().map(alternative).collect())
+        Decision::one_of(choices.iter().enumerate().map(alternative).collect())
     }
 
     fn guesses(&self, targets: &[RouteTarget], spread: Spread) -> Vec<Decision> {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Alternative, Arrow, Bits, Decision, Ending, FlowModel, Outcome};
+use super::{
+    Alternative, Arrow, Bits, Decision, Ending, FlowModel, Outcome,
+    exclusions::{Choice, Exclusions},
+};
 
 /// With more possibilities than this, the analysis gives up.
 pub(super) const COMBINATIONS_MAX: usize = 1_000;
@@ -12,28 +15,33 @@ pub(super) const COMBINATIONS_MAX: usize = 1_000;
 pub(super) struct Combination {
     pub(super) ending: Ending,
     pub(super) arrows: BTreeSet<Arrow>,
+    /// The choices of routes that exclude others.
+    pub(super) chosen: BTreeSet<Choice>,
 }
 
 /// Returns the combined choices of a node; `None` if there are too many.
-pub(super) fn combinations_of(model: &FlowModel, node: usize) -> Option<Vec<Combination>> {
+pub(super) fn combinations_of(
+    model: &FlowModel,
+    exclusions: &Exclusions,
+    node: usize,
+) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter();
-    let ways = outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives));
+    let ways = outcomes.map(|it| product(it, exclusions, |_| 0));
     Some(distinct(ways.collect::<Option<Vec<_>>>()?.concat()))
 }
 
 /// Like [`combinations_of`], without choices that certainly fail and without guessed choices.
 pub(super) fn hopeful_combinations_of(
     model: &FlowModel,
+    exclusions: &Exclusions,
     doomed: &Bits,
     node: usize,
 ) -> Option<Vec<Combination>> {
     let outcomes = model.nodes[node].outcomes.iter().filter(|it| it.ending != Ending::Chosen);
-    let taken = |it: &Decision| {
-        let skipped = if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 };
-        skipped..it.alternatives.len()
+    let skipped = |it: &Decision| {
+        if it.is_guess { it.alternatives.len().saturating_sub(1) } else { 0 }
     };
-    let ways =
-        outcomes.map(|it| product(it.ending, &it.decisions, |it| &it.alternatives[taken(it)]));
+    let ways = outcomes.map(|it| product(it, exclusions, skipped));
     let mut all = ways.collect::<Option<Vec<_>>>()?.concat();
     let fails = |it: &Arrow| match *it {
         Arrow::Fail => true,
@@ -44,18 +52,23 @@ pub(super) fn hopeful_combinations_of(
     Some(distinct(all))
 }
 
-fn product<'a>(
-    ending: Ending,
-    decisions: &'a [Decision],
-    alternatives: impl Fn(&'a Decision) -> &'a [Alternative],
+/// Combines the alternatives of each decision, without the first ones that are `skipped`.
+fn product(
+    Outcome { ending, decisions }: &Outcome,
+    exclusions: &Exclusions,
+    skipped: impl Fn(&Decision) -> usize,
 ) -> Option<Vec<Combination>> {
-    let mut ways = vec![Combination { ending, arrows: BTreeSet::new() }];
+    let nothing = Combination { ending: *ending, arrows: BTreeSet::new(), chosen: BTreeSet::new() };
+    let mut ways = vec![nothing];
     for decision in decisions {
+        let alternatives = decision.alternatives.iter().enumerate().skip(skipped(decision));
         let mut more = Vec::new();
         for way in &ways {
-            for alternative in alternatives(decision) {
+            for (at, Alternative { arrows, .. }) in alternatives.clone() {
                 let mut way = way.clone();
-                way.arrows.extend(&alternative.arrows);
+                way.arrows.extend(arrows);
+                let choice = decision.edge.map(|it| (it, at));
+                way.chosen.extend(choice.filter(|it| exclusions.matters(*it)));
                 more.push(way);
             }
         }
@@ -73,22 +86,23 @@ fn distinct(mut ways: Vec<Combination>) -> Vec<Combination> {
     for way in &mut ways {
         way.arrows.remove(&Arrow::End);
     }
-    ways.sort_by(|a, b| a.arrows.cmp(&b.arrows).then(a.ending.cmp(&b.ending)));
-    ways.dedup_by(|a, b| a.arrows == b.arrows);
+    ways.sort_by(|a, b| (&a.arrows, &a.chosen, a.ending).cmp(&(&b.arrows, &b.chosen, b.ending)));
+    ways.dedup_by(|a, b| (&a.arrows, &a.chosen) == (&b.arrows, &b.chosen));
     ways
 }
 
-/// Returns the combined choices of several tasks of a node.
+/// Returns the combined choices of several tasks of a node, each of which may see other values.
 pub(super) fn subsets(ways: &[Combination]) -> Vec<Combination> {
     let mut all: Vec<Combination> = Vec::new();
     for way in ways {
         let with = |it: &Combination| Combination {
             ending: it.ending,
             arrows: it.arrows.union(&way.arrows).copied().collect(),
+            chosen: BTreeSet::new(),
         };
         let more: Vec<Combination> = all.iter().map(with).collect();
         all.extend(more);
-        all.push(way.clone());
+        all.push(Combination { chosen: BTreeSet::new(), ..way.clone() });
         all.sort_by(|a, b| a.arrows.cmp(&b.arrows));
         all.dedup_by(|a, b| a.arrows == b.arrows);
         if all.len() > COMBINATIONS_MAX {

@@ -23,6 +23,9 @@ pub struct Draft<'a> {
     pub input: &'a [ChannelName],
     /// More fields that count as written before the first step.
     pub given: Vec<ChannelName>,
+    /// Facts about the values of fields, which conditions prove: each with its field, whose next change ends it. They are
+    /// numbered from the number of fields on.
+    pub facts: Vec<ChannelName>,
     /// The nodes of the first step.
     pub start: &'a [NodeName],
     /// Where a run continues that has reached a limit.
@@ -71,6 +74,8 @@ pub enum DraftEdge<'a> {
         from: &'a NodeName,
         /// The choices.
         choices: Vec<RouteChoice>,
+        /// The numbers of the facts that each choice proves; nothing, if none does.
+        proved: Vec<Vec<usize>>,
     },
     /// Rust code chooses among targets.
     Guess {
@@ -108,6 +113,7 @@ impl<'a> Draft<'a> {
             schema: &graph.schema,
             input: &graph.input,
             given: Vec::new(),
+            facts: Vec::new(),
             start: &graph.entry,
             after_limit: graph.limits.exhausted.as_ref().and_then(Target::node),
             nodes: nodes.collect(),
@@ -123,7 +129,7 @@ impl<'a> DraftEdge<'a> {
             Edge::Then { from, to, .. } => Self::Then { from, to },
             Edge::Join { from, to, count, .. } => Self::Join { from, to, count: *count },
             Edge::Route { from, route, .. } => match route.choices() {
-                Some(choices) => Self::Choice { from, choices },
+                Some(choices) => Self::Choice { from, choices, proved: Vec::new() },
                 None => Self::Guess { from, targets: route.targets(), spread: route.spread() },
             },
             Edge::May { from, to } => Self::May { from, to },

@@ -12,7 +12,8 @@
 //! **Soundness.** The positions of a run are the only thing that the next step depends on, apart from the choices of routes,
 //! failures and bounds, which the exploration takes in every combination. So it visits each situation of each run.
 //!
-//! **Limits.** Choices are independent here: two routes that always agree in a run are explored with different choices, too. Super-steps
+//! **Limits.** Choices are independent here, apart from those that [exclude](Exclusions) each other: a bound that only the state
+//! enforces is explored beyond it. Super-steps
 //! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the analysis reports
 //! nothing, and the pairs decide.
 
@@ -23,6 +24,7 @@ use super::{
     choices::{
         COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
     },
+    exclusions::{Choice, Exclusions},
     reach::Reach,
 };
 
@@ -42,6 +44,8 @@ struct Situation {
     arrived: BTreeSet<(usize, usize)>,
     /// The rounds of joins that ran before all of their nodes had arrived, by join.
     rounds: BTreeMap<usize, Round>,
+    /// The choices of routes that exclude later ones.
+    decided: BTreeSet<Choice>,
 }
 
 /// A round of a join that has run, while tasks of the round are left.
@@ -87,9 +91,10 @@ pub struct Situations {
 }
 
 /// Returns the situations of all runs, or `None` if there are too many.
-pub fn together(model: &FlowModel) -> Option<Situations> {
+pub fn together(model: &FlowModel, exclusions: &Exclusions) -> Option<Situations> {
     let reach = Reach::of(model);
-    let mut exploring = Exploration::new(model, &reach, |it| combinations_of(model, it))?;
+    let ways = |it| combinations_of(model, exclusions, it);
+    let mut exploring = Exploration::new(model, exclusions, &reach, ways)?;
     exploring.run()?;
     let beside = exploring.together();
     let Exploration { situations, next, .. } = exploring;
@@ -154,11 +159,11 @@ impl Situations {
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub fn starving(model: &FlowModel) -> Option<Vec<Starving>> {
+pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> Option<Vec<Starving>> {
     let reach = Reach::of(model);
     let doomed = doomed(model);
-    let mut exploring =
-        Exploration::new(model, &reach, |it| hopeful_combinations_of(model, &doomed, it))?;
+    let ways = |it| hopeful_combinations_of(model, exclusions, &doomed, it);
+    let mut exploring = Exploration::new(model, exclusions, &reach, ways)?;
     exploring.run()?;
     Some(exploring.starving())
 }
@@ -242,6 +247,7 @@ impl StepEffect {
 
 struct Exploration<'a> {
     model: &'a FlowModel,
+    exclusions: &'a Exclusions,
     reach: &'a Reach,
     /// The choices of each node.
     ways: Vec<Vec<Combination>>,
@@ -256,12 +262,14 @@ struct Exploration<'a> {
 impl<'a> Exploration<'a> {
     fn new(
         model: &'a FlowModel,
+        exclusions: &'a Exclusions,
         reach: &'a Reach,
         ways: impl Fn(usize) -> Option<Vec<Combination>>,
     ) -> Option<Self> {
         let ways: Option<Vec<Vec<Combination>>> = (0..model.nodes.len()).map(ways).collect();
         Some(Self {
             model,
+            exclusions,
             reach,
             ways: ways?,
             known: HashMap::new(),
@@ -363,13 +371,14 @@ impl<'a> Exploration<'a> {
         let situation = self.situations[at].0.clone();
         let mut taken: Vec<Vec<(usize, Combination)>> = vec![Vec::new()];
         for &(node, several) in &situation.running {
-            let ways = if several { subsets(&self.ways[node]) } else { self.ways[node].clone() };
+            let is_split = several && !self.model.nodes[node].ends_once;
+            let ways = if is_split { subsets(&self.ways[node]) } else { self.ways[node].clone() };
             if ways.len().saturating_mul(taken.len()) > COMBINATIONS_MAX {
                 return None;
             }
             let mut more = Vec::with_capacity(ways.len() * taken.len());
             for before in &taken {
-                for way in &ways {
+                for way in ways.iter().filter(|it| self.is_possible(&situation, before, it)) {
                     let mut all = before.clone();
                     all.push((node, way.clone()));
                     more.push(all);
@@ -387,6 +396,46 @@ impl<'a> Exploration<'a> {
             }
         }
         Some(())
+    }
+
+    /// Returns whether the choices of a node are excluded neither by those of the nodes before it in the step nor by earlier
+    /// ones.
+    fn is_possible(
+        &self,
+        situation: &Situation,
+        taken: &[(usize, Combination)],
+        way: &Combination,
+    ) -> bool {
+        let is_excluded = |choice: &Choice| {
+            let beside = taken.iter().flat_map(|(_, way)| &way.chosen);
+            beside.into_iter().any(|it| self.exclusions.exclude(*it, *choice))
+                || situation.decided.iter().any(|it| self.exclusions.excludes_later(*it, *choice))
+        };
+        !way.chosen.iter().any(is_excluded)
+    }
+
+    /// Returns the choices that still exclude others after a step with these.
+    fn decided(
+        &self,
+        before: &Situation,
+        taken: &[(usize, Combination)],
+        after: &Situation,
+    ) -> BTreeSet<Choice> {
+        let new: BTreeSet<Choice> =
+            taken.iter().flat_map(|(_, way)| &way.chosen).copied().collect();
+        let ran = || before.running.iter().map(|(it, _)| *it);
+        let all = before.decided.difference(&new).map(|it| (*it, false));
+        let all = all.chain(new.iter().map(|it| (*it, true)));
+        let mut left: BTreeSet<Choice> = all
+            .filter(|(it, is_new)| self.exclusions.stays(*it, *is_new, ran()))
+            .map(|it| it.0)
+            .collect();
+        if !left.is_empty() {
+            // Choices that exclude nothing any more would only distinguish equal situations.
+            let later = self.reach.from(after.active(self.model));
+            left.retain(|it| self.exclusions.partners(*it).any(|it| later.contains(it)));
+        }
+        left
     }
 
     /// Returns the situations after every task made its choice; several, if a bound may be used up.
@@ -412,6 +461,11 @@ impl<'a> Exploration<'a> {
         if !fired.is_empty() || !before.rounds.is_empty() {
             for branch in &mut all {
                 branch.situation.rounds = self.rounds(before, branch, &sources, &fired);
+            }
+        }
+        if !self.exclusions.is_empty() {
+            for branch in &mut all {
+                branch.situation.decided = self.decided(before, taken, &branch.situation);
             }
         }
         Some(all.into_iter().map(|it| it.situation).collect())
@@ -604,4 +658,53 @@ impl<'a> Exploration<'a> {
             at = *before;
         }
     }
+}
+
+/// One step of a walk: the nodes that run, each with the ends of its tasks.
+#[cfg(test)]
+pub(super) type WalkStep = Vec<(usize, Vec<Ending>)>;
+
+/// Takes one way through the situations of a model without bounds; `choose` returns a number below the given one. The target
+/// of a limit may be reached at any time.
+#[cfg(test)]
+pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) -> Vec<WalkStep> {
+    const STEPS: usize = 30;
+    let (reach, exclusions) = (Reach::of(model), Exclusions::default());
+    let ways = |it| combinations_of(model, &exclusions, it);
+    let Some(exploring) = Exploration::new(model, &exclusions, &reach, ways) else {
+        return Vec::new();
+    };
+    let mut situation = Situation::default();
+    model.start.iter().for_each(|it| exploring.enter(&mut situation, *it, false));
+    let (mut steps, mut is_limited) = (Vec::new(), false);
+    while steps.len() < STEPS {
+        exploring.release(&mut situation);
+        let mut step: WalkStep = Vec::new();
+        let mut taken = Vec::new();
+        for &(node, several) in &situation.running {
+            let ways = &exploring.ways[node];
+            if ways.is_empty() {
+                // Every way of the node fails.
+                return steps;
+            }
+            let tasks = if several { 1 + choose(2) } else { 1 };
+            let chosen: Vec<&Combination> = (0..tasks).map(|_| &ways[choose(ways.len())]).collect();
+            let arrows = chosen.iter().flat_map(|it| &it.arrows).copied().collect();
+            let (ending, no_choice) = (chosen[0].ending, BTreeSet::new());
+            taken.push((node, Combination { ending, arrows, chosen: no_choice }));
+            step.push((node, chosen.iter().map(|it| it.ending).collect()));
+        }
+        if step.is_empty() {
+            break;
+        }
+        steps.push(step);
+        let Some(after) = exploring.after(&situation, &taken) else { break };
+        situation = after[choose(after.len())].clone();
+        if let Some(limit) = model.after_limit.filter(|_| !is_limited && choose(8) == 0) {
+            situation = Situation::default();
+            exploring.enter(&mut situation, limit, false);
+            is_limited = true;
+        }
+    }
+    steps
 }

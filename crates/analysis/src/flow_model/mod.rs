@@ -18,16 +18,18 @@ mod build;
 mod choices;
 mod draft;
 mod ending;
+mod exclusions;
 mod explore;
 mod pairs;
 mod reach;
 mod revisits;
 
 pub use self::{
-    assigned::{Assigned, Gap, GapKind},
+    assigned::{Assigned, Gap, GapKind, Since},
     bits::Bits,
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
+    exclusions::Exclusions,
     explore::{Astray, Situations, Starving, starving, together},
     pairs::Concurrency,
 };
@@ -70,6 +72,9 @@ pub struct FlowNode {
     pub clears: Bits,
     /// The nodes that run before it, if it waits for others.
     pub defers: Option<Deferral>,
+    /// Whether all of its tasks of a step lead to one place, as those for the items of a map: the first failure decides
+    /// for all of them.
+    pub(crate) ends_once: bool,
 }
 
 /// The nodes for which a deferred node waits after the run has reached it.
@@ -126,6 +131,8 @@ pub enum Ending {
 pub struct Decision {
     /// One of these is taken.
     pub alternatives: Vec<Alternative>,
+    /// The number of the edge whose route decides, if its choices are declared.
+    pub(crate) edge: Option<usize>,
     /// Whether Rust code decides and the model only guesses; the code may be better. The last
     /// alternative is then the intended one.
     pub(crate) is_guess: bool,
@@ -181,7 +188,7 @@ impl Decision {
 
     /// Takes one of several alternatives.
     pub fn one_of(alternatives: Vec<Alternative>) -> Self {
-        Self { alternatives, is_guess: false }
+        Self { alternatives, edge: None, is_guess: false }
     }
 }
 

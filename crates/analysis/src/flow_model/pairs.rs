@@ -35,6 +35,17 @@ pub struct Concurrency {
     places: Places,
 }
 
+/// A place of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// This node runs.
+    Running(usize),
+    /// This deferred node waits.
+    Deferred(usize),
+    /// At this join, the awaited node with this position has arrived.
+    Arrived(usize, usize),
+}
+
 /// A relation between numbers: one row for each first number. A row is allocated on its first use,
 /// because most places of a large graph have no concurrent ones.
 #[derive(Debug, Default)]
@@ -81,6 +92,12 @@ impl Concurrency {
         self.nodes_beside(node)
     }
 
+    /// Returns the places that may be occupied while a node runs, including itself if it may have several tasks.
+    pub(super) fn beside_node(&self, node: usize) -> impl Iterator<Item = Place> {
+        let beside = self.with.row(node).into_iter().flat_map(Bits::iter);
+        beside.map(|it| self.places.place(it))
+    }
+
     pub(super) fn of_deferred(&self, node: usize) -> impl Iterator<Item = usize> {
         self.nodes_beside(self.places.deferred(node))
     }
@@ -96,6 +113,16 @@ impl Concurrency {
     fn nodes_beside(&self, place: usize) -> impl Iterator<Item = usize> {
         let beside = self.with.row(place).into_iter().flat_map(Bits::iter);
         beside.take_while(|it| *it < self.places.nodes)
+    }
+}
+
+impl Place {
+    /// Returns the node that runs or waits there.
+    pub(super) fn node(self, model: &FlowModel) -> usize {
+        match self {
+            Self::Running(node) | Self::Deferred(node) => node,
+            Self::Arrived(join, _) => model.joins[join].node,
+        }
     }
 }
 
@@ -148,6 +175,14 @@ impl Places {
         self.arrived[join] + at
     }
 
+    fn place(&self, number: usize) -> Place {
+        match self.join_of(number) {
+            Some(join) => Place::Arrived(join, number - self.arrived[join]),
+            None if number < self.nodes => Place::Running(number),
+            None => Place::Deferred(number - self.nodes),
+        }
+    }
+
     fn join_of(&self, place: usize) -> Option<usize> {
         if place < 2 * self.nodes {
             return None;
@@ -158,4 +193,4 @@ impl Places {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

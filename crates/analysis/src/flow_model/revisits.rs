@@ -1,43 +1,13 @@
-//! Definite assignment across visits: the fields that a node has written before it runs again.
+//! Definite assignment across visits: the fields that a node itself has written before it runs again.
 
-use super::{Arrow, Assigned, Bits, Ending, FlowModel};
+use super::{Arrow, Bits, Ending, FlowModel};
 
 impl FlowModel {
-    /// Returns the fields that are written at each visit of a node after the first since its count was last reset:
-    /// those that the node itself has written, and if the workflow does one thing at a time, those that are written
-    /// on every way from the node back to it. `before` are the fields that are written before any visit.
-    pub fn written_again(&self, node: usize, before: &Bits) -> Bits {
-        let mut written = self.written_by_itself(node);
-        if self.is_sequential() && !self.lead_to(self.after_limit.into_iter().collect(), node) {
-            written.add(&self.written_around(node, before));
-        }
-        written
-    }
-
-    /// Returns whether at most one task runs at a time.
-    fn is_sequential(&self) -> bool {
-        let defers = self.nodes.iter().any(|it| it.defers.is_some());
-        self.start.len() == 1 && self.joins.is_empty() && !defers && self.forks().is_empty()
-    }
-
-    /// Returns the fields that every way from a node back to it has written, in a workflow without concurrent tasks:
-    /// the data flow of a run that begins at the node.
-    fn written_around(&self, node: usize, before: &Bits) -> Bits {
-        let begins_there = Self {
-            start: vec![node],
-            after_limit: None,
-            surely_at_start: before.clone(),
-            maybe_at_start: Bits::all(self.fields),
-            ..self.clone()
-        };
-        Assigned::of(&begins_there).written_along_lines_into(node, self.fields)
-    }
-
     /// Returns the fields that a node has written by each visit after the first, and that no other node clears. These
     /// are the fields that it must-assigns, if its earlier visits must have finished.
     ///
     /// The way to the node makes no difference then, because all ways share one state.
-    fn written_by_itself(&self, node: usize) -> Bits {
+    pub fn written_by_itself(&self, node: usize) -> Bits {
         if !self.must_have_finished(node) {
             return Bits::none(self.fields);
         }

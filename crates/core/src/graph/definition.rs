@@ -24,6 +24,9 @@ pub struct Graph {
     pub entry: Vec<NodeName>,
     /// The limits of a run.
     pub limits: Limits,
+    /// The targets of the limits of used workflows. These limits apply only where such a workflow runs by itself, so a
+    /// run may reach none of these nodes.
+    pub inner_limit_targets: Vec<NodeName>,
     /// The facts that a run must save.
     pub facts: FactNeeds,
 }

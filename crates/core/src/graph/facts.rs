@@ -39,7 +39,7 @@ pub struct Remaining {
     pub steps: u64,
     /// Tokens.
     pub tokens: Option<u64>,
-    /// US dollars; also `None` if the price of a call is unknown.
+    /// US dollars. Calls without a known price count as free, as they do for the limit.
     pub usd: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
 //! Routes: the state decides what runs next.
 
-use std::{fmt, marker::PhantomData};
+use std::{any::Any, fmt, marker::PhantomData};
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use crate::{
 ///
 /// The engine evaluates it when a task finishes, on the state of the step with that task's writes
 /// and without those of its siblings. It must be pure.
-pub trait Route: fmt::Debug + Send + Sync {
+pub trait Route: Any + fmt::Debug + Send + Sync {
     /// Returns all targets it may choose, so that checks and drawings are complete.
     fn targets(&self) -> &[RouteTarget];
 
@@ -37,6 +37,12 @@ pub trait Route: fmt::Debug + Send + Sync {
     /// targets run together. `None` if any combination of its targets may run, within its spread.
     fn choices(&self) -> Option<Vec<RouteChoice>> {
         None
+    }
+
+    /// Returns whether a [choice](Self::choices) of this route and one of another route depend on channels alone, and are
+    /// never made on the same values of these. By default that is not known.
+    fn excludes(&self, _choice: usize, _other: &dyn Route, _other_choice: usize) -> bool {
+        false
     }
 
     /// Returns the input of the tasks it starts, so that `compile` can check that their nodes take it.
@@ -192,9 +198,9 @@ pub struct RouteFn<F, S, C> {
 
 impl<F, S, C> Route for RouteFn<F, S, C>
 where
-    F: Fn(&S) -> C + Send + Sync,
-    S: DeserializeOwned + JsonSchema,
-    C: IntoChoice,
+    F: Fn(&S) -> C + Send + Sync + 'static,
+    S: DeserializeOwned + JsonSchema + 'static,
+    C: IntoChoice + 'static,
 {
     fn targets(&self) -> &[RouteTarget] {
         &self.targets

@@ -233,6 +233,12 @@ impl Route for ScopedRoute {
         Some(self.inner.choices()?.into_iter().map(outside).collect())
     }
 
+    fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>().filter(|it| it.scope.name == self.scope.name);
+        other.is_some_and(|it| self.inner.excludes(choice, it.inner.as_ref(), other_choice))
+    }
+
     fn decide(&self, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
         let (state, visits) =
             (self.scope.state(view.state), self.scope.visits(view.visits).collect());

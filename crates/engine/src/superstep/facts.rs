@@ -52,8 +52,9 @@ impl Machine {
         let usage_of = |it: &NodeName| Some((it.clone(), used.node_usage.get(it)?.usage));
         let steps = self.limits.steps.saturating_sub(self.position.steps_of_turn());
         let tokens = self.limits.tokens.map(|it| it.saturating_sub(used.usage.total_tokens()));
-        let cost = if used.usage.tokens.calls == 0 { Some(0.0) } else { used.usage.cost_usd };
-        let usd = self.limits.usd.zip(cost).map(|(limit, cost)| (limit - cost).max(0.0));
+        // Calls without a known price do not count for the limit, either.
+        let cost = used.usage.cost_usd.unwrap_or(0.0);
+        let usd = self.limits.usd.map(|limit| (limit - cost).max(0.0));
         // The tasks of the last step no longer share the facts, so this copies nothing.
         let facts = Arc::make_mut(&mut self.facts);
         // A run of an earlier version has no time.

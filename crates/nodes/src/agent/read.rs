@@ -12,7 +12,7 @@ use graphrun_workflow::{
     Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
     kind::{
         Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
-        SpannedText, Yaml,
+        Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
             OneOrMany, PromptPath, RequestKeys, Template, TemplateKeys, Text,
@@ -184,6 +184,11 @@ impl Kind for AgentKind {
 
     fn keys(&self) -> Keys {
         Keys::of::<AgentKeys>()
+    }
+
+    fn also_changes<'y>(&self, node: &Section<'y>) -> Vec<&'y str> {
+        let history = node.get("history").map(|it| it.get("field").unwrap_or(it));
+        history.into_iter().chain(node.get("session")).filter_map(Yaml::text).collect()
     }
 
     fn reads_only_named_values(&self) -> bool {
@@ -363,6 +368,10 @@ impl NodeSettings for AgentSettings {
             return None;
         }
         Some(Arc::new(Self { models: models.to_vec(), ..self.clone() }))
+    }
+
+    fn conversation(&self) -> Option<&ChannelName> {
+        self.history.as_ref().map(|it| &it.field)
     }
 
     fn needs_memory(&self) -> bool {

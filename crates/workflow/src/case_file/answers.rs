@@ -8,6 +8,7 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
     state::Update,
 };
+use serde_json::{Value, json};
 
 use super::{Answer, Answers, Turns, read::Reading};
 use crate::{
@@ -192,12 +193,24 @@ impl<'a> Reading<'a> {
             let Some(channel) = schema.channel(name.as_str()).filter(|_| !is_said) else {
                 continue;
             };
+            if self.conversation_of(node).is_some_and(|it| it == *name) {
+                let turn = turn(&update);
+                update = update.write(name.clone(), turn);
+                continue;
+            }
             match self.guessed(channel, &key.range) {
                 Some(value) => update = update.write(name.clone(), value),
                 None => fits = false,
             }
         }
         fits.then_some(update)
+    }
+
+    /// The field of the conversation to which a node adds its prompt and its answer.
+    fn conversation_of(&self, node: &NodeName) -> Option<ChannelName> {
+        let definition = self.workflow.nodes.get(node)?;
+        let field = definition.settings.conversation()?.clone();
+        Some(definition.scopes.iter().fold(field, |it, scope| scope.channel_name(&it)))
     }
 
     fn refuse_field(&mut self, node: &NodeName, key: &SpannedText, written: &[ChannelName]) {
@@ -220,6 +233,19 @@ impl<'a> Reading<'a> {
         let nothing = || format!("`{node}` writes nothing: answer `{{}}`");
         self.report.push(finding.help(help.unwrap_or_else(nothing)));
     }
+}
+
+/// The messages that an agent with this answer adds to its conversation; the prompt is not known.
+fn turn(answer: &Update) -> Vec<Value> {
+    let text = match answer.writes.as_slice() {
+        [(_, only)] => only.as_str().map_or_else(|| only.to_string(), str::to_owned),
+        several => {
+            let fields = several.iter().map(|(name, it)| (name.to_string(), Value::clone(it)));
+            Value::Object(fields.collect()).to_string()
+        }
+    };
+    let message = |role: &str, content: &str| json!({"role": role, "content": content});
+    vec![message("user", ""), message("assistant", &text)]
 }
 
 /// Whether `text` is the name of this field within the file of the used workflow.

@@ -26,7 +26,7 @@ use crate::{
     report::{Problem, suggestion},
     structure::{INDEX, names_of_item},
     typing::{describe, null},
-    via,
+    via, visited,
     written::Presence,
 };
 
@@ -301,7 +301,7 @@ impl Checker<'_> {
     }
 
     fn expect_written(&mut self, name: &str, is_optional: bool, range: &Range<usize>) {
-        match self.scope.written.presence(name) {
+        match self.scope.written.presence_given(name, &self.present) {
             Presence::Always => (),
             Presence::Never => {
                 let message = format!("`{name}` is read here, but nothing writes it before");
@@ -589,6 +589,10 @@ impl Checker<'_> {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
             Proved::Ordered { .. } => (),
+            Proved::Visited { node, fulfils } => {
+                let is_own = self.scope.written.is_at(node);
+                self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
+            }
         });
     }
 

@@ -1,31 +1,52 @@
-//! Which fields are present once a condition is true or false.
+//! The knowledge that an outcome of a condition gives: the values that are present, and the nodes that have run.
 
 use serde_json::Value;
 
 use super::{
+    functions::Function,
     parser,
     syntax::{Kind, Node, Operator},
 };
 
-/// Returns the names that are present if a condition is true, and those if it is false.
+/// A value that a condition proves present: a name, or a part of its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PresentValue {
+    pub(crate) name: String,
+    /// As the checks of expressions and prompts write it, such as `review.note`.
+    pub(crate) path: String,
+}
+
+/// Returns the values that are present if a condition is true, and those if it is false.
 ///
 /// For an invalid expression both lists are empty.
-pub(crate) fn known_after(source: &str) -> (Vec<String>, Vec<String>) {
+pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>) {
     let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
     let known = |outcome| {
         let mut known = Vec::new();
         learn(&condition, outcome, &mut |proved| {
-            let Proved::Present(mut root) = proved else { return };
-            while let Some(container) = root.container() {
-                root = container;
-            }
-            if let Kind::Name(name) = &root.kind {
-                known.push(name.clone());
+            if let Proved::Present(node) = proved {
+                add_present(node, &mut known);
             }
         });
         known
     };
     (known(true), known(false))
+}
+
+/// Adds a value and the values that contain it, the outermost first; returns the name of that one, if it has one.
+fn add_present(node: &Node, known: &mut Vec<PresentValue>) -> Option<String> {
+    let name = match (&node.kind, node.container()) {
+        (Kind::Name(name), _) => name.clone(),
+        (_, Some(container)) => add_present(container, known)?,
+        _ => return None,
+    };
+    // Another item is meant once the value changes that chooses it.
+    let is_chosen = |it: &Node| matches!(&it.kind, Kind::Index(_, index) if !matches!(index.kind, Kind::Literal(_)));
+    let mut parts = std::iter::successors(Some(node), |it| it.container());
+    if !parts.any(is_chosen) {
+        known.push(PresentValue { name: name.clone(), path: node.to_string() });
+    }
+    Some(name)
 }
 
 /// What the outcome of a condition proves.
@@ -36,10 +57,23 @@ pub(super) enum Proved<'n> {
     Ordered { left: &'n Node, operator: Operator, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
+    /// The number of visits of a node fulfils a comparison.
+    Visited { node: &'n str, fulfils: &'n dyn Fn(i64) -> bool },
 }
 
 /// Finds what a condition with this outcome proves.
-pub(super) fn learn<'n>(condition: &'n Node, outcome: bool, prove: &mut impl FnMut(Proved<'n>)) {
+pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proved<'_>)) {
+    if let Kind::Binary(operator, left, right) = &condition.kind {
+        for (visits, number, operator) in
+            [(left, right, *operator), (right, left, operator.turned())]
+        {
+            if let Some((node, number)) = visited_node(visits).zip(number_of(number)) {
+                let fulfils =
+                    |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
+                prove(Proved::Visited { node, fulfils: &fulfils });
+            }
+        }
+    }
     match &condition.kind {
         Kind::Call(function, arguments) if outcome && function.is_presence() => {
             arguments.iter().map(Proved::Present).for_each(prove);
@@ -85,19 +119,42 @@ fn opposite(operator: Operator) -> Option<Operator> {
     })
 }
 
+/// Returns the node whose visits an expression is.
+fn visited_node(expression: &Node) -> Option<&str> {
+    match &expression.kind {
+        Kind::Call(Function { name: "visits", .. }, arguments) => match &arguments.first()?.kind {
+            Kind::NodeName(name) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the whole number that an expression is, if it is a literal.
+fn number_of(expression: &Node) -> Option<i64> {
+    match &expression.kind {
+        Kind::Literal(value) => value.as_i64(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::known_after;
+    use super::{PresentValue, known_after};
 
     #[test]
     fn a_guard_proves_presence() {
+        let paths = |it: Vec<PresentValue>| -> Vec<String> {
+            it.iter().map(|it| format!("{}:{}", it.name, it.path)).collect()
+        };
         let known = |source| {
             let (holds, fails) = known_after(source);
-            format!("{} | {}", holds.join(" "), fails.join(" "))
+            format!("{} | {}", paths(holds).join(" "), paths(fails).join(" "))
         };
-        assert_eq!(known("has(a) && (has(b.c) && n > 1)"), "a b | ");
-        assert_eq!(known("has(a[0].b) && has(int(c))"), "a | ");
-        assert_eq!(known("!has(a) || !has(b)"), " | a b");
+        assert_eq!(known("has(a) && (has(b.c) && n > 1)"), "a:a b:b b:b.c | ");
+        assert_eq!(known("has(a[0].b) && has(int(c))"), "a:a a:a[0] a:a[0].b | ");
+        assert_eq!(known("has(a[i].b)"), "a:a | ");
+        assert_eq!(known("!has(a) || !has(b)"), " | a:a b:b");
         assert_eq!(known("has(a) || has(b)"), " | ");
         assert_eq!(known("has(a) &&"), " | ");
     }

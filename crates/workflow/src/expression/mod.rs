@@ -43,7 +43,7 @@ use serde_json::Value;
 use self::evaluate::Absent;
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::known_after,
+    known::{PresentValue, known_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered, exclude_each_other},

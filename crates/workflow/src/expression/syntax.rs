@@ -1,6 +1,6 @@
 //! The tree of an expression.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use regex::Regex;
 use serde_json::Value;
@@ -185,6 +185,19 @@ impl Operator {
             Self::Divide => "/",
             Self::Remainder => "%",
         }
+    }
+
+    /// Returns whether a comparison holds for operands in this order; `None` for another operator.
+    pub(super) fn orders(self, order: Ordering) -> Option<bool> {
+        Some(match self {
+            Self::Equal => order.is_eq(),
+            Self::Unequal => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+            _ => return None,
+        })
     }
 
     /// The binding power. Comparisons do not chain, so they cannot stand beside each other.

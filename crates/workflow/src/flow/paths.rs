@@ -4,15 +4,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    sync::OnceLock,
 };
 
-use graphrun_analysis::flow_model::{Assigned, Bits, Ending, FlowModel, GapKind};
+use graphrun_analysis::flow_model::{Assigned, Bits, Ending, FlowModel, GapKind, Since};
 use graphrun_core::{
     graph::TriggerKind,
     id::{ChannelName, NodeName},
 };
 
-use crate::written::{Presence, Without};
+use crate::{
+    visited,
+    written::{Presence, Without},
+};
 
 /// The flow model of a workflow with the assignments on it.
 #[derive(Debug)]
@@ -20,6 +24,12 @@ pub(crate) struct Paths {
     pub(super) net: FlowModel,
     pub(super) assigned: Assigned,
     pub(super) fields: BTreeMap<ChannelName, usize>,
+    /// The paths of the values that routes prove present: the facts of the model.
+    pub(super) proved: Vec<String>,
+    /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
+    pub(super) is_doubtful: bool,
+    /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
+    pub(super) visits: Vec<OnceLock<VisitFields>>,
     pub(super) names: Vec<NodeName>,
     /// The place of the name of each node.
     pub(super) places: Vec<Range<usize>>,
@@ -27,13 +37,31 @@ pub(crate) struct Paths {
     pub(super) limit: Range<usize>,
 }
 
+/// The fields that are assigned once a node has been visited.
+#[derive(Debug)]
+pub(super) struct VisitFields {
+    since: Since,
+    /// After another visit.
+    since_next: Since,
+    /// The fields that the node itself has assigned before any visit but the first since its count was last reset.
+    by_itself: Bits,
+}
+
 impl Paths {
+    pub(crate) fn is_called(&self, node: usize, name: &str) -> bool {
+        self.names[node].as_str() == name
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<usize> {
         self.fields.get(name).copied()
     }
 
-    pub(crate) fn before(&self, node: usize, field: usize) -> Presence {
-        if self.assigned.surely_before(node).contains(field) {
+    /// Returns whether a field is assigned before a node, where some [nodes have run](crate::visited).
+    pub(crate) fn before(&self, node: usize, field: usize, known: &[String]) -> Presence {
+        let mut visited = visited::nodes(known);
+        if self.assigned.surely_before(node).contains(field)
+            || visited.any(|(it, again)| self.follows(node, it, again, field))
+        {
             Presence::Always
         } else if !self.assigned.maybe_before(node).contains(field) {
             Presence::Never
@@ -42,20 +70,52 @@ impl Paths {
         }
     }
 
-    /// The fields that a node has assigned before any visit but the first since its count was last
-    /// reset.
-    pub(crate) fn written_again(&self, node: usize) -> Bits {
-        self.net.written_again(node, self.assigned.surely_before(node))
+    /// Returns whether a field is assigned before a node because another one has run, or itself more than once.
+    fn follows(&self, node: usize, visited: &str, is_again: bool, field: usize) -> bool {
+        let Ok(visited) = self.names.binary_search_by(|it| it.as_str().cmp(visited)) else {
+            return false;
+        };
+        if visited == node && !is_again {
+            return false;
+        }
+        let fields = self.visits[visited].get_or_init(|| {
+            let since = self.assigned.since(&self.net, visited);
+            let since_next = self.assigned.since_next(&self.net, visited, &since);
+            VisitFields { since, since_next, by_itself: self.net.written_by_itself(visited) }
+        });
+        // The last one of a node's own visits is the current one.
+        let is_next = is_again && visited != node;
+        let since = if is_next { &fields.since_next } else { &fields.since };
+        since.surely_before(node).is_some_and(|it| it.contains(field))
+            || visited == node && fields.by_itself.contains(field)
     }
 
-    pub(crate) fn after(&self, node: usize, field: usize) -> Presence {
+    /// Returns the paths of the values that are present before a node, because routes have proved them.
+    pub(super) fn proved_before(&self, node: usize) -> Vec<String> {
+        let surely = self.assigned.surely_before(node);
+        self.proved_in(|it| surely.contains(it))
+    }
+
+    /// Returns those of the paths that the node itself does not change.
+    pub(super) fn proved_after(&self, node: usize) -> Vec<String> {
+        let (surely, ended) = (self.assigned.surely_before(node), &self.net.nodes[node].clears);
+        self.proved_in(|it| surely.contains(it) && !ended.contains(it))
+    }
+
+    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> Vec<String> {
+        let facts = self.proved.iter().enumerate();
+        let held = facts.filter(|(at, _)| self.is_doubtful || holds(self.fields.len() + at));
+        held.map(|(_, path)| path.clone()).collect()
+    }
+
+    pub(crate) fn after(&self, node: usize, field: usize, known: &[String]) -> Presence {
         let itself = &self.net.nodes[node];
         if itself.surely.contains(field) {
             Presence::Always
         } else if itself.clears.contains(field) {
             if itself.maybe.contains(field) { Presence::Sometimes } else { Presence::Never }
         } else {
-            match self.before(node, field) {
+            match self.before(node, field, known) {
                 Presence::Never if itself.maybe.contains(field) => Presence::Sometimes,
                 before => before,
             }

@@ -185,6 +185,11 @@ pub trait Kind: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the fields that a node may change besides those that it writes its results to, such as a conversation.
+    fn also_changes<'y>(&self, _node: &Section<'y>) -> Vec<&'y str> {
+        Vec::new()
+    }
+
     /// Whether its nodes ask a person.
     ///
     /// Then `timeout` limits the wait for the answer instead of an attempt: the kind takes it from
@@ -279,6 +284,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
     /// Returns the answers that a person can choose from, if it asks a person. If there are none,
     /// every value that fits the written field is an answer.
     fn choices(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// Returns the field of a conversation, to which it adds its prompt and its answer.
+    fn conversation(&self) -> Option<&ChannelName> {
         None
     }
 

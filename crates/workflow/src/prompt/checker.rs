@@ -21,7 +21,7 @@ use minijinja::machinery::{
 use super::{
     TEMPLATE,
     expressions::{LOOP, loop_type},
-    guards::{SURE_ITEMS, learn, path_of, proves_revisit},
+    guards::{SURE_ITEMS, path_of},
     macros::Callee,
     metered::is_end,
     shapes::{bounded, either, items_of, tuple_items},
@@ -41,8 +41,6 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) schema: &'a Schema,
     /// The channels that are assigned at this point.
     pub(crate) written: &'a AssignedFields,
-    /// The channels that are assigned when the node has run before.
-    pub(crate) written_again: &'a AssignedFields,
     /// The nodes whose visits and usage can be read.
     pub(crate) nodes: &'a BTreeSet<NodeName>,
     /// The node that renders it; a report belongs to none.
@@ -53,7 +51,7 @@ pub(crate) struct PromptScope<'a> {
     pub(crate) item: Option<(&'a str, &'a Type)>,
     /// Whether an unknown name may be the name of an item.
     pub(crate) any_item: bool,
-    /// The paths that the node's `when` has proved present.
+    /// The paths that are known to be present before the prompt, with the marks of [triggers](via) and [visits](visited).
     pub(crate) given: &'a [String],
 }
 
@@ -428,14 +426,12 @@ impl<'t> Checker<'_, 't> {
         outcome: bool,
         then: impl FnOnce(&mut Self),
     ) {
-        let (before, written) = (self.defined.len(), self.scope.written);
-        learn(condition, outcome, &mut self.defined);
-        if proves_revisit(condition, outcome) {
-            self.scope.written = self.scope.written_again;
-        }
+        let before = self.defined.len();
+        let mut learned = Vec::new();
+        self.learn(condition, outcome, &mut learned);
+        self.defined.extend(learned);
         then(self);
         self.defined.truncate(before);
-        self.scope.written = written;
     }
 
     /// Checks a value that is printed. The content of a file is not for readers of a text.

@@ -755,8 +755,11 @@ impl<'t> Checker<'_, 't> {
                     return Some((Fact::find(name)?.ty(), Presence::Always));
                 };
                 let ty = channel.ty().clone();
-                let presence =
-                    if defined { Presence::Always } else { self.scope.written.presence(name) };
+                let presence = if defined {
+                    Presence::Always
+                } else {
+                    self.scope.written.presence_given(name, &self.defined)
+                };
                 return Some((ty, presence));
             }
         };

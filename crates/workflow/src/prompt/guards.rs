@@ -1,9 +1,12 @@
 //! What a condition proves about the values of a template: which are present, and which lists have items.
 
-use minijinja::machinery::ast::{BinOpKind, CompareOpKind, Expr, UnaryOpKind};
+use std::cmp::Ordering;
 
-use super::expressions::LOOP;
-use crate::via;
+use graphrun_core::id::NodeName;
+use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind};
+
+use super::{checker::Checker, expressions::LOOP};
+use crate::{via, visited};
 
 /// The most items of a list whose presence is known from a condition on its length.
 const ITEMS_MAX: i64 = 16;
@@ -11,62 +14,105 @@ const ITEMS_MAX: i64 = 16;
 /// The mark of a loop whose items are never null.
 pub(super) const SURE_ITEMS: &str = "loop has items";
 
-/// Records the names that are defined once a condition has this outcome.
-pub(super) fn learn(condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
-    match condition {
-        // A part of a value that is absent is undefined, which is not none.
-        Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
-            learn_path(&it.expr, defined);
-        }
-        Expr::Test(it) if (it.name == "defined") == outcome => {
-            let asks = matches!(it.name, "defined" | "undefined");
-            // `a.b is defined` proves `a` as well.
-            if asks {
+impl Checker<'_, '_> {
+    /// Records the names that are defined once a condition has this outcome.
+    pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
+        match condition {
+            // A part of a value that is absent is undefined, which is not none.
+            Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
                 learn_path(&it.expr, defined);
             }
+            Expr::Test(it) if (it.name == "defined") == outcome => {
+                let asks = matches!(it.name, "defined" | "undefined");
+                // `a.b is defined` proves `a` as well.
+                if asks {
+                    learn_path(&it.expr, defined);
+                }
+            }
+            // An absent field is false, and so is an empty list.
+            Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
+                learn_path(condition, defined);
+                defined.extend(path_of(condition).map(|it| has_items(&it)));
+            }
+            Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
+                let neighbour = match it.name {
+                    "first" => "loop.previtem",
+                    "last" => "loop.nextitem",
+                    _ => return,
+                };
+                if self.defined.iter().any(|it| it == SURE_ITEMS) {
+                    defined.push(neighbour.to_owned());
+                }
+            }
+            Expr::Filter(it) if outcome && is_length(it.name) => {
+                let path = it.expr.as_ref().and_then(path_of);
+                defined.extend(path.map(|it| has_items(&it)));
+            }
+            Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
+            Expr::Compare(it) => {
+                if let [step] = it.ops.as_slice()
+                    && let Some(operator) = outside_of_chain(step.op)
+                {
+                    self.learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
+                }
+            }
+            Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
+                self.learn(&it.expr, !outcome, defined);
+            }
+            Expr::BinOp(it) => match it.op {
+                BinOpKind::ScAnd if outcome => {
+                    self.learn(&it.left, outcome, defined);
+                    self.learn(&it.right, outcome, defined);
+                }
+                BinOpKind::ScOr if !outcome => {
+                    self.learn(&it.left, outcome, defined);
+                    self.learn(&it.right, outcome, defined);
+                }
+                _ => self.learn_comparison((&it.left, &it.right), it.op, outcome, defined),
+            },
+            _ => (),
         }
-        // An absent field is false, and so is an empty list.
-        Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
-            learn_path(condition, defined);
-            defined.extend(path_of(condition).map(|it| has_items(&it)));
-        }
-        Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
-            let neighbour = match it.name {
-                "first" => "loop.previtem",
-                "last" => "loop.nextitem",
-                _ => return,
-            };
-            if defined.iter().any(|it| it == SURE_ITEMS) {
-                defined.push(neighbour.to_owned());
+    }
+
+    /// Records what a comparison proves: the visits of a node, and what does not depend on the node.
+    fn learn_comparison(
+        &self,
+        (left, right): (&Expr<'_>, &Expr<'_>),
+        operator: BinOpKind,
+        outcome: bool,
+        defined: &mut Vec<String>,
+    ) {
+        for (visits, number, is_turned) in [(left, right, false), (right, left, true)] {
+            if let Some((node, number)) = self.visited_node(visits).zip(number_of(number)) {
+                let fulfils = |it: i64| {
+                    let order = if is_turned { number.cmp(&it) } else { it.cmp(&number) };
+                    orders(operator, order).is_none_or(|it| it == outcome)
+                };
+                let is_own = self.scope.written.is_at(node);
+                defined.extend(visited::mark(node, visited::least(is_own, fulfils)));
             }
         }
-        Expr::Filter(it) if outcome && is_length(it.name) => {
-            let path = it.expr.as_ref().and_then(path_of);
-            defined.extend(path.map(|it| has_items(&it)));
-        }
-        Expr::Filter(_) if outcome => defined.extend(path_of(condition)),
-        Expr::Compare(it) => {
-            if let [step] = it.ops.as_slice()
-                && let Some(operator) = outside_of_chain(step.op)
-            {
-                learn_comparison((&it.expr, &step.expr), operator, outcome, defined);
+        learn_comparison((left, right), operator, outcome, defined);
+    }
+
+    /// Returns the node whose visits an expression is: `visit`, or `visits("node")`.
+    fn visited_node<'n>(&'n self, expression: &'n Expr<'_>) -> Option<&'n str> {
+        let is_fact =
+            |name: &str| self.variable(name).is_none() && self.scope.schema.channel(name).is_none();
+        match expression {
+            Expr::Var(it) if it.id == "visit" && is_fact(it.id) => {
+                self.scope.node.map(NodeName::as_str)
             }
+            Expr::Call(it) => match (&it.expr, it.args.as_slice()) {
+                (Expr::Var(function), [CallArg::Pos(Expr::Const(node))])
+                    if function.id == "visits" && is_fact(function.id) =>
+                {
+                    node.value.as_str()
+                }
+                _ => None,
+            },
+            _ => None,
         }
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
-            learn(&it.expr, !outcome, defined);
-        }
-        Expr::BinOp(it) => match it.op {
-            BinOpKind::ScAnd if outcome => {
-                learn(&it.left, outcome, defined);
-                learn(&it.right, outcome, defined);
-            }
-            BinOpKind::ScOr if !outcome => {
-                learn(&it.left, outcome, defined);
-                learn(&it.right, outcome, defined);
-            }
-            _ => learn_comparison((&it.left, &it.right), it.op, outcome, defined),
-        },
-        _ => (),
     }
 }
 
@@ -163,60 +209,17 @@ fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
     }
 }
 
-/// Returns whether the node has run before if a condition has this outcome: `visit > 1`, and what means the same.
-pub(super) fn proves_revisit(condition: &Expr<'_>, outcome: bool) -> bool {
-    match condition {
-        Expr::UnaryOp(it) if matches!(it.op, UnaryOpKind::Not) => {
-            proves_revisit(&it.expr, !outcome)
-        }
-        Expr::BinOp(it) => match it.op {
-            BinOpKind::ScAnd if outcome => {
-                proves_revisit(&it.left, true) || proves_revisit(&it.right, true)
-            }
-            BinOpKind::ScOr if !outcome => {
-                proves_revisit(&it.left, false) || proves_revisit(&it.right, false)
-            }
-            BinOpKind::Eq => !outcome && compares_visit(&it.left, &it.right) == Some(1),
-            BinOpKind::Ne => outcome && compares_visit(&it.left, &it.right) == Some(1),
-            BinOpKind::Gt if outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
-            }
-            BinOpKind::Gte if outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
-            }
-            BinOpKind::Lt if !outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 2)
-            }
-            BinOpKind::Lte if !outcome => {
-                compares_visit(&it.left, &it.right).is_some_and(|it| it >= 1)
-            }
-            _ => false,
-        },
-        Expr::Compare(it) => {
-            let [step] = it.ops.as_slice() else { return false };
-            let number = compares_visit(&it.expr, &step.expr);
-            number.is_some_and(|number| match step.op {
-                CompareOpKind::Eq => !outcome && number == 1,
-                CompareOpKind::Ne => outcome && number == 1,
-                CompareOpKind::Gt => outcome && number >= 1,
-                CompareOpKind::Gte => outcome && number >= 2,
-                CompareOpKind::Lt => !outcome && number >= 2,
-                CompareOpKind::Lte => !outcome && number >= 1,
-                _ => false,
-            })
-        }
-        _ => false,
-    }
-}
-
-/// Returns the number that the number of the visit is compared with.
-fn compares_visit(left: &Expr<'_>, right: &Expr<'_>) -> Option<i64> {
-    match (left, right) {
-        (Expr::Var(name), Expr::Const(number)) if name.id == "visit" => {
-            i64::try_from(number.value.clone()).ok()
-        }
-        _ => None,
-    }
+/// Returns whether a comparison holds for operands in this order; `None` for another operator.
+fn orders(operator: BinOpKind, order: Ordering) -> Option<bool> {
+    Some(match operator {
+        BinOpKind::Eq => order.is_eq(),
+        BinOpKind::Ne => order.is_ne(),
+        BinOpKind::Lt => order.is_lt(),
+        BinOpKind::Lte => order.is_le(),
+        BinOpKind::Gt => order.is_gt(),
+        BinOpKind::Gte => order.is_ge(),
+        _ => return None,
+    })
 }
 
 /// The path of a value, such as `review.notes`, `tasks[0].title` or `tasks | first`.

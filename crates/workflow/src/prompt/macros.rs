@@ -216,10 +216,9 @@ impl<'t> Checker<'_, 't> {
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// What is known to be present here, and whether the node has run before.
-    fn known_here(&self) -> (BTreeSet<&str>, bool) {
-        let defined = self.defined.iter().map(String::as_str).filter(|it| !it.is_empty());
-        (defined.collect(), std::ptr::eq(self.scope.written, self.scope.written_again))
+    /// What is known to be present here.
+    fn known_here(&self) -> BTreeSet<&str> {
+        self.defined.iter().map(String::as_str).filter(|it| !it.is_empty()).collect()
     }
 
     /// Returns whether one more body can be checked, and reports one that is too many.

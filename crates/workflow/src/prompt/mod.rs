@@ -392,7 +392,6 @@ mod tests {
         let scope = PromptScope {
             schema: state.schema(),
             written: &AssignedFields::from_iter([]),
-            written_again: &AssignedFields::from_iter([]),
             nodes: &BTreeSet::new(),
             node: Some(&node),
             bounded: false,

@@ -335,7 +335,6 @@ mod tests {
         let scope = PromptScope {
             schema,
             written: &written,
-            written_again: &written,
             nodes: &BTreeSet::new(),
             node: Some(&NodeName::parse("node").unwrap()),
             bounded: false,

@@ -2,8 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow_model::{
-    Alternative, Arrow, Bound, Decision, Deferral, FlowNode, Join, Outcome, together,
+    Alternative, Arrow, Bound, Decision, Deferral, Exclusions, FlowNode, Join, Outcome, together,
 };
+
+/// Returns the set of these numbers, below a length.
+pub(in crate::flow_model) fn from_numbers(length: usize, numbers: &[usize]) -> Bits {
+    let mut bits = Bits::none(length);
+    bits.extend(numbers);
+    bits
+}
 
 fn arrow(nodes: usize, joins: usize) -> impl Strategy<Value = Arrow> {
     let join = move |it: usize| if joins == 0 { Arrow::End } else { Arrow::Join(it % joins) };
@@ -31,16 +38,15 @@ fn node(nodes: usize, joins: usize) -> impl Strategy<Value = FlowNode> {
             outcomes,
             bound: bound.map(|exhausted| Bound { exhausted, has_limits: false }),
             resets,
-            defers: defers.map(|(others, is_first)| {
-                let mut first = Bits::none(nodes);
-                first.extend(&others);
-                Deferral { first, rank: (0, is_first) }
+            defers: defers.map(|(others, is_first)| Deferral {
+                first: from_numbers(nodes, &others),
+                rank: (0, is_first),
             }),
             ..FlowNode::new(0)
         })
 }
 
-fn model() -> impl Strategy<Value = FlowModel> {
+pub(in crate::flow_model) fn model() -> impl Strategy<Value = FlowModel> {
     (2..8usize, 0..3usize).prop_flat_map(|(nodes, joins)| {
         let join = (0..nodes, prop::collection::btree_set(0..nodes, 1..4), 1..4usize);
         let join = join.prop_map(|(node, awaited, count)| Join {
@@ -70,7 +76,7 @@ proptest! {
     #[test]
     fn every_meeting_of_every_run_is_found(model in model()) {
         let found = Concurrency::between(&model).all(&model);
-        for (node, others) in together(&model).into_iter().flat_map(|it| it.beside).enumerate() {
+        for (node, others) in together(&model, &Exclusions::default()).into_iter().flat_map(|it| it.beside).enumerate() {
             let mut missed = others;
             missed.remove(&found[node]);
             prop_assert!(missed.is_empty(), "{} meets {:?}", node, missed);

@@ -266,6 +266,13 @@ impl<'a> Walk<'a> {
             others.iter().for_each(|it| self.release(place, it));
             return;
         }
+        let mut others = others.clone();
+        if self.model.nodes[place].ends_once {
+            // All of its tasks make the same move.
+            let mut itself = Bits::none(self.places.count);
+            itself.insert(place);
+            others.remove(&itself);
+        }
         for at in 0..self.of_nodes[place].numbers.len() {
             let one = self.of_nodes[place].numbers[at];
             self.make_beside(one, others.clone());

@@ -124,14 +124,7 @@ impl Ask {
 }
 
 fn holds(operator: Operator, order: Ordering) -> bool {
-    match operator {
-        Operator::Equal => order.is_eq(),
-        Operator::Less => order.is_lt(),
-        Operator::LessOrEqual => order.is_le(),
-        Operator::Greater => order.is_gt(),
-        Operator::GreaterOrEqual => order.is_ge(),
-        _ => false,
-    }
+    operator.orders(order).unwrap_or(false)
 }
 
 fn sort(ask: &Ask) -> Sort {

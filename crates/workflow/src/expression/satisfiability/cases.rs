@@ -92,10 +92,12 @@ impl CaseList {
     }
 }
 
-/// Returns whether two conditions never hold in the same state.
-pub(crate) fn exclude_each_other(one: &Expression, other: &Expression) -> bool {
-    let list = CaseList::of(&[one, other]);
-    list.search.is_some_and(|mut it| it.find(&[(0, true), (1, true)]) == SearchResult::Never)
+/// Returns whether some conditions never have these outcomes in the same state.
+pub(crate) fn exclude_each_other(outcomes: &[(&Expression, bool)]) -> bool {
+    let conditions: Vec<&Expression> = outcomes.iter().map(|it| it.0).collect();
+    let wishes: Vec<Wish> = outcomes.iter().enumerate().map(|(at, it)| (at, it.1)).collect();
+    let list = CaseList::of(&conditions);
+    list.search.is_some_and(|mut it| it.find(&wishes) == SearchResult::Never)
 }
 
 /// Reports the innermost parts of conditions that are always true or never true.

@@ -138,7 +138,6 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
     let scope = PromptScope {
         schema,
         written: &written,
-        written_again: &written,
         nodes: &BTreeSet::new(),
         node: Some(&NodeName::parse("node").unwrap()),
         bounded: false,
