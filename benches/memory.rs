@@ -187,7 +187,7 @@ async fn steps(store: &Arc<dyn Store>, node: &str) -> Duration {
     let services = Services { memory: Memory::new(Arc::clone(store)), ..Services::offline() };
     let graph = compile(workflow.into_graph(&factory(services, registry()))).unwrap();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let storage = SqliteStorage::open(&folder.path().join("runs.db")).unwrap();
+    let storage = SqliteStorage::open(folder.path().join("runs.db")).unwrap();
     let engine = Engine::new(graph).with_storage(Arc::new(storage));
     let parts: Vec<usize> = (0..STEPS).collect();
     let begun = Instant::now();

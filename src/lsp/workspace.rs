@@ -107,12 +107,11 @@ impl Workspace {
     pub(super) fn set(&mut self, uri: String, version: i64, text: String) {
         let before = self.documents.remove(&uri);
         let (path, text) = (uri::to_path(&uri), text.into());
-        let document = match before {
-            Some(before) => Document { text, version, path, ..before },
-            None => {
-                let (state, inner_nodes, tested) = (None, Vec::new(), None);
-                Document { text, version, path, state, inner_nodes, tested }
-            }
+        let document = if let Some(before) = before {
+            Document { text, version, path, ..before }
+        } else {
+            let (state, inner_nodes, tested) = (None, Vec::new(), None);
+            Document { text, version, path, state, inner_nodes, tested }
         };
         self.documents.insert(uri, document);
     }

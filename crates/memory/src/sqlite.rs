@@ -327,7 +327,7 @@ fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<
 fn counted<'w>(database: &Connection, words: &'w [String]) -> Result<Vec<(&'w str, usize)>, Fault> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)";
     let mut statement = database.prepare_cached(sql)?;
-    let mut count = |word: &'w String| {
+    let count = |word: &'w String| {
         let count = statement.query_row(params![quoted(word), COMMON], |row| row.get(0))?;
         Ok((word.as_str(), count))
     };

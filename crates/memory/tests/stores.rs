@@ -351,7 +351,7 @@ async fn any_text_is_kept_as_it_is(home: &Home) {
         "\0".to_owned(),
         "cafe\u{301} naïve ß ﬁ ½ 日本語 🦀 \u{202e}".to_owned(),
         "x".repeat(64 << 10),
-        (0..9_000).map(|it| format!("w{it} ")).collect(),
+        (0..9_000).map(|it| format!("w{it}")).collect::<Vec<_>>().join(" "),
         "'); DROP TABLE entries; --".to_owned(),
         "\\x00 {\"a\": 1}".to_owned(),
         String::new(),
@@ -454,7 +454,7 @@ async fn both_databases_rank_alike() {
     // Words of different frequencies, in texts of different lengths.
     let word = |number: usize| ["parser", "tests", "failing", "cache", "lock", "retry"][number % 6];
     let text = |it: usize| {
-        let words = (0..1 + it % 7).map(|at| word(it * 7 + at * at * (it % 3 + 1)));
+        let words = (0..=it % 7).map(|at| word(it * 7 + at * at * (it % 3 + 1)));
         let words: Vec<&str> = words.chain([word(it / 40)]).collect();
         format!("{} rule{it} of{}", words.join(" "), it % 11)
     };

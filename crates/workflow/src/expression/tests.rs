@@ -912,7 +912,7 @@ fn is_of(value: &Value, ty: &Type) -> bool {
     match ty {
         Type::Any => true,
         Type::Bool => value.is_boolean(),
-        Type::Int(range) => value.as_i64().is_some_and(|it| range.contains(it as f64)),
+        Type::Int(range) => value.is_i64() && value.as_f64().is_some_and(|it| range.contains(it)),
         Type::Float(range) => value.as_f64().is_some_and(|it| range.contains(it)),
         Type::String | Type::Date | Type::Duration => value.is_string(),
         Type::Enum(values) => value.as_str().is_some_and(|it| values.iter().any(|of| of == it)),

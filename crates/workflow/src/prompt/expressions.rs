@@ -196,14 +196,11 @@ impl<'t> Checker<'_, 't> {
                 for step in &it.ops {
                     let right = (self.present(&step.expr), &step.expr);
                     let operator = outside_of_chain(step.op);
-                    match operator.filter(|it| symbol(*it).is_none()) {
-                        Some(operator) => {
-                            self.compare(&left.0, left.1, &right.0, right.1, operator);
-                        }
-                        None => {
-                            let operands = [(left.1, &left.0), (right.1, &right.0)];
-                            self.try_operation("a in b", "`in`", &operands, step.expr.span());
-                        }
+                    if let Some(operator) = operator.filter(|it| symbol(*it).is_none()) {
+                        self.compare(&left.0, left.1, &right.0, right.1, operator);
+                    } else {
+                        let operands = [(left.1, &left.0), (right.1, &right.0)];
+                        self.try_operation("a in b", "`in`", &operands, step.expr.span());
                     }
                     left = right;
                 }

@@ -148,7 +148,7 @@ impl Checker<'_, '_> {
                 };
                 if has_items { end } else { end.optional() }
             }
-            "attr" => self.attr(of),
+            "attr" => attr(of),
             "reverse" if matches!(input, Type::String | Type::Enum(_)) => Type::String,
             "list" | "sort" | "reverse" | "unique" => list(item),
             "select" | "reject" | "selectattr" | "rejectattr" => list(selected(of, path, item)),
@@ -167,7 +167,7 @@ impl Checker<'_, '_> {
                 let key = part.unwrap_or_else(absent_at_times);
                 list(tuple(vec![with_fallback(key, of.named("default")), list(item)]))
             }
-            "map" => self.mapped(of, part, item),
+            "map" => self.mapped(of, part, &item),
             "split" | "lines" => list(Type::String),
             "sum" => match tried {
                 Type::Int(_) | Type::Float(_) => tried,
@@ -245,23 +245,8 @@ impl Checker<'_, '_> {
         ty
     }
 
-    /// The type of `attr(key)`.
-    fn attr(&mut self, of: &Application<'_>) -> Type {
-        let key = of.positional(0).and_then(|(it, _)| match it {
-            Expr::Const(it) => it.value.as_str(),
-            _ => None,
-        });
-        match (key, of.input.required()) {
-            (Some(key), Type::Record(_)) if !is_shape(of.input.required()) => {
-                of.input.field(key).cloned().unwrap_or_else(absent_at_times)
-            }
-            (_, Type::Map(value)) => Type::clone(value).optional(),
-            _ => absent_at_times(),
-        }
-    }
-
     /// The type of `map`, with a part of the items or with another filter.
-    fn mapped(&mut self, of: &Application<'_>, part: Option<Type>, item: Type) -> Type {
+    fn mapped(&mut self, of: &Application<'_>, part: Option<Type>, item: &Type) -> Type {
         if let Some(part) = part {
             return Type::List(with_fallback(part, of.named("default")).into());
         }
@@ -271,10 +256,10 @@ impl Checker<'_, '_> {
         });
         let Some(name) = filter else { return Type::List(Type::Any.into()) };
         let (args, types) = (&of.args[1..], &of.types[1..]);
-        let inner = Application { name, input: &item, args, types, span: of.span };
+        let inner = Application { name, input: item, args, types, span: of.span };
         let part = inner.attribute().and_then(|it| self.attribute_path(it));
         let ty = part.as_ref().map(|path| {
-            let item = items_of(&item).unwrap_or(Type::Any);
+            let item = items_of(item).unwrap_or(Type::Any);
             self.part(&item, path, of.span)
         });
         let operands = args.iter().zip(types).zip(&OPERANDS[1..]);
@@ -290,7 +275,7 @@ impl Checker<'_, '_> {
         };
         let tested: Vec<_> =
             args.iter().zip(types).map(|(arg, ty)| (expression_of(arg), ty)).collect();
-        let tried = self.type_of_operation(&source, &item, &tested);
+        let tried = self.type_of_operation(&source, item, &tested);
         let result = match name {
             "default" | "d" => {
                 let default = types.first().cloned().unwrap_or(Type::String);
@@ -308,6 +293,21 @@ impl Checker<'_, '_> {
         {
             problem.help = Some(format!("give a default: `… | {}(default=0)`", it.name));
         }
+    }
+}
+
+/// The type of `attr(key)`.
+fn attr(of: &Application<'_>) -> Type {
+    let key = of.positional(0).and_then(|(it, _)| match it {
+        Expr::Const(it) => it.value.as_str(),
+        _ => None,
+    });
+    match (key, of.input.required()) {
+        (Some(key), Type::Record(_)) if !is_shape(of.input.required()) => {
+            of.input.field(key).cloned().unwrap_or_else(absent_at_times)
+        }
+        (_, Type::Map(value)) => Type::clone(value).optional(),
+        _ => absent_at_times(),
     }
 }
 

@@ -147,15 +147,15 @@ impl<'t> Checker<'_, 't> {
             let place = argument.expression.span();
             let at = match argument.name {
                 None => at,
-                Some(wanted) => match names.iter().position(|it| *it == wanted) {
-                    Some(at) => at,
-                    None => {
+                Some(wanted) => {
+                    let Some(at) = names.iter().position(|it| *it == wanted) else {
                         let help = suggestion(wanted, names.iter().copied());
                         let message = format!("the macro `{name}` has no argument `{wanted}`");
                         self.problem("GR041", place, message, "no such argument").help = help;
                         continue;
-                    }
-                },
+                    };
+                    at
+                }
             };
             match types.get_mut(at) {
                 Some(ty @ None) => *ty = Some(argument.ty.clone()),
