@@ -8,7 +8,10 @@ use std::{
 /// The modules of the packages that have several, lowest first. Those of one row do not import each other.
 const LAYERS: &[(&str, &[&[&str]])] = &[
     ("crates/guard", &[&["address", "data_limit", "redact"], &["beneath"]]),
-    ("crates/core", &[&["id", "diagnostic", "fault", "usage"], &["state"], &["event"], &["graph"]]),
+    (
+        "crates/core",
+        &[&["id", "diagnostic", "fault", "usage", "words"], &["state"], &["event"], &["graph"]],
+    ),
     ("", &[&["cases", "draw", "prelude"], &["lsp"], &["cli"]]),
 ];
 

@@ -653,7 +653,7 @@ fn a_limit_drops_waiting_joins_as_well() {
     );
     let (state, rest) = Hand::start(&graph).run(|_| 0, |task| Ok(noting(task)));
     assert_eq!(notes(&state), ["qc", "ta", "flush"]);
-    let reason = Some("the limit of 1 steps is reached".to_owned());
+    let reason = Some("the limit of 1 step is reached".to_owned());
     assert_eq!(rest, (Status::Done, reason), "`sse` waits for what will never come");
 }
 

@@ -25,7 +25,10 @@ use super::{
     route::{Cases, Each, Match, RouteCase},
     shape::Section,
 };
+
 const FAIL: &str = "fail";
+/// The most arms of a match whose conditions are compared with those of other routes.
+const CONDITIONS_MAX: usize = 64;
 
 /// The field with the reason, if the `then` is `{ fail: FIELD }`.
 pub(super) fn fail_reason(then: &Yaml) -> Option<&Yaml> {
@@ -274,7 +277,9 @@ fn compile_match(
         };
         Some((value.clone(), (scope.compile(&text, scope.after()).ok()?, outcome)))
     };
-    let conditions = arms.keys().filter_map(condition).collect();
+    // Each is compiled with the types of the whole match, which is too much for thousands of values.
+    let conditions = arms.keys().filter(|_| arms.len() <= CONDITIONS_MAX);
+    let conditions = conditions.filter_map(condition).collect();
     Some(Match::new(on, arms, &order, conditions))
 }
 

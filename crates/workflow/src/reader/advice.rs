@@ -48,7 +48,7 @@ pub(super) fn advice(message: &str, text: &str, at: usize) -> Option<String> {
     if tab_before(text, at) {
         return Some("indent with spaces; YAML takes no tabs".to_owned());
     }
-    if message.contains("flow ")
+    if ["flow ", "indentation"].iter().any(|it| message.contains(it))
         && let Some(advice) = OpenBracket::above(text, at).map(OpenBracket::advice)
     {
         return Some(advice);

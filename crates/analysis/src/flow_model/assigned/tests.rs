@@ -63,7 +63,9 @@ proptest! {
         let mut written = model.surely_at_start.clone();
         let mut visits = vec![0; count];
         for step in steps.drain(..) {
-            step.iter().for_each(|(node, _)| visits[*node] += 1);
+            for (node, _) in &step {
+                visits[*node] += 1;
+            }
             for &(node, _) in &step {
                 let has = |certain: &Bits| certain.iter().all(|it| written.contains(it));
                 let shown = |why: &str| format!("{why} at {node} in {step:?} with {written:?}");

@@ -3,6 +3,8 @@
 //! An expression is generated for a kind of value, and now and then for another kind, so that many templates load and
 //! many have a mistake. Divisors, counts and values of the type `json` are left out: they may fail in a run.
 
+use proptest::prelude::ProptestConfig;
+
 use super::{Choices, failure, problems, schema, states};
 
 /// The templates of a test run. `PROPTEST_CASES` makes more.
@@ -421,8 +423,8 @@ fn a_random_template_that_loads_is_rendered_in_every_state() {
     let schema = schema();
     let states = states(&schema, 20);
     let (mut accepted, mut failed) = (0, Vec::new());
-    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|it| it.parse().ok());
-    let count: u64 = wanted.unwrap_or(TEMPLATES);
+    // `PROPTEST_CASES` makes more of them.
+    let count = TEMPLATES.max(ProptestConfig::default().cases.into());
     for seed in 0..count {
         let choices = Choices(seed * 7919);
         let mut generator = Generator { choices, names: Vec::new(), macros: Vec::new() };
