@@ -23,7 +23,7 @@ struct StandIns {
 impl Guarded {
     /// Puts other characters in the places of the blanks that must stay.
     pub(super) fn new(text: &str) -> Result<Self, SyntaxError> {
-        // The characters of this range are for private use: a text has them for no reason of its own.
+        // The characters of this range are for private use, so a text hardly has them.
         let mut free = ('\u{f0000}'..='\u{f00ff}').filter(|it| !text.contains(*it));
         let mut next = || free.next().unwrap_or('\u{f0000}');
         let stand_ins = StandIns { space: next(), tab: next(), empty: next() };

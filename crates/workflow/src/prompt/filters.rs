@@ -190,7 +190,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The type of `default`, which replaces what is absent, or what is false if it is asked to.
+    /// The type of `default`, which replaces an absent value, or a false one if its second argument is true.
     fn with_default(&self, it: &Filter<'_>, of: &Application<'_>) -> Type {
         let is_written = match &it.expr {
             Some(Expr::Var(it)) => self.look_up(it.id).is_none_or(|it| it.1 == Presence::Always),
@@ -320,7 +320,7 @@ fn expression_of<'e>(arg: &'e CallArg<'e>) -> &'e Expr<'e> {
     }
 }
 
-/// The items that pass a test. Some tests pass only what is there.
+/// The items that pass a test. Some tests pass only present values.
 fn selected(of: &Application<'_>, path: Option<&str>, item: Type) -> Type {
     let (at, keeps) = match of.name {
         "select" => (0, true),

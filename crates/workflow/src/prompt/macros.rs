@@ -1,7 +1,7 @@
 //! Macros and loops that call themselves: their bodies are checked for each call, with the types of its arguments.
 //!
-//! A macro reads its arguments, the fields of the state and other macros. The engine gives it more, depending on where
-//! it is declared and what is set later; the check refuses that. The block of a `{% call %}` reads all names around it.
+//! A macro reads its arguments, the fields of the state and other macros. The engine also gives it
+//! names from the place of its declaration, and names that are set later; the check refuses these. The block of a `{% call %}` reads all names around it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,10 +40,10 @@ pub(super) struct Callee<'t> {
     /// The number of frames at the declaration of a macro.
     depth: usize,
     /// What a block sees; a macro sees no variables.
-    surroundings: Option<Rc<Surroundings<'t>>>,
+    surroundings: Option<Rc<EnclosingScope<'t>>>,
 }
 
-struct Surroundings<'t> {
+struct EnclosingScope<'t> {
     variables: Vec<Variable<'t>>,
     frames: Vec<usize>,
     defined: Vec<String>,
@@ -92,7 +92,7 @@ impl<'t> Checker<'_, 't> {
     }
 
     pub(super) fn call_block(&mut self, it: &'t CallBlock<'t>) {
-        let surroundings = Surroundings {
+        let surroundings = EnclosingScope {
             variables: self.variables.clone(),
             frames: self.frames.clone(),
             defined: self.defined.clone(),
@@ -216,7 +216,7 @@ impl<'t> Checker<'_, 't> {
         if shown.is_empty() { "no arguments".to_owned() } else { shown.join(", ") }
     }
 
-    /// What is known to be present here.
+    /// The paths that are known to be present here.
     fn known_here(&self) -> BTreeSet<&str> {
         self.defined.iter().map(String::as_str).filter(|it| !it.is_empty()).collect()
     }
@@ -248,7 +248,7 @@ impl<'t> Checker<'_, 't> {
         let defined = std::mem::replace(&mut self.defined, defined);
         let loops = std::mem::take(&mut self.loops);
         if callee.surroundings.is_none() {
-            // What is known of a variable is not known of a field with its name.
+            // A condition on a variable proves nothing about a field with its name.
             let outside = self.variables[self.given..].iter().map(|it| it.name.clone());
             outside.collect::<Vec<_>>().iter().for_each(|it| self.forget(it));
         }
@@ -261,7 +261,7 @@ impl<'t> Checker<'_, 't> {
             let mut defaults = defaults.map(Some).chain(std::iter::repeat(None));
             for (name, ty) in arguments.into_iter().rev() {
                 let default = defaults.next().flatten();
-                // `none` is an argument, and what is undefined is not.
+                // `none` is an argument, and an undefined value is not.
                 let ty = match (default, ty) {
                     (Some(default), None) => checker.value(default),
                     (Some(default), Some(ty @ Type::Optional(_))) => {

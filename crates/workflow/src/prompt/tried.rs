@@ -454,7 +454,7 @@ mod tests {
         assert!(failed.is_empty(), "{} fail:\n{}", failed.len(), failed.join("\n"));
     }
 
-    /// Other problems are operations that the engine performs, although nobody means them: a loop over a text, a
+    /// Other problems are operations that the engine performs, although they are mistakes: a loop over a text, a
     /// comparison that is never true.
     fn is_failure(problem: &str) -> bool {
         // The days and words of these states have the characters that `attr` reads.

@@ -79,7 +79,7 @@ impl OpenBracket {
                     return None;
                 }
             }
-            found.into_iter().next()
+            found.pop()
         })
     }
 
