@@ -226,17 +226,25 @@ impl Nearness {
     }
 }
 
-/// The bounds of a fixed sequence of graphs are never below the true numbers, and on average within 1.3 of them.
-#[test]
-fn bounds_are_near_the_true_worst_case() {
+/// Compares the bounds of a fixed sequence of graphs with the truth.
+fn nearness_of<R: fmt::Debug>(
+    recipes: impl Strategy<Value = R>,
+    compiled: impl Fn(&R, &Dice) -> CompiledGraph,
+) -> Nearness {
     let mut runner = TestRunner::deterministic();
     let dice = Dice::default();
     let mut nearness = Nearness::default();
     for _ in 0..400 {
-        let recipe: Recipe = small_recipe().new_tree(&mut runner).unwrap().current();
-        nearness.compare(&recipe.compiled(&dice), &dice, &recipe);
+        let recipe = recipes.new_tree(&mut runner).unwrap().current();
+        nearness.compare(&compiled(&recipe, &dice), &dice, &recipe);
     }
-    for average in nearness.averages() {
+    nearness
+}
+
+/// The bounds of a fixed sequence of graphs are never below the true numbers, and on average within 1.3 of them.
+#[test]
+fn bounds_are_near_the_true_worst_case() {
+    for average in nearness_of(small_recipe(), Recipe::compiled).averages() {
         assert!(average <= 1.3, "{average} on average");
     }
 }
@@ -244,14 +252,7 @@ fn bounds_are_near_the_true_worst_case() {
 /// Of several loops behind a router, the worst case has the longest one, and not all of them.
 #[test]
 fn loops_that_exclude_each_other_are_not_added_up() {
-    let mut runner = TestRunner::deterministic();
-    let dice = Dice::default();
-    let mut nearness = Nearness::default();
-    for _ in 0..400 {
-        let recipe: LoopsRecipe = loops_recipe().new_tree(&mut runner).unwrap().current();
-        nearness.compare(&recipe.compiled(&dice), &dice, &recipe);
-    }
-    for average in nearness.averages() {
+    for average in nearness_of(loops_recipe(), LoopsRecipe::compiled).averages() {
         assert!(average <= 1.15, "{average} on average");
     }
 }

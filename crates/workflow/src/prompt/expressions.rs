@@ -4,67 +4,26 @@ use graphrun_core::{
     id::NodeName,
     state::{Channel, Field, Record, Type},
 };
-use minijinja::{
-    Value,
-    machinery::{
-        Span,
-        ast::{
-            BinOp, BinOpKind, Call, CallArg, Expr, GetItem, IfExpr, Map, Slice, Test, UnaryOpKind,
-        },
-    },
+use minijinja::machinery::{
+    Span,
+    ast::{BinOp, BinOpKind, Expr, GetItem, IfExpr, Map, Slice, Test, UnaryOpKind},
 };
 
 use super::{
     checker::{Checker, Meaning},
-    guards::{has_items, number_of, outside_of_chain, path_of},
-    names::{FUNCTIONS, FactFunction, TESTS},
+    guards::{number_of, outside_of_chain},
+    names::TESTS,
+    operations::Tested,
     shapes::{alternatives, any_of, as_list, either, is_shape, tuple, tuple_items, values_of_map},
-    tried::{Failure, NOTHING, OPERANDS, Operand, When, type_of},
+    tried::{OPERANDS, type_of},
 };
 use crate::{
-    facts::{Fact, record, usage_type},
+    facts::{Fact, record},
     report::suggestion,
     structure::{INDEX, ITEM},
     typing::{describe, null, values_of},
-    via,
     written::Presence,
 };
-
-/// An operand of an operation that is tried.
-#[derive(Clone, Copy)]
-pub(super) struct Tested<'e> {
-    /// The expression, unless it is the text of a block.
-    pub(super) expression: Option<&'e Expr<'e>>,
-    pub(super) ty: &'e Type,
-}
-
-impl Tested<'_> {
-    /// The value of a literal, or its type.
-    fn operand(&self) -> Operand {
-        let Some(expression) = self.expression else { return Operand::Of(self.ty.clone()) };
-        match (expression, number_of(expression)) {
-            (Expr::Const(it), _) => Operand::literal(&it.value),
-            (_, Some(number)) => Operand::literal(&Value::from(number)),
-            _ => Operand::Of(self.ty.clone()),
-        }
-    }
-
-    /// How a message shows it.
-    fn shown(&self) -> String {
-        match self.operand() {
-            Operand::Literal(value) if value.as_str().is_none() => format!("`{value}`"),
-            _ => describe(self.ty.required()),
-        }
-    }
-
-    /// Whether it is a value of a type that says something.
-    fn is_known(&self) -> bool {
-        match self.operand() {
-            Operand::Literal(value) => value.as_str().is_some(),
-            Operand::Of(ty) => ty.required() != &Type::Any,
-        }
-    }
-}
 
 /// The variable of a loop over its items.
 pub(super) const LOOP: &str = "loop";
@@ -236,7 +195,11 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// A choice between two values, or between a value and nothing.
-    fn choice(&mut self, it: &IfExpr<'_>, type_of: fn(&mut Self, &Expr<'_>) -> Type) -> Type {
+    pub(super) fn choice(
+        &mut self,
+        it: &IfExpr<'_>,
+        type_of: fn(&mut Self, &Expr<'_>) -> Type,
+    ) -> Type {
         self.condition(&it.test_expr);
         self.check_constant(&it.test_expr);
         let mut chosen = Type::Any;
@@ -249,7 +212,11 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// `and` and `or`, whose value is that of one side.
-    fn connection(&mut self, it: &BinOp<'_>, type_of: fn(&mut Self, &Expr<'_>) -> Type) -> Type {
+    pub(super) fn connection(
+        &mut self,
+        it: &BinOp<'_>,
+        type_of: fn(&mut Self, &Expr<'_>) -> Type,
+    ) -> Type {
         let is_and = matches!(it.op, BinOpKind::ScAnd);
         let left = if is_and {
             type_of(self, &it.left)
@@ -382,248 +349,8 @@ impl<'t> Checker<'_, 't> {
         Type::Bool
     }
 
-    /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
-    /// that may be null is optional: it is written as `none`, and so is a choice of it.
-    pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
-        match expression {
-            Expr::IfExpr(it) => self.choice(it, Self::present),
-            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
-                self.connection(it, Self::present)
-            }
-            Expr::Var(it) if self.variable(it.id).is_none() => self.value(expression),
-            Expr::Const(_) => self.ty(expression),
-            _ => {
-                let ty = self.ty(expression);
-                self.check_presence(expression, &ty);
-                if self.null_forms(expression, &ty).is_empty() { ty.required().clone() } else { ty }
-            }
-        }
-    }
-
-    /// The type of an expression that must be there and not null, because a part of it is read.
-    fn required(&mut self, expression: &Expr<'_>) -> Type {
-        let ty = self.present(expression);
-        if matches!(ty, Type::Optional(_)) {
-            self.report_absence(expression);
-        }
-        ty.required().clone()
-    }
-
-    /// The type of an expression, which is not optional if a condition has proved its presence.
-    pub(super) fn value(&mut self, expression: &Expr<'_>) -> Type {
-        let ty = self.ty(expression);
-        if self.is_proved(expression) { ty.required().clone() } else { ty }
-    }
-
-    fn is_proved(&self, expression: &Expr<'_>) -> bool {
-        path_of(expression).is_some_and(|path| {
-            let root = path.split('.').next().unwrap_or_default();
-            let is_fact = self.scope.schema.channel(root).is_none();
-            self.defined.contains(&path)
-                || self.missed.contains(&path)
-                || is_fact && via::is_sure(&path, &self.defined)
-        })
-    }
-
-    /// What an expression of an optional type is when it is not there: such values pass [`Self::present`].
-    fn null_forms(&self, expression: &Expr<'_>, ty: &Type) -> Vec<Value> {
-        if !matches!(ty, Type::Optional(_)) || self.is_proved(expression) {
-            return Vec::new();
-        }
-        let of = |it: &Expr<'_>| self.null_forms(it, ty);
-        match expression {
-            Expr::Var(it) if self.variable(it.id).is_none() => vec![Value::from(())],
-            Expr::IfExpr(it) => {
-                let otherwise = it.false_expr.as_ref().map_or(vec![NOTHING.clone()], of);
-                [of(&it.true_expr), otherwise].concat()
-            }
-            Expr::BinOp(it) => [of(&it.left), of(&it.right)].concat(),
-            Expr::GetAttr(_) if self.is_whole(expression) => vec![Value::from(())],
-            _ => Vec::new(),
-        }
-    }
-
-    /// Whether a part of a field is there, but may be null: a reader makes a value of a Rust type, which has all of its
-    /// fields.
-    fn is_whole(&self, expression: &Expr<'_>) -> bool {
-        path_of(expression).is_some_and(|path| {
-            let root = path.split('.').next().unwrap_or_default();
-            let channel = self.scope.schema.channel(root);
-            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '('])
-        })
-    }
-
-    /// Returns whether a condition has proved that a list has items.
-    pub(super) fn has_items(&self, list: &Expr<'_>) -> bool {
-        path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it)))
-    }
-
-    /// Reports a value that may be absent and is not guarded.
-    fn check_presence(&mut self, expression: &Expr<'_>, ty: &Type) {
-        if matches!(ty, Type::Optional(_)) && !self.is_whole(expression) {
-            self.report_absence(expression);
-        }
-    }
-
-    fn report_absence(&mut self, expression: &Expr<'_>) {
-        let Some(path) = path_of(expression) else {
-            let message = "this may be absent, and then the prompt cannot be rendered";
-            let help = "give another text: `… | default(\"…\")`".to_owned();
-            self.problem("GR026", expression.span(), message.to_owned(), "may be absent").help =
-                Some(help);
-            return;
-        };
-        if !self.is_proved(expression) {
-            let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
-            let help = format!(
-                "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
-                 `{{{{ {path} | default(\"…\") }}}}`"
-            );
-            self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
-            self.missed.push(path);
-        }
-    }
-
-    /// Tries an operation on samples of its operands, and reports one that always fails. Returns its type.
-    fn try_operation(
-        &mut self,
-        source: &str,
-        what: &str,
-        operands: &[(&Expr<'_>, &Type)],
-        span: Span,
-    ) -> Type {
-        let operands: Vec<Tested<'_>> =
-            operands.iter().map(|(it, ty)| Tested { expression: Some(it), ty }).collect();
-        self.try_values(source, what, &operands, operands.len(), span)
-    }
-
-    /// Tries an operation; messages show the types of the first operands.
-    fn try_values(
-        &mut self,
-        source: &str,
-        what: &str,
-        operands: &[Tested<'_>],
-        shown: usize,
-        span: Span,
-    ) -> Type {
-        let mut values: Vec<Operand> = operands.iter().map(Tested::operand).collect();
-        let ty = match self.tried.operation(source, &values) {
-            Ok(ty) => ty,
-            Err(failure) => {
-                self.report_failure(&failure, what, &operands[..shown], span);
-                return Type::Any;
-            }
-        };
-        for (at, operand) in operands.iter().enumerate() {
-            let Some(expression) = operand.expression else { continue };
-            for form in self.null_forms(expression, operand.ty) {
-                let value = std::mem::replace(&mut values[at], Operand::Literal(form));
-                let fails = self.tried.operation(source, &values).is_err();
-                values[at] = value;
-                if fails {
-                    self.report_absence(expression);
-                    break;
-                }
-            }
-        }
-        ty
-    }
-
-    /// The type of the result of an operation whose failures are reported elsewhere.
-    pub(super) fn type_of_operation(
-        &mut self,
-        source: &str,
-        first: &Type,
-        rest: &[(&Expr<'_>, &Type)],
-    ) -> Type {
-        let rest = rest.iter().map(|(it, ty)| Tested { expression: Some(it), ty }.operand());
-        let operands: Vec<Operand> = [Operand::Of(first.clone())].into_iter().chain(rest).collect();
-        self.tried.operation(source, &operands).unwrap_or(Type::Any)
-    }
-
-    fn report_failure(
-        &mut self,
-        failure: &Failure,
-        what: &str,
-        operands: &[Tested<'_>],
-        span: Span,
-    ) {
-        let shown: Vec<String> = operands.iter().map(Tested::shown).collect();
-        let shown = if operands.iter().any(Tested::is_known) {
-            format!("does not work on {}", shown.join(" and "))
-        } else {
-            "always fails".to_owned()
-        };
-        let reason = match failure.reason.as_str() {
-            "" => String::new(),
-            reason => format!(": {reason}"),
-        };
-        match failure.when {
-            When::Always => {
-                let message = format!("{what} {shown}{reason}");
-                let is_mixed = operands.iter().any(|it| alternatives(it.ty).len() > 1);
-                let help = "give it one type in all cases, or convert it: `… | string`";
-                self.problem("GR022", span, message, "always fails").help =
-                    is_mixed.then(|| help.to_owned());
-            }
-            When::Value => {
-                let message = format!("{what} {shown}, not for all values{reason}");
-                self.problem("GR022", span, message, "fails at times");
-            }
-            When::Empty => {
-                let message = format!("{what} {shown} if it is empty{reason}");
-                self.problem("GR022", span, message, "fails at times");
-            }
-            When::Absent => {
-                let message = format!("{what} {shown} if a part is absent{reason}");
-                let help = "leave out such items first: `… | selectattr(\"PART\") | …`";
-                self.problem("GR026", span, message, "may be absent").help = Some(help.to_owned());
-            }
-        }
-    }
-
-    /// Tries an operation with arguments. `source` makes its text from theirs.
-    pub(super) fn try_with_arguments(
-        &mut self,
-        source: impl Fn(&str) -> String,
-        what: &str,
-        first: Tested<'_>,
-        arguments: &[CallArg<'_>],
-        types: &[Type],
-        span: Span,
-    ) -> Type {
-        let mut operands = vec![first];
-        let mut texts = Vec::new();
-        if arguments.len() >= OPERANDS.len() {
-            let message = format!("{what} has too many arguments");
-            self.problem("GR041", span, message, "too many");
-            return Type::Any;
-        }
-        for ((argument, ty), name) in arguments.iter().zip(types).zip(&OPERANDS[1..]) {
-            let (expression, text) = match argument {
-                CallArg::Pos(it) => (it, (*name).to_owned()),
-                CallArg::Kwarg(key, it) => (it, format!("{key}={name}")),
-                CallArg::PosSplat(it) | CallArg::KwargSplat(it) => {
-                    self.refuse_splat(it.span());
-                    return Type::Any;
-                }
-            };
-            operands.push(Tested { expression: Some(expression), ty });
-            texts.push(text);
-        }
-        let texts = texts.join(", ");
-        let texts = if texts.is_empty() { texts } else { format!("({texts})") };
-        self.try_values(&source(&texts), what, &operands, 1, span)
-    }
-
-    pub(super) fn refuse_splat(&mut self, span: Span) {
-        let message = "a prompt has no `*` before an argument".to_owned();
-        self.problem("GR040", span, message, "not in a prompt").help =
-            Some("write the arguments one by one".to_owned());
-    }
-
     /// The advice for a name that may be undefined.
-    fn guarded(&self, name: &str) -> String {
+    pub(super) fn guarded(&self, name: &str) -> String {
         let guard = format!("guard it: `{{% if {name} is defined %}} … {{% endif %}}`");
         match self.scope.schema.channel(name).and_then(|it| it.reducer().natural_start()) {
             Some(start) => format!("{guard}, or let it start: `default: {start}`"),
@@ -713,7 +440,7 @@ impl<'t> Checker<'_, 't> {
         self.scope.node.map_or("a report", NodeName::as_str)
     }
 
-    fn report_outside(&mut self, name: &str, span: Span) {
+    pub(super) fn report_outside(&mut self, name: &str, span: Span) {
         let message = format!("`{name}` is defined outside of this macro, which does not see it");
         self.problem("GR041", span, message, "not known here").help =
             Some(format!("pass it to the macro as an argument: `MACRO({name})`"));
@@ -796,157 +523,6 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    pub(super) fn call(&mut self, call: &Call<'_>) -> Type {
-        match &call.expr {
-            Expr::Var(it) if it.id == LOOP => self.recurse(call),
-            Expr::Var(it) => self.call_name(it.id, call),
-            Expr::GetAttr(it) if matches!(&it.expr, Expr::Var(it) if it.id == LOOP) => {
-                self.ty(&it.expr);
-                self.loop_method(it.name, call, it.span())
-            }
-            Expr::GetAttr(it) => {
-                self.arguments(&call.args);
-                let of = self.ty(&it.expr);
-                let message = format!("{} has no method `{}`", describe(&of), it.name);
-                self.problem("GR041", it.span(), message, "no method").help =
-                    Some("use a filter: `… | trim`".to_owned());
-                Type::Any
-            }
-            other => {
-                self.arguments(&call.args);
-                let of = self.ty(other);
-                let message = format!("{} is no function", describe(&of));
-                self.problem("GR041", other.span(), message, "cannot be called");
-                Type::Any
-            }
-        }
-    }
-
-    fn call_name(&mut self, name: &str, call: &Call<'_>) -> Type {
-        let span = call.expr.span();
-        match self.variable(name) {
-            Some(Meaning::Macro(callee)) => {
-                let callee = callee.clone();
-                return self.call_macro(name, &callee, call, None);
-            }
-            Some(Meaning::Outside) => {
-                self.report_outside(name, span);
-                return Type::Any;
-            }
-            Some(Meaning::Value(ty)) if name == CALLER && *ty == Type::Any => return Type::String,
-            Some(Meaning::Value(_)) if name == CALLER => {
-                // Under `{% if caller %}`, which is false here.
-                if !self.defined.iter().any(|it| it == CALLER) {
-                    let message = "this macro needs the block of a `call`".to_owned();
-                    self.problem("GR041", span, message, "no block").help = Some(
-                        "call the macro with `{% call MACRO(…) %} … {% endcall %}`".to_owned(),
-                    );
-                }
-                return Type::String;
-            }
-            _ => (),
-        }
-        let args = self.arguments(&call.args);
-        let is_value = self.variable(name).is_some() || self.scope.schema.channel(name).is_some();
-        if is_value {
-            let message = format!("`{name}` is a value, and no function");
-            self.problem("GR041", span, message, "cannot be called");
-            return Type::Any;
-        }
-        if let Some(function) = FactFunction::find(name) {
-            return self.fact(function, name, call);
-        }
-        let known = self.problems.len();
-        self.known("function", name, FUNCTIONS, span);
-        if self.problems.len() > known {
-            return Type::Any;
-        }
-        let what = format!("the function `{name}`");
-        let source = |args: &str| format!("{name}{}", if args.is_empty() { "()" } else { args });
-        let none = Tested { expression: None, ty: &Type::Bool };
-        self.try_with_arguments(source, &what, none, &call.args, &args, span);
-        match name {
-            "dict" => dictionary(&call.args, &args),
-            _ => Type::List(Type::INT.into()),
-        }
-    }
-
-    fn loop_method(&mut self, name: &str, call: &Call<'_>, span: Span) -> Type {
-        let args = self.arguments(&call.args);
-        let is_plain = call.args.iter().all(|it| matches!(it, CallArg::Pos(_)));
-        match name {
-            "cycle" | "changed" if call.args.is_empty() || !is_plain => {
-                let message = format!("`loop.{name}` takes the values to choose from");
-                let message = if name == "cycle" {
-                    message
-                } else {
-                    "`loop.changed` takes the values to compare".to_owned()
-                };
-                self.problem("GR041", span, message, "without a value");
-                Type::Any
-            }
-            "cycle" => any_of(args),
-            "changed" => Type::Bool,
-            _ => {
-                let message = format!("`loop` has no method `{name}`");
-                self.problem("GR041", span, message, "no method").help =
-                    Some("use a filter: `… | trim`".to_owned());
-                Type::Any
-            }
-        }
-    }
-
-    /// A call of a function for facts of the run.
-    fn fact(&mut self, function: FactFunction, name: &str, call: &Call<'_>) -> Type {
-        let node = match (function.takes_node(), call.args.as_slice()) {
-            (false, []) => None,
-            (true, [CallArg::Pos(Expr::Const(it))]) if it.value.as_str().is_some() => {
-                it.value.as_str()
-            }
-            (takes_node, _) => {
-                let (what, form) = if takes_node {
-                    ("the name of a node, in quotes", "\"node\"")
-                } else {
-                    ("nothing", "")
-                };
-                let message = format!("`{name}` takes {what}");
-                self.problem("GR041", call.expr.span(), message, "here").help =
-                    Some(format!("write `{name}({form})`"));
-                return Type::Any;
-            }
-        };
-        if let Some(node) = node.filter(|it| !self.scope.nodes.contains(*it)) {
-            let help = suggestion(node, self.scope.nodes.iter().map(NodeName::as_str));
-            let message = format!("there is no node `{node}`");
-            self.problem("GR010", call.expr.span(), message, "no such node").help = help;
-        }
-        match function {
-            FactFunction::Now => {
-                self.facts.time = true;
-                Type::String
-            }
-            FactFunction::Visits => Type::INT,
-            FactFunction::Usage => {
-                self.facts.usage_of.extend(node.and_then(|it| NodeName::parse_path(it).ok()));
-                usage_type()
-            }
-        }
-    }
-
-    /// The types of arguments.
-    pub(super) fn arguments(&mut self, arguments: &[CallArg<'_>]) -> Vec<Type> {
-        let mut types = Vec::new();
-        for argument in arguments {
-            types.push(match argument {
-                CallArg::Pos(it)
-                | CallArg::Kwarg(_, it)
-                | CallArg::PosSplat(it)
-                | CallArg::KwargSplat(it) => self.present(it),
-            });
-        }
-        types
-    }
-
     /// Checks that two compared values have types that can be compared, and that a literal text that is
     /// compared with an enum is one of its values.
     fn compare(
@@ -1007,34 +583,6 @@ impl<'t> Checker<'_, 't> {
             let help = suggestion(name, known.iter().copied());
             let message = format!("there is no {kind} `{name}`");
             self.problem("GR041", span, message, format!("no such {kind}")).help = help;
-        }
-    }
-}
-
-/// The type of `dict(…)`: a copy of a mapping with further values.
-fn dictionary(args: &[CallArg<'_>], types: &[Type]) -> Type {
-    let mut fields: Vec<Field> = Vec::new();
-    let mut rest = None;
-    for (arg, ty) in args.iter().zip(types) {
-        match (arg, ty.required()) {
-            (CallArg::Kwarg(name, _), _) => {
-                fields.retain(|it| it.name != *name);
-                fields.push(Field { name: (*name).to_owned(), ty: ty.clone() });
-            }
-            (_, Type::Record(record)) if !is_shape(ty) => {
-                let more =
-                    record.fields.iter().filter(|it| fields.iter().all(|to| to.name != it.name));
-                let more: Vec<Field> = more.cloned().collect();
-                fields.extend(more);
-            }
-            (_, other) => rest = Some(values_of_map(other)),
-        }
-    }
-    match rest {
-        None => Type::Record(Record { name: None, fields, is_closed: true }.into()),
-        Some(rest) => {
-            let values = fields.into_iter().map(|it| it.ty).chain([rest]);
-            Type::Map(any_of(values).into())
         }
     }
 }

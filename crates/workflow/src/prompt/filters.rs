@@ -8,9 +8,10 @@ use minijinja::machinery::{
 
 use super::{
     checker::Checker,
-    expressions::{Tested, absent_at_times, is_single},
+    expressions::{absent_at_times, is_single},
     guards::number_of,
     names::FILTERS,
+    operations::Tested,
     shapes::{
         alternatives, any_of, as_list, either, is_shape, items_of, tuple, tuple_items,
         values_of_map, with_part,

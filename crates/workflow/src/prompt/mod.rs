@@ -4,6 +4,7 @@
 //! the state by name, `visit`, `max_visits`, `via` and, in a dispatched task, `item`.
 
 mod builtins;
+mod calls;
 mod checker;
 mod conditions;
 #[cfg(test)]
@@ -18,6 +19,8 @@ mod macros;
 mod meter;
 mod metered;
 mod names;
+mod operations;
+mod presence;
 mod shapes;
 mod tried;
 

@@ -279,22 +279,20 @@ fn sample(ty: &Type, unknown: &serde_json::Value, variant: Variant) -> serde_jso
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use graphrun_core::{
         graph::{Input, RunFacts, Trigger, Visits},
-        id::{ChannelName, NodeName},
+        id::ChannelName,
         state::{Channel, Reducer, Schema, State, Update},
     };
 
     use super::{
         super::{
-            Prompt, PromptScope, PromptView,
+            Prompt, PromptView, constructs,
             names::{FILTERS, TESTS},
         },
         *,
     };
-    use crate::written::AssignedFields;
 
     /// Types, each with its schema and some of its values.
     fn types() -> Vec<(&'static str, serde_json::Value, Vec<serde_json::Value>)> {
@@ -330,20 +328,8 @@ mod tests {
 
     /// Returns the messages of the check of a template that is an expression.
     fn problems(schema: &Schema, expression: &str) -> Vec<String> {
-        let written: AssignedFields =
-            schema.channels().iter().map(|it| it.name().clone()).collect();
-        let scope = PromptScope {
-            schema,
-            written: &written,
-            nodes: &BTreeSet::new(),
-            node: Some(&NodeName::parse("node").unwrap()),
-            bounded: false,
-            any_item: false,
-            item: None,
-            given: &[],
-        };
         let prompt = Prompt::compile("p.md", &template(expression)).unwrap();
-        prompt.check(scope).0.into_iter().map(|it| it.message).collect()
+        constructs::check(schema, &prompt).into_iter().map(|it| it.message).collect()
     }
 
     fn template(expression: &str) -> String {

@@ -12,7 +12,7 @@ use graphrun_core::{
 use serde_json::{Map, Value, json};
 
 use super::{Prompt, PromptScope, PromptView};
-use crate::written::AssignedFields;
+use crate::{report::Problem, written::AssignedFields};
 
 /// The fields of the state, each with its schema.
 fn fields() -> Vec<(&'static str, Value)> {
@@ -132,8 +132,8 @@ fn states(schema: &Schema, count: u64) -> Vec<State> {
     (0..count).map(state).collect()
 }
 
-/// The problems of a template, each with its code, its place and its help.
-fn problems(schema: &Schema, template: &str) -> Vec<String> {
+/// Checks a prompt of a node that has a value in each field.
+pub(super) fn check(schema: &Schema, prompt: &Prompt) -> Vec<Problem> {
     let written: AssignedFields = schema.channels().iter().map(|it| it.name().clone()).collect();
     let scope = PromptScope {
         schema,
@@ -145,11 +145,16 @@ fn problems(schema: &Schema, template: &str) -> Vec<String> {
         item: None,
         given: &[],
     };
+    prompt.check(scope).0
+}
+
+/// The problems of a template, each with its code, its place and its help.
+fn problems(schema: &Schema, template: &str) -> Vec<String> {
     let prompt = match Prompt::compile("p.md", template) {
         Ok(prompt) => prompt,
         Err(problem) => return vec![format!("{} {}", problem.code, problem.message)],
     };
-    let problems = prompt.check(scope).0.into_iter();
+    let problems = check(schema, &prompt).into_iter();
     problems
         .map(|it| {
             let place = template.get(it.range.clone()).unwrap_or("?");

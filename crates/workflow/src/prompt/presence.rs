@@ -1,0 +1,118 @@
+//! Values that may be absent: where a value is needed, a condition must have proved that it is there.
+
+use graphrun_core::state::Type;
+use minijinja::{
+    Value,
+    machinery::ast::{BinOpKind, Expr},
+};
+
+use super::{
+    checker::Checker,
+    guards::{has_items, path_of},
+    tried::NOTHING,
+};
+use crate::via;
+
+impl Checker<'_, '_> {
+    /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
+    /// that may be null is optional: it is written as `none`, and so is a choice of it.
+    pub(super) fn present(&mut self, expression: &Expr<'_>) -> Type {
+        match expression {
+            Expr::IfExpr(it) => self.choice(it, Self::present),
+            Expr::BinOp(it) if matches!(it.op, BinOpKind::ScAnd | BinOpKind::ScOr) => {
+                self.connection(it, Self::present)
+            }
+            Expr::Var(it) if self.variable(it.id).is_none() => self.value(expression),
+            Expr::Const(_) => self.ty(expression),
+            _ => {
+                let ty = self.ty(expression);
+                self.check_presence(expression, &ty);
+                if self.null_forms(expression, &ty).is_empty() { ty.required().clone() } else { ty }
+            }
+        }
+    }
+
+    /// The type of an expression that must be there and not null, because a part of it is read.
+    pub(super) fn required(&mut self, expression: &Expr<'_>) -> Type {
+        let ty = self.present(expression);
+        if matches!(ty, Type::Optional(_)) {
+            self.report_absence(expression);
+        }
+        ty.required().clone()
+    }
+
+    /// The type of an expression, which is not optional if a condition has proved its presence.
+    pub(super) fn value(&mut self, expression: &Expr<'_>) -> Type {
+        let ty = self.ty(expression);
+        if self.is_proved(expression) { ty.required().clone() } else { ty }
+    }
+
+    fn is_proved(&self, expression: &Expr<'_>) -> bool {
+        path_of(expression).is_some_and(|path| {
+            let root = path.split('.').next().unwrap_or_default();
+            let is_fact = self.scope.schema.channel(root).is_none();
+            self.defined.contains(&path)
+                || self.missed.contains(&path)
+                || is_fact && via::is_sure(&path, &self.defined)
+        })
+    }
+
+    /// What an expression of an optional type is when it is not there: such values pass [`Self::present`].
+    pub(super) fn null_forms(&self, expression: &Expr<'_>, ty: &Type) -> Vec<Value> {
+        if !matches!(ty, Type::Optional(_)) || self.is_proved(expression) {
+            return Vec::new();
+        }
+        let of = |it: &Expr<'_>| self.null_forms(it, ty);
+        match expression {
+            Expr::Var(it) if self.variable(it.id).is_none() => vec![Value::from(())],
+            Expr::IfExpr(it) => {
+                let otherwise = it.false_expr.as_ref().map_or(vec![NOTHING.clone()], of);
+                [of(&it.true_expr), otherwise].concat()
+            }
+            Expr::BinOp(it) => [of(&it.left), of(&it.right)].concat(),
+            Expr::GetAttr(_) if self.is_whole(expression) => vec![Value::from(())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a part of a field is there, but may be null: a reader makes a value of a Rust type, which has all of its
+    /// fields.
+    fn is_whole(&self, expression: &Expr<'_>) -> bool {
+        path_of(expression).is_some_and(|path| {
+            let root = path.split('.').next().unwrap_or_default();
+            let channel = self.scope.schema.channel(root);
+            channel.is_some_and(|it| it.reader().is_some()) && !path.contains(['[', '('])
+        })
+    }
+
+    /// Returns whether a condition has proved that a list has items.
+    pub(super) fn has_items(&self, list: &Expr<'_>) -> bool {
+        path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it)))
+    }
+
+    /// Reports a value that may be absent and is not guarded.
+    fn check_presence(&mut self, expression: &Expr<'_>, ty: &Type) {
+        if matches!(ty, Type::Optional(_)) && !self.is_whole(expression) {
+            self.report_absence(expression);
+        }
+    }
+
+    pub(super) fn report_absence(&mut self, expression: &Expr<'_>) {
+        let Some(path) = path_of(expression) else {
+            let message = "this may be absent, and then the prompt cannot be rendered";
+            let help = "give another text: `… | default(\"…\")`".to_owned();
+            self.problem("GR026", expression.span(), message.to_owned(), "may be absent").help =
+                Some(help);
+            return;
+        };
+        if !self.is_proved(expression) {
+            let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
+            let help = format!(
+                "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
+                 `{{{{ {path} | default(\"…\") }}}}`"
+            );
+            self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
+            self.missed.push(path);
+        }
+    }
+}
