@@ -29,10 +29,11 @@ pub(super) fn read_nodes(
 ) -> (BTreeMap<NodeName, NodeDefinition>, Vec<Edge>) {
     let (mut nodes, mut scopes) = (BTreeMap::new(), BTreeMap::new());
     for (name, node) in &draft.nodes {
-        let mut scope = NodeScope::of(env, name);
-        let definition = read_node(report, &mut scope, node);
+        let scope = NodeScope::of(env, name);
+        // A node that its `when` skips takes its routes, too, so the condition proves nothing there.
+        scopes.insert(name, scope.clone().behind());
+        let definition = read_node(report, scope, node);
         nodes.extend(definition.map(|it| (name.clone(), it)));
-        scopes.insert(name, scope.behind());
     }
     let mut compiled = |edge: &EdgeDraft<'_>| match edge {
         EdgeDraft::Plain(edge) => Some(edge.clone()),
@@ -46,10 +47,10 @@ pub(super) fn read_nodes(
     (nodes, edges)
 }
 
-/// Reads a node. Its scope receives what its `when` proves.
+/// Reads a node.
 fn read_node(
     report: &mut Report,
-    scope: &mut NodeScope<'_>,
+    mut scope: NodeScope<'_>,
     draft: &NodeDraft<'_>,
 ) -> Option<NodeDefinition> {
     let NodeDraft { key, section, kind, policies, about } = draft;
@@ -78,15 +79,14 @@ fn read_node(
         // The timeout limits the wait for a person, which continues while no process runs.
         let timeout = policies.attempts.timeout.take_if(|_| kind.kind.asks());
         let retry = &policies.attempts.retry;
+        let scope = &scope;
         let mut reader = NodeReader { scope, report, name_key: key, section, kind, timeout, retry };
         kind.kind.read(&mut reader)
     });
-    // The routes read what the node has written.
-    scope.ranges.clear();
     if let Some(settings) = &settings {
         warn_of_effectless_policies(report, section, settings.as_ref());
     }
-    let cache = read_cache(report, scope, section, settings.as_deref());
+    let cache = read_cache(report, &scope, section, settings.as_deref());
     let place = Place { file: report.file.clone(), range: key.range.clone() };
     let (about, scopes) = (about.clone(), Vec::new());
     Some(NodeDefinition { settings: settings?, policies, when, cache, place, about, scopes })
