@@ -170,11 +170,16 @@ impl Checker<'_> {
     }
 
     fn note(&mut self, node: &Node, ty: &Type) {
-        // The types that are noted hold everywhere, and this one only where the known ranges do.
-        let is_read = matches!(node.kind, Kind::Name(_) | Kind::Field(..) | Kind::Index(..));
+        // The types that are noted hold everywhere. That of a computed number holds only where the known
+        // ranges do; what is read, or counted, has one range.
+        let is_computed = match &node.kind {
+            Kind::Name(_) | Kind::Field(..) | Kind::Index(..) => false,
+            Kind::Call(function, _) => !function.counts,
+            _ => true,
+        };
         let ty = match ty {
-            Type::Int(_) if !self.ranges.is_empty() && !is_read => Type::INT,
-            Type::Float(_) if !self.ranges.is_empty() && !is_read => Type::FLOAT,
+            Type::Int(_) if !self.ranges.is_empty() && is_computed => Type::INT,
+            Type::Float(_) if !self.ranges.is_empty() && is_computed => Type::FLOAT,
             ty => ty.clone(),
         };
         self.types.insert((node.range.start, node.range.end), ty);

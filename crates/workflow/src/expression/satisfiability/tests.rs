@@ -149,6 +149,10 @@ fn a_state_without_a_case_is_shown_with_its_relevant_values() {
         ),
         (&["visits('sse') > 1"], yes("`visits(\"sse\")` is 0")),
         (&["issues.size() > 2"], yes("`issues.size()` is 0")),
+        (
+            &["attempts > 1 ? passed : issues.size() == 0"],
+            yes("`attempts` is 1 and `issues.size()` is 1"),
+        ),
         (&["attempts < limit"], yes("`attempts` is equal to `limit`")),
         (&["severity == before"], yes("`severity` is \"minor\" and `before` is \"major\"")),
         (&["attempts + 1 > 3"], perhaps("`attempts + 1` is 3")),
