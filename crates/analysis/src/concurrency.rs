@@ -3,15 +3,15 @@
 //!
 //! The first two checks work on pairs of nodes, which may overestimate concurrency. If they find a
 //! conflict, they explore every situation of a run to confirm it. The last check always explores.
-//! If there are too many situations, the first two keep their result and the last one reports
-//! nothing; otherwise all are exact, except that they treat bounds as independent, and routes of which no condition
+//! If there are too many situations, the first two keep their result and the last one checks each join alone, or
+//! says that it did not; otherwise all are exact, except that they treat bounds as independent, and routes of which no condition
 //! excludes one of the other.
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
 use crate::flow_model::{
-    Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, Outcome, Starving, starving,
-    together,
+    Arrow, Astray, Bits, Concurrency, Ending, Exclusions, FlowModel, JoinVerdict, Outcome,
+    Starving, starving, together, verdict,
 };
 use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
@@ -48,13 +48,15 @@ pub(super) fn run(graph: &Graph, model: &FlowModel, findings: &mut Diagnostics) 
         findings.push(checked.repetition(user, inner));
     }
     if !model.joins.is_empty() {
-        let is_alarm = |it: &Option<Vec<Starving>>| it.as_ref().is_some_and(|it| !it.is_empty());
         let mut found = starving(model, &Exclusions::default());
-        if is_alarm(&found) && !exclusions.is_empty() {
-            found = starving(model, &exclusions).or(found);
+        if !found.starving.is_empty() && !exclusions.is_empty() {
+            found = starving(model, &exclusions);
         }
-        for starving in found.iter().flatten() {
+        for starving in &found.starving {
             findings.extend(checked.starving(starving));
+        }
+        if found.starving.is_empty() && !found.is_complete {
+            checked.joins_alone(&exclusions, findings);
         }
     }
 }
@@ -345,6 +347,29 @@ impl ConcurrencyCheck<'_> {
             _ if by.is_spent => format!("leads to {to}, which may be used up"),
             Ending::Caught => format!("its `catch` leads to {to} only"),
             Ending::Finished | Ending::Chosen | Ending::Skipped => format!("may lead to {to} only"),
+        }
+    }
+
+    /// Checks each join alone, because there are too many situations to explore.
+    fn joins_alone(&self, exclusions: &Exclusions, findings: &mut Diagnostics) {
+        for (at, join) in self.model.joins.iter().enumerate() {
+            match verdict(self.model, at) {
+                JoinVerdict::Completes => (),
+                JoinVerdict::Starves(starving) if exclusions.is_empty() => {
+                    findings.extend(self.starving(&starving));
+                }
+                // The routes on the way may exclude each other.
+                JoinVerdict::Starves(_) | JoinVerdict::Unknown => {
+                    let name = self.names[join.node];
+                    let message = format!("whether `{name}` may wait forever was not checked");
+                    let label = "too many combinations of paths lead here";
+                    let help = "let fewer branches meet here, or move some into a workflow of their own with \
+                                `use: { nested: true }`";
+                    let place = self.place_of_join(name);
+                    findings
+                        .push(Diagnostic::warning("GR136", message).at(place, label).help(help));
+                }
+            }
         }
     }
 

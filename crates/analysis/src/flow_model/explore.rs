@@ -14,8 +14,8 @@
 //!
 //! **Limits.** Choices are independent here, apart from those that [exclude](Exclusions) each other: a bound that only the state
 //! enforces is explored beyond it. Super-steps
-//! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the analysis reports
-//! nothing, and the pairs decide.
+//! are synchronous, so ordinary graphs have few more situations than nodes. Above [`SITUATIONS_MAX`] the exploration stops. Then
+//! the pairs of nodes decide about conflicts, and a [projection](super::projection) about each join.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -25,6 +25,7 @@ use super::{
         COMBINATIONS_MAX, Combination, combinations_of, doomed, hopeful_combinations_of, subsets,
     },
     exclusions::{Choice, Exclusions},
+    projection::JoinVerdict,
     reach::Reach,
 };
 
@@ -55,6 +56,15 @@ struct Round {
     missing: BTreeSet<usize>,
     /// The nodes with tasks of the round: those beside the join when it ran, and the nodes that they lead to.
     tasks: BTreeSet<usize>,
+}
+
+/// The joins that may wait forever, as far as the exploration went.
+#[derive(Debug, Default)]
+pub struct Stuck {
+    /// Joins that may wait forever.
+    pub starving: Vec<Starving>,
+    /// Whether every situation was explored. If so, no other join waits forever.
+    pub is_complete: bool,
 }
 
 /// A join that waits although no task is left to run.
@@ -155,17 +165,36 @@ impl Situations {
     }
 }
 
-/// Returns the joins that may wait forever, or `None` if there are too many situations.
+/// Returns the joins that may wait forever.
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> Option<Vec<Starving>> {
+pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> Stuck {
     let reach = Reach::of(model);
     let doomed = doomed(model);
     let ways = |it| hopeful_combinations_of(model, exclusions, &doomed, it);
-    let mut exploring = Exploration::new(model, exclusions, &reach, ways)?;
-    exploring.run()?;
-    Some(exploring.starving())
+    let Some(mut exploring) = Exploration::new(model, exclusions, &reach, ways) else {
+        return Stuck::default();
+    };
+    let is_complete = exploring.run().is_some();
+    Stuck { starving: exploring.starving(), is_complete }
+}
+
+/// Checks one join, which may run some steps after its last arrival.
+pub(super) fn check_join(model: &FlowModel, join: usize) -> JoinVerdict {
+    let (reach, exclusions) = (Reach::of(model), Exclusions::default());
+    let doomed = Bits::none(model.nodes.len());
+    let ways = |it| hopeful_combinations_of(model, &exclusions, &doomed, it);
+    let Some(mut exploring) = Exploration::new(model, &exclusions, &reach, ways) else {
+        return JoinVerdict::Unknown;
+    };
+    exploring.late = Some(join);
+    let is_complete = exploring.run().is_some();
+    match exploring.stuck.iter().find_map(|at| exploring.starving_at(*at, join)) {
+        Some(starving) => JoinVerdict::Starves(starving),
+        None if is_complete => JoinVerdict::Completes,
+        None => JoinVerdict::Unknown,
+    }
 }
 
 impl Situation {
@@ -257,6 +286,8 @@ struct Exploration<'a> {
     open: VecDeque<usize>,
     steps: usize,
     stuck: Vec<usize>,
+    /// A join that may run in any step after its last arrival.
+    late: Option<usize>,
 }
 
 impl<'a> Exploration<'a> {
@@ -278,6 +309,7 @@ impl<'a> Exploration<'a> {
             open: VecDeque::new(),
             steps: 0,
             stuck: Vec::new(),
+            late: None,
         })
     }
 
@@ -319,7 +351,8 @@ impl<'a> Exploration<'a> {
         if at >= SITUATIONS_MAX {
             return None;
         }
-        if !situation.running.is_empty() {
+        let is_late = self.late.is_some_and(|it| self.is_reached(&situation, it));
+        if !situation.running.is_empty() || is_late {
             self.open.push_back(at);
         } else if !situation.arrived.is_empty() {
             self.stuck.push(at);
@@ -331,6 +364,12 @@ impl<'a> Exploration<'a> {
             self.next[before].insert(at);
         }
         Some(())
+    }
+
+    /// Returns whether enough nodes have arrived at a join.
+    fn is_reached(&self, situation: &Situation, join: usize) -> bool {
+        let Join { awaited, count, .. } = &self.model.joins[join];
+        awaited.iter().filter(|it| situation.arrived.contains(&(join, **it))).count() >= *count
     }
 
     /// Releases the deferred nodes that need not wait for others any longer.
@@ -386,13 +425,16 @@ impl<'a> Exploration<'a> {
             }
             taken = more;
         }
+        let waits: &[bool] = if self.late.is_some() { &[false, true] } else { &[false] };
         for taken in taken {
-            for next in self.after(&situation, &taken)? {
-                self.steps += 1;
-                if self.steps > STEPS_MAX {
-                    return None;
+            for waits in waits {
+                for next in self.after(&situation, &taken, *waits)? {
+                    self.steps += 1;
+                    if self.steps > STEPS_MAX {
+                        return None;
+                    }
+                    self.note(next, Some((at, taken.clone())))?;
                 }
-                self.note(next, Some((at, taken.clone())))?;
             }
         }
         Some(())
@@ -439,9 +481,14 @@ impl<'a> Exploration<'a> {
     }
 
     /// Returns the situations after every task made its choice; several, if a bound may be used up.
-    /// Returns `None` if there are too many.
-    fn after(&self, before: &Situation, taken: &[(usize, Combination)]) -> Option<Vec<Situation>> {
-        let StepEffect { waiting, reached, sources, fired } = self.effect(before, taken);
+    /// Returns `None` if there are too many. `waits` says whether the late join still waits.
+    fn after(
+        &self,
+        before: &Situation,
+        taken: &[(usize, Combination)],
+        waits: bool,
+    ) -> Option<Vec<Situation>> {
+        let StepEffect { waiting, reached, sources, fired } = self.effect(before, taken, waits);
         let mut all = vec![Branch { situation: waiting, entered: Vec::new() }];
         for reached in &reached {
             all = all.into_iter().flat_map(|it| self.branches(it, reached)).collect();
@@ -472,7 +519,12 @@ impl<'a> Exploration<'a> {
     }
 
     /// Returns where these choices lead.
-    fn effect(&self, before: &Situation, taken: &[(usize, Combination)]) -> StepEffect {
+    fn effect(
+        &self,
+        before: &Situation,
+        taken: &[(usize, Combination)],
+        waits: bool,
+    ) -> StepEffect {
         let (deferred, arrived) = (before.deferred.clone(), before.arrived.clone());
         let mut effect = StepEffect {
             waiting: Situation { deferred, arrived, ..Situation::default() },
@@ -480,7 +532,7 @@ impl<'a> Exploration<'a> {
             sources: Sources::before(self.model, before),
             fired: BTreeMap::new(),
         };
-        let mut arrivals = BTreeSet::new();
+        let mut arrivals: BTreeSet<usize> = self.late.into_iter().collect();
         for (from, way) in taken {
             for arrow in &way.arrows {
                 match *arrow {
@@ -503,11 +555,10 @@ impl<'a> Exploration<'a> {
             }
         }
         for join in arrivals {
-            let Join { node, awaited, count } = &self.model.joins[join];
-            let has_arrived = |it: &usize| effect.waiting.arrived.contains(&(join, *it));
-            let (arrived, missing): (BTreeSet<usize>, BTreeSet<usize>) =
-                awaited.iter().partition(|it| has_arrived(it));
-            if arrived.len() >= *count {
+            if self.is_reached(&effect.waiting, join) && !(waits && self.late == Some(join)) {
+                let Join { node, awaited, .. } = &self.model.joins[join];
+                let is_missing = |it: &usize| !effect.waiting.arrived.contains(&(join, *it));
+                let missing = awaited.iter().copied().filter(is_missing).collect();
                 effect.waiting.arrived.retain(|(it, _)| *it != join);
                 effect.reach(ReachedNode { node: *node, several: false, by: awaited.clone() });
                 effect.fired.insert(join, missing);
@@ -599,23 +650,23 @@ impl<'a> Exploration<'a> {
         beside
     }
 
-    fn starving(self) -> Vec<Starving> {
+    fn starving(&self) -> Vec<Starving> {
         let mut starving: Vec<Starving> = Vec::new();
         for &at in &self.stuck {
-            let arrived = &self.situations[at].0.arrived;
-            let join = arrived.iter().map(|(join, _)| *join).next();
-            let Some(join) = join.filter(|it| starving.iter().all(|known| known.join != *it))
-            else {
-                continue;
-            };
-            let awaited = self.model.joins[join].awaited.iter();
-            if let Some(&missing) =
-                awaited.copied().find(|it| !arrived.contains(&(join, *it))).as_ref()
-            {
-                starving.push(Starving { join, missing, by: self.astray(at, join, missing) });
-            }
+            let join = self.situations[at].0.arrived.iter().map(|(join, _)| *join).next();
+            let new = join.filter(|it| starving.iter().all(|known| known.join != *it));
+            starving.extend(new.and_then(|it| self.starving_at(at, it)));
         }
         starving
+    }
+
+    /// Returns how a join waits in a situation, if it does.
+    fn starving_at(&self, at: usize, join: usize) -> Option<Starving> {
+        let arrived = &self.situations[at].0.arrived;
+        let awaited = || self.model.joins[join].awaited.iter().copied();
+        awaited().find(|it| arrived.contains(&(join, *it)))?;
+        let missing = awaited().find(|it| !arrived.contains(&(join, *it)))?;
+        Some(Starving { join, missing, by: self.astray(at, join, missing) })
     }
 
     /// Returns the last node before a situation that could have led to the missing node, and did
@@ -698,7 +749,7 @@ pub(super) fn walk(model: &FlowModel, mut choose: impl FnMut(usize) -> usize) ->
             break;
         }
         steps.push(step);
-        let Some(after) = exploring.after(&situation, &taken) else { break };
+        let Some(after) = exploring.after(&situation, &taken, false) else { break };
         situation = after[choose(after.len())].clone();
         if let Some(limit) = model.after_limit.filter(|_| !is_limited && choose(8) == 0) {
             situation = Situation::default();

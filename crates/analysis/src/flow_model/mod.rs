@@ -9,7 +9,7 @@
 //! - [`Concurrency`]: which nodes may run concurrently (in the same super-step), by pairs;
 //! - [`together`]: the same by exploring all steps, which is exact; only for graphs with few
 //!   situations;
-//! - [`starving`]: which joins may wait forever;
+//! - [`starving`]: which joins may wait forever; with too many situations, [`verdict`] decides about one join;
 //! - [`Assigned`]: which fields are written when a node starts, on every way or on some way.
 
 mod assigned;
@@ -21,6 +21,7 @@ mod ending;
 mod exclusions;
 mod explore;
 mod pairs;
+mod projection;
 mod reach;
 mod revisits;
 
@@ -30,8 +31,9 @@ pub use self::{
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
     exclusions::Exclusions,
-    explore::{Astray, Situations, Starving, starving, together},
+    explore::{Astray, Situations, Starving, Stuck, starving, together},
     pairs::Concurrency,
+    projection::{JoinVerdict, verdict},
 };
 
 /// The flow model of a graph. Nodes, joins and fields are numbers that start at zero.

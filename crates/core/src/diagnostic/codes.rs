@@ -53,7 +53,7 @@ pub const CODES: &[Code] = pages! {
     // Expressions and cases, continued.
     "GR120"
     // The graph, where the range above is full.
-    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR138" "GR139"
+    "GR130" "GR131" "GR132" "GR133" "GR134" "GR135" "GR136" "GR138" "GR139"
 };
 
 impl Code {
