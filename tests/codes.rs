@@ -104,7 +104,8 @@ fn every_wrong_example_has_its_mistake_and_no_other() {
             assert_eq!(finding.severity == Severity::Hint, name == "GR139", "{findings}");
             assert_eq!(
                 finding.severity == Severity::Warning,
-                ["GR018", "GR042", "GR045", "GR051", "GR132", "GR134", "GR136", "GR138"].contains(&name),
+                ["GR018", "GR042", "GR045", "GR051", "GR132", "GR134", "GR136", "GR138"]
+                    .contains(&name),
                 "{findings}"
             );
         }

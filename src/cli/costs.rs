@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings};
+use super::{
+    config::FILE, error::CliError, exit::Exit, models::Connected, options::Settings, words,
+};
 use crate::workflow::{NodeDefinition, Workflow};
 
 /// Refuses a cost limit if the price of a paid model is unknown.
@@ -29,7 +31,7 @@ pub(super) fn check(
     if let Some(usd) = workflow.limits.usd {
         let all: BTreeSet<String> = workflow.all_nodes().into_values().flat_map(unpriced).collect();
         if !all.is_empty() {
-            problems.push(format!("the run: {usd:.2} USD, with {}", listed(&all)));
+            problems.push(format!("the run: {} USD, with {}", words::usd(usd), listed(&all)));
         }
         models.extend(all);
     }
@@ -37,7 +39,7 @@ pub(super) fn check(
         let usd = definition.policies.bounds.limits.as_ref().and_then(|it| it.usd);
         let all: BTreeSet<String> = unpriced(definition).into_iter().collect();
         if let (Some(usd), false) = (usd, all.is_empty()) {
-            problems.push(format!("`{name}`: {usd:.2} USD, with {}", listed(&all)));
+            problems.push(format!("`{name}`: {} USD, with {}", words::usd(usd), listed(&all)));
             models.extend(all);
         }
     }

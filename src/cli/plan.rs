@@ -192,26 +192,31 @@ impl Plan {
         rows.extend(self.nodes.iter().map(|it| it.draw(paint)));
         let (limits, largest) = (&self.limits, &self.largest);
         let known = |it: Option<String>| it.unwrap_or_else(|| "?".to_owned());
-        let all_items =
-            |it: String| if self.has_items() { it + " for one item of each" } else { it };
+        let all_items = |it: String, has_items: bool| {
+            if has_items { it + " for one item of each" } else { it }
+        };
+        let has_items = self.has_items();
+        // Items wait for each other, unless all of them run at once.
+        let has_slow_items =
+            self.nodes.iter().any(|it| it.is_per_item && it.time_ms_max != Some(0));
         let totals = [
             ("super-steps", number(self.steps_max), &largest.steps, Some(limits.steps.to_string())),
             ("model calls", self.calls(), &largest.calls, None),
             (
                 "tokens",
-                known(self.tokens_max.map(|it| all_items(large(it, tokens)))),
+                known(self.tokens_max.map(|it| all_items(large(it, tokens), has_items))),
                 &largest.tokens,
                 limits.tokens.map(tokens),
             ),
             (
                 "cost",
-                known(self.cost_usd_max.map(|it| all_items(cost(Some(it))))),
+                known(self.cost_usd_max.map(|it| all_items(cost(Some(it)), has_items))),
                 &largest.cost_usd,
                 limits.usd.map(|it| cost(Some(it))),
             ),
             (
                 "time",
-                known(self.time_ms_max.map(|it| large(it, duration))),
+                known(self.time_ms_max.map(|it| all_items(large(it, duration), has_slow_items))),
                 &largest.time_ms,
                 limits.time_ms.map(duration),
             ),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub(super) use graphrun_core::words::count;
+pub(super) use graphrun_core::words::{count, usd};
 
 use super::visible::is_hidden;
 use crate::event::Usage;

@@ -19,7 +19,7 @@ use graphrun::{
         node_fn,
     },
     nodes::{Services, factory},
-    prelude::END,
+    prelude::{END, FAIL},
     registry,
     state::Update,
     storage::{MemoryStorage, SqliteStorage},
@@ -297,6 +297,30 @@ async fn an_item_that_a_route_failed_begins_anew() {
     let end = engine.retry(&end.run).await.unwrap();
     assert_eq!(end.status, Status::Failed);
     assert_eq!(process.did(), ["improve b", "improve b."], "the other items are finished");
+}
+
+/// What the first run did is not found again by the second one, which does it anew.
+#[tokio::test]
+async fn a_run_after_a_failed_one_has_idempotency_keys_of_its_own() {
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    let pays = {
+        let keys = Arc::clone(&keys);
+        node_fn(move |(): (), ctx: NodeContext| {
+            keys.lock().unwrap().push(ctx.idempotency_key());
+            async { Ok::<_, NodeError>(()) }
+        })
+    };
+    let inner = GraphBuilder::new::<Count>("one").node("pays", pays).edge(START, "pays");
+    let inner = inner.edge("pays", FAIL).compile().unwrap();
+    let node = subgraph(inner, |(): ()| Count::default(), |_: Count| ());
+    let graph = GraphBuilder::new::<Sums>("outer").node("inner", node);
+    let graph = graph.edge(START, "inner").edge("inner", END).compile().unwrap();
+    let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
+    let end = engine.run(&Sums::default()).await.unwrap();
+    assert_eq!(end.status, Status::Failed);
+    assert_eq!(engine.retry(&end.run).await.unwrap().status, Status::Failed);
+    let keys = keys.lock().unwrap();
+    assert!(keys.len() == 2 && keys[0] != keys[1], "{keys:?}");
 }
 
 #[tokio::test]

@@ -10,9 +10,10 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::superstep::{Beginning, Machine, TaskEvent},
+    engine::superstep::{AttemptStats, Beginning, Machine, TaskEvent},
     event::Status,
     graph::{Command, ErrorKind, Failure, Limits},
+    id::TaskId,
     nodes::{Services, factory},
     registry,
     state::Update,
@@ -41,7 +42,10 @@ nodes:
 ";
 
 fn graph(more: &str) -> CompiledGraph {
-    let text = WORKFLOW.replace(" MORE", more);
+    graph_of(WORKFLOW.replace(" MORE", more))
+}
+
+fn graph_of(text: String) -> CompiledGraph {
     let file = Arc::new(SourceFile { name: "items.yaml".into(), text });
     let (workflow, _) = parse(file, Path::new(""), &registry()).unwrap();
     compile(workflow.into_graph(&factory(Services::offline(), registry()))).unwrap()
@@ -62,6 +66,49 @@ fn begin(graph: &CompiledGraph, tasks: &[(&str, Vec<String>)]) -> Hand {
     let each = hand.open.pop_front().expect("the map runs first");
     hand.finish(&each, Command::default());
     hand
+}
+
+/// Two items run at once, so four items of a second take two seconds.
+#[test]
+fn items_that_wait_for_a_slot_use_time_of_the_run() {
+    let graph = graph_of(
+        "
+graphrun: 1
+name: slots
+state: { list: [int], done: { type: int, merge: sum, default: 0 } }
+input: list
+limits: { time: 3s }
+start: each
+nodes:
+  each: { map: { over: list, as: number, do: work, width: 2 }, then: last }
+  work: { set: { done: number } }
+  last: { set: { done: 1 }, then: end }
+"
+        .to_owned(),
+    );
+    let input = Update::default().write(channel("list"), json!([1, 2, 3, 4, 5]));
+    let limits = graph.graph().limits.clone();
+    let begun = Machine::start(graph, limits, run_id(), input).unwrap();
+    let Beginning { machine, commit: saved, actions } = begun;
+    let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
+    hand.perform(actions);
+    let each = hand.open.pop_front().unwrap();
+    hand.finish(&each, Command::default());
+    let left = |hand: &Hand, task: TaskId| hand.machine.time_left(task).unwrap().as_millis();
+    let mut lefts = Vec::new();
+    while hand.open.len() > 1 {
+        let task = hand.open.pop_front().unwrap();
+        lefts.push(left(&hand, task.id));
+        let attempt = AttemptStats { ms: 1_000, ..attempt(1) };
+        hand.tell(TaskEvent::Finished { task: task.id, command: Command::default(), attempt });
+    }
+    assert_eq!(lefts, [3_000, 2_500, 2_000, 1_500]);
+    // The last item makes the step as long as half of all items together.
+    let task = hand.open.pop_front().unwrap();
+    let attempt = AttemptStats { ms: 1_500, ..attempt(1) };
+    hand.tell(TaskEvent::Finished { task: task.id, command: Command::default(), attempt });
+    assert_eq!(hand.rest, None);
+    assert_eq!(left(&hand, hand.open[0].id), 250);
 }
 
 /// Continues in another process from the last commit and the records after it.

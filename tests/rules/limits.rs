@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use graphrun::{
-    checkpoint::{Checkpoint, Position},
+    checkpoint::{Checkpoint, InboxMessage, Message, Position},
     engine::superstep::{AttemptStats, Machine, TaskEvent},
     event::{Status, Usage},
-    graph::{Bounds, GraphBuilder, IntoNode, Limits, NodeLimits, Policies, START, Target, Trigger},
+    graph::{
+        Attempts, Backoff, Bounds, ErrorKind, GraphBuilder, IntoNode, Limits, NodeLimits, Policies,
+        START, Target, Trigger,
+    },
     llm::TokenUsage,
+    state::Update,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Decided, Hand, Team, attempt, compiled, name, run_id};
+use super::{Decided, Hand, Team, attempt, channel, compiled, name, noting, run_id};
 
 fn looped(limits: NodeLimits, exhausted: Target) -> Hand {
     let mends = exhausted.node().is_some();
@@ -163,4 +167,49 @@ fn g13_replaced_limits_apply_again() {
     let tokens = "the limit of 500 tokens is reached: 500 are used".to_owned();
     let stopped = (11, Status::Limit, Some(tokens));
     assert_eq!(go_on(&hand, |it| it.tokens = Some(500)), stopped);
+}
+
+/// A step of messages counts as any other one, so the limit may be reached between it and the next node.
+#[test]
+fn a_step_of_messages_that_reaches_the_limit_leads_to_its_target() {
+    let exhausted = Some(Target::Node(name("flush")));
+    let limits = Limits { steps: 2, exhausted, ..Limits::default() };
+    let graph = GraphBuilder::new::<Team>("messages")
+        .node("plan", Decided)
+        .node("work", Decided)
+        .node("flush", Decided)
+        .edge(START, "plan")
+        .edge("plan", "work")
+        .edge("work", "end")
+        .edge("flush", "end")
+        .inbox("notes")
+        .limits(limits);
+    let mut hand = Hand::start(&compiled(graph));
+    let message = Message::new(channel("notes"), json!("a note"), None);
+    hand.machine.queue_messages(vec![InboxMessage { number: 1, message }]);
+    let ran = run(&mut hand, 0, 0);
+    assert_eq!(nodes(&ran), ["plan", "flush"]);
+    let reason = Some("the limit of 2 steps is reached".to_owned());
+    assert_eq!(hand.rest, Some((Status::Done, reason)));
+}
+
+/// The update of a node is refused, so its attempt has failed as any other one.
+#[test]
+fn a_refused_update_is_tried_again() {
+    let retry = Backoff { attempts_max: Some(2), ..Backoff::default() }.on([ErrorKind::Other]);
+    let policies =
+        Policies { attempts: Attempts { retry, ..Attempts::default() }, ..Policies::default() };
+    let graph = GraphBuilder::new::<Team>("refused")
+        .node("work", Decided.with_policies(policies))
+        .edge(START, "work")
+        .edge("work", "end");
+    let mut hand = Hand::start(&compiled(graph));
+    let task = hand.open.pop_front().unwrap();
+    let command = Update::default().write(channel("round"), "not a number").into();
+    hand.tell(TaskEvent::Finished { task: task.id, command, attempt: attempt(1) });
+    assert_eq!(hand.rest, None);
+    let again = hand.open.pop_front().unwrap();
+    assert_eq!(again.attempt, 2);
+    hand.finish(&again, noting(&again));
+    assert_eq!(hand.rest.unwrap().0, Status::Done);
 }

@@ -11,3 +11,20 @@ pub fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
+
+/// Returns an amount of US dollars with two decimals, or with the first two digits of a smaller one.
+///
+/// ```
+/// use graphrun_core::words::usd;
+///
+/// assert_eq!([usd(0.0), usd(0.05), usd(12.5), usd(0.000_52)], ["0.00", "0.05", "12.50", "0.00052"]);
+/// ```
+pub fn usd(amount: f64) -> String {
+    let is_precise = |decimals: &i32| amount * 10_f64.powi(*decimals) >= 9.5;
+    let decimals = (3..12).find(is_precise).filter(|_| amount < 0.01).unwrap_or(2);
+    let shown = format!("{amount:.*}", usize::try_from(decimals).unwrap_or(2));
+    match shown.strip_suffix('0') {
+        Some(shorter) if decimals > 2 => shorter.to_owned(),
+        _ => shown,
+    }
+}

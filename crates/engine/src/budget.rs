@@ -7,7 +7,7 @@ use graphrun_core::{
     event::Usage,
     graph::{Limits, Policies},
     id::NodeName,
-    words::count,
+    words::{self, count},
 };
 
 use crate::checkpoint::{ExhaustedLimits, NodeUsage, UsedBudget};
@@ -93,11 +93,13 @@ impl<'a> Budget<'a> {
         let cost = if self.usage.tokens.calls == 0 { 0.0 } else { self.usage.cost_usd? };
         let next = self.next_call.cost_usd.unwrap_or(0.0);
         if cost >= usd {
-            return Some(format!("the limit of {usd:.2} USD is reached: {cost:.2} are spent"));
+            let (limit, cost) = (words::usd(usd), words::usd(cost));
+            return Some(format!("the limit of {limit} USD is reached: {cost} are spent"));
         }
         (cost + next > usd).then(|| {
+            let (limit, cost, next) = (words::usd(usd), words::usd(cost), words::usd(next));
             format!(
-                "the limit of {usd:.2} USD is reached: {cost:.2} are spent, and the next call costs at least {next:.2}"
+                "the limit of {limit} USD is reached: {cost} are spent, and the next call costs at least {next}"
             )
         })
     }
@@ -137,7 +139,8 @@ pub(super) fn reached_by_node(
     if let (Some(usd), Some(cost)) = (limits.usd, usage.cost_usd)
         && cost >= usd
     {
-        return Some(format!("`{name}` has used {cost:.2} of its {usd:.2} USD"));
+        let (cost, limit) = (words::usd(cost), words::usd(usd));
+        return Some(format!("`{name}` has used {cost} of its {limit} USD"));
     }
     let worked = Duration::from_millis(*elapsed_ms);
     let time = limits.time.filter(|&it| worked >= it)?;

@@ -224,10 +224,6 @@ impl<'a> Driver<'a> {
         // The stop signal may arrive later through `select!`; from here on, no task starts.
         while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
-            if !self.budget.start_clock(task.id, &self.machine) {
-                // This drops the task. The end of the run's time is now, so `end_step_early` follows.
-                break;
-            }
             let graph = self.machine.graph();
             let started = || Event::TaskStarted {
                 task: task.id,
@@ -236,8 +232,16 @@ impl<'a> Driver<'a> {
                 visit: task.visits.at(task.node_index.index()).unwrap_or(1),
                 max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
             };
-            self.journal.publish_early(started).await;
             let id = task.id;
+            let time_left = self.machine.time_left(id);
+            if time_left == Some(Duration::ZERO) {
+                // This drops the task. The end of the run's time is now, so `end_step_early` follows.
+                self.budget.start_clock(id, time_left);
+                break;
+            }
+            self.journal.publish_early(started).await;
+            // After that: a task does not use the time in which a reader of events keeps the driver waiting.
+            self.budget.start_clock(id, time_left);
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let abort = self.scheduler.start(task, &mut Context::from_waker(&waker));
             match abort {

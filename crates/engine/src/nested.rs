@@ -74,10 +74,10 @@ impl NestedGraph {
         if saved.as_ref().is_some_and(|it| is_failed_for_good(&it.entries)) {
             (journal, saved) = (journal.next_run(), None);
         }
-        let is_begun = saved.is_some();
+        let (is_begun, run) = (saved.is_some(), nested_id(ctx, journal.run()));
         let storage =
             MemoryStorage::of_task(journal, saved).map_err(|it| failure_of(&it.into()))?;
-        let nested = NestedRun { ctx, run: nested_id(ctx), storage: Arc::new(storage) };
+        let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
         nested.drive(&self.graph, input, is_begun).await
     }
 }
@@ -268,10 +268,14 @@ fn is_paused(end: &RunEnd) -> bool {
     end.status == Status::Paused
 }
 
-/// Returns the id of the nested run of a task, which its idempotency keys begin with.
-fn nested_id(ctx: &NodeContext) -> RunId {
+/// Returns the id of a nested run of a task, which its idempotency keys begin with. Each run of the task has its own:
+/// what the first one did, the next one does again.
+fn nested_id(ctx: &NodeContext, number: u64) -> RunId {
     let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
-    let id = format!("{}-{}-{}", ctx.run, task.step, task.index);
+    let mut id = format!("{}-{}-{}", ctx.run, task.step, task.index);
+    if number > 0 {
+        id.push_str(&format!("-{number}"));
+    }
     // A run within several others has a long id.
     RunId::parse(&id).unwrap_or_else(|_| {
         let hash = blake3::hash(id.as_bytes()).to_hex();

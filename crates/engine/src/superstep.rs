@@ -45,7 +45,7 @@ pub use self::inbox::ProcessedMessage;
 pub use self::protocol::{Action, AttemptStats, Beginning, RestoreError, Task, TaskEvent};
 pub use self::revise::ReviseError;
 use self::{
-    frontier::{StepResults, next_frontier, route_to_exhausted},
+    frontier::{StepResults, next_frontier, route_limit, route_to_exhausted},
     inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
     open_step::{OpenStep, Phase},
@@ -121,7 +121,7 @@ impl Machine {
         match event {
             TaskEvent::Finished { command, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
-                self.finish(index, command, actions);
+                self.finish(index, command, attempt.ended, actions);
             }
             TaskEvent::Failed { failure, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
@@ -365,7 +365,7 @@ impl Machine {
         let people = &mut self.position.people;
         people.grants.extend(self.open_step.grants().iter().cloned());
         people.question_keys.extend(self.open_step.question_keys().cloned());
-        self.position.used.elapsed_ms += self.open_step.longest_ms();
+        self.position.used.elapsed_ms += self.open_step.elapsed_ms();
         let records = self.open_step.take_records();
         let results = StepResults { records: &records, state: &self.state };
         let limits = StepLimits { limits: &self.limits, refused_call };
@@ -430,6 +430,8 @@ impl Machine {
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
+        // This step counts, too.
+        route_limit(&self.graph, StepLimits::from(&self.limits), &mut self.position);
         self.open_next_step();
         actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
     }

@@ -235,18 +235,21 @@ impl Watch {
     /// Waits until a timeout expires and returns its description.
     async fn timed_out(&self) -> String {
         let total = async {
-            match self.total {
-                Some(total) => {
-                    sleep_until(self.started + total).await;
-                    format!("not finished within {total:?}")
-                }
-                None => std::future::pending().await,
-            }
+            let Some(total) = self.total else { return std::future::pending().await };
+            // A clock cannot count to the end of a very long timeout.
+            let Some(end) = self.started.checked_add(total) else {
+                return std::future::pending().await;
+            };
+            sleep_until(end).await;
+            format!("not finished within {total:?}")
         };
         let idle = async {
             let Some(idle) = self.idle else { return std::future::pending().await };
             loop {
-                let silent = self.reporter.last_report().unwrap_or(self.started) + idle;
+                let last_sign = self.reporter.last_report().unwrap_or(self.started);
+                let Some(silent) = last_sign.checked_add(idle) else {
+                    return std::future::pending().await;
+                };
                 if silent <= Instant::now() {
                     return format!("no sign of progress for {idle:?}");
                 }

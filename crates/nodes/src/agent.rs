@@ -245,16 +245,13 @@ impl Agent {
         }
     }
 
-    /// The worst case: each model is asked, and its last repair fails, so that the next one is
-    /// asked. All answers of a model share its rounds of calls.
+    /// The worst case: each model is asked, and its last repair fails, so that the next one is asked.
     fn calls_max(&self) -> Option<u64> {
-        let AgentSettings { models, tool_rounds_max, tool_choice, .. } = &self.definition;
+        let models = &self.definition.models;
         // A program counts as one model.
         let models = models.len().max(usize::from(self.program.is_some()));
         let models = u64::try_from(models).unwrap_or(u64::MAX);
-        let may_call = !self.toolbox.is_empty() && tool_choice.allows_calls();
-        let rounds = if may_call { u64::from(*tool_rounds_max) } else { 0 };
-        let calls = models.saturating_mul(rounds + self.definition.answers_max());
+        let calls = models.saturating_mul(self.definition.calls_max());
         // A tool in Rust does not declare whether it asks a model.
         self.toolbox.ask_no_model().then_some(calls)
     }

@@ -143,7 +143,7 @@ impl NodeSettings for CompactSettings {
     }
 
     fn models(&self) -> Option<ModelUse<'_>> {
-        Some(ModelUse { models: &self.models, answers_max: 1 })
+        Some(ModelUse { models: &self.models, is_choice: false, calls_max: 1 })
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {

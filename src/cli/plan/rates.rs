@@ -12,7 +12,15 @@ use crate::{
 /// The maximum usage of model calls, by node.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    agents: BTreeMap<NodeName, Vec<AgentModel>>,
+    agents: BTreeMap<NodeName, AgentModels>,
+}
+
+/// The models of a node.
+#[derive(Debug)]
+struct AgentModels {
+    each: Vec<AgentModel>,
+    /// Whether an attempt asks only one of them.
+    is_choice: bool,
 }
 
 /// A model that an agent may call.
@@ -33,39 +41,43 @@ impl Rates {
             let Some(used) = definition.settings.models() else { continue };
             let ask = |model: &String| AgentModel {
                 model: model.clone(),
-                calls: used.answers_max,
+                calls: used.calls_max,
                 tokens: config.windows.of(model),
                 price: config.prices.of(model).copied(),
             };
-            agents.insert(name.clone(), used.models.iter().map(ask).collect());
+            let each = used.models.iter().map(ask).collect();
+            agents.insert(name.clone(), AgentModels { each, is_choice: used.is_choice });
         }
         Self { agents }
     }
 
     /// Returns the tokens of this many attempts of a node.
     pub(super) fn tokens(&self, node: &NodeName, attempts: u64) -> Option<u64> {
-        let each =
-            self.agents.get(node)?.iter().map(|it| Some(it.calls.saturating_mul(it.tokens?)));
-        let each: Option<Vec<u64>> = each.collect();
-        Some(super::sum(each?.into_iter()).saturating_mul(attempts))
+        let AgentModels { each, is_choice } = self.agents.get(node)?;
+        let each = each.iter().map(|it| Some(it.calls.saturating_mul(it.tokens?)));
+        let each = each.collect::<Option<Vec<u64>>>()?.into_iter();
+        let all = if *is_choice { each.max().unwrap_or(0) } else { super::sum(each) };
+        Some(all.saturating_mul(attempts))
     }
 
     /// Returns the cost of this many attempts of a node.
     #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
     pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
-        let each = self.agents.get(node)?.iter().map(|it| Some(it.calls as f64 * it.cost()?));
-        let each: Option<Vec<f64>> = each.collect();
-        Some(each?.into_iter().sum::<f64>() * attempts as f64)
+        let AgentModels { each, is_choice } = self.agents.get(node)?;
+        let each = each.iter().map(|it| Some(it.calls as f64 * it.cost()?));
+        let each = each.collect::<Option<Vec<f64>>>()?.into_iter();
+        let all: f64 = if *is_choice { each.fold(0.0, f64::max) } else { each.sum() };
+        Some(all * attempts as f64)
     }
 
     /// Returns the models that agents may call, in the order of their names.
     pub(super) fn models(&self) -> BTreeSet<&str> {
-        self.agents.values().flatten().map(|it| it.model.as_str()).collect()
+        self.agents.values().flat_map(|it| &it.each).map(|it| it.model.as_str()).collect()
     }
 
     /// Returns the models whose context size or price is unknown.
     pub(super) fn unknown(&self) -> Vec<String> {
-        let asked = || self.agents.values().flatten();
+        let asked = || self.agents.values().flat_map(|it| &it.each);
         let named = |is_unknown: fn(&AgentModel) -> bool| -> Vec<String> {
             let names: BTreeSet<&str> =
                 asked().filter(|it| is_unknown(it)).map(|it| it.model.as_str()).collect();

@@ -3,7 +3,7 @@
 //! The limits themselves are rules. When one is reached, a model call in progress completes, and its result is
 //! kept. A task that requests another call is aborted. When no task runs any more, the run has reached its limit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use graphrun_core::{event::Usage, id::TaskId};
 use tokio::time::Instant;
@@ -28,13 +28,11 @@ struct RunningAttempt {
 }
 
 impl BudgetGate {
-    /// Notes when the run's time ends for a task that is about to start. Returns false if it is over.
-    pub(super) fn start_clock(&mut self, task: TaskId, machine: &Machine) -> bool {
-        let Some(left) = machine.time_left(task) else { return true };
-        if let Some(end) = Instant::now().checked_add(left) {
+    /// Notes when the run's time ends for a task that starts now; `left` is its time, if that is limited.
+    pub(super) fn start_clock(&mut self, task: TaskId, left: Option<Duration>) {
+        if let Some(end) = left.and_then(|it| Instant::now().checked_add(it)) {
             self.time_ends.insert(task, end);
         }
-        !left.is_zero()
     }
 
     /// Adds an attempt; the token aborts it.

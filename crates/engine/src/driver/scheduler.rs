@@ -17,6 +17,9 @@ use crate::{
     task::{AttemptContext, NewAttempt},
 };
 
+/// The grace period of a drain whose own one is longer than a clock can count.
+const GRACE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Starts the attempts of one run and collects their events.
 #[derive(Debug)]
 pub(super) struct Scheduler {
@@ -126,7 +129,8 @@ impl Scheduler {
 
     /// Starts no further task, and gives the running attempts a grace period.
     pub(super) fn drain(&mut self, grace: Duration) {
-        self.grace_end = Some(Instant::now() + grace);
+        let now = Instant::now();
+        self.grace_end = Some(now.checked_add(grace).unwrap_or(now + GRACE_MAX));
         self.queue.clear();
     }
 

@@ -77,6 +77,11 @@ impl TaskJournal {
         Self::of(&self.ctx, self.run + 1, 0)
     }
 
+    /// Returns the number of the run among those of the task.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
     fn of(ctx: &NodeContext, run: u64, next: u64) -> Self {
         Self { ctx: ctx.clone(), run, next: AtomicU64::new(next) }
     }

@@ -605,7 +605,7 @@ fn fill(
 }
 
 /// Routes a run that reached a limit to `limits.exhausted`, if that is set.
-fn route_limit(
+pub(super) fn route_limit(
     graph: &CompiledGraph,
     StepLimits { limits, refused_call }: StepLimits<'_>,
     position: &mut IndexedPosition,

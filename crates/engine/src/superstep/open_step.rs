@@ -45,6 +45,15 @@ pub(super) struct OpenStep {
     ready: BTreeSet<usize>,
     /// What people have allowed in this step for the rest of the run.
     grants: BTreeSet<String>,
+    /// The nodes that run fewer tasks at once than they have.
+    queues: Vec<NodeQueue>,
+}
+
+/// The tasks of a node that runs only some of them at once.
+#[derive(Clone, Debug)]
+struct NodeQueue {
+    width: u64,
+    tasks: Vec<usize>,
 }
 
 /// The state of one task of the step.
@@ -126,14 +135,33 @@ pub(super) struct TaskUsage {
     pub(super) usage: Usage,
 }
 
+impl NodeQueue {
+    fn elapsed_ms(&self, tasks: &[TaskState]) -> u64 {
+        let all = self.tasks.iter().map(|it| tasks[*it].total.ms);
+        all.fold(0, u64::saturating_add) / self.width
+    }
+}
+
+/// Returns the nodes of a position that run fewer tasks at once than they have.
+fn queues(graph: &CompiledGraph, position: &IndexedPosition) -> Vec<NodeQueue> {
+    let mut found: BTreeMap<NodeIndex, NodeQueue> = BTreeMap::new();
+    for (index, active) in position.frontier.iter().enumerate() {
+        if let Some(width) = graph.policies_at(active.node).schedule.width_max {
+            let new = || NodeQueue { width: width.max(1) as u64, tasks: Vec::new() };
+            found.entry(active.node).or_insert_with(new).tasks.push(index);
+        }
+    }
+    found.into_values().filter(|it| it.tasks.len() as u64 > it.width).collect()
+}
+
 impl OpenStep {
     /// Returns the step after a position. Each task counts as busy until it has begun.
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
         let (spare, ready) = (Vec::new(), BTreeSet::new());
-        let grants = BTreeSet::new();
+        let (grants, queues) = (BTreeSet::new(), Vec::new());
         let mut step =
-            Self { number, tasks, unsettled: 0, busy: 0, written: 0, spare, ready, grants };
+            Self { number, tasks, unsettled: 0, busy: 0, written: 0, spare, ready, grants, queues };
         step.reset(graph, position);
         step
     }
@@ -153,6 +181,7 @@ impl OpenStep {
         self.tasks.extend(position.frontier.iter().map(task));
         (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.written) = (position.step.next(), 0);
+        self.queues = queues(graph, position);
     }
 
     pub(super) fn id(&self, index: usize) -> TaskId {
@@ -189,23 +218,27 @@ impl OpenStep {
         self.unsettled == 1
     }
 
-    /// Returns the elapsed time of the step: of the longest task, with those that it waited for.
-    pub(super) fn longest_ms(&self) -> u64 {
-        self.tasks.iter().map(TaskState::end_ms).max().unwrap_or(0)
+    /// Returns the elapsed time of the step: of the longest task, with those that it waited for. Where a node runs only
+    /// some of its tasks at once, its tasks take at least their whole time, divided by that number.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        let longest = self.tasks.iter().map(TaskState::end_ms).max().unwrap_or(0);
+        self.queues.iter().map(|it| it.elapsed_ms(&self.tasks)).fold(longest, u64::max)
     }
 
     /// Returns the usage of all tasks, and the elapsed time of the step.
     pub(super) fn usage(&self) -> TaskUsage {
-        let mut all = TaskUsage { ms: self.longest_ms(), ..TaskUsage::default() };
+        let mut all = TaskUsage { ms: self.elapsed_ms(), ..TaskUsage::default() };
         for TaskState { total, .. } in &self.tasks {
             all.usage.add(&total.usage);
         }
         all
     }
 
-    /// Returns the elapsed time of a task before its running attempt.
+    /// Returns the elapsed time of the step before the running attempt of a task.
     pub(super) fn elapsed_ms_before_attempt(&self, task: TaskId) -> u64 {
-        self.index(task).map_or(0, |it| self.tasks[it].end_ms())
+        let Some(index) = self.index(task) else { return 0 };
+        let queue = self.queues.iter().find(|it| it.tasks.binary_search(&index).is_ok());
+        self.tasks[index].end_ms().max(queue.map_or(0, |it| it.elapsed_ms(&self.tasks)))
     }
 
     /// Returns the reason of the first task that failed for good.

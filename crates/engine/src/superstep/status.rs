@@ -70,10 +70,9 @@ impl Machine {
     /// Returns how long a task of the step may still work before the run is out of time, if the time is
     /// limited.
     pub fn time_left(&self, task: TaskId) -> Option<Duration> {
-        let mut budget = self.committed_budget();
-        let before_ms = self.open_step.elapsed_ms_before_attempt(task);
-        budget.elapsed_ms = budget.elapsed_ms.saturating_add(before_ms);
-        budget.time_left()
+        let left = self.committed_budget().time_left()?;
+        let before = self.open_step.elapsed_ms_before_attempt(task);
+        Some(left.saturating_sub(Duration::from_millis(before)))
     }
 
     /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.

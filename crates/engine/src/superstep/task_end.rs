@@ -14,7 +14,13 @@ use crate::checkpoint::Outcome;
 impl Machine {
     /// Handles the result of a node: checks it, evaluates the routes of the node and puts both into one
     /// record.
-    pub(super) fn finish(&mut self, index: usize, command: Command, actions: &mut Vec<Action>) {
+    pub(super) fn finish(
+        &mut self,
+        index: usize,
+        command: Command,
+        ended: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
         let Command { mut update, goto } = command;
         update.clears.extend(self.policies(index).on_finish.clears.iter().cloned());
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
@@ -24,7 +30,8 @@ impl Machine {
             .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {
             Ok(()) => self.decide(index, update, goto, actions),
-            Err(failure) => self.fail(index, failure, actions),
+            // As if the node had failed itself: it may be tried again.
+            Err(failure) => self.fail_attempt(index, failure, ended, actions),
         }
     }
 

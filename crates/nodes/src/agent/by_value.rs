@@ -75,8 +75,9 @@ impl NodeSettings for AgentMatchSettings {
 
     fn models(&self) -> Option<ModelUse<'_>> {
         let asking = self.nodes.iter().filter(|(_, it)| it.program.is_none());
-        let answers_max = asking.map(|(_, it)| it.answers_max()).max()?;
-        Some(ModelUse { models: &self.models, answers_max })
+        let calls_max = asking.map(|(_, it)| it.calls_max()).max()?;
+        let is_choice = self.nodes.iter().all(|(_, it)| it.models.len() <= 1);
+        Some(ModelUse { models: &self.models, is_choice, calls_max })
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {

@@ -147,10 +147,17 @@ pub struct AgentSettings {
 impl AgentSettings {
     /// Returns how often a model may be asked for an answer: the first time, once more with twice the tokens, for
     /// each repair, and for a summary of its history.
-    pub(super) fn answers_max(&self) -> u64 {
+    fn answers_max(&self) -> u64 {
         let summaries = self.history.as_ref().is_some_and(|it| it.compaction.is_some());
         let longer = u64::from(self.settings.max_tokens.is_some());
         1 + longer + u64::from(self.repairs_max) + u64::from(summaries)
+    }
+
+    /// Returns how often an attempt may call a model. All answers share its rounds of tool calls.
+    pub(super) fn calls_max(&self) -> u64 {
+        let may_call_tools = !self.tools.is_empty() && self.tool_choice.allows_calls();
+        let rounds = if may_call_tools { u64::from(self.tool_rounds_max) } else { 0 };
+        rounds + self.answers_max()
     }
 }
 
@@ -359,8 +366,7 @@ impl NodeSettings for AgentSettings {
         if self.program.is_some() {
             return None;
         }
-        let answers_max = self.answers_max();
-        Some(ModelUse { models: &self.models, answers_max })
+        Some(ModelUse { models: &self.models, is_choice: false, calls_max: self.calls_max() })
     }
 
     fn with_models(&self, models: &[String]) -> Option<Arc<dyn NodeSettings>> {

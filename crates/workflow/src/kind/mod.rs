@@ -354,8 +354,10 @@ pub struct MakeContext<'a> {
 pub struct ModelUse<'a> {
     /// The models as `provider/model`, in order of fallback.
     pub models: &'a [String],
-    /// The most answers that one attempt asks each model for.
-    pub answers_max: u64,
+    /// Whether an attempt asks only one of them.
+    pub is_choice: bool,
+    /// The most calls of each model in one attempt.
+    pub calls_max: u64,
 }
 
 /// A field that a node computes.
