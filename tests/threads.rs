@@ -64,6 +64,33 @@ async fn a_second_turn_at_once_is_refused_or_queued() {
     assert_eq!(two.unwrap().output::<Chat>().unwrap().lines, ["first", "one", "two"]);
 }
 
+/// Neither of the two knows that the other one begins the thread.
+#[tokio::test]
+async fn two_first_turns_that_may_wait_begin_one_thread() {
+    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::MemoryStorage::default());
+    let engine = engine(chat()).with_storage(storage);
+    for thread in 0..20 {
+        let thread = format!("t{thread}");
+        let turn = |text: &str| engine.turn(thread.clone(), &say(text)).queued().into_future();
+        let (one, two) = join(turn("one"), turn("two")).await;
+        let mut lines = [one, two].map(|it| it.unwrap().output::<Chat>().unwrap().lines.len());
+        lines.sort_unstable();
+        assert_eq!(lines, [1, 2]);
+    }
+}
+
+/// The id of a run is no name of a thread, even if it begins with the name.
+#[tokio::test]
+async fn a_thread_is_no_run_whose_id_begins_with_its_name() {
+    let storage: Arc<dyn Checkpointer> = Arc::new(graphrun::storage::MemoryStorage::default());
+    let engine = engine(chat()).with_storage(storage);
+    let other = engine.turn("other", &say("one")).await.unwrap();
+    let begins = &other.run.as_str()[..12];
+    let end = engine.turn(begins, &say("two")).await.unwrap();
+    assert_ne!(end.run, other.run);
+    assert_eq!(end.output::<Chat>().unwrap().lines, ["two"]);
+}
+
 #[tokio::test]
 async fn a_turn_waits_until_the_last_one_has_ended() {
     async fn asks(ctx: NodeContext) -> Result<Chat, NodeError> {

@@ -128,8 +128,16 @@ impl Chat<'_> {
         }
     }
 
-    /// Returns what the turn has changed in the output of the workflow: of a list, the new items.
+    /// Returns what the turn has changed in the output of the workflow: of a list, the new items. A turn that changed
+    /// nothing has replied the same again.
     fn reply(&self, before: Option<&State>, now: &State) -> String {
+        match self.changed(before, now) {
+            same if same.is_empty() => self.changed(None, now),
+            changed => changed,
+        }
+    }
+
+    fn changed(&self, before: Option<&State>, now: &State) -> String {
         let mut lines = Vec::new();
         for name in &self.output {
             let (old, new) = (before.and_then(|it| it.get(name)), now.get(name));

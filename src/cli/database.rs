@@ -425,13 +425,16 @@ impl From<CheckpointError> for CliError {
             | CheckpointError::Ended { .. }
             | CheckpointError::Owned { .. }
             | CheckpointError::Overtaken { .. } => Exit::NotResumable,
-            CheckpointError::Exists(_) | CheckpointError::UnknownStep { .. } => Exit::Usage,
+            CheckpointError::Exists(_)
+            | CheckpointError::AmbiguousRun { .. }
+            | CheckpointError::UnknownStep { .. } => Exit::Usage,
             CheckpointError::Unusable { .. }
             | CheckpointError::Full { .. }
             | CheckpointError::Storage { .. } => Exit::Unusable,
         };
         let help = match &error {
             CheckpointError::UnknownRun(_) => "`graphrun runs list` lists all runs",
+            CheckpointError::AmbiguousRun { .. } => "write more of the id",
             CheckpointError::UnknownStep { .. } => "`graphrun runs history` lists its steps",
             CheckpointError::Exists(_) => "choose another id, or omit it: graphrun then makes one",
             CheckpointError::Owned { .. } => {

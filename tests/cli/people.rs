@@ -51,6 +51,29 @@ fn g16_questions_are_answered_in_any_order() {
     assert_eq!(done.json()["state"], state);
 }
 
+/// A person answers for one item, also where the answers grow a list.
+#[test]
+fn each_answer_to_a_growing_list_is_an_item() {
+    let place = Place::new();
+    let votes = workflow("votes");
+    let asked = place.run(["execute", &votes, "-i", "brief=ann,bob", "--output", "json"]);
+    assert_eq!(asked.code, 3, "{asked}");
+    let (run, asked) = (name(&asked.json()), asked.json());
+    let [ann, bob] = open(&asked)[..] else { panic!("{asked}") };
+    let whole = format!("{ann}=[true]");
+    let list = place.run(["resume", &run, "--answer", &whole]);
+    assert_eq!(list.code, 2, "{list}");
+    let first = place.run(["approve", &run, ann]);
+    assert_eq!(first.code, 3, "{first}");
+    let second = format!("{bob}=false");
+    let next = place.run(["resume", &run, "--answer", &second, "--output", "json"]);
+    assert_eq!((next.code, open(&next.json())), (3, vec!["why"]), "{next}");
+    let done = place.run(["resume", &run, "--answer", "why=price", "--output", "json"]);
+    assert_eq!(done.code, 0, "{done}");
+    assert_eq!(done.json()["state"]["yes"], 1, "{done}");
+    assert_eq!(done.json()["state"]["reasons"], json!(["price"]), "{done}");
+}
+
 #[test]
 fn g16_a_late_or_second_answer_is_exit_6_with_the_first_author() {
     let place = Place::new();

@@ -58,6 +58,23 @@ fn each_line_of_a_chat_is_a_turn_of_its_thread() {
 }
 
 #[test]
+fn a_reply_that_is_the_same_again_is_shown_again() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: yes
+state: { line: string, reply: string }
+input: line
+output: reply
+start: answer
+nodes:
+  answer: { set: { reply: '\"Yes.\"' }, then: end }
+";
+    fs::write(place.path("yes.yaml"), workflow).unwrap();
+    let ended = typed(place.command(["chat", "yes.yaml", "--thread", "t"]), "a\nb\n");
+    assert_eq!((ended.code, &*ended.stdout), (0, "Yes.\nYes.\n"), "{ended}");
+}
+
+#[test]
 fn a_chat_ends_with_a_turn_that_fails() {
     let place = place();
     let ended = typed(place.command(["chat", "parrot.yaml", "--thread", "t"]), "bad\nnever\n");

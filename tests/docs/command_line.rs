@@ -62,7 +62,10 @@ fn collect(command: &Command, name: String, leaves: &mut Vec<Leaf>) {
         for inner in command.get_subcommands().filter(|it| it.get_name() != "help") {
             collect(inner, format!("{name} {}", inner.get_name()), leaves);
         }
-        return;
+        // A few commands do something themselves, too.
+        if command.get_positionals().next().is_none() {
+            return;
+        }
     }
     let usage = command.clone().render_usage().to_string();
     leaves.push(Leaf {

@@ -369,7 +369,7 @@ two → 01JABCDEY
 01JABCDEX-not → 01JABCD
 01JXYZ → 01JXYZ-zz
 01JXYZ-z → 01JXYZ-zz
-01JABCDE → could not find the run `01JABCDE`: several ids start with this prefix: 01JABCDEX, 01JABCDEY
+01JABCDE → the ids of several runs begin with `01JABCDE`: 01JABCDEX, 01JABCDEY
 01JXY → there is no run `01JXY`
 01JXYZ% → there is no run `01JXYZ%`
 01jxyz → there is no run `01jxyz`

@@ -249,20 +249,21 @@ impl Begin {
             }
             Self::Turn { thread, info, input, is_queued } => {
                 let input = input.map_err(RunError::Fields)?;
-                match engine.checkpointer.find(&thread).await {
-                    Ok(found) => {
-                        turn::begin(engine, &thread, found.info.id, input, is_queued, sinks).await
+                let turn = |run| {
+                    let (input, sinks) = (input.clone(), sinks.clone());
+                    turn::begin(engine, &thread, run, input, is_queued, sinks)
+                };
+                if let Some(run) = turn::find_run(engine, &thread).await? {
+                    return turn(run).await;
+                }
+                let info = RunInfo { name: thread.clone(), is_thread: true, ..*info };
+                match begin_new(engine, info, input.clone(), sinks.clone()).await {
+                    Err(RunError::Checkpoint(error @ CheckpointError::Exists(_))) => {
+                        // Another turn has begun the thread meanwhile.
+                        let run = turn::find_run(engine, &thread).await?;
+                        turn(run.ok_or(error)?).await
                     }
-                    Err(CheckpointError::UnknownRun(_)) => {
-                        begin_new(
-                            engine,
-                            RunInfo { name: thread, is_thread: true, ..*info },
-                            input,
-                            sinks,
-                        )
-                        .await
-                    }
-                    Err(error) => Err(error.into()),
+                    begun => begun,
                 }
             }
             Self::Resume { run, answers } => {

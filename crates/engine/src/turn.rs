@@ -21,10 +21,21 @@ use super::{
     stream::Sinks,
     superstep::{Action, Beginning, Machine},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus};
+use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus, RunSummary};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
+
+/// Returns the run of a thread. A run whose id only begins with the name is another one.
+pub(super) async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunError> {
+    match engine.checkpointer.find(thread).await {
+        Ok(RunSummary { info, .. }) => {
+            Ok(Some(info.id).filter(|it| info.name == thread || it.as_str() == thread))
+        }
+        Err(CheckpointError::UnknownRun(_) | CheckpointError::AmbiguousRun { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// Takes the run of a thread and saves the begin of its next turn. The turn may stop before its first task.
 pub(super) async fn begin(

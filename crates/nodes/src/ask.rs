@@ -7,7 +7,7 @@ use graphrun_core::{
     graph::{
         Command, Contract, Node, NodeContext, NodeDescription, NodeError, Question, SideEffects,
     },
-    state::{Type, Update},
+    state::{Channel, Type, Update},
 };
 use graphrun_models::Attachment;
 use graphrun_workflow::{PromptView, kind::file_type};
@@ -22,14 +22,32 @@ pub use self::read::AskSettings;
 struct Ask(AskSettings);
 
 impl Ask {
-    /// Returns the schema of an answer: one of the choices, or any value of the written field.
+    /// Returns the field that it writes.
+    fn channel<'c>(&self, ctx: &'c NodeContext) -> Option<&'c Channel> {
+        self.0.writes.as_ref().and_then(|it| ctx.state.schema().channel(it.as_str()))
+    }
+
+    /// Returns the schema of an answer: one of the choices, any value of the written field, or an item if that is a list
+    /// that grows.
     fn schema(&self, ctx: &NodeContext) -> Value {
         if !self.0.choices.is_empty() {
             return json!({"enum": self.0.choices});
         }
-        let channel = self.0.writes.as_ref().and_then(|it| ctx.state.schema().channel(it.as_str()));
-        channel.map_or(Value::Bool(true), |it| it.schema().clone())
+        match self.channel(ctx) {
+            Some(channel) if channel.reducer().grows_list() => item_schema(channel.schema()),
+            Some(channel) => channel.schema().clone(),
+            None => Value::Bool(true),
+        }
     }
+}
+
+/// Returns the schema of the items of a list.
+fn item_schema(list: &Value) -> Value {
+    let mut item = list["items"].clone();
+    if let (Value::Object(item), Some(shared)) = (&mut item, list.get("$defs")) {
+        item.insert("$defs".to_owned(), shared.clone());
+    }
+    item
 }
 
 /// Returns a value as a person sees it: of a file, what a recording has in place of its content.
@@ -78,8 +96,12 @@ impl Node for Ask {
             question.show = Value::Object(show);
         }
         let answer: Value = ctx.ask(question)?;
-        Ok(match &self.0.writes {
-            Some(channel) => Update::default().write(channel.clone(), answer).into(),
+        Ok(match self.channel(&ctx) {
+            // A list, so that an answer that is a list itself is one item.
+            Some(channel) if channel.reducer().grows_list() => {
+                Update::default().write(channel.name().clone(), vec![answer]).into()
+            }
+            Some(channel) => Update::default().write(channel.name().clone(), answer).into(),
             None => Command::default(),
         })
     }

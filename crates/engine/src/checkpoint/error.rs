@@ -16,6 +16,14 @@ pub enum CheckpointError {
     /// The run does not exist.
     #[error("there is no run `{0}`")]
     UnknownRun(String),
+    /// Several runs have ids that begin with a text.
+    #[error("the ids of several runs begin with `{prefix}`: {}", ids.join(", "))]
+    AmbiguousRun {
+        /// The text.
+        prefix: String,
+        /// The ids.
+        ids: Vec<String>,
+    },
     /// The id or the name of a new run is already in use.
     #[error("there is a run `{0}` already")]
     Exists(String),

@@ -240,8 +240,5 @@ pub fn misfit(run: &RunId, channel: &ChannelName, step: Step, error: NoList) -> 
 
 /// Returns the error for a prefix that several ids share.
 pub fn ambiguous(prefix: &str, ids: &[String]) -> CheckpointError {
-    CheckpointError::Storage {
-        action: format!("find the run `{prefix}`"),
-        source: format!("several ids start with this prefix: {}", ids.join(", ")).into(),
-    }
+    CheckpointError::AmbiguousRun { prefix: prefix.to_owned(), ids: ids.to_vec() }
 }

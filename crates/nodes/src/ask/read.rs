@@ -122,6 +122,12 @@ impl NodeSettings for AskSettings {
 
 fn check_choices(reader: &mut NodeReader<'_>, choices: &[SpannedText], channel: &ChannelName) {
     let ty = reader.type_of(channel).clone();
+    let field = reader.schema().channel(channel.as_str());
+    let ty = match ty {
+        // Each answer is an item.
+        Type::List(item) if field.is_some_and(|it| it.reducer().grows_list()) => *item,
+        ty => ty,
+    };
     for choice in choices {
         if Type::Enum(vec![choice.text.clone()]).fits(&ty) {
             continue;
