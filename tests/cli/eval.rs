@@ -42,6 +42,26 @@ fn runs(place: &Place) -> usize {
 }
 
 #[test]
+fn a_row_may_end_with_a_question_that_has_a_deadline() {
+    let place = Place::new();
+    let workflow = "graphrun: 1
+name: asks
+state: { text: string, ok: bool }
+input: text
+start: approve
+nodes:
+  approve: { ask: \"Publish {{ text }}?\", timeout: 1h, writes: ok, then: end }
+";
+    fs::write(place.path("grade.yaml"), workflow).unwrap();
+    let rows = r#"{"name": "asked", "input": {"text": "x"}, "expect": {"status": "paused"}}"#;
+    fs::write(place.path("table.jsonl"), rows).unwrap();
+    let ended = eval(&place, &["--output", "json"]);
+    assert_eq!(ended.code, 0, "{ended}");
+    let results = &ended.json()["results"];
+    assert_eq!((&results[0]["passed"], &results[0]["status"]), (&true.into(), &"paused".into()));
+}
+
+#[test]
 fn each_row_is_run_and_compared_with_its_expectation() {
     let place = graded();
     let ended = eval(&place, &["--repeat", "2", "--score", "score", "--output", "json"]);

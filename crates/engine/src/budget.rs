@@ -110,8 +110,8 @@ impl<'a> Budget<'a> {
         Some(time.saturating_sub(Duration::from_millis(self.elapsed_ms)))
     }
 
-    /// Returns whether one of the limits applies: the run was not routed because it was reached, or has another value
-    /// since.
+    /// Returns whether a limit applies. It no longer does once the run was routed to `limits.exhausted`, until it gets
+    /// another value.
     fn applies<T: PartialEq>(&self, limit: impl Fn(&ExhaustedLimits) -> T) -> bool {
         let current = || limit(&ExhaustedLimits::of(self.limits));
         self.exhausted.is_none_or(|it| limit(&it) != current())

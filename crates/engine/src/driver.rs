@@ -164,7 +164,8 @@ impl<'a> Driver<'a> {
         if must_stop { None } else { self.scheduler.take_instant_event() }
     }
 
-    /// Returns the status of a run whose tasks all wait for longer than the engine does. Their waits are saved.
+    /// Returns the status with which the engine gives up a run, if all of its tasks wait for longer than `wait_max`. Their
+    /// waits are saved.
     fn suspended(&self) -> Option<RunStatus> {
         let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
         let left = self.machine.next_wait()?.left(self.engine.clock.now());
@@ -193,7 +194,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn handle_signal(&mut self, signal: Signal) -> Result<Option<RunStatus>, RunError> {
-        // The futures of rare signals are boxed: each event of a task would otherwise move them.
+        // The futures of rare signals are boxed to keep this one small.
         match signal {
             Signal::Task(event) => self.handle_task_events(event).await,
             Signal::Message(message) => {
@@ -221,7 +222,7 @@ impl<'a> Driver<'a> {
 
     /// Starts waiting tasks while slots, time and model budget are left.
     async fn start_tasks(&mut self) {
-        // The stop signal may arrive later through `select!`; from here on, no task starts.
+        // The token is asked here, because `select!` may report the stop only after more tasks have started.
         while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
             let graph = self.machine.graph();
@@ -421,7 +422,7 @@ impl<'a> Driver<'a> {
 
     /// Fails the tasks whose questions have expired.
     async fn expire_questions(&mut self) -> Result<Option<RunStatus>, RunError> {
-        // The alarm was set for the next deadline, by a clock that may differ from the engine's.
+        // The alarm may fire before the clock of the engine reaches the deadline, which counts as reached.
         let now = self.engine.clock.now();
         let now = self.machine.next_deadline().map_or(now, |it| it.max(now));
         let mut actions = Vec::new();

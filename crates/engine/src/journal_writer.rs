@@ -213,8 +213,9 @@ impl JournalWriter {
         self.publish().await
     }
 
-    /// Stops the run on a full disk, in the space that storage reserves for that: with the unsaved results,
-    /// or without them. If even that fails, the run is in the state that a crash would leave.
+    /// Stops the run on a full disk, in the space that storage reserves for that. First tries to save the pending entry
+    /// with this status. If that fails, drops the entry and saves the status alone. If even that fails, the run is in the
+    /// state that a crash would leave.
     pub(super) async fn save_on_full_disk(&mut self, status: RunStatus, event: Event) {
         // The entry that did not fit may have been the final one; that was tried already.
         if !self.target.has_unsaved_status() {

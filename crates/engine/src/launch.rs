@@ -318,7 +318,7 @@ async fn begin_new(
     .await
 }
 
-/// Saves a new run whose machine a function makes.
+/// Makes the machine of a new run with a function, and saves the run.
 async fn start(
     engine: &Engine,
     info: RunInfo,

@@ -230,7 +230,7 @@ impl NestedRun<'_> {
         let left = due.duration_since(clock.unwrap_or_default().now());
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(0);
         let failure = Failure::new(ErrorKind::Other, reason);
-        // At the last part of a millisecond the nested run would still wait.
+        // One more, because `left` is rounded down.
         let retry_after_ms = Some(left_ms.saturating_add(1));
         Failure { transient: true, retry_after_ms, is_nested_wait: true, ..failure }.into()
     }
@@ -285,7 +285,7 @@ fn nested_id(ctx: &NodeContext, number: u64) -> RunId {
 
 fn failure_of(error: &RunError) -> NodeError {
     let failure = Failure::of(ErrorKind::Other, error);
-    // Its entries cannot be saved once the attempt is over.
+    // The attempt of the outer task has ended before the entry was saved, so the task can be tried again.
     let transient = matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. }));
     Failure { transient, ..failure }.into()
 }

@@ -5,7 +5,7 @@
 //! published before they are durable. The order in which the results of one step arrive makes no difference.
 //!
 //! This file has the cycle of a machine: an event comes, a step begins, advances and is committed. Then read
-//! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: the questions of a driver.
+//! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: what a driver reads.
 //! - `open_step`: the tasks of the step; `task_end`: what follows when one ends; `backoff`: the wait before a retry.
 //! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all.
 //! - `facts`: what nodes may read about the run; `inbox` and `breakpoints`: what happens between two steps.
@@ -202,10 +202,10 @@ impl Machine {
         }
     }
 
-    /// Ends an item of a map that does not run because of the other items. Returns whether it does not run.
+    /// Ends an item of a map that needs an item which failed. Returns whether it did.
     fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
         let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
-        // The first failed item decides for all of them, also for those that need it.
+        // If that failure was caught for all items, this one takes the same transitions.
         let caught = need.and_then(|it| match &it.outcome {
             Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions.clone()),
             _ => None,

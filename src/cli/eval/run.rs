@@ -143,8 +143,11 @@ impl Attempt {
     async fn judge(&self, place: &RunPlace<'_>) -> Result<Judged, CliError> {
         let Self { row, variant, id, .. } = self;
         let report = RunReport::read(place.checkpointer.as_ref(), id, place.database).await?;
+        let is_awaited = row.expect.as_ref().is_some_and(|it| it.status.value == Status::Paused);
         // A result says something about the workflow; these say something about today.
         let exit = match report.status {
+            // A question with a deadline; the row ends with the question.
+            Status::Paused if is_awaited && !report.questions.is_empty() => None,
             Status::Interrupted | Status::Running => Some(Exit::Interrupted),
             Status::Paused if report.due.is_some() => Some(Exit::Paused),
             _ => Some(report.exit()).filter(|it| *it == Exit::Unusable),

@@ -1,9 +1,8 @@
 //! Computes the frontier of the next step from transitions, joins, bounds and limits.
 //!
-//! Deferred nodes are the hard part. Such a node runs once, after everything beside it: other tasks may still lead to it,
-//! and each must find it waiting. So a reached node that is deferred moves to `deferred`. It is released when no task that
-//! it waits for runs next, and no deferred node that it waits for comes first: those of inner workflows do. Dispatches
-//! do not wait. A dispatch to a deferred node must leave the visit that is reserved for it, and goes to `exhausted` if
+//! Deferred nodes are the hard part. A deferred node runs once, after all other work in its workflow. When the run reaches it, it
+//! is put into `deferred`. It is released when nothing that it waits for runs next, and no deferred node that it waits for comes
+//! first, as those of inner workflows do. Dispatches do not wait. A dispatch to a deferred node must leave the visit that is reserved for it, and goes to `exhausted` if
 //! its bound has no other. That target may be deferred as well, so the decision is repeated until no dispatch is refused.
 //!
 //! **Example.** `plan` leads to `report`, which is deferred, and to `slow`. After `plan`, `report` waits and `slow` runs;
@@ -64,7 +63,7 @@ pub(super) fn next_frontier(
     let open_maps = next.open_maps();
     let is_leading = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
-        // A task that an edge started beside the items of its node leads where it does without them.
+        // A task that an edge started follows its transitions as usual, even if items of its node run in this step.
         let is_of_open_map = || open_maps.contains(&active.node);
         if !active.is_dispatched() || (is_leading(record) && !is_of_open_map()) {
             next.follow(record, active);

@@ -590,7 +590,7 @@ impl OpenStep {
         }
     }
 
-    /// Returns the final records, in task order.
+    /// Returns the final records and those of aborted tasks, in task order.
     pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> + Clone {
         self.tasks.iter().filter_map(|it| it.record.as_deref())
     }
@@ -692,7 +692,7 @@ impl TaskState {
         Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
 
-    /// Returns whether the task begins from its start: it has no record that it continues from.
+    /// Returns whether the task needs no continuation: it runs from its beginning, with its memos.
     pub(super) fn is_untouched(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
     }

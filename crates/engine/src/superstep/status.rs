@@ -1,4 +1,4 @@
-//! The questions of a driver to a machine between two events: its position, its usage, its deadlines.
+//! What a driver reads from a machine between two events: its position, its usage, its deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -171,8 +171,8 @@ impl Machine {
         }
     }
 
-    /// Fails a task whose question was not answered in time. If a task of a nested run asked, that one fails, so the
-    /// task runs again.
+    /// Fails a task whose question was not answered in time. If a nested run asked, the task runs again, so that the nested
+    /// run can fail its own task.
     pub(super) fn expire(&mut self, index: usize, actions: &mut Vec<Action>) {
         let task = &self.open_step.tasks()[index];
         let Some(deadline) = task.deadline() else { return };
