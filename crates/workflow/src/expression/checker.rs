@@ -17,8 +17,9 @@ use super::{
     functions::{Function, Takes},
     known::{self, Proved},
     operators::joined,
-    ranges,
+    print, ranges,
     satisfiability::Types,
+    sizes,
     syntax::{Kind, Node, Operator},
 };
 use crate::{
@@ -60,6 +61,7 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         present: scope.given.to_vec(),
         ranges: scope.ranges.to_vec(),
         misasked: Vec::new(),
+        nullable: Vec::new(),
         asking: false,
         types: Types::new(),
         reads: BTreeSet::new(),
@@ -102,6 +104,8 @@ pub(super) struct Checker<'a> {
     ranges: KnownRanges,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
+    /// The values that a condition has proved to be in a map, where they may be null.
+    nullable: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
     types: Types,
@@ -128,9 +132,19 @@ impl Checker<'_> {
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
+            let is_nullable = place.as_ref().is_some_and(|it| self.nullable.contains(it));
             let shown = place.unwrap_or_else(|| "this".to_owned());
-            self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
-                .help = Some(format!("guard it: `has({shown}) && …`"));
+            let (what, help) = match &node.kind {
+                Kind::Index(..) | Kind::Field(..) if is_nullable => (
+                    "null",
+                    format!(
+                        "a map has a key also if its value is null; guard it: `has({shown}) && …`"
+                    ),
+                ),
+                _ => ("absent", format!("guard it: `has({shown}) && …`")),
+            };
+            let message = format!("`{shown}` may be {what}");
+            self.problem("GR026", &node.range, message, "not guarded").help = Some(help);
         }
         inner.required().clone()
     }
@@ -152,6 +166,7 @@ impl Checker<'_> {
     fn is_guarded(&self, path: &str) -> bool {
         let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
         self.present.iter().any(|it| it == path)
+            || sizes::prove(&self.present, path)
             || path.rsplit_once('.').is_some_and(asked)
             || self.is_sure_of_trigger(path)
     }
@@ -549,10 +564,12 @@ impl Checker<'_> {
         check: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let (present, ranges) = (self.present.len(), self.ranges.len());
+        let nullable = self.nullable.len();
         self.learn(condition, outcome);
         self.learn_ranges(condition, outcome);
         let checked = check(self);
         self.present.truncate(present);
+        self.nullable.truncate(nullable);
         self.ranges.truncate(ranges);
         checked
     }
@@ -594,11 +611,29 @@ impl Checker<'_> {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
             Proved::Ordered { .. } => (),
+            Proved::Sized { list, least } => self.learn_size(list, least),
+            Proved::Contained { item, within } => {
+                match self.types.get(&(within.range.start, within.range.end)).map(Type::required) {
+                    Some(Type::Map(value)) if matches!(**value, Type::Optional(_)) => {
+                        self.nullable.push(print::item_of(within, item));
+                    }
+                    Some(Type::Map(_)) => self.present.push(print::item_of(within, item)),
+                    _ => self.learn_size(within, 1),
+                }
+            }
             Proved::Visited { node, fulfils } => {
                 let is_own = self.scope.written.is_at(node);
                 self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
             }
         });
+    }
+
+    /// Records that a list has at least so many items. They are there for certain unless they may be null.
+    fn learn_size(&mut self, list: &Node, least: i64) {
+        let ty = self.types.get(&(list.range.start, list.range.end)).map(Type::required);
+        if matches!(ty, Some(Type::List(item)) if !matches!(**item, Type::Optional(_))) {
+            self.present.extend(sizes::mark(&list.to_string(), least));
+        }
     }
 
     pub(super) fn problem(
