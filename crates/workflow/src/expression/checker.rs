@@ -61,7 +61,6 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         present: scope.given.to_vec(),
         ranges: scope.ranges.to_vec(),
         misasked: Vec::new(),
-        nullable: Vec::new(),
         asking: false,
         types: Types::new(),
         reads: BTreeSet::new(),
@@ -104,8 +103,6 @@ pub(super) struct Checker<'a> {
     ranges: KnownRanges,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
-    /// The values that a condition has proved to be in a map, where they may be null.
-    nullable: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
     types: Types,
@@ -132,19 +129,16 @@ impl Checker<'_> {
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
-            let is_nullable = place.as_ref().is_some_and(|it| self.nullable.contains(it));
+            let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
             let shown = place.unwrap_or_else(|| "this".to_owned());
-            let (what, help) = match &node.kind {
-                Kind::Index(..) | Kind::Field(..) if is_nullable => (
-                    "null",
-                    format!(
-                        "a map has a key also if its value is null; guard it: `has({shown}) && …`"
-                    ),
-                ),
-                _ => ("absent", format!("guard it: `has({shown}) && …`")),
+            let (what, why) = if is_nullable {
+                ("absent or null", "; `in` is true for null, too")
+            } else {
+                ("absent", "")
             };
             let message = format!("`{shown}` may be {what}");
-            self.problem("GR026", &node.range, message, "not guarded").help = Some(help);
+            self.problem("GR026", &node.range, message, "not guarded").help =
+                Some(format!("guard it: `has({shown}) && …`{why}"));
         }
         inner.required().clone()
     }
@@ -564,12 +558,10 @@ impl Checker<'_> {
         check: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let (present, ranges) = (self.present.len(), self.ranges.len());
-        let nullable = self.nullable.len();
         self.learn(condition, outcome);
         self.learn_ranges(condition, outcome);
         let checked = check(self);
         self.present.truncate(present);
-        self.nullable.truncate(nullable);
         self.ranges.truncate(ranges);
         checked
     }
@@ -613,12 +605,10 @@ impl Checker<'_> {
             Proved::Ordered { .. } => (),
             Proved::Sized { list, least } => self.learn_size(list, least),
             Proved::Contained { item, within } => {
-                match self.types.get(&(within.range.start, within.range.end)).map(Type::required) {
-                    Some(Type::Map(value)) if matches!(**value, Type::Optional(_)) => {
-                        self.nullable.push(print::item_of(within, item));
-                    }
-                    Some(Type::Map(_)) => self.present.push(print::item_of(within, item)),
-                    _ => self.learn_size(within, 1),
+                if !matches!(self.noted(within), Some(Type::Map(_))) {
+                    self.learn_size(within, 1);
+                } else if !self.is_map_with_nulls(within) {
+                    self.present.push(print::item_of(within, item));
                 }
             }
             Proved::Visited { node, fulfils } => {
@@ -630,10 +620,20 @@ impl Checker<'_> {
 
     /// Records that a list has at least so many items. They are there for certain unless they may be null.
     fn learn_size(&mut self, list: &Node, least: i64) {
-        let ty = self.types.get(&(list.range.start, list.range.end)).map(Type::required);
+        let ty = self.noted(list);
         if matches!(ty, Some(Type::List(item)) if !matches!(**item, Type::Optional(_))) {
             self.present.extend(sizes::mark(&list.to_string(), least));
         }
+    }
+
+    /// The type of a part that has been checked, without null.
+    fn noted(&self, part: &Node) -> Option<&Type> {
+        self.types.get(&(part.range.start, part.range.end)).map(Type::required)
+    }
+
+    /// Whether a part is a map that may have a key whose value is null.
+    fn is_map_with_nulls(&self, part: &Node) -> bool {
+        matches!(self.noted(part), Some(Type::Map(it)) if matches!(**it, Type::Optional(_)))
     }
 
     pub(super) fn problem(

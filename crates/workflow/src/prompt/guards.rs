@@ -140,6 +140,12 @@ impl Checker<'_, '_> {
         )
     }
 
+    /// Whether a map is known to have keys whose values are null at times.
+    pub(super) fn is_map_with_nulls(&self, of: &Expr<'_>) -> bool {
+        let is_map = |it: &Type| matches!(it.required(), Type::Map(_));
+        self.declared_type(of).is_some_and(|it| is_map(&it)) && self.may_have_nulls(of)
+    }
+
     /// The type of a path, if it is declared.
     fn declared_type(&self, path: &Expr<'_>) -> Option<Type> {
         match path {

@@ -59,11 +59,11 @@ fn a_key_guards_its_value_unless_that_may_be_null() {
         ("'a' in counts || counts.a > 0", "guard it: `has(counts.a) && …`"),
         (
             "'a' in gaps && gaps['a'] > 0",
-            "a map has a key also if its value is null; guard it: `has(gaps.a) && …`",
+            "guard it: `has(gaps.a) && …`; `in` is true for null, too",
         ),
         (
             "text in gaps && gaps[text] > 0",
-            "a map has a key also if its value is null; guard it: `has(gaps[text]) && …`",
+            "guard it: `has(gaps[text]) && …`; `in` is true for null, too",
         ),
     ] {
         let problems = compiled(&state, source).unwrap_err();
