@@ -16,7 +16,7 @@ use serde_json::json;
 
 const WORKFLOWS: u64 = 1_500;
 
-/// Conditions, each with what it guards.
+/// Conditions, each with an update that it guards.
 const GUARDS: &[(&str, &str)] = &[
     ("a < 6", "a: a + 1"),
     ("6 > a", "a: a + 1"),

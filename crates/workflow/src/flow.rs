@@ -103,12 +103,12 @@ impl Flow {
         }
     }
 
-    /// What is known when a node starts, because routes before it have proved it.
+    /// The facts that hold when a node starts, because routes before it have proved them.
     pub(super) fn proved_before(&self, node: &NodeName) -> Proved {
         self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
     }
 
-    /// The part of it that the node itself does not change.
+    /// Those of them that the node itself does not change.
     pub(super) fn proved_after(&self, node: &NodeName) -> Proved {
         self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
     }
@@ -130,7 +130,7 @@ impl Flow {
     }
 }
 
-/// What is known at one point of a workflow, because routes before it have proved it.
+/// The facts that hold at one point of a workflow, because routes before it have proved them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proved {
     /// The paths of values that are present.

@@ -11,6 +11,7 @@ mod closed;
 mod evaluate;
 mod evaluate_error;
 mod functions;
+mod guards;
 mod known;
 mod lexer;
 mod meter;

@@ -92,13 +92,13 @@ impl Paths {
             || visited == node && fields.by_itself.contains(field)
     }
 
-    /// Returns what is known before a node, because routes have proved it.
+    /// Returns the facts that hold before a node, because routes have proved them.
     pub(super) fn proved_before(&self, node: usize) -> Proved {
         let surely = self.assigned.surely_before(node);
         self.proved_in(|it| surely.contains(it))
     }
 
-    /// Returns the part of it that the node itself does not change.
+    /// Returns those of them that the node itself does not change.
     pub(super) fn proved_after(&self, node: usize) -> Proved {
         let (surely, ended) = (self.assigned.surely_before(node), &self.net.nodes[node].clears);
         self.proved_in(|it| surely.contains(it) && !ended.contains(it))
