@@ -3,6 +3,7 @@
 mod brute;
 mod calls;
 mod corners;
+mod exclusive;
 mod random;
 mod used;
 mod when;

@@ -147,7 +147,7 @@ async fn a_used_workflow_reads_the_facts_of_the_whole_run() {
     )
     .unwrap();
     let text = "graphrun: 1\nname: outer\nstate: { all: json }\nstart: team\nnodes:\n  \
-                team: { use: { workflow: notes.yaml, out: { all: notes } }, then: end }\n";
+                team: { use: { workflow: notes.yaml, nested: false, out: { all: notes } }, then: end }\n";
     let file = Arc::new(SourceFile { name: "outer.yaml".into(), text: text.into() });
     let registry = registry();
     let (workflow, _) = parse(file, folder.path(), &registry).unwrap();

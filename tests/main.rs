@@ -48,6 +48,7 @@ mod promises;
 mod pytest;
 mod reference;
 mod results;
+mod route_guards;
 mod rules;
 mod sandbox;
 mod scenarios;

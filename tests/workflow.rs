@@ -10,7 +10,7 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use graphrun::{
     id::{ChannelName, NodeName},
     nodes::{AgentSettings, AskSettings, RunTestsSettings, TestOutput},
     state::{Fold, Schema, State, Update},
+    tool::{Tool, ToolContext, ToolError},
     workflow::{self, LoadError, NodeDefinition, NodeFactory, Registry, Workflow, load, parse},
 };
 use proptest::prelude::*;
@@ -73,6 +74,46 @@ impl Node for Planner {
     }
 }
 
+/// A tool whose schema says more than a type does.
+struct FindTickets;
+
+static TICKETS_INPUT: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object", "required": ["project"], "additionalProperties": false,
+        "$defs": {"Label": {"type": "string", "minLength": 2}},
+        "properties": {
+            "project": {"type": "string", "pattern": "^[A-Z]+$", "maxLength": 8},
+            "labels": {"type": "array", "items": {"$ref": "#/$defs/Label"}, "maxItems": 2},
+            "page": {"type": "integer", "multipleOf": 10},
+        },
+    })
+});
+
+static TICKETS_OUTPUT: LazyLock<Value> = LazyLock::new(|| json!({"type": "string"}));
+
+#[async_trait]
+impl Tool for FindTickets {
+    fn name(&self) -> &'static str {
+        "tickets.find"
+    }
+
+    fn description(&self) -> &'static str {
+        "Finds tickets."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &TICKETS_INPUT
+    }
+
+    fn output_schema(&self) -> &Value {
+        &TICKETS_OUTPUT
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        Ok(json!(""))
+    }
+}
+
 #[derive(schemars::JsonSchema)]
 #[expect(dead_code, reason = "only its schema is of interest")]
 struct Notes {
@@ -92,6 +133,7 @@ fn registry() -> Registry {
         .state("Notes", || Schema::of::<Notes>().unwrap())
         .state("Reserved", || Schema::of::<Reserved>().unwrap())
         .node("planner", Arc::new(Planner))
+        .tool(Arc::new(FindTickets))
         .reducer(Arc::new(Longest))
 }
 

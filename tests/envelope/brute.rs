@@ -164,22 +164,22 @@ fn outcome(graph: &CompiledGraph, task: &Task, dice: &Dice) -> TaskEvent {
 
 /// The sum of ratios of bounds to true numbers.
 #[derive(Debug, Default)]
-struct Ratio {
+pub(super) struct Ratio {
     sum: f64,
-    count: u32,
+    pub(super) count: u32,
     worst: f64,
 }
 
 impl Ratio {
     #[expect(clippy::cast_precision_loss, reason = "the numbers of small graphs are small")]
-    fn add(&mut self, bound: u64, truth: u64) {
+    pub(super) fn add(&mut self, bound: u64, truth: u64) {
         let ratio = bound as f64 / truth as f64;
         self.sum += ratio;
         self.count += 1;
         self.worst = self.worst.max(ratio);
     }
 
-    fn average(&self) -> f64 {
+    pub(super) fn average(&self) -> f64 {
         self.sum / f64::from(self.count)
     }
 }

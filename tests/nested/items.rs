@@ -409,6 +409,44 @@ async fn the_limits_of_the_used_file_hold_for_each_item() {
 }
 
 #[tokio::test]
+async fn the_limits_of_a_used_file_hold_for_each_call() {
+    let all = "
+graphrun: 1
+name: twice
+state:
+  word: string
+  results: { type: '[string]', merge: append, default: [] }
+input: word
+start: review
+nodes:
+  review:
+    use: { workflow: review.yaml, in: { text: word, wanted: '4' }, out: { results: result } }
+    max_visits: 2
+    exhausted: end
+    catch: { other: sorry }
+    then: extend
+  extend: { set: { word: 'word + \"x\"' }, then: review }
+  sorry: { set: { results: 'word + \" is too short\"' }, then: end }
+";
+    let run = async |all: &str, review: &str, word: &str| {
+        let process = Process::of(all, review, Marked::Works);
+        let input = Update::of(&json!({"word": word})).unwrap();
+        let end = process.engine().run(input).await.unwrap();
+        assert_eq!(end.status, Status::Done, "{:?}", end.reason);
+        list(&end, "results")
+    };
+    let limited = with(REVIEW, "start: improve", "limits: { steps: 3 }\nstart: improve");
+    // Both calls together have more steps than the limit.
+    assert_eq!(run(all, &limited, "ab").await, json!(["ab..", "abx."]));
+    assert_eq!(run(all, &limited, "a").await, json!(["a is too short"]));
+    let ended = with(&limited, "steps: 3 }", "steps: 3, exhausted: finish }");
+    assert_eq!(run(all, &ended, "a").await, json!(["a...", "ax.."]));
+    let part = with(all, "review.yaml, in:", "review.yaml, nested: false, in:");
+    let part = with(&part, "catch: { other: sorry }", "catch: { any: sorry }");
+    assert_eq!(run(&part, &limited, "a").await, json!(["a...", "ax.."]));
+}
+
+#[tokio::test]
 async fn watchers_see_the_tasks_of_nested_runs() {
     let process = Process::new(Marked::Works);
     let (storage, mut sink) = (Arc::new(MemoryStorage::default()), EventSink::default());

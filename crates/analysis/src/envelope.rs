@@ -13,7 +13,7 @@
 //! token ([`shares`], [`branches`]). A join that does not wait for all of its nodes may run after each arrival, unless all belong to one
 //! round. The longest chain of visits gives the steps ([`steps`]). Totals of several nodes are counted in one flow, because no run
 //! takes all of several alternatives ([`total`]). The work of nodes whose conditions exclude each other is not added up
-//! ([`alternatives`]).
+//! ([`alternatives`]), and neither are the branches behind routes that do ([`exclusive`]).
 //!
 //! **Soundness.** Every rule is an upper bound that holds for every run. So the least of them is one, too, and each rule can be applied to
 //! the results of the others until no number gets smaller. A node is computed after the nodes it depends on, so most nodes are
@@ -26,6 +26,7 @@ mod alternatives;
 mod branches;
 mod dominators;
 mod ending;
+mod exclusive;
 mod flow;
 mod leads;
 mod scopes;

@@ -1,5 +1,6 @@
 //! `tool`: calls a tool and writes its output to the fields of the state.
 
+mod constants;
 mod read;
 
 use std::sync::Arc;

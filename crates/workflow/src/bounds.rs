@@ -56,10 +56,7 @@ fn fault_of_range(sources: Sources<'_>, field: &ChannelName) -> Option<Fault> {
     let max = max.filter(|it| is_bound(*it)).unwrap_or(10.0);
     let min = min.filter(|it| is_bound(*it) && *it <= max).unwrap_or(1.0);
     Some(Fault {
-        message: format!(
-            "{lacks}, because the range of `{field}` is {}",
-            if range == NumberRange::ALL { "open".to_owned() } else { range.to_string() }
-        ),
+        message: format!("{lacks}, because `{field}` takes {range}"),
         label: "no bound",
         help: format!(
             "a bound needs a `min` from 1 on and a `max`: `{field}: {{ type: int, min: {min}, max: {max} }}`"

@@ -15,7 +15,7 @@ use graphrun_core::{
 
 use super::{
     Registry,
-    expression::{PresentValue, known_after},
+    expression::{PresentValue, ProvedFact, facts_after, known_after},
     fan::Edges,
     format::{MappingKeys as _, NodeKeys},
     kind::RegisteredKind,
@@ -239,27 +239,46 @@ impl EdgeDraft<'_> {
 }
 
 impl RouteDraft<'_> {
-    /// The values that each decision proves present; nothing, if none does.
-    pub(super) fn proved(&self) -> Vec<Vec<PresentValue>> {
+    /// The facts that each decision proves; nothing, if none does.
+    pub(super) fn proved(&self, schema: &Schema) -> Vec<Vec<ProvedFact>> {
+        self.learned(|it| facts_after(it, schema))
+    }
+
+    /// What each decision proves. The function gives what follows from a condition that is true, and from one that is false.
+    fn learned<T: Clone>(&self, of: impl Fn(&str) -> (Vec<T>, Vec<T>)) -> Vec<Vec<T>> {
         match self {
             Self::Cases { cases, .. } => {
-                proved_by_cases(cases.iter().map(|it| it.when.map(text_of)))
+                learned_by_cases(cases.iter().map(|it| it.when.map(text_of)), of)
             }
-            Self::Match { .. } | Self::Each { .. } => Vec::new(),
+            Self::Match { on, arms, .. } => {
+                let (holds, fails) = on.map(text_of).map(of).unwrap_or_default();
+                let arm = |(value, _): &(SpannedText, Vec<Target>)| match value.text.as_str() {
+                    "true" => holds.clone(),
+                    "false" => fails.clone(),
+                    _ => Vec::new(),
+                };
+                arms.iter().map(arm).collect()
+            }
+            Self::Each { .. } => Vec::new(),
         }
     }
 
     /// The possible decisions, of which exactly one is made.
     pub(super) fn choices(&self) -> Vec<RouteChoice> {
-        let plain = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
         match self {
             Self::Cases { cases, .. } => {
                 case_choices(cases.iter().map(|it| (it.when.map(text_of), &it.to)))
             }
-            Self::Match { arms, .. } => arms.iter().map(|(_, to)| plain(to)).collect(),
+            Self::Match { arms, .. } => {
+                let proved = self.learned(known_after).into_iter();
+                arms.iter().zip(proved).map(|((_, to), known)| choice(to, &known)).collect()
+            }
             Self::Each { node, after } => {
                 let to = vec![Target::Node(node.clone())];
-                vec![RouteChoice { to, is_dispatched: true, known: Vec::new() }, plain(after)]
+                vec![
+                    RouteChoice { to, is_dispatched: true, known: Vec::new() },
+                    RouteChoice { to: after.clone(), ..RouteChoice::default() },
+                ]
             }
         }
     }
@@ -274,22 +293,25 @@ pub(super) fn case_choices<'a>(
     cases: impl Iterator<Item = (Option<&'a str>, &'a Vec<Target>)>,
 ) -> Vec<RouteChoice> {
     let (conditions, targets): (Vec<_>, Vec<_>) = cases.unzip();
-    let known = proved_by_cases(conditions.into_iter());
-    let choice = |(to, known): (&Vec<Target>, Vec<PresentValue>)| {
-        let whole = known.iter().filter(|it| it.path == it.name);
-        let known = whole.filter_map(|it| ChannelName::parse(&it.name).ok()).collect();
-        RouteChoice { to: to.clone(), is_dispatched: false, known }
-    };
-    targets.into_iter().zip(known).map(choice).collect()
+    let known = learned_by_cases(conditions.into_iter(), known_after);
+    targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
 }
 
-/// The values that are present for each case. A case is taken if its condition is true and all earlier ones are false.
-fn proved_by_cases<'a>(
+/// A choice that proves these values present.
+fn choice(to: &[Target], known: &[PresentValue]) -> RouteChoice {
+    let whole = known.iter().filter(|it| it.path == it.name);
+    let known = whole.filter_map(|it| ChannelName::parse(&it.name).ok()).collect();
+    RouteChoice { to: to.to_vec(), is_dispatched: false, known }
+}
+
+/// What each case proves. A case is taken if its condition is true and all earlier ones are false.
+fn learned_by_cases<'a, T: Clone>(
     conditions: impl Iterator<Item = Option<&'a str>>,
-) -> Vec<Vec<PresentValue>> {
-    let mut passed: Vec<PresentValue> = Vec::new();
+    of: impl Fn(&str) -> (Vec<T>, Vec<T>),
+) -> Vec<Vec<T>> {
+    let mut passed: Vec<T> = Vec::new();
     let known = |when: Option<&str>| {
-        let (holds, fails) = when.map(known_after).unwrap_or_default();
+        let (holds, fails) = when.map(&of).unwrap_or_default();
         let known = passed.iter().cloned().chain(holds).collect();
         passed.extend(fails);
         known

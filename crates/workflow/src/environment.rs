@@ -14,10 +14,10 @@ use serde_json::json;
 use super::{
     Expression, Prompt, Registry, Workflow,
     declarations::Declarations,
-    expression::ExpressionScope,
+    expression::{ExpressionScope, sizes},
     flow::Flow,
     memory::{MEMORY, Tiers},
-    prompt::{LoadedPrompt, PromptFiles, PromptScope},
+    prompt::{LoadedPrompt, PromptFiles, PromptScope, known_items},
     reader::{Data, SpannedText, Yaml},
     report::{FINDINGS_MAX, Problem, Report},
     sections::Sections,
@@ -64,7 +64,7 @@ pub(crate) struct NodeScope<'e> {
     /// The paths that are known to be present, the [excluded kinds of triggers](crate::via), and the
     /// [nodes that have run](crate::visited).
     pub(crate) given: Vec<String>,
-    /// The ranges of numbers that `when` has proved. They end when the node writes.
+    /// The ranges of numbers that routes and `when` have proved. They end when the node writes.
     pub(crate) ranges: Vec<(String, NumberRange)>,
 }
 
@@ -112,16 +112,18 @@ impl<'e> NodeScope<'e> {
         let is_known = !possible.is_empty();
         let excluded = TriggerKind::ALL.into_iter().filter(|it| is_known && !possible.contains(it));
         let mut given: Vec<String> = excluded.map(via::excludes).collect();
-        given.extend(env.flow.proved_before(name));
+        let proved = env.flow.proved_before(name);
+        given.extend(proved.paths);
         given.extend(env.limits.present(&env.schema));
-        Self { env, name, item, any_item, given, ranges: Vec::new() }
+        Self { env, name, item, any_item, given, ranges: proved.ranges }
     }
 
     /// The scope of the routes behind the node: it knows no value that the node may have changed.
     pub(crate) fn behind(mut self) -> Self {
         let flow = &self.env.flow;
         let (before, after) = (flow.proved_before(self.name), flow.proved_after(self.name));
-        self.given.retain(|it| after.contains(it) || !before.contains(it));
+        self.given.retain(|it| after.paths.contains(it) || !before.paths.contains(it));
+        self.ranges = after.ranges;
         self
     }
 
@@ -234,6 +236,9 @@ impl<'e> NodeScope<'e> {
         let Environment { flow, schema, .. } = self.env;
         let (node, any_item, item) = (self.name, self.any_item, self.item());
         let mut given = self.given.clone();
+        for (list, length) in sizes::lists(&self.given) {
+            given.extend(known_items(list, length));
+        }
         if is_repeated {
             given.extend(visited::mark(node.as_str(), 2));
         }

@@ -16,15 +16,15 @@ use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, f
 use graphrun_core::{
     graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
-    state::{Schema, Type},
+    state::{NumberRange, Schema},
 };
 
 pub(super) use self::paths::Paths;
 use super::{
     Registry, Workflow,
     declarations::Declarations,
-    draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
-    expression::PresentValue,
+    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
+    expression::{Fact, ProvedFact},
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
@@ -65,14 +65,14 @@ impl Flow {
         let place = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
         let places = names.iter().map(|it| place(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
-        let proved = ProvedValues::of(sources);
+        let proved = ProvedFacts::of(sources);
         let net = FlowModel::of(&sources.flow_draft(&proved));
         let assigned = Assigned::of(&net);
         let paths = Paths {
             net,
             assigned,
             fields,
-            proved: proved.paths,
+            proved: proved.facts,
             is_doubtful: sources.is_doubtful(),
             visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
@@ -103,13 +103,13 @@ impl Flow {
         }
     }
 
-    /// The paths of the values that are present when a node starts, because routes before it have proved them.
-    pub(super) fn proved_before(&self, node: &NodeName) -> Vec<String> {
+    /// The facts that hold when a node starts, because routes before it have proved them.
+    pub(super) fn proved_before(&self, node: &NodeName) -> Proved {
         self.nodes.get(node).map(|it| self.paths.proved_before(*it)).unwrap_or_default()
     }
 
     /// Those of them that the node itself does not change.
-    pub(super) fn proved_after(&self, node: &NodeName) -> Vec<String> {
+    pub(super) fn proved_after(&self, node: &NodeName) -> Proved {
         self.nodes.get(node).map(|it| self.paths.proved_after(*it)).unwrap_or_default()
     }
 
@@ -130,41 +130,61 @@ impl Flow {
     }
 }
 
-/// The values that the routes of a workflow prove present, each once.
+/// The facts that hold at one point of a workflow, because routes before it have proved them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proved {
+    /// The paths of values that are present.
+    pub(super) paths: Vec<String>,
+    /// The ranges of numbers, by their paths.
+    pub(super) ranges: Vec<(String, NumberRange)>,
+}
+
+/// The facts that the routes of a workflow prove, each once.
 #[derive(Debug, Default)]
-struct ProvedValues {
-    paths: Vec<String>,
+struct ProvedFacts {
+    facts: Vec<Fact>,
     /// The field of each.
     fields: Vec<ChannelName>,
 }
 
-impl ProvedValues {
+impl ProvedFacts {
     fn of(sources: Sources<'_>) -> Self {
         let mut found = Self::default();
         let routes = sources.draft.edges.iter().filter_map(|it| match it {
             EdgeDraft::Route { route, .. } => Some(route),
             EdgeDraft::Plain(_) => None,
         });
-        for value in routes.flat_map(RouteDraft::proved).flatten() {
-            let Some(channel) = sources.schema.channel(&value.name) else { continue };
-            // A written field is present, unless its type lets a writer leave it absent.
-            let is_part = value.path != value.name || matches!(channel.ty(), Type::Optional(_));
-            if is_part && !found.paths.contains(&value.path) {
-                found.paths.push(value.path);
+        for proved in routes.flat_map(|it| it.proved(sources.schema)).flatten() {
+            let Some(channel) = sources.schema.channel(&proved.name) else { continue };
+            if !found.facts.contains(&proved.fact) {
+                found.facts.push(proved.fact);
                 found.fields.push(channel.name().clone());
             }
         }
         found
     }
 
-    fn numbers(&self, values: &[PresentValue]) -> Vec<usize> {
-        let number = |it: &PresentValue| self.paths.iter().position(|path| *path == it.path);
-        values.iter().filter_map(number).collect()
+    /// Returns the numbers of the facts that follow from those that a decision proves.
+    fn numbers(&self, proved: &[ProvedFact]) -> Vec<usize> {
+        let known_range = |path: &String| {
+            let ranges = proved.iter().filter_map(|it| match &it.fact {
+                Fact::InRange(of, range) if of == path => Some(*range),
+                _ => None,
+            });
+            ranges.reduce(|all, it| all.common(it).unwrap_or(all))
+        };
+        let follows = |fact: &Fact| match fact {
+            Fact::Present(_) => proved.iter().any(|it| it.fact == *fact),
+            // A wider range may hold on more ways.
+            Fact::InRange(path, range) => known_range(path).is_some_and(|it| range.includes(it)),
+        };
+        let facts = self.facts.iter().enumerate();
+        facts.filter(|(_, it)| follows(it)).map(|(at, _)| at).collect()
     }
 }
 
 impl<'a> Sources<'a> {
-    fn flow_draft(self, proved: &ProvedValues) -> graphrun_analysis::flow_model::Draft<'a> {
+    fn flow_draft(self, proved: &ProvedFacts) -> graphrun_analysis::flow_model::Draft<'a> {
         graphrun_analysis::flow_model::Draft {
             schema: self.schema,
             input: self.input,
@@ -269,7 +289,7 @@ impl<'a> Sources<'a> {
         names.map(|it| Some(self.schema.channel(it)?.name().clone())).collect()
     }
 
-    fn edges(self, proved: &ProvedValues) -> Vec<DraftEdge<'a>> {
+    fn edges(self, proved_facts: &ProvedFacts) -> Vec<DraftEdge<'a>> {
         let edge = |it: &'a EdgeDraft<'a>| match it {
             EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_doubted(to) => {
                 self.doubted(from, to.clone())
@@ -282,7 +302,8 @@ impl<'a> Sources<'a> {
                         choice.known = self.every_field();
                     }
                 }
-                let proved = route.proved().iter().map(|it| proved.numbers(it)).collect();
+                let proved = route.proved(self.schema);
+                let proved = proved.iter().map(|it| proved_facts.numbers(it)).collect();
                 DraftEdge::Choice { from, choices, proved }
             }
         };

@@ -106,8 +106,13 @@ impl Misfit {
             (false, None) => format!("`{path}` of {what}"),
         };
         let is_one = found.min.is_some() && found.min == found.max;
-        let is = if is_one { "is" } else { "may be" };
-        let message = format!("{what} takes {declared}, and this {is} {found}");
+        let found_numbers = match (found.min, found.max) {
+            _ if is_one => format!("is {found}"),
+            (Some(min), None) => format!("may be {min} or more"),
+            (None, Some(max)) => format!("may be up to {max}"),
+            _ => format!("may be {found}"),
+        };
+        let message = format!("{what} takes {declared}, and this {found_numbers}");
         let help = if is_one {
             format!("write {}, or widen the range of {what}", worded(*declared))
         } else if let Some(source) = source {

@@ -3,8 +3,8 @@
 //!
 //! A node `review` that uses a workflow becomes two: `review` fills the fields and starts the used
 //! workflow. `review.end` runs when no task is left in it, and takes its results. The nodes and
-//! fields between them are called `review.lint` and `review.draft`. A workflow that runs for each item of a `map` stays
-//! as it is: each item is a nested run of it.
+//! fields between them are called `review.lint` and `review.draft`. A workflow that runs for each item of a `map`, and one
+//! with `limits`, stays as it is: each call is a nested run of it.
 
 use std::{
     any::Any,
@@ -47,8 +47,46 @@ pub(super) struct Chain<'a> {
     file: &'a Path,
     user: Option<&'a Self>,
     size: &'a WholeSize,
-    /// The limits of the run that the file is a part of; `None` for a file that runs by itself.
-    limits: Option<DeclaredLimits>,
+    /// The run that the file can be a part of; `None` for a file that runs by itself.
+    outer: Option<OuterRun>,
+}
+
+/// The run of the file that uses another one.
+#[derive(Clone, Copy, Debug)]
+struct OuterRun {
+    limits: DeclaredLimits,
+    /// Whether a file with `limits` becomes a part of it, too, so that they do not hold.
+    takes_limited: bool,
+}
+
+/// When the calls of a used workflow are nested runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nesting {
+    Always,
+    /// If the workflow has `limits`: they hold for each call.
+    IfLimited,
+    Never,
+}
+
+impl Nesting {
+    /// Returns that of a node with this `use`.
+    pub(crate) fn of(used: &Yaml, is_item: bool) -> Self {
+        match used.get("nested").and_then(Yaml::text) {
+            _ if is_item => Self::Always,
+            Some("true") => Self::Always,
+            Some("false") => Self::Never,
+            _ => Self::IfLimited,
+        }
+    }
+
+    /// Returns whether the calls of this workflow are nested runs.
+    pub(crate) fn applies_to(self, used: &Workflow) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfLimited => used.limits.place.is_some(),
+            Self::Never => false,
+        }
+    }
 }
 
 /// Which limits a run has in any case, because its file declares them.
@@ -77,10 +115,10 @@ impl DeclaredLimits {
 }
 
 impl Uses<'_> {
-    /// Returns whether the workflow of a node runs by itself, and not as a part of this one.
-    fn is_nested(self, name: &NodeName, node: &Yaml) -> bool {
-        let nested = node.get("use").and_then(|it| it.get("nested")).and_then(Yaml::text);
-        nested == Some("true") || self.maps.values().any(|it| it == name)
+    /// Returns when the workflow of a node runs by itself, and not as a part of this one.
+    fn nesting(self, name: &NodeName, node: &Yaml) -> Option<Nesting> {
+        let is_item = self.maps.values().any(|it| it == name);
+        node.get("use").map(|it| Nesting::of(it, is_item))
     }
 
     /// Returns the nodes that a run has: these, and those of the workflows that are a part of it.
@@ -91,7 +129,8 @@ impl Uses<'_> {
     ) -> BTreeSet<NodeName> {
         let mut all = own.clone();
         for (name, used) in loaded {
-            if self.nodes.get(name.as_str()).is_some_and(|it| !self.is_nested(name, it)) {
+            let nesting = self.nodes.get(name.as_str()).and_then(|it| self.nesting(name, it));
+            if nesting.is_some_and(|it| !it.applies_to(used)) {
                 let scope = Scope::new(name.clone(), used.schema.clone(), Target::Fail);
                 all.extend(used.nodes.keys().map(|it| scope.node_name(it)));
                 all.insert(scope.end());
@@ -103,14 +142,15 @@ impl Uses<'_> {
 
 impl<'a> Chain<'a> {
     pub(super) fn new(file: &'a Path, size: &'a WholeSize) -> Self {
-        Self { file, user: None, size, limits: None }
+        Self { file, user: None, size, outer: None }
     }
 
     /// Returns the limits that the runs of the current file have.
     pub(super) fn limits(&self, top: &Section<'_>) -> DeclaredLimits {
         let declares = |key| top.get("limits").is_some_and(|it| it.get(key).is_some());
+        let outer = self.outer.filter(|it| it.takes_limited || top.get("limits").is_none());
         let own = || DeclaredLimits { tokens: declares("tokens"), usd: declares("usd") };
-        self.limits.unwrap_or_else(own)
+        outer.map_or_else(own, |it| it.limits)
     }
 
     /// Whether the limit on nodes was reached.
@@ -130,8 +170,8 @@ impl<'a> Chain<'a> {
         self.user.is_some()
     }
 
-    fn then(&'a self, file: &'a Path, limits: Option<DeclaredLimits>) -> Self {
-        Self { file, user: Some(self), limits, ..*self }
+    fn then(&'a self, file: &'a Path, outer: Option<OuterRun>) -> Self {
+        Self { file, user: Some(self), outer, ..*self }
     }
 
     fn files_read(&self) -> impl Iterator<Item = &Path> {
@@ -187,8 +227,11 @@ pub(super) fn load_used(
         let path = entry.value.get("use").and_then(|it| it.get("workflow"));
         let (Some(path), Ok(name)) = (path, NodeName::parse(&entry.key.text)) else { continue };
         let Some(path) = report.word(path, "`workflow`") else { continue };
-        let limits = (!uses.is_nested(&name, &entry.value)).then_some(uses.limits);
-        if let Some(workflow) = load_one(report, &path, folder, registry, (chain, limits)) {
+        let nesting = uses.nesting(&name, &entry.value);
+        let outer = nesting
+            .filter(|it| *it != Nesting::Always)
+            .map(|it| OuterRun { limits: uses.limits, takes_limited: it == Nesting::Never });
+        if let Some(workflow) = load_one(report, &path, folder, registry, (chain, outer)) {
             used.insert(name, workflow);
         }
     }
@@ -200,7 +243,7 @@ fn load_one(
     word: &SpannedText,
     folder: &SourceFolder,
     registry: &Registry,
-    (chain, limits): (&Chain<'_>, Option<DeclaredLimits>),
+    (chain, outer): (&Chain<'_>, Option<OuterRun>),
 ) -> Option<Workflow> {
     let place = report.place(&word.range);
     let refuse = |code, message: String, help: &str| {
@@ -229,7 +272,7 @@ fn load_one(
     };
     let file = Arc::new(SourceFile { name: path.shown.display().to_string(), text });
     let own = folder.of_file(&path);
-    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown, limits));
+    let (workflow, findings) = survey_within(file, own, registry, &chain.then(&path.shown, outer));
     report.extend(findings);
     workflow
 }

@@ -98,7 +98,10 @@ fn settled<'a>(
 }
 
 /// Returns the nodes that may change one of these fields.
-fn writers<'g>(graph: &'g Graph, fields: &'g [ChannelName]) -> impl Iterator<Item = usize> + 'g {
+pub(super) fn writers<'g>(
+    graph: &'g Graph,
+    fields: &'g [ChannelName],
+) -> impl Iterator<Item = usize> + 'g {
     graph.nodes.values().enumerate().filter_map(|(node, spec)| {
         let writes = spec.node.describe().contract.writes;
         let policies = &spec.policies;

@@ -22,6 +22,7 @@ use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 
 use super::{
     alternatives::{self, Alternatives},
+    exclusive::{self, ExclusiveWays},
     partial_joins,
     tokens::{Passage, Port, Tokens},
 };
@@ -43,6 +44,16 @@ pub(super) struct TotalFlow {
     rules: Vec<Rule>,
     /// The nodes of which one runs, and the others are skipped.
     alternatives: Vec<Alternatives>,
+    /// The ways of which tokens take only some.
+    exclusive: Vec<ExclusiveTokens>,
+}
+
+/// Tokens on ways that exclude each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ExclusiveTokens {
+    /// The variable of each way, and the node that it leaves.
+    ways: Vec<(usize, usize)>,
+    in_each_step: bool,
 }
 
 /// The sum of some variables, each with its factor, is at most a number. The variables are the visits of the nodes, then the
@@ -111,7 +122,12 @@ impl TotalFlow {
         flow.limit_rounds(graph, tokens);
         flow.limit_joins(graph, tokens);
         flow.limit_loops(graph, tokens, &ways);
-        flow.alternatives = alternatives::find(graph, tokens, &flow.visits_max);
+        if nodes <= NODES_MAX {
+            flow.alternatives = alternatives::find(graph, tokens, &flow.visits_max);
+            let exclusive = exclusive::find(graph, tokens, &flow.visits_max);
+            flow.exclusive =
+                exclusive.iter().filter_map(|it| exclusive_tokens(it, &ways)).collect();
+        }
         flow
     }
 
@@ -209,7 +225,19 @@ impl TotalFlow {
         let variables = visits.chain(ways).map(|most| Variable { weight: 0.0, most }).collect();
         let factors = |it: &Rule| it.sum.iter().map(|(it, by)| (*it, *by as f64)).collect();
         let rules = self.rules.iter().map(|it| (factors(it), it.most as f64)).collect();
-        Some(Program { variables, rules })
+        let mut program = Program { variables, rules };
+        for ExclusiveTokens { ways, in_each_step } in &self.exclusive {
+            if *in_each_step {
+                for (_, node) in ways {
+                    let sum = ways.iter().map(|it| (it.0, 1.0)).chain([(*node, -1.0)]);
+                    program.rules.push((sum.collect(), 0.0));
+                }
+            } else {
+                let share = |it: &(usize, usize)| (it.0, 1.0 / self.visits_max[it.1] as f64);
+                program.rules.push((ways.iter().map(share).collect(), 1.0));
+            }
+        }
+        Some(program)
     }
 }
 
@@ -291,6 +319,18 @@ impl Program {
         let most = found.into_solution().ok()?.objective();
         (most <= NUMBER_MAX).then_some((most + (most * 1e-9).max(1e-6)) * largest)
     }
+}
+
+/// Returns the variables of ways that exclude each other, as far as tokens take each of them in one way.
+fn exclusive_tokens(of: &ExclusiveWays, ways: &[Way]) -> Option<ExclusiveTokens> {
+    let variable = |(from, to): &(usize, usize)| {
+        let mut found = ways.iter().filter(|it| it.from == Some(*from) && it.to == *to);
+        let way = found.next().filter(|_| found.next().is_none())?;
+        Some((way.variable, *from))
+    };
+    let ways: Vec<(usize, usize)> = of.ways.iter().filter_map(variable).collect();
+    let in_each_step = of.in_each_step;
+    (ways.len() > 1).then_some(ExclusiveTokens { ways, in_each_step })
 }
 
 /// Returns the tokens that begin at a node.

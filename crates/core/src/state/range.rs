@@ -88,13 +88,13 @@ impl NumberRange {
     }
 }
 
-/// The range in words, such as `1 to 10`.
+/// The range in words that follow a verb, such as `1 to 10` or `at most 10`.
 impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.min, self.max) {
             (None, None) => f.write_str("any number"),
-            (Some(min), None) => write!(f, "{min} and more"),
-            (None, Some(max)) => write!(f, "{max} and less"),
+            (Some(min), None) => write!(f, "at least {min}"),
+            (None, Some(max)) => write!(f, "at most {max}"),
             (Some(min), Some(max)) if min >= max => write!(f, "{min}"),
             (Some(min), Some(max)) => write!(f, "{min} to {max}"),
         }
@@ -155,6 +155,6 @@ mod tests {
     fn a_range_is_shown_in_words() {
         let shown = [range(1.0, 6.0), range(1.0, None), range(None, 0.5), range(3.0, 3.0)];
         let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["1 to 6", "1 and more", "0.5 and less", "3"]);
+        assert_eq!(shown, ["1 to 6", "at least 1", "at most 0.5", "3"]);
     }
 }

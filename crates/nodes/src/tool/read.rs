@@ -22,7 +22,7 @@ use graphrun_workflow::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, constants::check_constant};
 use crate::{
     checked::{Checked, ToolSources},
     in_folder::{check_writing_tools, read_folder},
@@ -184,6 +184,11 @@ fn check_argument(
     if let Some(expression) = expression {
         let what = format!("the argument `{}`", key.text);
         reader.expect_type(value, expression.ty(), &field.ty, &what);
+        if expression.ty().fits(&field.ty)
+            && let Some(constant) = expression.constant()
+        {
+            check_constant(reader, tool, (key, value), &constant);
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use serde_json::Value;
 use super::{
     ExpressionScope,
     functions::{Function, Takes},
-    known::{self, Proved},
     operators::joined,
     ranges,
     satisfiability::Types,
+    sizes,
     syntax::{Kind, Node, Operator},
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     report::{Problem, suggestion},
     structure::{INDEX, names_of_item},
     typing::{describe, null},
-    via, visited,
+    via,
     written::Presence,
 };
 
@@ -99,12 +99,12 @@ pub(super) struct Checker<'a> {
     /// The paths that an enclosing guard has proved present.
     pub(super) present: Vec<String>,
     /// The ranges of numbers that an enclosing choice has proved.
-    ranges: KnownRanges,
+    pub(super) ranges: KnownRanges,
     /// The paths of unknown fields in a `has`, where another field may have been meant.
     misasked: Vec<String>,
     /// Whether the checker is inside `has`, where values may be absent.
     asking: bool,
-    types: Types,
+    pub(super) types: Types,
     reads: BTreeSet<ChannelName>,
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
@@ -128,9 +128,16 @@ impl Checker<'_> {
             self.problem("GR022", &node.range, message.to_owned(), "no value").help =
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
+            let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
             let shown = place.unwrap_or_else(|| "this".to_owned());
-            self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
-                .help = Some(format!("guard it: `has({shown}) && …`"));
+            let (what, why) = if is_nullable {
+                ("absent or null", "; `in` is true for null, too")
+            } else {
+                ("absent", "")
+            };
+            let message = format!("`{shown}` may be {what}");
+            self.problem("GR026", &node.range, message, "not guarded").help =
+                Some(format!("guard it: `has({shown}) && …`{why}"));
         }
         inner.required().clone()
     }
@@ -152,6 +159,7 @@ impl Checker<'_> {
     fn is_guarded(&self, path: &str) -> bool {
         let asked = |(of, _)| self.misasked.iter().any(|it| it == of);
         self.present.iter().any(|it| it == path)
+            || sizes::prove(&self.present, path)
             || path.rsplit_once('.').is_some_and(asked)
             || self.is_sure_of_trigger(path)
     }
@@ -539,66 +547,6 @@ impl Checker<'_> {
         };
         self.variables.push((name.to_owned(), item.clone()));
         item
-    }
-
-    /// Checks a part that is evaluated only if a condition has this outcome.
-    fn knowing<T>(
-        &mut self,
-        condition: &Node,
-        outcome: bool,
-        check: impl FnOnce(&mut Self) -> T,
-    ) -> T {
-        let (present, ranges) = (self.present.len(), self.ranges.len());
-        self.learn(condition, outcome);
-        self.learn_ranges(condition, outcome);
-        let checked = check(self);
-        self.present.truncate(present);
-        self.ranges.truncate(ranges);
-        checked
-    }
-
-    /// Records the ranges of numbers once the condition has this outcome.
-    fn learn_ranges(&mut self, condition: &Node, outcome: bool) {
-        let (types, mut learned) = (&self.types, Vec::new());
-        let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
-        known::learn(condition, outcome, &mut |proved| {
-            let Proved::Ordered { left, operator, right } = proved else { return };
-            let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
-            let (Some(left_range), Some(right_range)) = (left_type.range(), right_type.range())
-            else {
-                return;
-            };
-            let of = |node: &Node, ty: &Type, operator, than| {
-                let range = ranges::compared(operator, than);
-                // Only a number that is read is whole for certain.
-                let is_whole = matches!(ty, Type::Int(_)) && node.place().is_some();
-                (node.to_string(), if is_whole { range.whole() } else { range.closed() })
-            };
-            learned.push(of(left, left_type, operator, right_range));
-            learned.push(of(right, right_type, operator.turned(), left_range));
-        });
-        self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
-    }
-
-    /// Records the paths that are present once the condition has this outcome.
-    pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
-        known::learn(condition, outcome, &mut |proved| match proved {
-            Proved::Present(path) => {
-                let mut part = Some(path);
-                while let Some(node) = part {
-                    self.present.extend(node.place());
-                    part = node.container();
-                }
-            }
-            Proved::Compared { path, to, is_equal } => {
-                self.present.extend(via::learned(&path, to, is_equal));
-            }
-            Proved::Ordered { .. } => (),
-            Proved::Visited { node, fulfils } => {
-                let is_own = self.scope.written.is_at(node);
-                self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
-            }
-        });
     }
 
     pub(super) fn problem(

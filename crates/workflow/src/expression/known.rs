@@ -1,10 +1,11 @@
 //! The knowledge that an outcome of a condition gives: the values that are present, and the nodes that have run.
 
+use graphrun_core::state::{Channel, NumberRange, Schema, Type};
 use serde_json::Value;
 
 use super::{
     functions::Function,
-    parser,
+    parser, print, ranges, sizes,
     syntax::{Kind, Node, Operator},
 };
 
@@ -33,6 +34,111 @@ pub(crate) fn known_after(source: &str) -> (Vec<PresentValue>, Vec<PresentValue>
     (known(true), known(false))
 }
 
+/// A fact that a condition proves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fact {
+    /// The value at this path is present, or a list [has items](sizes).
+    Present(String),
+    /// The number at this path is in a range.
+    InRange(String, NumberRange),
+}
+
+/// A fact about a field, or about a part of its value. It holds until the field changes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProvedFact {
+    pub(crate) name: String,
+    pub(crate) fact: Fact,
+}
+
+/// Returns the facts about fields if a condition is true, and those if it is false.
+///
+/// For an invalid expression both lists are empty.
+pub(crate) fn facts_after(source: &str, schema: &Schema) -> (Vec<ProvedFact>, Vec<ProvedFact>) {
+    let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
+    let known = |outcome| {
+        let (mut known, mut present) = (Vec::new(), Vec::new());
+        learn(&condition, outcome, &mut |proved| match proved {
+            Proved::Present(node) => drop(add_present(node, &mut present)),
+            Proved::Ordered { left, operator, right } => {
+                known.extend(range_of(left, operator, right, schema));
+                known.extend(range_of(right, operator.turned(), left, schema));
+            }
+            Proved::Sized { list, least } => known.extend(size_of(list, least, schema)),
+            Proved::Contained { item, within } => known.extend(item_of(item, within, schema)),
+            Proved::Compared { .. } | Proved::Visited { .. } => (),
+        });
+        let is_whole = |it: &PresentValue| {
+            let is_optional = |it: &Channel| matches!(it.ty(), Type::Optional(_));
+            it.path == it.name && !schema.channel(&it.name).is_some_and(is_optional)
+        };
+        // A written field is present, unless its type lets a writer leave it absent.
+        let present = present.into_iter().filter(|it| !is_whole(it));
+        known.extend(present.map(|it| ProvedFact { name: it.name, fact: Fact::Present(it.path) }));
+        known
+    };
+    (known(true), known(false))
+}
+
+/// Returns the range of a part of a field that compares with a value like this, unless its type says the same.
+fn range_of(of: &Node, operator: Operator, with: &Node, schema: &Schema) -> Option<ProvedFact> {
+    let path = of.path()?;
+    let range = ranges::compared(operator, number_range(with, schema)?);
+    let (range, declared) = match type_of(&path, schema)? {
+        Type::Int(declared) => (range.whole(), declared),
+        Type::Float(declared) => (range.closed(), declared),
+        _ => return None,
+    };
+    let name = root_of(&path);
+    (!range.includes(declared)).then_some(ProvedFact { name, fact: Fact::InRange(path, range) })
+}
+
+/// Returns the size of a list of a field. Its items are there for certain unless they may be null.
+fn size_of(list: &Node, least: i64, schema: &Schema) -> Option<ProvedFact> {
+    let path = list.path()?;
+    let has_items =
+        matches!(type_of(&path, schema)?, Type::List(item) if !matches!(*item, Type::Optional(_)));
+    let fact = Fact::Present(sizes::mark(&path, least).filter(|_| has_items)?);
+    Some(ProvedFact { name: root_of(&path), fact })
+}
+
+/// Returns the value of a constant key that a map of a field has, or that a list of it has items.
+fn item_of(item: &Node, within: &Node, schema: &Schema) -> Option<ProvedFact> {
+    let path = within.path()?;
+    match type_of(&path, schema)? {
+        Type::List(_) => size_of(within, 1, schema),
+        Type::Map(value)
+            if !matches!(*value, Type::Optional(_)) && matches!(item.kind, Kind::Literal(_)) =>
+        {
+            let fact = Fact::Present(print::item_of(within, item));
+            Some(ProvedFact { name: root_of(&path), fact })
+        }
+        _ => None,
+    }
+}
+
+fn root_of(path: &str) -> String {
+    path.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Returns the range of a number that is a constant, or a part of a field.
+fn number_range(of: &Node, schema: &Schema) -> Option<NumberRange> {
+    match &of.kind {
+        Kind::Literal(value) => value.as_f64().map(NumberRange::only),
+        Kind::Negate(of) => match &of.kind {
+            Kind::Literal(value) => value.as_f64().map(|it| NumberRange::only(-it)),
+            _ => None,
+        },
+        _ => type_of(&of.path()?, schema)?.range(),
+    }
+}
+
+/// Returns the type of a part of a field.
+fn type_of(path: &str, schema: &Schema) -> Option<Type> {
+    let mut names = path.split('.');
+    let field = schema.channel(names.next()?)?.ty().required().clone();
+    names.try_fold(field, |ty, name| Some(ty.field(name)?.required().clone()))
+}
+
 /// Adds a value and the values that contain it, the outermost first; returns the name of that one, if it has one.
 fn add_present(node: &Node, known: &mut Vec<PresentValue>) -> Option<String> {
     let name = match (&node.kind, node.container()) {
@@ -57,6 +163,10 @@ pub(super) enum Proved<'n> {
     Ordered { left: &'n Node, operator: Operator, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
+    /// A list has at least so many items.
+    Sized { list: &'n Node, least: i64 },
+    /// A list has this item, or a map this key.
+    Contained { item: &'n Node, within: &'n Node },
     /// The number of visits of a node fulfils a comparison.
     Visited { node: &'n str, fulfils: &'n dyn Fn(i64) -> bool },
 }
@@ -64,13 +174,23 @@ pub(super) enum Proved<'n> {
 /// Finds what a condition with this outcome proves.
 pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Proved<'_>)) {
     if let Kind::Binary(operator, left, right) = &condition.kind {
-        for (visits, number, operator) in
+        for (value, number, operator) in
             [(left, right, *operator), (right, left, operator.turned())]
         {
-            if let Some((node, number)) = visited_node(visits).zip(number_of(number)) {
+            if let Some((node, number)) = visited_node(value).zip(number_of(number)) {
                 let fulfils =
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
                 prove(Proved::Visited { node, fulfils: &fulfils });
+            }
+            if let Some((list, size)) = sized_list(value).zip(number_of(number)) {
+                let fulfils =
+                    |it: i64| operator.orders(it.cmp(&size)).is_none_or(|it| it == outcome);
+                prove(Proved::Sized { list, least: sizes::least(size, fulfils) });
+            }
+            let is_unequal = (operator == Operator::Unequal) == outcome
+                && matches!(operator, Operator::Equal | Operator::Unequal);
+            if is_unequal && number.is_empty_list() {
+                prove(Proved::Sized { list: value, least: 1 });
             }
         }
     }
@@ -88,6 +208,9 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Prove
             if is_equal {
                 prove(Proved::Ordered { left, operator: Operator::Equal, right });
             }
+        }
+        Kind::Binary(Operator::In, item, within) if outcome => {
+            prove(Proved::Contained { item, within });
         }
         Kind::Not(of) => learn(of, !outcome, prove),
         Kind::Binary(Operator::And, left, right) if outcome => {
@@ -126,6 +249,14 @@ fn visited_node(expression: &Node) -> Option<&str> {
             Kind::NodeName(name) => Some(name),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// Returns the value whose size an expression is.
+fn sized_list(expression: &Node) -> Option<&Node> {
+    match &expression.kind {
+        Kind::Call(Function { name: "size", .. }, arguments) => arguments.first(),
         _ => None,
     }
 }

@@ -11,6 +11,7 @@ mod closed;
 mod evaluate;
 mod evaluate_error;
 mod functions;
+mod guards;
 mod known;
 mod lexer;
 mod meter;
@@ -22,6 +23,7 @@ mod print;
 mod ranges;
 mod records;
 mod satisfiability;
+pub(crate) mod sizes;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -43,7 +45,7 @@ use serde_json::Value;
 use self::evaluate::Absent;
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
-    known::{PresentValue, known_after},
+    known::{Fact, PresentValue, ProvedFact, facts_after, known_after},
     operators::joined,
     output_path::OutputPathError,
     satisfiability::{CaseList, Uncovered, exclude_each_other},
@@ -272,6 +274,11 @@ impl Expression {
     /// The ranges of numbers if it is true, such as that of `n` for `n < 10`.
     pub(crate) fn presumed_ranges(&self) -> &[(String, NumberRange)] {
         &self.presumed_ranges
+    }
+
+    /// Its value, if it reads nothing and has one.
+    pub fn constant(&self) -> Option<Value> {
+        closed::evaluate_closed(&self.root)?.ok()
     }
 
     /// Whether it is the literal `true` or `false`.

@@ -17,13 +17,7 @@ impl Display for Node {
                 write!(f, "{}{{{fields}}}", name.as_deref().unwrap_or_default())
             }
             Kind::Name(name) => f.write_str(name),
-            // `counts["a"]` and `counts.a` are the same value.
-            Kind::Index(of, index) => match &index.kind {
-                Kind::Literal(Value::String(name)) if is_name(name) => {
-                    write!(f, "{}.{name}", Inside(of))
-                }
-                _ => write!(f, "{}[{index}]", Inside(of)),
-            },
+            Kind::Index(of, index) => f.write_str(&item_of(of, index)),
             Kind::Field(of, name) => write!(f, "{}.{name}", Inside(of)),
             Kind::Not(of) => write!(f, "!{}", Inside(of)),
             Kind::Negate(of) => write!(f, "-{}", Inside(of)),
@@ -51,6 +45,15 @@ impl Display for Node {
             Kind::Pattern(pattern) => write!(f, "{}", Value::from(pattern.regex.as_str())),
             Kind::Variable(name) => f.write_str(name),
         }
+    }
+}
+
+/// The canonical text of an item of a list or of a map.
+pub(super) fn item_of(of: &Node, index: &Node) -> String {
+    match &index.kind {
+        // `counts["a"]` and `counts.a` are the same value.
+        Kind::Literal(Value::String(name)) if is_name(name) => format!("{}.{name}", Inside(of)),
+        _ => format!("{}[{index}]", Inside(of)),
     }
 }
 

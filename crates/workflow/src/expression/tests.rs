@@ -3,6 +3,7 @@
 mod oracle;
 mod random;
 mod ranges;
+mod sizes;
 
 use graphrun_core::{
     event::Usage,
@@ -45,6 +46,16 @@ fn state() -> State {
             "counts",
             json!({"type": "object", "additionalProperties": {"type": "integer"}}),
             json!({"a": 1}),
+        ),
+        (
+            "gaps",
+            json!({"type": "object", "additionalProperties": {"type": ["integer", "null"]}}),
+            json!({"a": null, "b": 2}),
+        ),
+        (
+            "holes",
+            json!({"type": "array", "items": {"type": ["integer", "null"]}}),
+            json!([null, 1]),
         ),
         ("grade", json!({"type": "integer", "minimum": 1, "maximum": 6}), json!(4)),
         ("share", json!({"type": "number", "minimum": 0, "maximum": 1}), json!(0.25)),

@@ -13,7 +13,9 @@ use graphrun_core::{
     id::{ChannelName, NodeName},
 };
 
+use super::Proved;
 use crate::{
+    expression::Fact,
     visited,
     written::{Presence, Without},
 };
@@ -24,8 +26,8 @@ pub(crate) struct Paths {
     pub(super) net: FlowModel,
     pub(super) assigned: Assigned,
     pub(super) fields: BTreeMap<ChannelName, usize>,
-    /// The paths of the values that routes prove present: the facts of the model.
-    pub(super) proved: Vec<String>,
+    /// What routes prove: the facts of the model.
+    pub(super) proved: Vec<Fact>,
     /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
     pub(super) is_doubtful: bool,
     /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
@@ -90,22 +92,29 @@ impl Paths {
             || visited == node && fields.by_itself.contains(field)
     }
 
-    /// Returns the paths of the values that are present before a node, because routes have proved them.
-    pub(super) fn proved_before(&self, node: usize) -> Vec<String> {
+    /// Returns the facts that hold before a node, because routes have proved them.
+    pub(super) fn proved_before(&self, node: usize) -> Proved {
         let surely = self.assigned.surely_before(node);
         self.proved_in(|it| surely.contains(it))
     }
 
-    /// Returns those of the paths that the node itself does not change.
-    pub(super) fn proved_after(&self, node: usize) -> Vec<String> {
+    /// Returns those of them that the node itself does not change.
+    pub(super) fn proved_after(&self, node: usize) -> Proved {
         let (surely, ended) = (self.assigned.surely_before(node), &self.net.nodes[node].clears);
         self.proved_in(|it| surely.contains(it) && !ended.contains(it))
     }
 
-    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> Vec<String> {
-        let facts = self.proved.iter().enumerate();
-        let held = facts.filter(|(at, _)| self.is_doubtful || holds(self.fields.len() + at));
-        held.map(|(_, path)| path.clone()).collect()
+    fn proved_in(&self, holds: impl Fn(usize) -> bool) -> Proved {
+        let mut proved = Proved::default();
+        for (at, fact) in self.proved.iter().enumerate() {
+            if self.is_doubtful || holds(self.fields.len() + at) {
+                match fact.clone() {
+                    Fact::Present(path) => proved.paths.push(path),
+                    Fact::InRange(path, range) => proved.ranges.push((path, range)),
+                }
+            }
+        }
+        proved
     }
 
     pub(crate) fn after(&self, node: usize, field: usize, known: &[String]) -> Presence {

@@ -24,6 +24,7 @@ use super::{
     guards::{SURE_ITEMS, path_of},
     macros::Callee,
     metered::is_end,
+    set_under::SetUnder,
     shapes::{bounded, either, items_of, tuple_items},
     tried::Tried,
 };
@@ -71,6 +72,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
         frames: Vec::new(),
         loops: Vec::new(),
         defined: scope.given.to_vec(),
+        set_under: Vec::new(),
         macros: Vec::new(),
         open: Vec::new(),
         checked: HashSet::new(),
@@ -118,6 +120,8 @@ pub(super) struct Checker<'a, 't> {
     pub(super) loops: Vec<&'t ForLoop<'t>>,
     /// The names that an enclosing condition has proved defined.
     pub(super) defined: Vec<String>,
+    /// The names that have a value if a condition has an outcome.
+    pub(super) set_under: Vec<SetUnder>,
     /// The macros of the template, each with the names at its declaration.
     pub(super) macros: Vec<(Callee<'t>, Vec<Variable<'t>>)>,
     /// The macros whose bodies are being checked.
@@ -147,11 +151,12 @@ impl<'t> Checker<'_, 't> {
     /// Runs a check. Its names and its knowledge end with it.
     pub(super) fn frame(&mut self, check: impl FnOnce(&mut Self)) {
         let (outside, defined) = (self.variables.len(), self.defined.clone());
+        let set_under = self.set_under.clone();
         self.frames.push(outside);
         check(self);
         self.frames.pop();
         self.variables.truncate(outside);
-        self.defined = defined;
+        (self.defined, self.set_under) = (defined, set_under);
     }
 
     fn statement(&mut self, statement: &'t Stmt<'t>) {
@@ -171,7 +176,7 @@ impl<'t> Checker<'_, 't> {
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
                 self.check_constant(&it.expr);
-                self.branches(
+                let set = self.branches(
                     |checker| {
                         checker.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
                     },
@@ -179,6 +184,7 @@ impl<'t> Checker<'_, 't> {
                         checker.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
                     },
                 );
+                self.remember(&it.expr, set);
             }
             Stmt::ForLoop(it) => self.for_loop(it),
             Stmt::WithBlock(it) => self.frame(|checker| {
@@ -240,22 +246,38 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both.
-    fn branches(&mut self, one: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
+    /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both. Returns these
+    /// names; those that have a value after one branch only, with whether it is the first one.
+    fn branches(
+        &mut self,
+        one: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) -> Vec<(String, Option<bool>)> {
         let (outside, defined) = (self.variables.len(), self.defined.clone());
+        let set_under = self.set_under.clone();
         one(self);
         let one = self.variables.split_off(outside);
         self.defined.clone_from(&defined);
+        self.set_under.clone_from(&set_under);
         other(self);
         let other = self.variables.split_off(outside);
-        self.defined = defined;
+        (self.defined, self.set_under) = (defined, set_under);
+        let mut set = Vec::new();
         let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
         for name in names {
             let after = |branch: &[Variable<'t>]| {
                 let set = branch.iter().rev().find(|it| it.name == name);
                 set.map_or_else(|| self.meaning_outside(&name), |it| it.meaning.clone())
             };
-            let meaning = match (after(&one), after(&other)) {
+            let is_value = |it: &Meaning<'t>| match it {
+                Meaning::Value(ty) => !matches!(ty, Type::Optional(_)),
+                Meaning::Macro(_) | Meaning::Outside => false,
+            };
+            let (after_one, after_other) = (after(&one), after(&other));
+            let has_value = (is_value(&after_one), is_value(&after_other));
+            let only = (has_value.0 != has_value.1).then_some(has_value.0);
+            set.push((name.clone(), only));
+            let meaning = match (after_one, after_other) {
                 (Meaning::Value(one), Meaning::Value(other)) => Meaning::Value(either(one, other)),
                 (Meaning::Macro(one), Meaning::Macro(other)) if one.is(&other) => {
                     Meaning::Macro(one)
@@ -264,6 +286,7 @@ impl<'t> Checker<'_, 't> {
             };
             self.bind(&name, meaning);
         }
+        set
     }
 
     /// The meaning of a name that a branch does not set.
@@ -346,6 +369,7 @@ impl<'t> Checker<'_, 't> {
                 known.clear();
             }
         }
+        self.set_under.retain(|it| it.name != name && !reads(&it.condition, name));
     }
 
     fn assign(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
@@ -469,7 +493,7 @@ impl<'t> Checker<'_, 't> {
 }
 
 /// Whether a path that is known to be present begins with a name, or contains it as a key.
-fn reads(path: &str, name: &str) -> bool {
+pub(super) fn reads(path: &str, name: &str) -> bool {
     path.match_indices(name).any(|(at, _)| {
         let is_part = |it: char| it.is_alphanumeric() || it == '_';
         let before = path[..at].chars().next_back();

@@ -97,25 +97,30 @@ impl Checker<'_, '_> {
     }
 
     fn joined(&self, left: &Expr<'_>, operator: BinOpKind, right: &Expr<'_>) -> Option<String> {
-        let symbol = match operator {
-            BinOpKind::ScAnd => "&&",
-            BinOpKind::ScOr => "||",
-            BinOpKind::Eq => "==",
-            BinOpKind::Ne => "!=",
-            BinOpKind::Lt => "<",
-            BinOpKind::Lte => "<=",
-            BinOpKind::Gt => ">",
-            BinOpKind::Gte => ">=",
-            BinOpKind::In => "in",
-            BinOpKind::Add => "+",
-            BinOpKind::Sub => "-",
-            BinOpKind::Mul => "*",
-            // Division of whole numbers differs.
-            _ => return None,
-        };
+        let symbol = symbol_of(operator)?;
         let (left, right) = (self.as_expression(left)?, self.as_expression(right)?);
         Some(format!("({left}) {symbol} ({right})"))
     }
+}
+
+/// The symbol of an operator that means the same in an expression.
+pub(super) fn symbol_of(operator: BinOpKind) -> Option<&'static str> {
+    Some(match operator {
+        BinOpKind::ScAnd => "&&",
+        BinOpKind::ScOr => "||",
+        BinOpKind::Eq => "==",
+        BinOpKind::Ne => "!=",
+        BinOpKind::Lt => "<",
+        BinOpKind::Lte => "<=",
+        BinOpKind::Gt => ">",
+        BinOpKind::Gte => ">=",
+        BinOpKind::In => "in",
+        BinOpKind::Add => "+",
+        BinOpKind::Sub => "-",
+        BinOpKind::Mul => "*",
+        // Division of whole numbers differs.
+        _ => return None,
+    })
 }
 
 /// A constant as it is written in an expression.

@@ -2,10 +2,13 @@
 
 use std::cmp::Ordering;
 
-use graphrun_core::id::NodeName;
+use graphrun_core::{id::NodeName, state::Type};
 use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind};
 
-use super::{checker::Checker, expressions::LOOP};
+use super::{
+    checker::{Checker, Meaning},
+    expressions::LOOP,
+};
 use crate::{via, visited};
 
 /// The most items of a list whose presence is known from a condition on its length.
@@ -17,6 +20,7 @@ pub(super) const SURE_ITEMS: &str = "loop has items";
 impl Checker<'_, '_> {
     /// Records the names that are defined once a condition has this outcome.
     pub(super) fn learn(&self, condition: &Expr<'_>, outcome: bool, defined: &mut Vec<String>) {
+        defined.extend(self.names_set_under(condition, outcome));
         match condition {
             // A part of a value that is absent is undefined, which is not none.
             Expr::Test(it) if it.name == "none" && !outcome && matches!(it.expr, Expr::Var(_)) => {
@@ -92,7 +96,71 @@ impl Checker<'_, '_> {
                 defined.extend(visited::mark(node, visited::least(is_own, fulfils)));
             }
         }
-        learn_comparison((left, right), operator, outcome, defined);
+        learn_trigger((left, right), operator, outcome, defined);
+        if outcome {
+            self.learn_items((left, right), operator, defined);
+        }
+    }
+
+    /// Records what a comparison that holds proves: the length of a list, or a key of a map.
+    fn learn_items(
+        &self,
+        (left, right): (&Expr<'_>, &Expr<'_>),
+        operator: BinOpKind,
+        defined: &mut Vec<String>,
+    ) {
+        if matches!(operator, BinOpKind::In) {
+            // The value of a key may be null.
+            let part = path_of(right).and_then(|of| part_of(&of, left));
+            defined.extend(part.filter(|_| !self.may_have_nulls(right)));
+            return;
+        }
+        let Some((list, number)) = list_of_length(left).zip(number_of(right)) else { return };
+        let Some(path) = path_of(list) else { return };
+        let length = match operator {
+            BinOpKind::Gt => number.saturating_add(1),
+            BinOpKind::Gte | BinOpKind::Eq => number,
+            BinOpKind::Ne if number == 0 => 1,
+            _ => 0,
+        };
+        if length > 0 {
+            defined.push(has_items(&path));
+        }
+        if !self.may_have_nulls(list) {
+            defined.extend(items_of(&path, length));
+        }
+    }
+
+    /// Whether the items of a list, or the values of a map, are known to be null at times.
+    fn may_have_nulls(&self, of: &Expr<'_>) -> bool {
+        let ty = self.declared_type(of);
+        matches!(
+            ty.as_ref().map(Type::required),
+            Some(Type::List(it) | Type::Map(it)) if matches!(**it, Type::Optional(_))
+        )
+    }
+
+    /// Whether a map is known to have keys whose values are null at times.
+    pub(super) fn is_map_with_nulls(&self, of: &Expr<'_>) -> bool {
+        let is_map = |it: &Type| matches!(it.required(), Type::Map(_));
+        self.declared_type(of).is_some_and(|it| is_map(&it)) && self.may_have_nulls(of)
+    }
+
+    /// The type of a path, if it is declared.
+    fn declared_type(&self, path: &Expr<'_>) -> Option<Type> {
+        match path {
+            Expr::Var(it) => match self.variable(it.id) {
+                Some(Meaning::Value(ty)) => Some(ty.clone()),
+                Some(_) => None,
+                None => self.scope.schema.channel(it.id).map(|it| it.ty().clone()),
+            },
+            Expr::GetAttr(it) => self.declared_type(&it.expr)?.required().field(it.name).cloned(),
+            Expr::GetItem(it) => match self.declared_type(&it.expr)?.required() {
+                Type::List(item) | Type::Map(item) => Some(Type::clone(item)),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Returns the node whose visits an expression is: `visit`, or `visits("node")`.
@@ -130,8 +198,8 @@ pub(super) fn outside_of_chain(operator: CompareOpKind) -> Option<BinOpKind> {
     })
 }
 
-/// Records what a comparison proves: the length of a list, a key of a map, or [the trigger](via).
-fn learn_comparison(
+/// Records what a comparison proves about [the trigger](via).
+fn learn_trigger(
     (left, right): (&Expr<'_>, &Expr<'_>),
     operator: BinOpKind,
     outcome: bool,
@@ -147,24 +215,17 @@ fn learn_comparison(
             }
         }
     }
-    if !outcome {
-        return;
-    }
-    if matches!(operator, BinOpKind::In) {
-        defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
-        return;
-    }
-    let Some((path, number)) = path_of_length(left).zip(number_of(right)) else { return };
-    let length = match operator {
-        BinOpKind::Gt => number.saturating_add(1),
-        BinOpKind::Gte | BinOpKind::Eq => number,
-        BinOpKind::Ne if number == 0 => 1,
-        _ => 0,
-    };
-    if length > 0 {
-        defined.push(has_items(&path));
-    }
-    defined.extend((0..length.min(ITEMS_MAX)).map(|at| format!("{path}[{at}]")));
+}
+
+/// The paths of the first items of a list of this length.
+fn items_of(path: &str, length: i64) -> impl Iterator<Item = String> {
+    (0..length.min(ITEMS_MAX)).map(move |at| format!("{path}[{at}]"))
+}
+
+/// What a prompt knows of a list of at least this length, whose items are not null.
+pub(crate) fn known_items(path: &str, length: i64) -> impl Iterator<Item = String> {
+    let has_items = (length > 0).then(|| has_items(path));
+    has_items.into_iter().chain(items_of(path, length))
 }
 
 /// The mark of a list that is known to have items.
@@ -180,10 +241,10 @@ fn is_length(filter: &str) -> bool {
     matches!(filter, "length" | "count")
 }
 
-/// The path of the list whose length an expression is.
-fn path_of_length(expression: &Expr<'_>) -> Option<String> {
+/// The list whose length an expression is.
+fn list_of_length<'e>(expression: &'e Expr<'_>) -> Option<&'e Expr<'e>> {
     match expression {
-        Expr::Filter(it) if is_length(it.name) => path_of(it.expr.as_ref()?),
+        Expr::Filter(it) if is_length(it.name) => it.expr.as_ref(),
         _ => None,
     }
 }

@@ -246,6 +246,7 @@ impl<'t> Checker<'_, 't> {
         let variables = std::mem::replace(&mut self.variables, variables);
         let frames = std::mem::replace(&mut self.frames, frames);
         let defined = std::mem::replace(&mut self.defined, defined);
+        let set_under = std::mem::take(&mut self.set_under);
         let loops = std::mem::take(&mut self.loops);
         if callee.surroundings.is_none() {
             // A condition on a variable proves nothing about a field with its name.
@@ -283,6 +284,7 @@ impl<'t> Checker<'_, 't> {
         self.variables = variables;
         self.frames = frames;
         self.defined = defined;
+        self.set_under = set_under;
         self.loops = loops;
     }
 
@@ -327,7 +329,9 @@ impl<'t> Checker<'_, 't> {
         let is_new =
             self.checked.insert(format!("{id:?} {item:?} {names:?} {:?}", self.known_here()));
         if is_new && self.may_check_body(span) {
+            let set_under = std::mem::take(&mut self.set_under);
             self.loop_body(innermost, item, None, false);
+            self.set_under = set_under;
         }
         Type::String
     }

@@ -21,6 +21,7 @@ mod metered;
 mod names;
 mod operations;
 mod presence;
+mod set_under;
 mod shapes;
 mod tried;
 
@@ -45,7 +46,7 @@ use minijinja::{
 use thiserror::Error;
 
 pub use self::files::LoadedPrompt;
-pub(super) use self::{checker::PromptScope, files::PromptFiles};
+pub(super) use self::{checker::PromptScope, files::PromptFiles, guards::known_items};
 use self::{facts::add_facts, metered::metered};
 use super::{facts::FactsView, report::Problem, structure::INDEX};
 /// The name of the one template of an environment.

@@ -106,10 +106,21 @@ impl Checker<'_, '_> {
             return;
         };
         if !self.is_proved(expression) {
-            let message = format!("`{path}` may be absent, and then the prompt cannot be rendered");
+            let container = match expression {
+                Expr::GetAttr(it) => Some(&it.expr),
+                Expr::GetItem(it) => Some(&it.expr),
+                _ => None,
+            };
+            let is_nullable = container.is_some_and(|it| self.is_map_with_nulls(it));
+            let (what, why) = if is_nullable {
+                ("absent or null", "; `in` is true for null, too")
+            } else {
+                ("absent", "")
+            };
+            let message = format!("`{path}` may be {what}, and then the prompt cannot be rendered");
             let help = format!(
                 "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
-                 `{{{{ {path} | default(\"…\") }}}}`"
+                 `{{{{ {path} | default(\"…\") }}}}`{why}"
             );
             self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
             self.missed.push(path);

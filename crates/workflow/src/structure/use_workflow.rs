@@ -3,8 +3,8 @@
 //! `used` loads it, and makes its nodes a part of this workflow. Here are the kind, and the first and
 //! last node of a used workflow: one fills its fields, the other takes its results.
 //!
-//! For the items of a `map`, and with `nested: true`, it is not made a part of this workflow: each task is a nested run
-//! of it.
+//! For the items of a `map`, with `nested: true`, and if it has `limits`, it is not made a part of this workflow: each
+//! task is a nested run of it, for which its limits hold.
 
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ use crate::{
     reader::{Data, Entry, SpannedText, Yaml},
     report::suggestion,
     shape::Section,
+    used::Nesting,
 };
 
 /// The key that makes each call a nested run.
@@ -76,7 +77,8 @@ struct UseParts {
     #[serde(rename = "out")]
     output: Option<Named<FieldName, Text>>,
     /// Makes each call a nested run, as for the items of a map: one task of this workflow with its own steps and
-    /// limits, which `retry` and `timeout` apply to as a whole. Default: false.
+    /// limits, which `retry` and `timeout` apply to as a whole. Default: true for a workflow with `limits`, so that they
+    /// hold, and false for others.
     nested: Option<bool>,
     /// The folders of which each nested run has a separate worktree and branch, until it is done. Calls that run side by
     /// side then change no files of each other.
@@ -137,10 +139,15 @@ impl Kind for Use {
     }
 
     fn read(&self, reader: &mut NodeReader<'_>) -> Option<Arc<dyn NodeSettings>> {
-        let nested = reader.value().get(NESTED);
-        let nested = nested.and_then(|it| reader.report().bool(it, "`nested`"));
-        let is_nested = nested.unwrap_or(false) || reader.scope.item.is_some();
-        let refused = if is_nested { &[] } else { REFUSED };
+        if let Some(nested) = reader.value().get(NESTED) {
+            reader.report().bool(nested, "`nested`");
+        }
+        let &NodeScope { env, name, .. } = reader.scope;
+        let nesting = Nesting::of(reader.value(), reader.scope.item.is_some());
+        let used = env.loaded.get(name);
+        // A workflow that failed to load causes no further findings.
+        let is_part = used.map_or(nesting == Nesting::Never, |it| !nesting.applies_to(it));
+        let refused = if is_part { REFUSED } else { &[] };
         for (key, help) in refused {
             if let Some(key) = reader.key(key) {
                 let message = format!("a node that is `use` takes no key `{}`", key.text);
@@ -151,15 +158,14 @@ impl Kind for Use {
         }
         let parts = reader.parts()?;
         parts.require(reader.report(), "workflow", "name a file: `workflow: review.yaml`");
-        let &NodeScope { env, name, .. } = reader.scope;
-        let used = env.loaded.get(name)?;
+        let used = used?;
         let sets = reader.read_in(&parts, used);
         let takes = parts.get("out").map(|it| reader.read_out(it, used)).unwrap_or_default();
-        let worktrees = read_worktrees(reader, &parts, used, is_nested);
+        let worktrees = read_worktrees(reader, &parts, used, is_part);
         let models = parts.get("model").map(|it| read_model(reader, (&parts, it), used));
         let models = models.unwrap_or_default();
-        if is_nested {
-            check_nested(reader, used);
+        if !is_part {
+            check_nested(reader, used, nesting);
             let always = takes.iter().filter(|(_, from)| used.settled.contains(from));
             let takes_always = always.map(|(to, _)| to.clone()).collect();
             let workflow = used.name.clone();
@@ -222,10 +228,10 @@ fn read_worktrees(
     reader: &mut NodeReader<'_>,
     parts: &Section<'_>,
     used: &Workflow,
-    is_nested: bool,
+    is_part: bool,
 ) -> Vec<String> {
     let Some(yaml) = parts.get(WORKTREES) else { return Vec::new() };
-    if !is_nested {
+    if is_part {
         let place = reader.report().place(&yaml.range);
         let message = "only nested runs have separate worktrees";
         let finding = Diagnostic::error("GR006", message).at(place, "without `nested`");
@@ -266,17 +272,19 @@ fn read_model(
 
 /// Warns about limits of a used workflow, which do not apply to a part of another run.
 fn warn_of_limits(reader: &mut NodeReader<'_>, parts: &Section<'_>, used: &Workflow) {
-    let (Some(_), Some(yaml)) = (&used.limits.place, parts.get("workflow")) else { return };
-    let message =
-        format!("the `limits` of `{}` have no effect here: it is a part of this run", used.name);
-    let place = reader.report().place(&yaml.range);
+    let (Some(_), Some(key)) = (&used.limits.place, parts.key(NESTED)) else { return };
+    let message = format!(
+        "the `limits` of `{}` have no effect here: `nested: false` makes it a part of this run",
+        used.name
+    );
+    let place = reader.report().place(&key.range);
     let finding = Diagnostic::warning("GR134", message).at(place, "without its limits");
-    let help = "write `use: { nested: true, … }`, so that they hold for each call, or put `limits` on the nodes there";
+    let help = "remove `nested: false`, so that they hold for each call, or put `limits` on the nodes there";
     reader.report().push(finding.help(help));
 }
 
 /// Checks that a workflow can be a nested run.
-fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow) {
+fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow, nesting: Nesting) {
     if used.inbox.is_empty() {
         return;
     }
@@ -286,8 +294,14 @@ fn check_nested(reader: &mut NodeReader<'_>, used: &Workflow) {
     );
     let key = reader.name_key;
     let place = reader.report().place(&key.range);
-    let finding = Diagnostic::error("GR074", message).at(place, "its tasks are nested runs");
-    reader.report().push(finding.help("remove `inbox` there, or ask the person with `ask`"));
+    let (label, help) = match nesting {
+        Nesting::IfLimited => (
+            "its calls are nested runs, because it has `limits`",
+            "remove `inbox` or `limits` there, or write `use: { nested: false, … }`: its limits do not hold then",
+        ),
+        _ => ("its tasks are nested runs", "remove `inbox` there, or ask the person with `ask`"),
+    };
+    reader.report().push(Diagnostic::error("GR074", message).at(place, label).help(help));
 }
 
 impl NodeSettings for LeaveNode {

@@ -7,6 +7,12 @@ use serde_json::Value;
 use super::{compiled, evaluated, state};
 use crate::expression::EvaluateError;
 
+/// Lists and maps.
+fn lists() -> impl Strategy<Value = &'static str> {
+    let filtered = "list.filter(it, it > 2)";
+    prop::sample::select(vec!["list", "holes", "counts", "gaps", filtered, "list.slice(0, 1)"])
+}
+
 /// Source texts of valid and invalid expressions; without `any`, which is not type-checked.
 fn sources() -> impl Strategy<Value = String> {
     let names = vec![
@@ -43,6 +49,8 @@ fn sources() -> impl Strategy<Value = String> {
         "{ a: n }",
         "{ a: review.note, b: 'x' }",
         "counts",
+        "holes",
+        "gaps.a",
     ];
     let operators =
         vec!["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in"];
@@ -79,6 +87,16 @@ fn sources() -> impl Strategy<Value = String> {
                 .prop_map(|(a, operator, b)| format!("({a} {operator} {b} ? {a} + {b} : {a} - {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("(has({a}) ? {a} : {b})")),
+            3 => (lists(), prop::sample::select(vec![">", ">=", "==", "!=", "<"]), 0..4_usize, 0..4_usize, inner.clone())
+                .prop_map(|(a, operator, size, at, b)| {
+                    let item = [format!("{a}[{at}]"), format!("{a}.first()"), format!("{a}.last()")];
+                    let item = &item[usize::from(at == 0) * (size % 3)];
+                    format!("({a}.size() {operator} {size} ? {item} : {b})")
+                }),
+            1 => (lists(), 0..2_usize, inner.clone())
+                .prop_map(|(a, at, b)| format!("({a} == [] ? {b} : {a}[{at}])")),
+            2 => (lists(), prop::sample::select(vec!["'a'", "'b'", "text", "1", "level"]), inner.clone())
+                .prop_map(|(a, key, b)| format!("({key} in {a} ? {a}[{key}] : {b})")),
             1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{{ a: {a}, c: {b} }}")),
             1 => (inner.clone(), inner.clone(), of).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
         ]

@@ -231,6 +231,7 @@ const RIGHT: &[&str] = &[
     "{% for k, v in sizes | dictsort(by='value') %}{{ k }}{{ v + 1 }}{% endfor %}",
     "{% for k in sizes %}{{ sizes[k] + 1 }}{% endfor %}",
     "{% for k, v in mails | items %}{% if v %}{{ v | upper }}{% endif %}{% endfor %}",
+    "{% if 'k' in mails and mails['k'] %}{{ mails['k'] | upper }}{% endif %}",
     "{% for k, v in {'a': 1, 'b': 2} | items %}{{ k }}{{ v + 1 }}{% endfor %}",
     "{{ dict(a=1, b='x').b | upper }}{{ {'a': story}.a.title }}",
     "{{ sizes['k'] | default(0) + 1 }}{% if 'k' in sizes %}{{ sizes['k'] + 1 }}{% endif %}",
@@ -245,6 +246,12 @@ const RIGHT: &[&str] = &[
     // Names that are set in branches.
     "{% if flag %}{% set x = 1 %}{% else %}{% set x = 2 %}{% endif %}{{ x + 1 }}",
     "{% set x = 'a' %}{% if flag %}{% set x = brief %}{% endif %}{{ x | upper }}",
+    "{% if note %}{% set x = note %}{% endif %}{% if note %}{% set x = x ~ '!' %}{{ x | upper }}{% endif %}\
+     {% if note %}{{ x | upper }}{% endif %}",
+    "{% if flag and count > 1 %}{% set x = 1 %}{% endif %}{% if flag  and count > 1 and note %}{{ x + 1 }}{% endif %}",
+    "{% if flag %}{% else %}{% set x = 1 %}{% endif %}{% if not flag %}{{ x + 1 }}{% endif %}",
+    "{% for s in stories %}{% if s.note %}{% set x = s.note %}{% endif %}{% if s.note %}{{ x | upper }}{% endif %}{% endfor %}",
+    "{% if flag %}{% set x = 1 %}{% endif %}{{ x + 1 if flag else 0 }}",
     "{% set x = 1 %}{% if flag %}{% set x = 'a' %}{% endif %}{{ x }}{{ x ~ '!' }}{{ x | string | upper }}",
     "{% if flag %}{% set x = 1 %}{% endif %}{% if x %}{{ x + 1 }}{% endif %}{{ x | default(0) }}",
     "{% if story.note %}{% set n = story.note %}{% else %}{% set n = '-' %}{% endif %}{{ n | upper }}",
@@ -399,6 +406,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% for k, v in sizes | items %}{{ v.x }}{% endfor %}", "GR041 `v.x`", "so no `x`"),
     ("{% for k, v in sizes | dictsort %}{{ k | round }}{% endfor %}", "GR022 `round`", "string"),
     ("{% for k, v in mails | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
+    ("{% if 'k' in mails %}{{ mails['k'] | upper }}{% endif %}", "GR026", "guard it"),
     ("{% for k, v in story | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
     ("{{ {'a': 1}.b }}", "GR041 `", "no field `b`"),
     ("{{ dict(a=1).b }}", "GR041 `", "no field `b`"),
@@ -417,6 +425,34 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% set story.title = 1 %}", "GR040 `title`", "set a name"),
     // Names that are set in branches.
     ("{% if flag %}{% set x = 1 %}{% endif %}{{ x }}", "GR026 `x`", "guard it"),
+    (
+        "{% if flag %}{% set x = 1 %}{% endif %}{% if not flag %}{{ x + 1 }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% if note %}{% set x = 1 %}{% endif %}{% set note = 'a' %}{% if note %}{{ x + 1 }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% if flag %}{% set x = 1 %}{% set flag = false %}{% else %}{% set flag = true %}{% endif %}\
+         {% if flag %}{{ x + 1 }}{% endif %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% for s in stories %}{% if s.note %}{% set x = 1 %}{% endif %}\
+         {% for s in stories %}{% if s.note %}{{ x + 1 }}{% endif %}{% endfor %}{% endfor %}",
+        "GR026 `x`",
+        "guard it",
+    ),
+    (
+        "{% for s in stories %}{% if loop.changed(s.level) %}{% set x = 1 %}{% endif %}\
+         {% if loop.changed(s.level) %}{{ x + 1 }}{% endif %}{% endfor %}",
+        "GR026 `x`",
+        "guard it",
+    ),
     (
         "{% set x = 1 %}{% if flag %}{% set x = 'a' %}{% endif %}{{ x + 1 }}",
         "GR022 `x + 1`",

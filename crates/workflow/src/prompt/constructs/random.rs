@@ -40,6 +40,8 @@ struct Generator {
     names: Vec<(String, Kind)>,
     /// The macros that it has declared, each with the kinds of its arguments.
     macros: Vec<(String, Vec<Kind>)>,
+    /// The conditions so far, some of which stand in the template twice.
+    conditions: Vec<String>,
 }
 
 impl Generator {
@@ -295,6 +297,15 @@ impl Generator {
         }
     }
 
+    fn condition_or_earlier(&mut self) -> String {
+        if !self.conditions.is_empty() && self.chance(2) {
+            return self.conditions[self.choices.below(self.conditions.len())].clone();
+        }
+        let condition = self.condition(1);
+        self.conditions.push(condition.clone());
+        condition
+    }
+
     /// A name that is new, or hides another one.
     fn new_name(&mut self, kind: Kind) -> String {
         let name = self.choices.one(&["x", "y", "z", "note", "story", "texts"]).to_owned();
@@ -326,7 +337,7 @@ impl Generator {
         let depth = depth - 1;
         match self.choices.below(12) {
             0 => {
-                let condition = self.condition(1);
+                let condition = self.condition_or_earlier();
                 let then = self.block(depth);
                 let otherwise = self.block(depth);
                 if self.chance(2) {
@@ -427,7 +438,8 @@ fn a_random_template_that_loads_is_rendered_in_every_state() {
     let count = TEMPLATES.max(ProptestConfig::default().cases.into());
     for seed in 0..count {
         let choices = Choices(seed * 7919);
-        let mut generator = Generator { choices, names: Vec::new(), macros: Vec::new() };
+        let (names, macros, conditions) = Default::default();
+        let mut generator = Generator { choices, names, macros, conditions };
         let template = generator.body(3);
         if !problems(&schema, &template).is_empty() {
             continue;

@@ -1,0 +1,100 @@
+//! The knowledge of the checker behind a condition: the values that are present, the items of lists and maps, and the ranges
+//! of numbers.
+
+use graphrun_core::state::{NumberRange, Type};
+
+use super::{
+    checker::Checker,
+    known::{self, Proved},
+    print, ranges, sizes,
+    syntax::Node,
+};
+use crate::{via, visited};
+
+impl Checker<'_> {
+    /// Checks a part that is evaluated only if a condition has this outcome.
+    pub(super) fn knowing<T>(
+        &mut self,
+        condition: &Node,
+        outcome: bool,
+        check: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let (present, ranges) = (self.present.len(), self.ranges.len());
+        self.learn(condition, outcome);
+        self.learn_ranges(condition, outcome);
+        let checked = check(self);
+        self.present.truncate(present);
+        self.ranges.truncate(ranges);
+        checked
+    }
+
+    /// Records the ranges of numbers once the condition has this outcome.
+    pub(super) fn learn_ranges(&mut self, condition: &Node, outcome: bool) {
+        let (types, mut learned) = (&self.types, Vec::new());
+        let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
+        known::learn(condition, outcome, &mut |proved| {
+            let Proved::Ordered { left, operator, right } = proved else { return };
+            let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
+            let (Some(left_range), Some(right_range)) = (left_type.range(), right_type.range())
+            else {
+                return;
+            };
+            let of = |node: &Node, ty: &Type, operator, than| {
+                let range = ranges::compared(operator, than);
+                // Only a number that is read is whole for certain.
+                let is_whole = matches!(ty, Type::Int(_)) && node.place().is_some();
+                (node.to_string(), if is_whole { range.whole() } else { range.closed() })
+            };
+            learned.push(of(left, left_type, operator, right_range));
+            learned.push(of(right, right_type, operator.turned(), left_range));
+        });
+        self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
+    }
+
+    /// Records the paths that are present once the condition has this outcome.
+    pub(super) fn learn(&mut self, condition: &Node, outcome: bool) {
+        known::learn(condition, outcome, &mut |proved| match proved {
+            Proved::Present(path) => {
+                let mut part = Some(path);
+                while let Some(node) = part {
+                    self.present.extend(node.place());
+                    part = node.container();
+                }
+            }
+            Proved::Compared { path, to, is_equal } => {
+                self.present.extend(via::learned(&path, to, is_equal));
+            }
+            Proved::Ordered { .. } => (),
+            Proved::Sized { list, least } => self.learn_size(list, least),
+            Proved::Contained { item, within } => {
+                if !matches!(self.noted(within), Some(Type::Map(_))) {
+                    self.learn_size(within, 1);
+                } else if !self.is_map_with_nulls(within) {
+                    self.present.push(print::item_of(within, item));
+                }
+            }
+            Proved::Visited { node, fulfils } => {
+                let is_own = self.scope.written.is_at(node);
+                self.present.extend(visited::mark(node, visited::least(is_own, fulfils)));
+            }
+        });
+    }
+
+    /// Records that a list has at least so many items. They are there for certain unless they may be null.
+    fn learn_size(&mut self, list: &Node, least: i64) {
+        let ty = self.noted(list);
+        if matches!(ty, Some(Type::List(item)) if !matches!(**item, Type::Optional(_))) {
+            self.present.extend(sizes::mark(&list.to_string(), least));
+        }
+    }
+
+    /// The type of a part that has been checked, without null.
+    fn noted(&self, part: &Node) -> Option<&Type> {
+        self.types.get(&(part.range.start, part.range.end)).map(Type::required)
+    }
+
+    /// Whether a part is a map that may have a key whose value is null.
+    pub(super) fn is_map_with_nulls(&self, part: &Node) -> bool {
+        matches!(self.noted(part), Some(Type::Map(it)) if matches!(**it, Type::Optional(_)))
+    }
+}

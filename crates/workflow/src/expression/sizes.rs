@@ -1,0 +1,74 @@
+//! What a condition on the size of a list proves: the items that are there.
+//!
+//! The knowledge is a mark among the paths that are known to be present, so it holds exactly as long as these.
+
+/// Returns the mark of a list with at least so many items; `None` if that says nothing.
+pub(crate) fn mark(list: &str, least: i64) -> Option<String> {
+    (least > 0).then(|| format!("size({list}) >= {least}"))
+}
+
+/// Returns the lists that have items, each with the least number of them.
+pub(crate) fn lists(present: &[String]) -> impl Iterator<Item = (&str, i64)> {
+    present.iter().filter_map(|it| {
+        let (list, least) = it.strip_prefix("size(")?.rsplit_once(") >= ")?;
+        Some((list, least.parse().ok()?))
+    })
+}
+
+/// Returns whether an item of a list is there for certain.
+pub(super) fn prove(present: &[String], path: &str) -> bool {
+    let Some((list, needed)) = item(path) else { return false };
+    lists(present).any(|(it, least)| it == list && least >= needed)
+}
+
+/// Returns the list of an item, and the least size of the list that has it.
+fn item(path: &str) -> Option<(&str, i64)> {
+    let end = |call| path.strip_suffix(call).map(|it| (it, 1));
+    let by_number = || {
+        let (list, number) = path.strip_suffix(']')?.rsplit_once('[')?;
+        let number: i64 = number.parse().ok()?;
+        Some((list, number.checked_add(1).filter(|it| *it > 0)?))
+    };
+    end(".first()").or_else(|| end(".last()")).or_else(by_number)
+}
+
+/// Returns the least size that fulfils a comparison with a number.
+pub(super) fn least(number: i64, fulfils: impl Fn(i64) -> bool) -> i64 {
+    // The comparison changes its outcome at the number, and beside it.
+    let candidates = [0, number, number.saturating_add(1)];
+    let fulfilling = candidates.into_iter().filter(|it| *it >= 0 && fulfils(*it));
+    fulfilling.min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_proves_the_least_size_that_fulfils_it() {
+        for (number, proved, condition) in [
+            (0, 1, (|it, number| it > number) as fn(i64, i64) -> bool),
+            (0, 1, |it, number| it != number),
+            (3, 0, |it, number| it != number),
+            (2, 3, |it, number| it > number),
+            (2, 2, |it, number| it >= number),
+            (2, 2, |it, number| it == number),
+            (2, 0, |it, number| it < number),
+            (-1, 0, |it, number| it > number),
+            (i64::MAX, i64::MAX, |it, number| it == number),
+        ] {
+            assert_eq!(least(number, |it| condition(it, number)), proved, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_mark_proves_the_items_before_its_number() {
+        let present: Vec<String> = [mark("a.b", 2), mark("c", 0)].into_iter().flatten().collect();
+        for path in ["a.b[0]", "a.b[1]", "a.b.first()", "a.b.last()"] {
+            assert!(prove(&present, path), "{path}");
+        }
+        for path in ["a.b[2]", "a.b[-1]", "a[0]", "c[0]", "a.b", "a.b[i]", "x.a.b[0]"] {
+            assert!(!prove(&present, path), "{path}");
+        }
+    }
+}
