@@ -211,6 +211,7 @@ impl Recall {
             tier: tier.clone(),
             module: text(module)?,
             query: text(query)?,
+            embedding: None,
             filter,
             limit: *limit as usize,
             now: self.services.memory.clock.now(),
