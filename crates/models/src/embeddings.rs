@@ -112,6 +112,11 @@ impl EmbeddingRequest {
         texts.div_ceil(REQUEST_CHARACTERS_MAX / EMBEDDED_CHARACTERS_MAX)
     }
 
+    /// Returns the most tokens of a request. A character has at most four bytes, and each byte is at most one token.
+    pub fn tokens_max() -> u64 {
+        4 * REQUEST_CHARACTERS_MAX as u64
+    }
+
     /// Returns the likely usage of the request.
     pub fn estimate(&self) -> TokenUsage {
         TokenUsage::estimate(self.texts.iter().map(|it| it.chars().count()).sum(), 0)

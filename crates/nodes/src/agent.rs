@@ -26,7 +26,11 @@ use graphrun_models::{
     ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
     ToolSpec, ask_structured, with_twice_the_room,
 };
-use graphrun_workflow::{OnOverflow, Prompt, PromptView, kind::Services, tool::ToolContext};
+use graphrun_workflow::{
+    OnOverflow, Prompt, PromptView,
+    kind::{NodeSettings as _, Services},
+    tool::ToolContext,
+};
 use serde_json::{Map, Value, json};
 
 use self::history::History;
@@ -255,6 +259,8 @@ impl Agent {
         let may_call = !self.toolbox.is_empty() && tool_choice.allows_calls();
         let rounds = if may_call { u64::from(*tool_rounds_max) } else { 0 };
         let calls = models.saturating_mul(rounds + self.definition.answers_max());
+        let embeddings = self.definition.embeddings().map_or(0, |it| it.calls_max);
+        let calls = calls.saturating_add(embeddings);
         // A tool in Rust does not declare whether it asks a model.
         self.toolbox.ask_no_model().then_some(calls)
     }
@@ -290,6 +296,9 @@ impl Agent {
         }
         if let Some(program) = &self.program {
             fingerprint["program"] = program.fingerprint();
+        }
+        if let Some(embeddings) = self.definition.embeddings() {
+            fingerprint["embeddings"] = json!(embeddings.models);
         }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();

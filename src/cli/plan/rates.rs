@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
-    llm::Price,
+    llm::{EmbeddingRequest, Price},
     workflow::Workflow,
 };
 
-/// The maximum usage of model calls, by node.
+/// The maximum usage of model calls, by node, those for embeddings included.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     agents: BTreeMap<NodeName, Vec<AgentModel>>,
@@ -30,14 +30,24 @@ impl Rates {
     pub(super) fn of(workflow: &Workflow, config: &Config) -> Self {
         let mut agents = BTreeMap::new();
         for (name, definition) in &workflow.nodes {
-            let Some(used) = definition.settings.models() else { continue };
-            let ask = |model: &String| AgentModel {
-                model: model.clone(),
-                calls: used.answers_max,
-                tokens: config.windows.of(model),
+            let ask = |model: &str, calls, tokens| AgentModel {
+                model: model.to_owned(),
+                calls,
+                tokens,
                 price: config.prices.of(model).copied(),
             };
-            agents.insert(name.clone(), used.models.iter().map(ask).collect());
+            let mut asked = Vec::new();
+            if let Some(used) = definition.settings.models() {
+                let window = |it| config.windows.of(it);
+                asked.extend(used.models.iter().map(|it| ask(it, used.answers_max, window(it))));
+            }
+            if let Some(used) = definition.settings.embeddings() {
+                let most = Some(EmbeddingRequest::tokens_max());
+                asked.extend(used.models.into_iter().map(|it| ask(it, used.calls_max, most)));
+            }
+            if !asked.is_empty() {
+                agents.insert(name.clone(), asked);
+            }
         }
         Self { agents }
     }
