@@ -317,8 +317,7 @@ pub(super) fn read_tiers(
         // An invalid tier still counts as declared, so that the nodes that use it are not reported.
         let mut tier = read_tier(report, name, &entry.value).unwrap_or_default();
         if let Some(yaml) = entry.value.get("embeddings") {
-            let models = find_model(report, yaml);
-            tier.embeddings = read_embeddings(report, yaml, &models);
+            tier.embeddings = read_embeddings(report, yaml, find_model);
         }
         if entry.value.get("type").is_some() {
             // A type that is reported counts as `any`, so that the uses of the tier are not reported too.
@@ -350,9 +349,14 @@ fn read_tier(report: &mut Report, name: &str, yaml: &Yaml) -> Option<Tier> {
 }
 
 /// Returns the model for the vectors of a tier. A list of models is refused.
-fn read_embeddings(report: &mut Report, yaml: &Yaml, models: &[String]) -> Option<String> {
-    if let [first, _, ..] = models {
-        let word = report.word(yaml, "`embeddings`")?;
+fn read_embeddings(
+    report: &mut Report,
+    yaml: &Yaml,
+    find_model: &mut dyn FnMut(&mut Report, &Yaml) -> Vec<String>,
+) -> Option<String> {
+    let word = report.word(yaml, "`embeddings`")?;
+    let models = find_model(report, yaml);
+    if let [first, _, ..] = &models[..] {
         let message = format!("`{}` is a list of models", word.text);
         let help = format!(
             "name one model, as in `{first}`: vectors of different models cannot be compared"
@@ -360,7 +364,7 @@ fn read_embeddings(report: &mut Report, yaml: &Yaml, models: &[String]) -> Optio
         report.bad_value(&word, message, &help);
         return None;
     }
-    models.first().cloned()
+    models.into_iter().next()
 }
 
 /// Returns whether only people write a tier.
