@@ -1,4 +1,4 @@
-//! Tiers with embeddings: recall by meaning, what happens without the model, and what it costs.
+//! Tiers with embeddings: recall by meaning, failures of the model, and the usage.
 
 use std::{
     path::Path,
@@ -269,7 +269,7 @@ async fn entries_of_people_get_vectors_when_they_are_first_searched() {
     assert_eq!(model.asked().len(), 2);
     assert_eq!(calls_of(&text), 0);
     assert_eq!((calls_of(USE), calls_of(LEARN)), (2, 250));
-    assert_eq!(calls_of(&LEARN.replace("remember: lessons", "remember: lessons[0]")), 1);
+    assert_eq!(calls_of(&LEARN.replace("remember: lessons", "remember: 'lessons[0]'")), 1);
 }
 
 /// The most calls of a workflow.

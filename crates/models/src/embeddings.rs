@@ -132,7 +132,7 @@ impl EmbeddingRequest {
     }
 }
 
-/// Returns what is wrong with the vectors of so many texts.
+/// Returns the problem of the vectors of so many texts, if they have one.
 pub(super) fn problem_of(vectors: &[Vec<f32>], texts: usize) -> Option<String> {
     if vectors.len() != texts {
         return Some(format!("it has {} vectors for {texts} texts", vectors.len()));
