@@ -139,6 +139,20 @@ fn a_cost_limit_needs_the_price_of_the_embeddings() {
 }
 
 #[test]
+fn the_models_of_a_workflow_are_listed_and_tried_for_their_purpose() {
+    let (place, (url, requests)) = (place(), provider());
+    let args = ["models", "learn.yaml", "--try", "--output", "json"];
+    let listed = place.run_with(args, [("OPENAI_BASE_URL", &*url)]);
+    assert_eq!(listed.code, 0, "{listed}");
+    let row = listed.json()["models"][0].clone();
+    assert_eq!((&row["purpose"], &row["try"]["class"]), (&json!("embeddings"), &json!("vectors")));
+    assert_eq!(row["nodes"], json!(["keep", "look"]));
+    assert_eq!(requests.try_iter().count(), 1);
+    let listed = place.run(args);
+    assert_eq!(listed.code, 5, "{listed}");
+}
+
+#[test]
 fn the_model_of_the_command_line_is_not_for_embeddings() {
     let (place, (url, requests)) = (place(), provider());
     let ended = learn(&place, &url, &["--model", "openai/gpt-5-mini"]);

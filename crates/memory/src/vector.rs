@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_largest_vectors_do_not_overflow() {
-        let largest = vector(&[1.0; 20_000]);
+        let largest = vector(&vec![1.0; 20_000]);
         assert!((largest.similarity(&largest) - 1.0).abs() < 1e-9);
         let bytes = Vector::from_bytes(vec![0x80; 20_000]).unwrap();
         assert!((bytes.similarity(&largest) + 1.0).abs() < 1e-9);

@@ -202,6 +202,6 @@ mod tests {
         }
         assert_eq!(problem(&[&[0.0, -0.0]], 1), "a vector has no direction");
         let says = "a vector has 16385 dimensions, more than 16384";
-        assert_eq!(problem(&[&[1.0; DIMENSIONS_MAX + 1]], 1), says);
+        assert_eq!(problem(&[&vec![1.0; DIMENSIONS_MAX + 1]], 1), says);
     }
 }

@@ -104,6 +104,7 @@ impl TaskEmbedder {
             "embeddings",
             model = named,
             texts = request.texts.len(),
+            answered_by = field::Empty,
             input_tokens = field::Empty,
             error = field::Empty
         );
@@ -114,9 +115,10 @@ impl TaskEmbedder {
             Err(error) => (model.name().to_owned(), error.usage(), error.cost_usd()),
         };
         span.record("input_tokens", tokens.input_tokens);
-        if let Err(error) = &replied {
-            span.record("error", error.kind().as_str());
-        }
+        match &replied {
+            Ok(reply) => span.record("answered_by", &reply.model),
+            Err(error) => span.record("error", error.kind().as_str()),
+        };
         if tokens != TokenUsage::default() {
             let usage = self.usage(named, tokens, cost_usd);
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
