@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     diagnostic::Place,
     id::NodeName,
-    llm::{ChatModel, ChatReply, ChatRequest, Finish, ModelError, ToolCall},
+    llm::{ChatModel, ChatReply, ChatRequest, EmbeddingModel, Finish, ModelError, ToolCall},
     nodes::{ModelSource, ToolSource},
     state::{Update, validator_for},
     tool::{Tool, ToolContext, ToolError},
@@ -190,6 +190,10 @@ impl ModelSource for ScriptedModels {
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let (conversations, others) = (Arc::clone(&self.conversations), Arc::clone(&self.others));
         Ok(Arc::new(ScriptedModel { name: name.to_owned(), conversations, others }))
+    }
+
+    fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
+        self.others.embeddings(name)
     }
 
     fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {

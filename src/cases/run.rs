@@ -22,7 +22,7 @@ use crate::{
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},
-    llm::{ChatModel, ModelError, Replay},
+    llm::{ChatModel, EmbeddingModel, EmbeddingReplay, ModelError, Replay},
     nodes::{ModelSource, Services},
     storage::MemoryStorage,
     workflow::case_file::Case,
@@ -95,7 +95,7 @@ impl Suite {
         let models: Option<Arc<dyn ModelSource>> = case.replay.as_ref().and_then(|path| {
             // The check of the test case has verified that it can be read.
             let replay = Replay::load(path).ok()?;
-            Some(Arc::new(Recorded(Arc::new(replay))) as _)
+            Some(Arc::new(Recorded::new(replay)) as _)
         });
         let prompted = case.expect.prompts.iter().map(|it| it.value.0.clone());
         let script = Script::new(case.answers.clone(), models.is_some());
@@ -281,11 +281,21 @@ fn missing(case: &Case, gap: &Gap, traces: &Traces) -> Problem {
 
 /// One recording in place of all models.
 #[derive(Debug)]
-pub(crate) struct Recorded(pub(crate) Arc<Replay>);
+pub(crate) struct Recorded(Arc<Replay>);
+
+impl Recorded {
+    pub(crate) fn new(replay: Replay) -> Self {
+        Self(Arc::new(replay))
+    }
+}
 
 impl ModelSource for Recorded {
     fn model(&self, _: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn ChatModel>)
+    }
+
+    fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
+        Ok(Arc::new(EmbeddingReplay::new(Arc::clone(&self.0), name)))
     }
 
     fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {

@@ -23,9 +23,12 @@ pub(super) fn check(
         let models = used.iter().filter(|it| connected.may_be_paid(it));
         let programs = it.settings.programs().into_iter();
         let programs = programs.filter(|it| !it.protocol.states_cost() && !is_replay);
-        let models = models.chain(programs.map(|it| &it.name));
+        let models = models.chain(programs.map(|it| &it.name)).cloned();
+        let embeddings = it.settings.embeddings().map(|it| it.models).unwrap_or_default();
+        let embeddings = embeddings.into_iter().filter(|it| connected.may_be_paid(it));
+        let models = models.chain(embeddings.map(str::to_owned));
         let counting = settings.trusted_prices.as_ref().unwrap_or(&settings.prices);
-        models.filter(|it| counting.of(it).is_none()).cloned().collect()
+        models.filter(|it| counting.of(it).is_none()).collect()
     };
     let (mut problems, mut models) = (Vec::new(), BTreeSet::new());
     if let Some(usd) = workflow.limits.usd {

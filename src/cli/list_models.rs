@@ -17,7 +17,7 @@ use super::{
     figures::ModelFigures,
     globals::{Globals, Output},
     json::to_json,
-    models::client,
+    models::{client, embedding_client},
     options::{RunOptions, Settings},
     prepare,
     runtime::block_on,
@@ -25,7 +25,8 @@ use super::{
     words::{clean, table},
 };
 use crate::llm::{
-    ChatModel as _, ChatRequest, Message, ModelError, Provider, Providers, RequestSettings,
+    ChatModel as _, ChatRequest, ConfigError, EmbeddingModel as _, EmbeddingRequest, Message,
+    ModelError, Provider, Providers, RequestSettings,
 };
 
 /// The longest duration of a trial.
@@ -86,6 +87,7 @@ enum Key {
 #[derive(Debug, Serialize)]
 struct ModelRow {
     name: String,
+    purpose: Purpose,
     /// The nodes that may ask it.
     nodes: Vec<String>,
     usable: bool,
@@ -96,10 +98,18 @@ struct ModelRow {
     trial: Option<Trial>,
 }
 
+/// What a model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Purpose {
+    Answers,
+    Embeddings,
+}
+
 /// The outcome of a request.
 #[derive(Debug, Serialize)]
 struct Trial {
-    /// `answer`, or the kind of the failure.
+    /// `answer`, `vectors`, or the kind of the failure.
     class: &'static str,
     latency_ms: u128,
     /// The failure.
@@ -117,18 +127,26 @@ impl Args {
             globals.settings_to_plan()?
         };
         let config = globals.config()?;
-        let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        // The nodes of each model, for answers and for embeddings.
+        let mut models: BTreeMap<(String, Purpose), Vec<String>> = BTreeMap::new();
         let given = self.model.iter().chain(&settings.options.model);
-        models.extend(given.map(|it| (it.clone(), Vec::new())));
+        models.extend(given.map(|it| ((it.clone(), Purpose::Answers), Vec::new())));
         let mut agents = Vec::new();
         if let Some(path) = &self.workflow {
             let loaded = prepare::load(path)?;
             for (node, definition) in loaded.workflow.all_nodes() {
+                let used = definition.settings.embeddings();
+                for model in used.map(|it| it.models).unwrap_or_default() {
+                    let key = (model.to_owned(), Purpose::Embeddings);
+                    models.entry(key).or_default().push(node.to_string());
+                    agents.push((vec![model.to_owned()], Purpose::Embeddings));
+                }
                 let Some(used) = definition.settings.models() else { continue };
                 for model in used.models {
-                    models.entry(model.clone()).or_default().push(node.to_string());
+                    let key = (model.clone(), Purpose::Answers);
+                    models.entry(key).or_default().push(node.to_string());
                 }
-                agents.push(used.models.to_vec());
+                agents.push((used.models.to_vec(), Purpose::Answers));
             }
         }
         let mut rows: Vec<ModelRow> =
@@ -136,7 +154,7 @@ impl Args {
         if self.is_trial {
             block_on(async {
                 for row in rows.iter_mut().filter(|it| it.usable) {
-                    row.trial = Some(trial(&row.name, &settings).await);
+                    row.trial = Some(trial(&row.name, row.purpose, &settings).await);
                 }
                 Ok(())
             })?;
@@ -144,14 +162,15 @@ impl Args {
         let variable = |name: &str| env::var(name).ok().filter(|it| !it.trim().is_empty());
         let providers = config.providers.iter();
         let providers = providers.map(|(name, it)| describe(name, it, config, &variable)).collect();
-        let works = |model: &String| {
-            let row = rows.iter().find(|it| it.name == *model);
+        let works = |model: &String, purpose: Purpose| {
+            let row = rows.iter().find(|it| it.name == *model && it.purpose == purpose);
             row.is_some_and(|it| it.usable && it.trial.as_ref().is_none_or(Trial::is_answer))
         };
         let trials = rows.iter().filter_map(|it| it.trial.as_ref());
-        let is_good = agents.iter().all(|models| models.iter().any(works))
-            && trials.into_iter().all(Trial::is_answer)
-            && (!self.is_trial || rows.iter().all(|it| it.usable || !it.nodes.is_empty()));
+        let is_good =
+            agents.iter().all(|(models, purpose)| models.iter().any(|it| works(it, *purpose)))
+                && trials.into_iter().all(Trial::is_answer)
+                && (!self.is_trial || rows.iter().all(|it| it.usable || !it.nodes.is_empty()));
         let listing = Listing { providers, models: rows };
         let text = match globals.output {
             Output::Json => to_json(&listing)?,
@@ -211,30 +230,53 @@ fn describe(
     }
 }
 
-fn row(name: String, nodes: Vec<String>, settings: &Settings, config: &Config) -> ModelRow {
-    let problem = client(&name, settings).err().map(|it| it.to_string());
+fn row(
+    (name, purpose): (String, Purpose),
+    nodes: Vec<String>,
+    settings: &Settings,
+    config: &Config,
+) -> ModelRow {
+    let problem = match purpose {
+        Purpose::Answers => client(&name, settings).err(),
+        Purpose::Embeddings => embedding_client(&name, settings).err(),
+    };
+    let problem = problem.map(|it| it.to_string());
     let figures = ModelFigures::of(&name, config);
-    ModelRow { usable: problem.is_none(), name, nodes, problem, figures, trial: None }
+    ModelRow { usable: problem.is_none(), name, purpose, nodes, problem, figures, trial: None }
 }
 
 /// Sends a short request.
-async fn trial(model: &str, settings: &Settings) -> Trial {
+async fn trial(model: &str, purpose: Purpose, settings: &Settings) -> Trial {
+    let began = Instant::now();
+    let (class, problem) = match purpose {
+        Purpose::Answers => ("answer", ask(model, settings).await.err()),
+        Purpose::Embeddings => ("vectors", embed(model, settings).await.err()),
+    };
+    let class = problem.as_ref().map_or(class, |it| it.kind().as_str());
+    let problem = problem.map(|it| it.to_string());
+    Trial { class, latency_ms: began.elapsed().as_millis(), problem }
+}
+
+async fn embed(model: &str, settings: &Settings) -> Result<(), ModelError> {
+    let (texts, timeout) = (vec!["OK".to_owned()], Some(TRIAL_TIME));
+    let request = EmbeddingRequest { texts, timeout, ..EmbeddingRequest::default() };
+    let client = embedding_client(model, settings).map_err(|it| unusable(&it))?;
+    client.embed(&request).await.map(drop)
+}
+
+fn unusable(error: &ConfigError) -> ModelError {
+    ModelError::Auth { message: error.to_string() }
+}
+
+async fn ask(model: &str, settings: &Settings) -> Result<(), ModelError> {
     let request = ChatRequest {
         messages: vec![Message::user("Answer with the word OK and nothing else.")],
         settings: RequestSettings { max_tokens: Some(TRIAL_TOKENS), ..RequestSettings::default() },
         timeout: Some(TRIAL_TIME),
         ..ChatRequest::default()
     };
-    let began = Instant::now();
-    let answered = match client(model, settings) {
-        Ok(client) => client.chat(&request).await,
-        Err(error) => Err(ModelError::Auth { message: error.to_string() }),
-    };
-    let (class, problem) = match answered {
-        Ok(_) => ("answer", None),
-        Err(error) => (error.kind().as_str(), Some(error.to_string())),
-    };
-    Trial { class, latency_ms: began.elapsed().as_millis(), problem }
+    let client = client(model, settings).map_err(|it| unusable(&it))?;
+    client.chat(&request).await.map(drop)
 }
 
 fn draw(listing: &Listing, paint: Paint) -> String {

@@ -12,8 +12,9 @@ use crate::{
     graph::{ErrorKind, Failure},
     id::NodeName,
     llm::{
-        ChatModel, ChatReply, ChatRequest, ConfigError, ModelError, OpenAiCompatible, Recorder,
-        RecordingError, RecordingFile, Replay,
+        ChatModel, ChatReply, ChatRequest, Config, ConfigError, EmbeddingClient, EmbeddingModel,
+        EmbeddingRecorder, ModelError, OpenAiCompatible, Recorder, RecordingError, RecordingFile,
+        Replay,
     },
     nodes::ModelSource,
     workflow::Program,
@@ -48,13 +49,14 @@ impl Connected {
 /// Fails when an agent has no usable model, or a recording cannot be used.
 pub(super) fn connect<'a>(
     agents: impl Iterator<Item = (&'a NodeName, &'a [String])>,
+    embeddings: impl Iterator<Item = (&'a NodeName, BTreeSet<&'a str>)>,
     mut programs: impl Iterator<Item = &'a Program>,
     settings: &Settings,
 ) -> Result<Connected, CliError> {
     if let Some(path) = &settings.options.replay {
         let replay = Replay::load(path)
             .map_err(|error| CliError::usage("the recording cannot be replayed").because(error))?;
-        let source = Arc::new(Recorded(Arc::new(replay)));
+        let source = Arc::new(Recorded::new(replay));
         return Ok(Connected { source, usable: BTreeSet::new() });
     }
     let mut providers = Providers::default();
@@ -78,8 +80,10 @@ pub(super) fn connect<'a>(
         }
     }
     if unusable.is_empty() {
+        providers.connect_embeddings(embeddings, settings)?;
         let usable = providers.models.iter().filter(|(_, it)| it.is_ok());
-        let usable = usable.map(|(name, _)| name.clone()).collect();
+        let usable = usable.map(|(name, _)| name).chain(providers.embeddings.keys());
+        let usable = usable.cloned().collect();
         return Ok(Connected { source: Arc::new(providers), usable });
     }
     let problems = unusable.into_iter().flat_map(|(failures, agents)| {
@@ -116,18 +120,36 @@ fn not_recorded(problem: String) -> CliError {
 ///
 /// Fails with what to set.
 pub(super) fn client(model: &str, settings: &Settings) -> Result<OpenAiCompatible, ConfigError> {
+    config(model, settings).and_then(OpenAiCompatible::new)
+}
+
+/// Returns the client of a model for embeddings.
+///
+/// # Errors
+///
+/// Fails with what to set, and for a provider without embeddings.
+pub(super) fn embedding_client(
+    model: &str,
+    settings: &Settings,
+) -> Result<EmbeddingClient, ConfigError> {
+    config(model, settings).and_then(EmbeddingClient::new)
+}
+
+fn config(model: &str, settings: &Settings) -> Result<Config, ConfigError> {
     // Here, the environment was already checked for the URL, before the file.
     let variable = |name: &str| match (name, &settings.base_url) {
         ("OPENAI_BASE_URL", Some(url)) => Some(url.clone()),
         _ => env::var(name).ok(),
     };
-    settings.providers.config(model, &variable).and_then(OpenAiCompatible::new)
+    settings.providers.config(model, &variable)
 }
 
 /// Models by their names in a workflow.
 #[derive(Debug, Default)]
 struct Providers {
     models: BTreeMap<String, Result<Arc<dyn ChatModel>, Obstacle>>,
+    /// The models for embeddings, all of them usable.
+    embeddings: BTreeMap<String, Arc<dyn EmbeddingModel>>,
     /// Where the exchanges with programs are recorded.
     recording: Option<RecordingFile>,
 }
@@ -147,6 +169,49 @@ impl Providers {
         let connected =
             self.models.entry(model.to_owned()).or_insert_with(|| Self::client(model, settings));
         connected.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Connects the models that make vectors for nodes.
+    fn connect_embeddings<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = (&'a NodeName, BTreeSet<&'a str>)>,
+        settings: &Settings,
+    ) -> Result<(), CliError> {
+        let mut unusable: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (node, models) in nodes {
+            for model in models {
+                match Self::embedding_client(model, settings) {
+                    Ok(client) => drop(self.embeddings.insert(model.to_owned(), client)),
+                    Err(Obstacle::Model(problem)) => {
+                        unusable.entry(problem).or_default().push(format!("`{node}`"));
+                    }
+                    Err(Obstacle::Recording(problem)) => return Err(not_recorded(problem)),
+                }
+            }
+        }
+        if unusable.is_empty() {
+            return Ok(());
+        }
+        let problems = unusable.into_iter();
+        let problems = problems.map(|(problem, nodes)| format!("{}: {problem}", nodes.join(", ")));
+        let message = "a model for embeddings cannot be used; nothing was started";
+        Err(CliError::new(Exit::Unusable, message)
+            .with_problems(problems.collect())
+            .with_help("name another model in `embeddings` of the tier, or remove `embeddings`"))
+    }
+
+    fn embedding_client(
+        model: &str,
+        settings: &Settings,
+    ) -> Result<Arc<dyn EmbeddingModel>, Obstacle> {
+        let client = embedding_client(model, settings);
+        let client = client.map_err(|error| Obstacle::Model(error.to_string()))?;
+        match &settings.options.record {
+            None => Ok(Arc::new(client)),
+            Some(path) => EmbeddingRecorder::wrap(Arc::new(client), model, path)
+                .map(|it| Arc::new(it) as Arc<dyn EmbeddingModel>)
+                .map_err(|error| Obstacle::Recording(problem_of(&error))),
+        }
     }
 
     fn client(model: &str, settings: &Settings) -> Result<Arc<dyn ChatModel>, Obstacle> {
@@ -170,6 +235,11 @@ impl ModelSource for Providers {
             }),
             None => Err(unusable(format!("`{name}` is not connected"))),
         }
+    }
+
+    fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
+        let unusable = || ModelError::Auth { message: format!("`{name}` is not connected") };
+        self.embeddings.get(name).cloned().ok_or_else(unusable)
     }
 
     fn record_program(

@@ -94,15 +94,19 @@ impl<'w> Needs<'w> {
         network::check((&network, &self.host_access()), parts, self.path)
     }
 
-    /// Connects the models of its agents.
+    /// Connects the models of its agents and of its memory.
     ///
     /// # Errors
     ///
-    /// Fails when an agent has no usable model, or a cost limit cannot be enforced.
+    /// Fails when an agent has no usable model, when a model for embeddings cannot be used, or a cost limit cannot be enforced.
     pub(super) fn connect_models(&self) -> Result<Connected, CliError> {
         let agents = self.nodes.iter();
         let agents = agents.filter_map(|(name, it)| Some((name, it.settings.models()?.models)));
-        let connected = models::connect(agents, self.programs.iter().copied(), self.settings)?;
+        let embeddings = self.nodes.iter();
+        let embeddings =
+            embeddings.filter_map(|(name, it)| Some((name, it.settings.embeddings()?.models)));
+        let programs = self.programs.iter().copied();
+        let connected = models::connect(agents, embeddings, programs, self.settings)?;
         costs::check(self.workflow, self.settings, &connected)?;
         Ok(connected)
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::error::CliError;
 use crate::{
     llm::{RecordingFile, Replay},
-    memory::{Batch, Entry, EntryId, Listing, Search, Store, StoreError},
+    memory::{Batch, Embedding, Entry, EntryId, Listing, Search, Store, StoreError},
 };
 
 /// A store whose searches go through a recording.
@@ -95,6 +95,23 @@ impl Store for RecordedStore {
 
     async fn remove(&self, id: &EntryId) -> Result<(), StoreError> {
         self.store.remove(id).await
+    }
+
+    async fn without_vector(
+        &self,
+        tier: &str,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        match &self.recording {
+            Recording::Written(_) => self.store.without_vector(tier, model, limit).await,
+            // The recorded entries are ranked already.
+            Recording::Read(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn set_vectors(&self, vectors: &[(EntryId, Embedding)]) -> Result<(), StoreError> {
+        self.store.set_vectors(vectors).await
     }
 
     async fn import(&self, entries: &[Entry]) -> Result<(), StoreError> {

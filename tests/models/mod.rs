@@ -5,6 +5,7 @@
 mod answers;
 mod attachments;
 mod bench;
+mod embeddings;
 mod exchanges;
 mod faults;
 mod gate;

@@ -6,6 +6,7 @@ mod agent_tools;
 mod by_value;
 mod compaction;
 mod context;
+mod embeddings;
 mod fallback;
 mod folders;
 mod history;

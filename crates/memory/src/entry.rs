@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Embedding;
+
 /// The number of hexadecimal digits of an id.
 const DIGITS: usize = 16;
 
@@ -141,6 +143,8 @@ pub struct NewEntry {
     pub keep: Option<Duration>,
     /// The writer.
     pub source: Source,
+    /// The vector of the text, if there is one.
+    pub embedding: Option<Embedding>,
 }
 
 /// Entries that are written together.
@@ -173,8 +177,17 @@ impl NewEntry {
             Value::String(text) => (text, None),
             value => (text_of(&value), Some(value)),
         };
-        let (tier, approval) = (tier.into(), Approval::None);
-        Self { tier, module: None, text, value, confidence: None, approval, keep: None, source }
+        Self {
+            tier: tier.into(),
+            module: None,
+            text,
+            value,
+            confidence: None,
+            approval: Approval::None,
+            keep: None,
+            source,
+            embedding: None,
+        }
     }
 
     /// Returns the id that the entry gets.

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{
-    Approval, Batch, Entry, EntryId, Listing, Search, Store, StoreError,
+    Approval, Batch, Embedding, Entry, EntryId, Listing, Search, Store, StoreError,
     rules::{self, B, K1, all_words, words},
-    store::{CANDIDATES_MAX, ENTRIES_MAX},
+    store::{CANDIDATES_MAX, ENTRIES_MAX, VECTORS_MAX},
 };
 
 /// Keeps entries in the memory of the process.
@@ -24,6 +24,7 @@ pub struct InMemoryStore(Mutex<Content>);
 #[derive(Debug, Default)]
 struct Content {
     entries: BTreeMap<EntryId, Entry>,
+    vectors: BTreeMap<EntryId, Embedding>,
     keys: BTreeSet<String>,
 }
 
@@ -33,17 +34,47 @@ impl InMemoryStore {
     }
 }
 
+impl Content {
+    /// Returns the entries that fit a search, the best first.
+    fn ranked<'c>(&'c self, entries: Vec<&'c Entry>, search: &Search) -> Vec<&'c Entry> {
+        let query = search.query.as_deref().unwrap_or_default();
+        let Some(embedding) = &search.embedding else { return ranked(entries, query) };
+        let by_words =
+            if words(query).is_empty() { Vec::new() } else { ranked(entries.clone(), query) };
+        let by_words: Vec<&EntryId> = by_words.into_iter().map(|it| &it.id).collect();
+        let by_words = &by_words[..by_words.len().min(CANDIDATES_MAX)];
+        let mut having: Vec<(&Entry, &Embedding)> = entries
+            .into_iter()
+            .filter_map(|it| Some((it, self.vectors.get(&it.id)?)))
+            .filter(|(_, it)| it.model == embedding.model)
+            .collect();
+        having.sort_by(|(a, _), (b, _)| by_age(a, b));
+        having.truncate(VECTORS_MAX);
+        let similar = having
+            .into_iter()
+            .map(|(entry, it)| (embedding.vector.similarity(&it.vector), &entry.id, &entry.id));
+        let groups = rules::fused(by_words, &rules::nearest(similar.collect()));
+        // The items of a group are in the order of their ids.
+        groups.concat().into_iter().map(|it| &self.entries[it]).collect()
+    }
+}
+
 #[async_trait]
 impl Store for InMemoryStore {
     async fn put(&self, batch: &Batch) -> Result<Vec<EntryId>, StoreError> {
         rules::check_batch(batch)?;
         let mut content = self.content();
         if content.keys.insert(batch.key.clone()) {
+            let content = &mut *content;
             content.entries.retain(|_, it| !it.is_expired(batch.now));
+            content.vectors.retain(|id, _| content.entries.contains_key(id));
             for new in &batch.entries {
                 let known = content.entries.get(&new.id());
                 if let Some(entry) = rules::written(known, new, batch.now) {
                     content.entries.insert(entry.id.clone(), entry);
+                }
+                if let Some(embedding) = &new.embedding {
+                    content.vectors.insert(new.id(), embedding.clone());
                 }
             }
         }
@@ -59,7 +90,7 @@ impl Store for InMemoryStore {
         };
         let entries: Vec<&Entry> = content.entries.values().filter(fits).collect();
         let mut found = Vec::new();
-        for entry in ranked(entries, search.query.as_deref()).into_iter().take(CANDIDATES_MAX) {
+        for entry in content.ranked(entries, search).into_iter().take(CANDIDATES_MAX) {
             if found.len() >= search.limit.min(ENTRIES_MAX) {
                 break;
             }
@@ -101,8 +132,9 @@ impl Store for InMemoryStore {
     }
 
     async fn remove(&self, id: &EntryId) -> Result<(), StoreError> {
-        let removed = self.content().entries.remove(id);
-        removed.map(drop).ok_or_else(|| StoreError::Unknown(id.clone()))
+        let mut content = self.content();
+        content.vectors.remove(id);
+        content.entries.remove(id).map(drop).ok_or_else(|| StoreError::Unknown(id.clone()))
     }
 
     async fn import(&self, entries: &[Entry]) -> Result<(), StoreError> {
@@ -111,15 +143,35 @@ impl Store for InMemoryStore {
         content.entries.extend(entries.iter().map(|it| (it.id.clone(), it.clone())));
         Ok(())
     }
+
+    async fn without_vector(
+        &self,
+        tier: &str,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let content = self.content();
+        let lacks = |it: &&Entry| {
+            it.tier == tier && content.vectors.get(&it.id).is_none_or(|it| it.model != model)
+        };
+        Ok(content.entries.values().filter(lacks).take(limit).cloned().collect())
+    }
+
+    async fn set_vectors(&self, vectors: &[(EntryId, Embedding)]) -> Result<(), StoreError> {
+        let mut content = self.content();
+        let content = &mut *content;
+        let known = vectors.iter().filter(|(id, _)| content.entries.contains_key(id));
+        content.vectors.extend(known.cloned());
+        Ok(())
+    }
 }
 
 /// Returns the entries that have a word of the query, the best first; without words, all, the newest first.
-fn ranked<'e>(entries: Vec<&'e Entry>, query: Option<&str>) -> Vec<&'e Entry> {
-    let wanted = words(query.unwrap_or_default());
-    let by_age = |a: &&Entry, b: &&Entry| (b.updated, &b.id).cmp(&(a.updated, &a.id));
+fn ranked<'e>(entries: Vec<&'e Entry>, query: &str) -> Vec<&'e Entry> {
+    let wanted = words(query);
     if wanted.is_empty() {
         let mut entries = entries;
-        entries.sort_by(by_age);
+        entries.sort_by(|a, b| by_age(a, b));
         return entries;
     }
     let texts: Vec<Vec<String>> = entries.iter().map(|it| all_words(&it.text).collect()).collect();
@@ -143,6 +195,11 @@ fn ranked<'e>(entries: Vec<&'e Entry>, query: Option<&str>) -> Vec<&'e Entry> {
         order => order,
     });
     scored.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// Orders entries from the newest on.
+fn by_age(a: &Entry, b: &Entry) -> Ordering {
+    (b.updated, &b.id).cmp(&(a.updated, &a.id))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]

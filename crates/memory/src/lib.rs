@@ -15,6 +15,7 @@ mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod vector;
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::PostgresStore;
@@ -25,6 +26,7 @@ pub use self::{
     in_memory::InMemoryStore,
     store::{
         CANDIDATES_MAX, ENTRIES_MAX, Filter, Listing, Memory, Search, Store, StoreError,
-        TEXT_BYTES_MAX, VALUE_BYTES_MAX,
+        TEXT_BYTES_MAX, VALUE_BYTES_MAX, VECTORS_MAX,
     },
+    vector::{Embedding, Vector},
 };

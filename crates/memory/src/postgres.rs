@@ -4,6 +4,8 @@
 //! The ranking of the server itself does not know which words are rare. A search does a bounded amount of work, as in
 //! SQLite. Each call of the trait is one transaction; `graphrun_storage::postgres_server` retries it.
 
+mod vectors;
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
@@ -19,7 +21,7 @@ use graphrun_storage::postgres_server::{
 use jiff::Timestamp;
 
 use super::{
-    Approval, Batch, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
+    Approval, Batch, Embedding, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
     rules::{self, B, COMMON, EXPIRED_MAX, K1, all_words, rare, words},
     store::{CANDIDATES_MAX, ENTRIES_MAX},
 };
@@ -28,7 +30,7 @@ use super::{
 static TABLES: Tables = Tables::new(
     "graphrun_memory",
     "graphrun_memory_format",
-    &["entries", "words", "totals", "batches"],
+    &["entries", "words", "vectors", "totals", "batches"],
     include_str!("postgres.sql"),
 );
 
@@ -113,6 +115,21 @@ impl Store for PostgresStore {
         rules::check_entries(entries)?;
         self.run("import entries", Import(entries.to_vec())).await
     }
+
+    async fn without_vector(
+        &self,
+        tier: &str,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (tier, model) = (tier.to_owned(), model.to_owned());
+        let work = vectors::Missing { tier, model, limit: limit.min(ENTRIES_MAX) };
+        self.run("look for entries without a vector", work).await
+    }
+
+    async fn set_vectors(&self, vectors: &[(EntryId, Embedding)]) -> Result<(), StoreError> {
+        self.run("save vectors", vectors::Set(vectors.to_vec())).await
+    }
 }
 
 impl fmt::Debug for PostgresStore {
@@ -162,6 +179,8 @@ impl Work for Put {
             }
         }
         save(session, changes).await?;
+        let with_vectors = entries.iter().filter_map(|it| Some((it.id(), it.embedding.clone()?)));
+        vectors::set(session, &with_vectors.collect::<Vec<_>>()).await?;
         hit(Point::MemoryInTransaction).map_err(CheckpointError::injected)?;
         Ok(())
     }
@@ -176,7 +195,7 @@ impl Work for Search {
     async fn attempt(&self, session: &Session, _: bool) -> Result<Self::Output, Fault> {
         let limit = self.limit.min(ENTRIES_MAX);
         let words = words(self.query.as_deref().unwrap_or_default());
-        let mut best = if words.is_empty() {
+        let mut best = if words.is_empty() && self.embedding.is_none() {
             None
         } else {
             Some(best(session, self, words).await?.into_iter())
@@ -364,8 +383,20 @@ async fn lock(session: &Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the numbers of the entries that fit these words, the best first.
+/// Returns the numbers of the entries that fit these words and the vector of the search, the best first.
 async fn best(session: &Session, search: &Search, words: Vec<String>) -> Result<Vec<i64>, Fault> {
+    let by_words = ranked_by_words(session, search, words).await?;
+    let Some(embedding) = &search.embedding else { return Ok(by_words) };
+    let groups = rules::fused(&by_words, &vectors::nearest(session, search, embedding).await?);
+    vectors::by_id_in_groups(session, groups).await
+}
+
+/// Returns the numbers of the entries with some of these words, the best first.
+async fn ranked_by_words(
+    session: &Session,
+    search: &Search,
+    words: Vec<String>,
+) -> Result<Vec<i64>, Fault> {
     let sql = "
         SELECT q.word, t.entries, t.words,
             (SELECT count(*) FROM (SELECT FROM words w WHERE w.word = q.word LIMIT $2) AS counted) AS count
@@ -489,6 +520,7 @@ async fn forget(session: &Session, seqs: &[i64]) -> Result<(), Fault> {
     let sql = "DELETE FROM entries WHERE seq = ANY($1) RETURNING seq, length, entry";
     let rows = session.query(sql, &[&seqs]).await?;
     let (mut numbers, mut words, mut length) = (Vec::new(), Vec::new(), 0);
+    session.execute("DELETE FROM vectors WHERE entry = ANY($1)", &[&seqs]).await?;
     for (row, entry) in rows.iter().zip(entries(&rows)?) {
         let seq: i64 = get(row, "seq")?;
         length += i64::from(get::<i32>(row, "length")?);

@@ -10,12 +10,23 @@ CREATE TABLE entries (
     expires bigint,          -- null for entries that stay
     pending boolean NOT NULL, -- whether a person has to look at it
     length integer NOT NULL, -- the number of words of its text
-    entry text NOT NULL      -- all of it, as JSON
+    entry text NOT NULL,     -- all of it, as JSON
+    model bytea              -- that of its vector, if it has one
 );
 CREATE INDEX entries_by_tier ON entries (tier, updated, id);
 CREATE INDEX entries_by_module ON entries (tier, module, updated, id) WHERE module IS NOT NULL;
 CREATE INDEX entries_by_age ON entries (updated, id);
 CREATE INDEX entries_by_end ON entries (expires) WHERE expires IS NOT NULL;
+
+CREATE INDEX entries_by_model ON entries (tier, model, seq) INCLUDE (module, expires);
+
+-- The vectors of the texts: a signed byte for each dimension. They cannot be compressed.
+CREATE TABLE vectors (
+    entry bigint PRIMARY KEY, -- `seq`
+    id text COLLATE "C" NOT NULL,
+    vector bytea NOT NULL
+);
+ALTER TABLE vectors ALTER COLUMN vector SET STORAGE EXTERNAL;
 
 -- The words of the texts, by their stems. An index of this kind ends a search at any number of entries, from the
 -- newest on; a GIN index finds all of them first.

@@ -1,10 +1,12 @@
 //! What all stores have in common: what a written entry becomes, and which words a query has.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::{
     Approval, Batch, Entry, NewEntry, StoreError,
-    store::{ENTRIES_MAX, TEXT_BYTES_MAX, VALUE_BYTES_MAX},
+    store::{CANDIDATES_MAX, ENTRIES_MAX, TEXT_BYTES_MAX, VALUE_BYTES_MAX},
 };
 
 /// How much of the weight of a repeated word counts (BM25, the value of SQLite).
@@ -20,6 +22,9 @@ pub(crate) const COMMON: usize = super::CANDIDATES_MAX / 5;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const EXPIRED_MAX: usize = 1_000;
 
+/// How little the first ranks of a list count more than later ones (reciprocal rank fusion, the usual value).
+const FUSION: f64 = 60.0;
+
 /// The most words of a query.
 const WORDS_MAX: usize = 32;
 
@@ -30,7 +35,8 @@ pub(crate) fn written(known: Option<&Entry>, new: &NewEntry, now: Timestamp) -> 
     if known.is_some_and(|it| it.approval == Approval::Approved) && !is_of_person {
         return None;
     }
-    let NewEntry { tier, module, text, value, confidence, approval, keep, source } = new.clone();
+    let NewEntry { tier, module, text, value, confidence, approval, keep, source, .. } =
+        new.clone();
     let approved_by = match (&source, is_of_person) {
         (super::Source::Person { name }, true) => Some(name.clone()),
         _ => None,
@@ -87,6 +93,32 @@ fn check(text: &str, value: Option<&serde_json::Value>) -> Result<(), StoreError
     Ok(())
 }
 
+/// Fuses the ranks of two lists, the best first. Items of one group have the same score; their ids decide.
+///
+/// An item gets `1 / (60 + rank)` from each list that has it (Cormack, Clarke and Büttcher, 2009).
+pub(crate) fn fused<T: Ord + Copy>(by_words: &[T], by_vectors: &[T]) -> Vec<Vec<T>> {
+    let mut scores: BTreeMap<T, f64> = BTreeMap::new();
+    for list in [by_words, by_vectors] {
+        let mut rank = 0.0;
+        for item in list {
+            rank += 1.0;
+            *scores.entry(*item).or_default() += 1.0 / (FUSION + rank);
+        }
+    }
+    let mut scored: Vec<(T, f64)> = scores.into_iter().collect();
+    scored.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    scored.truncate(CANDIDATES_MAX);
+    let groups = scored.chunk_by(|(_, a), (_, b)| a.total_cmp(b).is_eq());
+    groups.map(|group| group.iter().map(|(item, _)| *item).collect()).collect()
+}
+
+/// Orders items by the similarity of their vectors and then by their ids. Those without any similarity are left out.
+pub(crate) fn nearest<T, I: Ord>(mut found: Vec<(f64, I, T)>) -> Vec<T> {
+    found.retain(|(similarity, ..)| *similarity > 0.0);
+    found.sort_by(|(a, first, _), (b, second, _)| b.total_cmp(a).then_with(|| first.cmp(second)));
+    found.into_iter().map(|(.., item)| item).take(CANDIDATES_MAX).collect()
+}
+
 /// Returns the words of a text in lower case, in their order.
 pub(crate) fn all_words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
@@ -123,4 +155,29 @@ pub(crate) fn rare<W: AsRef<str>>(counted: Vec<(W, usize)>) -> Vec<(W, usize)> {
             .collect();
     }
     rare
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ranks_of_both_lists_are_added_up() {
+        // Both lists have 2, so it comes first; 1 and 4 are the first of one list each.
+        let groups = fused(&[1, 2, 3], &[4, 2]);
+        assert_eq!(groups, [vec![2], vec![1, 4], vec![3]]);
+        assert_eq!(fused(&[3, 1], &[]), [vec![3], vec![1]]);
+        assert_eq!(fused(&[], &[3, 1]), [vec![3], vec![1]]);
+        // Ranks 1 and 3 together count more than twice rank 2.
+        assert_eq!(fused(&[1, 2, 3], &[3, 2, 1]), [vec![1, 3], vec![2]]);
+        let many: Vec<usize> = (0..2 * CANDIDATES_MAX).collect();
+        assert_eq!(fused(&many, &[]).len(), CANDIDATES_MAX);
+    }
+
+    #[test]
+    fn equal_similarities_are_ordered_by_id() {
+        let found =
+            vec![(0.5, "b", 1), (0.9, "c", 2), (0.5, "a", 3), (0.0, "d", 4), (-0.5, "e", 5)];
+        assert_eq!(nearest(found), [2, 3, 1]);
+    }
 }

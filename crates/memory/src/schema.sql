@@ -13,7 +13,9 @@ CREATE TABLE entries (
     confidence REAL,
     source TEXT NOT NULL,
     text TEXT NOT NULL,
-    value TEXT
+    value TEXT,
+    -- The model of its vector, if it has one.
+    model TEXT
 ) STRICT;
 CREATE INDEX entries_by_tier ON entries (tier, updated, id);
 CREATE INDEX entries_by_module ON entries (tier, module, updated, id) WHERE module IS NOT NULL;
@@ -21,6 +23,9 @@ CREATE INDEX entries_by_age ON entries (updated, id);
 -- What a search checks of each candidate, without its text.
 CREATE INDEX entries_in_short ON entries (seq, tier, module, expires);
 CREATE INDEX entries_by_end ON entries (expires) WHERE expires IS NOT NULL;
+CREATE INDEX entries_by_model ON entries (tier, model, seq, module, expires);
+-- The vectors of the texts, by `seq`: a signed byte for each dimension.
+CREATE TABLE vectors (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, vector BLOB NOT NULL) STRICT;
 -- The words of the texts, by `seq`.
 CREATE VIRTUAL TABLE words USING fts5 (
     text, content = 'entries', content_rowid = 'seq', tokenize = 'porter unicode61 remove_diacritics 2'

@@ -4,6 +4,8 @@
 //! entries have almost no weight, so a search drops them as long as rarer words are left; and it looks
 //! at the newest [`CANDIDATES_MAX`] of the entries with one of its words.
 
+mod vectors;
+
 use std::{
     fmt,
     fs::File,
@@ -23,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Batch, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
+    Batch, Embedding, Entry, EntryId, Listing, NewEntry, Search, Store, StoreError,
     rules::{self, COMMON, EXPIRED_MAX, rare, words},
     store::{CANDIDATES_MAX, ENTRIES_MAX},
 };
@@ -166,6 +168,9 @@ impl Store for SqliteStore {
                 if let Some(entry) = rules::written(known.as_ref(), new, batch.now) {
                     save(database, &entry)?;
                 }
+                if let Some(embedding) = &new.embedding {
+                    vectors::set(database, &new.id(), embedding)?;
+                }
             }
             hit(Point::MemoryInTransaction)?;
             Ok(ids)
@@ -178,7 +183,7 @@ impl Store for SqliteStore {
         let search = search.clone();
         self.read("search the memory", move |database| {
             let words = words(search.query.as_deref().unwrap_or_default());
-            if words.is_empty() {
+            if words.is_empty() && search.embedding.is_none() {
                 newest(database, &search)
             } else {
                 best(database, &search, &words)
@@ -253,6 +258,27 @@ impl Store for SqliteStore {
         })
         .await
     }
+
+    async fn without_vector(
+        &self,
+        tier: &str,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (tier, model) = (tier.to_owned(), model.to_owned());
+        self.read("look for entries without a vector", move |database| {
+            vectors::missing(database, (&tier, &model), limit.min(ENTRIES_MAX))
+        })
+        .await
+    }
+
+    async fn set_vectors(&self, vectors: &[(EntryId, Embedding)]) -> Result<(), StoreError> {
+        let vectors = vectors.to_vec();
+        self.write("save vectors", move |database| {
+            vectors.iter().try_for_each(|(id, it)| vectors::set(database, id, it))
+        })
+        .await
+    }
 }
 
 /// Returns the newest entries that fit.
@@ -283,8 +309,38 @@ fn newest(database: &Connection, search: &Search) -> Result<Vec<Entry>, Fault> {
     Ok(found)
 }
 
-/// Returns the entries that fit the words best.
+/// Returns the entries that fit the words and the vector best.
 fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<Entry>, Fault> {
+    let by_words = ranked_by_words(database, search, words)?;
+    let groups = match &search.embedding {
+        None => by_words.into_iter().map(|it| vec![it]).collect(),
+        Some(embedding) => rules::fused(&by_words, &vectors::nearest(database, search, embedding)?),
+    };
+    let sql = format!("SELECT {COLUMNS} FROM entries WHERE seq = ?");
+    let mut statement = database.prepare_cached(&sql)?;
+    let (mut found, limit) = (Vec::new(), search.limit.min(ENTRIES_MAX));
+    for group in groups {
+        if found.len() >= limit {
+            break;
+        }
+        let entries = group.into_iter().map(|seq| statement.query_row([seq], read));
+        let mut entries = entries.collect::<rusqlite::Result<Vec<Entry>>>()?;
+        entries.sort_by(|a, b| a.id.cmp(&b.id));
+        for entry in entries {
+            if found.len() < limit && search.filter.accepts(&entry)? {
+                found.push(entry);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the numbers of the entries with some of the words, the best first.
+fn ranked_by_words(
+    database: &Connection,
+    search: &Search,
+    words: &[String],
+) -> Result<Vec<i64>, Fault> {
     let rare = rare(counted(database, words)?);
     let query: Vec<String> = rare.into_iter().map(|(word, _)| quoted(word)).collect();
     if query.is_empty() {
@@ -307,20 +363,7 @@ fn best(database: &Connection, search: &Search, words: &[String]) -> Result<Vec<
         ":candidates": CANDIDATES_MAX,
     };
     let ranked = statement.query_map(values, |row| row.get::<_, i64>(0))?;
-    let ranked = ranked.collect::<rusqlite::Result<Vec<_>>>()?;
-    let sql = format!("SELECT {COLUMNS} FROM entries WHERE seq = ?");
-    let mut statement = database.prepare_cached(&sql)?;
-    let mut found = Vec::new();
-    for seq in ranked {
-        if found.len() >= search.limit.min(ENTRIES_MAX) {
-            break;
-        }
-        let entry = statement.query_row([seq], read)?;
-        if search.filter.accepts(&entry)? {
-            found.push(entry);
-        }
-    }
-    Ok(found)
+    Ok(ranked.collect::<rusqlite::Result<Vec<_>>>()?)
 }
 
 /// Returns the words with the numbers of their entries.
@@ -388,6 +431,7 @@ fn forget(database: &Connection, id: &EntryId) -> Result<bool, Fault> {
                SELECT 'delete', seq, text FROM entries WHERE seq = ?";
     database.prepare_cached(sql)?.execute([seq])?;
     database.prepare_cached("DELETE FROM entries WHERE seq = ?")?.execute([seq])?;
+    database.prepare_cached("DELETE FROM vectors WHERE seq = ?")?.execute([seq])?;
     Ok(true)
 }
 

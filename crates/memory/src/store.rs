@@ -11,10 +11,12 @@ use graphrun_engine::checkpoint::CheckpointError;
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::{Batch, Entry, EntryId};
+use super::{Batch, Embedding, Entry, EntryId};
 
 /// The most entries that a search looks at, the newest ones if more have one of its words.
 pub const CANDIDATES_MAX: usize = 5_000;
+/// The most vectors that a search compares, the newest ones if its tier has more.
+pub const VECTORS_MAX: usize = 10_000;
 /// The most entries of one result, page or batch.
 pub const ENTRIES_MAX: usize = 1_000;
 /// The most bytes of the text of an entry.
@@ -53,6 +55,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn put(&self, batch: &Batch) -> Result<Vec<EntryId>, StoreError>;
 
     /// Returns the entries that fit a search best; without a query, the newest.
+    ///
+    /// A search with an embedding ranks entries by their words and by their vectors, and adds up both ranks (reciprocal
+    /// rank fusion). Entries without a vector of its model are ranked by their words alone. A store without vectors ignores the embedding.
     ///
     /// # Errors
     ///
@@ -93,6 +98,33 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// Fails when an entry is too large, and when the store cannot be used.
     async fn import(&self, entries: &[Entry]) -> Result<(), StoreError>;
+
+    /// Returns entries of a tier that have no vector of a model, at most so many; expired ones included.
+    ///
+    /// By default there are none, as for a store without vectors.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store cannot be used.
+    async fn without_vector(
+        &self,
+        _tier: &str,
+        _model: &str,
+        _limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Gives entries their vectors, all or none, in place of those that they have. Entries that are gone are skipped.
+    ///
+    /// By default it does nothing, as for a store without vectors.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store cannot be used.
+    async fn set_vectors(&self, _vectors: &[(EntryId, Embedding)]) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A question to a store.
@@ -106,6 +138,8 @@ pub struct Search {
     pub module: Option<String>,
     /// The words to look for. An entry needs one of them; without words, all entries fit.
     pub query: Option<String>,
+    /// The vector of the query: entries are ranked by their vectors, too.
+    pub embedding: Option<Embedding>,
     /// The condition on entries.
     pub filter: Filter,
     /// The most entries of the result.
@@ -206,14 +240,28 @@ impl Memory {
 impl Search {
     /// A search in a tier for its newest ten entries.
     pub fn of(tier: impl Into<String>, now: Timestamp) -> Self {
-        let (module, query, filter) = (None, None, Filter::default());
-        Self { caller: String::new(), tier: tier.into(), module, query, filter, limit: 10, now }
+        Self {
+            caller: String::new(),
+            tier: tier.into(),
+            module: None,
+            query: None,
+            embedding: None,
+            filter: Filter::default(),
+            limit: 10,
+            now,
+        }
     }
 
     /// Looks for words.
     #[must_use]
     pub fn query(self, query: impl Into<String>) -> Self {
         Self { query: Some(query.into()), ..self }
+    }
+
+    /// Ranks entries by their vectors, too.
+    #[must_use]
+    pub fn embedding(self, embedding: Embedding) -> Self {
+        Self { embedding: Some(embedding), ..self }
     }
 }
 

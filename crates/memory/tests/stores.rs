@@ -7,8 +7,8 @@ use std::{cell::Cell, fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Du
 #[cfg(feature = "postgres")]
 use graphrun_memory::PostgresStore;
 use graphrun_memory::{
-    Approval, Batch, Entry, EntryId, Filter, InMemoryStore, Listing, NewEntry, Search, Source,
-    SqliteStore, Store, StoreError,
+    Approval, Batch, Embedding, Entry, EntryId, Filter, InMemoryStore, Listing, NewEntry, Search,
+    Source, SqliteStore, Store, StoreError, VECTORS_MAX, Vector,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -118,7 +118,13 @@ promises! { all {
     entries_that_are_too_large_are_refused
     a_missing_entry_is_named
     any_text_is_kept_as_it_is
+    a_vector_finds_an_entry_without_a_common_word
+    ranks_of_words_and_vectors_are_fused
+    vectors_follow_their_entries
+    missing_vectors_are_found_and_added
 } databases {
+    vectors_outlive_their_process
+    only_the_newest_vectors_are_compared
     words_are_found_by_their_stem
     a_common_word_does_not_hide_a_rare_one
     processes_that_remember_one_text_keep_one_entry
@@ -458,7 +464,11 @@ async fn both_databases_rank_alike() {
         let words: Vec<&str> = words.chain([word(it / 40)]).collect();
         format!("{} rule{it} of{}", words.join(" "), it % 11)
     };
-    let entries: Vec<NewEntry> = (0..200).map(|it| new(&text(it))).collect();
+    let angle = |it: usize| f32::from(u16::try_from(it % 37).unwrap());
+    let vector = |it: usize| embedding("lab/v", angle(it).cos(), angle(it).sin());
+    let entries = (0..200)
+        .map(|it| NewEntry { embedding: (it % 3 > 0).then(|| vector(it)), ..new(&text(it)) });
+    let entries: Vec<NewEntry> = entries.collect();
     for home in [&sqlite, &postgres] {
         home.put("1", entries.clone(), at(0)).await;
         let ids = home.put("2", vec![new("parser to be removed")], at(0)).await;
@@ -467,10 +477,12 @@ async fn both_databases_rank_alike() {
     for query in
         ["parser", "failed test", "cache of3", "locks retries rule7", "of1 of2 tested rule3"]
     {
-        let search = Search { limit: 30, ..insights().query(query) };
-        let (ours, theirs) = (postgres.texts(search.clone()).await, sqlite.texts(search).await);
-        assert_eq!(ours, theirs, "{query}");
-        assert!(!ours.is_empty(), "{query}");
+        for embedding in [None, Some(vector(query.len()))] {
+            let search = Search { limit: 30, embedding, ..insights().query(query) };
+            let (ours, theirs) = (postgres.texts(search.clone()).await, sqlite.texts(search).await);
+            assert_eq!(ours, theirs, "{query}");
+            assert!(!ours.is_empty(), "{query}");
+        }
     }
 }
 
@@ -551,4 +563,157 @@ fn a_file_of_others_is_refused_and_left_alone() {
     assert_eq!(refused(&runs), says);
     let error = SqliteStore::open_existing(folder.path().join("missing")).unwrap_err();
     assert!(error.to_string().contains("there is no such file"), "{error}");
+}
+
+/// An embedding of a model, in two dimensions.
+fn embedding(model: &str, x: f32, y: f32) -> Embedding {
+    Embedding { model: model.to_owned(), vector: Vector::of(&[x, y]).unwrap() }
+}
+
+fn with_vector(text: &str, x: f32, y: f32) -> NewEntry {
+    NewEntry { embedding: Some(embedding("lab/v", x, y)), ..new(text) }
+}
+
+async fn a_vector_finds_an_entry_without_a_common_word(home: &Home) {
+    let entries = vec![
+        with_vector("the parser needs a lock", 1.0, 0.1),
+        with_vector("parsing is slow", 0.0, 1.0),
+        with_vector("an opposite", -1.0, 0.0),
+        new("a mutex guards the reader"),
+    ];
+    home.put("1", entries, at(0)).await;
+    let search = insights().query("synchronise reading");
+    assert_eq!(home.texts(search.clone()).await, [""; 0]);
+    let near = search.embedding(embedding("lab/v", 1.0, 0.3));
+    assert_eq!(home.texts(near.clone()).await, ["the parser needs a lock", "parsing is slow"]);
+    // A query without a word has a vector, too.
+    let search = Search { query: Some("…!?".into()), ..near.clone() };
+    assert_eq!(home.texts(search).await, ["the parser needs a lock", "parsing is slow"]);
+    assert_eq!(home.texts(Search { limit: 1, ..near.clone() }).await, ["the parser needs a lock"]);
+    // Vectors of another model, or of other dimensions, are not compared.
+    let other = near.clone().embedding(embedding("lab/w", 1.0, 0.3));
+    assert_eq!(home.texts(other.query("mutex")).await, ["a mutex guards the reader"]);
+    let vector = Vector::of(&[1.0, 0.3, 0.0]).unwrap();
+    let other = near.embedding(Embedding { model: "lab/v".into(), vector });
+    assert_eq!(home.texts(other).await, [""; 0]);
+}
+
+async fn ranks_of_words_and_vectors_are_fused(home: &Home) {
+    let entries = vec![
+        with_vector("cache cache", 0.1, 1.0),
+        with_vector("a cache of pages", 1.0, 0.0),
+        with_vector("memory of pages", 1.0, 0.2),
+        new("cache of words only, which is longer"),
+    ];
+    let ids = home.put("1", entries, at(0)).await;
+    let search = insights().query("cache").embedding(embedding("lab/v", 1.0, 0.0));
+    let found = home.texts(search.clone()).await;
+    // Ranks by words: 1, 2, none, 3. By vectors: 3, 1, 2, none.
+    let best = ["a cache of pages", "cache cache", "memory of pages"];
+    assert_eq!(found[..3], best);
+    assert_eq!(found.len(), 4);
+    // Equal scores: the first of each list. Their ids decide.
+    home.store.remove(&ids[1]).await.unwrap();
+    home.store.remove(&ids[2]).await.unwrap();
+    let ids = home.put("2", vec![with_vector("unrelated", 1.0, 0.0)], at(1)).await;
+    let search = Search { limit: 2, ..search.query("longer words") };
+    let longer = home.store.search(&Search { embedding: None, ..search.clone() }).await.unwrap();
+    let mut expected = vec![ids[0].clone(), longer[0].id.clone()];
+    expected.sort();
+    let found = home.store.search(&search).await.unwrap();
+    assert_eq!(found.into_iter().map(|it| it.id).collect::<Vec<_>>(), expected);
+}
+
+async fn vectors_follow_their_entries(home: &Home) {
+    let near = || insights().query("nothing").embedding(embedding("lab/v", 1.0, 0.0));
+    let of = |tier: &str, module: &str, text: &str| NewEntry {
+        tier: tier.into(),
+        module: Some(module.into()),
+        ..with_vector(text, 1.0, 0.0)
+    };
+    let ends = NewEntry { keep: Some(Duration::from_secs(3_600)), ..of("insights", "web", "ends") };
+    let entries = vec![of("insights", "api", "stays"), ends, of("core", "api", "another tier")];
+    let ids = home.put("1", entries, at(0)).await;
+    assert_eq!(home.texts(near()).await.len(), 2);
+    let of_module = Search { module: Some("web".into()), ..near() };
+    assert_eq!(home.texts(of_module).await, ["ends"]);
+    let filter = Filter::new(|it: &Entry| Ok(it.text == "ends"));
+    assert_eq!(home.texts(Search { filter, limit: 1, ..near() }).await, ["ends"]);
+    assert_eq!(home.texts(Search { now: at(1), ..near() }).await, ["stays"]);
+    // An update without a vector keeps it: the text is the same.
+    home.put("2", vec![NewEntry { embedding: None, ..of("insights", "api", "stays") }], at(2))
+        .await;
+    assert_eq!(home.texts(Search { now: at(2), ..near() }).await, ["stays"]);
+    // Another vector replaces it, also of an entry that runs do not change.
+    home.store.approve(&ids[0], "ana", at(2)).await.unwrap();
+    let turned = NewEntry {
+        embedding: Some(embedding("lab/v", -1.0, 0.0)),
+        ..of("insights", "api", "stays")
+    };
+    home.put("3", vec![turned], at(3)).await;
+    assert_eq!(home.texts(Search { now: at(3), ..near() }).await, [""; 0]);
+    // An entry that is written again after its removal has no vector.
+    home.store.remove(&ids[0]).await.unwrap();
+    home.put("4", vec![NewEntry { embedding: None, ..of("insights", "api", "stays") }], at(4))
+        .await;
+    let back = Search { now: at(4), ..near() }.embedding(embedding("lab/v", -1.0, 0.0));
+    assert_eq!(home.texts(back).await, [""; 0]);
+    // A key that is known changes no vector.
+    home.put("4", vec![of("insights", "api", "stays")], at(5)).await;
+    assert_eq!(home.texts(Search { now: at(5), ..near() }).await, [""; 0]);
+}
+
+async fn missing_vectors_are_found_and_added(home: &Home) {
+    let other = NewEntry { embedding: Some(embedding("lab/w", 1.0, 0.0)), ..new("other model") };
+    let later = NewEntry { embedding: Some(embedding("lab/a", 1.0, 0.0)), ..new("a third") };
+    let entries = vec![with_vector("has one", 1.0, 0.0), new("has none"), other, later];
+    let ids = home.put("1", entries, at(0)).await;
+    let elsewhere = NewEntry { tier: "core".into(), ..new("another tier") };
+    home.put("2", vec![elsewhere], at(0)).await;
+    let missing = async |limit| {
+        let found = home.store.without_vector("insights", "lab/v", limit).await.unwrap();
+        let mut texts: Vec<String> = found.into_iter().map(|it| it.text).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(missing(10).await, ["a third", "has none", "other model"]);
+    assert_eq!(missing(2).await.len(), 2);
+    assert_eq!(missing(0).await, [""; 0]);
+    let near = insights().query("nothing").embedding(embedding("lab/v", 0.0, 1.0));
+    assert_eq!(home.texts(near.clone()).await, [""; 0]);
+    let gone = EntryId::of("insights", None, "gone");
+    let vectors: Vec<(EntryId, Embedding)> = ids[1..3]
+        .iter()
+        .chain([&gone])
+        .map(|it| (it.clone(), embedding("lab/v", 0.0, 1.0)))
+        .collect();
+    home.store.set_vectors(&vectors).await.unwrap();
+    assert_eq!(missing(10).await, ["a third"]);
+    assert_eq!(home.texts(near).await.len(), 2);
+    home.store.set_vectors(&[]).await.unwrap();
+}
+
+async fn vectors_outlive_their_process(home: &Home) {
+    let vector = Vector::of(&[1.0, -0.5, 0.25]).unwrap();
+    let embedding = Embedding { model: "lab/\u{e9}".into(), vector };
+    let entry = NewEntry { embedding: Some(embedding.clone()), ..new("kept") };
+    home.put("1", vec![entry], at(0)).await;
+    let search = insights().query("nothing").embedding(embedding);
+    let found = home.place.open().search(&search).await.unwrap();
+    assert_eq!(found.into_iter().map(|it| it.text).collect::<Vec<_>>(), ["kept"]);
+}
+
+async fn only_the_newest_vectors_are_compared(home: &Home) {
+    home.put("first", vec![with_vector("the first", 1.0, 0.0)], at(0)).await;
+    for batch in 0..VECTORS_MAX / 1_000 {
+        let text = |it: i32| format!("text {batch} {it}");
+        let entries = (0..1_000).map(|it| with_vector(&text(it), 0.1, 1.0)).collect();
+        home.put(&batch.to_string(), entries, at(0)).await;
+    }
+    let near = insights().query("nothing").embedding(embedding("lab/v", 1.0, 0.0));
+    assert!(
+        !home.texts(Search { limit: 1_000, ..near.clone() }).await.contains(&"the first".into())
+    );
+    home.put("last", vec![with_vector("the last", 1.0, 0.0)], at(0)).await;
+    assert_eq!(home.texts(Search { limit: 1, ..near }).await, ["the last"]);
 }

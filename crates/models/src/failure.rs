@@ -93,11 +93,15 @@ fn overflow(message: String) -> ModelError {
 
 /// Classifies the body of a 200 that is no chat completion: an error in disguise, or another service's page.
 pub(super) fn not_a_completion(body: &Value) -> ModelError {
+    not_a(body, "a chat completion")
+}
+
+/// Classifies the body of a 200 that has something else than the request asks for.
+pub(super) fn not_a(body: &Value, wanted: &str) -> ModelError {
     let Some(error) = body.get("error").filter(|_| has_error(body)) else {
         let keys: Vec<&str> =
             body.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).take(8).collect();
-        let message =
-            format!("the reply is not a chat completion (it has {keys:?}); check the base URL");
+        let message = format!("the reply is not {wanted} (it has {keys:?}); check the base URL");
         return ModelError::Transient { after: None, message };
     };
     let said = ErrorText::of_json(body);

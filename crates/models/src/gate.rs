@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    ChatReply, ModelError,
+    ModelError,
     rates::{Bucket, Rates},
 };
 
@@ -400,7 +400,7 @@ impl Breaker {
 
 impl Permit {
     /// Tells the gate the outcome of the request.
-    pub(super) fn learn(self, outcome: Result<&ChatReply, &ModelError>) {
+    pub(super) fn learn<T>(self, outcome: Result<&T, &ModelError>) {
         self.gate.state().learn(outcome.map(drop), self.began, self.is_probe);
     }
 }

@@ -4,6 +4,7 @@
 //! [`Recorder`] and [`Replay`] let a run be repeated without a provider. Retries, budgets and fallbacks
 //! belong to the engine.
 //! - [`ChatModel`]: what the rest of graphrun calls; `openai`, `transport`, `provider`: the client, its HTTP service, and the providers.
+//! - [`EmbeddingModel`]: vectors of texts, from the same providers.
 //! - `protocol`: the forms of requests, replies and streams; `deltas`: the pieces of an answer as they arrive.
 //! - `reader`, `failure`, `retry_after`: what replies and errors of providers mean.
 //! - `fetch`: the requests of tools, which share the client's TLS.
@@ -23,6 +24,7 @@
 mod attachment;
 mod chat;
 mod deltas;
+mod embeddings;
 mod error;
 mod secret;
 mod settings;
@@ -63,6 +65,7 @@ mod windows;
 pub use attachment::{Attachment, AttachmentError, AttachmentKind};
 pub use chat::{ChatModel, ChatReply, ChatRequest, Finish, Message, OutputSchema, Role};
 pub use deltas::{AnswerReader, AnswerSink};
+pub use embeddings::{EMBEDDED_CHARACTERS_MAX, EmbeddingModel, EmbeddingReply, EmbeddingRequest};
 pub use error::{ErrorKind, ModelError, Nearest, Phase};
 pub use estimates::TokenEstimates;
 pub use failure::Failure;
@@ -77,7 +80,8 @@ pub use provider::{
 };
 pub use reader::read_reply;
 pub use recording::{
-    BadLine, Recorder, RecordingError, RecordingFile, Replay, UnusedEntry, normalise,
+    BadLine, EmbeddingRecorder, EmbeddingReplay, Recorder, RecordingError, RecordingFile, Replay,
+    UnusedEntry, normalise,
 };
 pub use retry_after::read_retry_after;
 pub use secret::Secret;
@@ -89,6 +93,8 @@ pub use structured::{
 pub use tools::{ToolCall, ToolChoice, ToolSpec};
 pub use windows::ContextWindows;
 
+#[cfg(feature = "openai")]
+pub use embeddings::EmbeddingClient;
 #[cfg(feature = "openai")]
 pub use openai::{Config, ConfigError, Limits, OpenAiCompatible};
 #[cfg(feature = "openai")]

@@ -129,6 +129,15 @@ pub enum ConfigError {
         /// The provider.
         provider: String,
     },
+    /// The provider has chat models only.
+    #[error(
+        "{provider} has no embeddings: name a model of another provider, as in \
+         openai/text-embedding-3-small"
+    )]
+    NoEmbeddings {
+        /// The provider.
+        provider: String,
+    },
     /// The address is invalid.
     #[error("the base URL {url:?} is not an http or https address")]
     BaseUrl {
@@ -146,10 +155,10 @@ pub enum ConfigError {
 /// A model behind OpenAI's chat completions API, at any provider.
 pub struct OpenAiCompatible {
     client: Client<OpenAIConfig>,
-    transport: Transport,
-    name: String,
-    model: String,
-    profile: Profile,
+    pub(super) transport: Transport,
+    pub(super) name: String,
+    pub(super) model: String,
+    pub(super) profile: Profile,
     /// The address and the hash of the key: the part of the name of its gates that is the same for all models.
     account: String,
     /// The forms of output after rejections: the first form for later requests.
@@ -222,7 +231,8 @@ impl OpenAiCompatible {
         if let Some(key) = self.idempotency_key(&request.key, shape) {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
-        let transport = self.transport.for_request(request, gate);
+        let transport = self.transport.for_request(request.timeout, gate);
+        let transport = transport.with_deltas(&request.deltas);
         let body = self.exchange(transport, headers, wire).await;
         request.deltas.end();
         let read = body.and_then(|body| self.profile.protocol.read_reply(&body));
@@ -253,7 +263,7 @@ impl OpenAiCompatible {
     async fn exchange(
         &self,
         transport: Transport,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         wire: &Wire,
     ) -> Result<Value, ModelError> {
         let (client, body) = (&self.client, wire.body.clone());
@@ -267,14 +277,7 @@ impl OpenAiCompatible {
                 client.responses().headers(headers).create_byot(body).await
             }
             Protocol::Anthropic | Protocol::Gemini => {
-                let config = client.config();
-                for (name, value) in &config.headers() {
-                    headers.entry(name).or_insert_with(|| value.clone());
-                }
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                let url = format!("{}{}", config.api_base(), wire.path);
-                let request = transport.http().post(url).headers(headers).body(body.to_string());
-                return transport.post(request.build().map_err(|it| unexpected(&it))?).await;
+                return self.post(&transport, headers, wire).await;
             }
         };
         sent.map_err(|error| match error {
@@ -287,6 +290,32 @@ impl OpenAiCompatible {
             },
             error => unexpected(&error),
         })
+    }
+
+    /// Returns the gate of a model.
+    pub(super) fn gate(&self, model: &str) -> Arc<Gate> {
+        Gate::shared(&self.gate_name(model))
+    }
+
+    fn gate_name(&self, model: &str) -> String {
+        format!("{} {model}", self.account)
+    }
+
+    /// Sends a request that async-openai does not have.
+    pub(super) async fn post(
+        &self,
+        transport: &Transport,
+        mut headers: HeaderMap,
+        wire: &Wire,
+    ) -> Result<Value, ModelError> {
+        let config = self.client.config();
+        for (name, value) in &config.headers() {
+            headers.entry(name).or_insert_with(|| value.clone());
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let url = format!("{}{}", config.api_base(), wire.path);
+        let request = transport.http().post(url).headers(headers).body(wire.body.to_string());
+        transport.post(request.build().map_err(|it| unexpected(&it))?).await
     }
 
     fn mode(&self, asked: &RequestKind) -> OutputMode {
@@ -323,8 +352,7 @@ impl ChatModel for OpenAiCompatible {
         let model = request.model.as_deref().unwrap_or(&self.model);
         let asked = RequestKind { model: model.to_owned(), with_tools: !request.tools.is_empty() };
         let mut mode = self.mode(&asked);
-        let account = format!("{} {model}", self.account);
-        let gate = Gate::shared(&account);
+        let (account, gate) = (self.gate_name(model), self.gate(model));
         let mut refused = RefusedParameters::known(&account);
         let mut is_in = false;
         loop {
@@ -388,7 +416,8 @@ impl<'a> Address<'a> {
             // Google's own address of the chat completions.
             Protocol::Gemini => "/openai",
         };
-        let base_url = base_url.strip_suffix(path).unwrap_or(base_url);
+        let known = [path, "/embeddings"];
+        let base_url = known.iter().find_map(|it| base_url.strip_suffix(it)).unwrap_or(base_url);
         Self { base_url, query }
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn read_usage(usage: Option<&Value>) -> TokenUsage {
 }
 
 /// Reads the cost in US dollars, as gateways state it: a number, a text, or the total of an object.
-fn read_cost(usage: Option<&Value>) -> Option<f64> {
+pub(super) fn read_cost(usage: Option<&Value>) -> Option<f64> {
     let usage = usage?;
     let number = |value: &Value| match value {
         Value::String(text) => text.trim().parse().ok(),

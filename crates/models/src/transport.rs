@@ -21,7 +21,6 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use super::chat::ChatRequest;
 use super::deltas::AnswerSink;
 use super::error::{ModelError, Phase};
 use super::failure::{Failure, readable};
@@ -106,12 +105,16 @@ impl Transport {
     }
 
     /// Returns a transport for one request.
-    pub(super) fn for_request(&self, request: &ChatRequest, gate: &Arc<Gate>) -> Self {
+    pub(super) fn for_request(&self, timeout: Option<Duration>, gate: &Arc<Gate>) -> Self {
         let mut transport = self.clone();
-        transport.limits.total = request.timeout.unwrap_or(self.limits.total);
-        transport.deltas = request.deltas.clone();
+        transport.limits.total = timeout.unwrap_or(self.limits.total);
         transport.gate = Some(Arc::clone(gate));
         transport
+    }
+
+    /// Sends the pieces of the answer there.
+    pub(super) fn with_deltas(self, deltas: &AnswerSink) -> Self {
+        Self { deltas: deltas.clone(), ..self }
     }
 
     pub(super) fn http(&self) -> Client {

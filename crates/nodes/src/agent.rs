@@ -26,7 +26,11 @@ use graphrun_models::{
     ChatModel, ChatRequest, Message, ModelError, RequestSettings, StructuredError, ToolChoice,
     ToolSpec, ask_structured, with_twice_the_room,
 };
-use graphrun_workflow::{OnOverflow, Prompt, PromptView, kind::Services, tool::ToolContext};
+use graphrun_workflow::{
+    OnOverflow, Prompt, PromptView,
+    kind::{NodeSettings as _, Services},
+    tool::ToolContext,
+};
 use serde_json::{Map, Value, json};
 
 use self::history::History;
@@ -252,6 +256,8 @@ impl Agent {
         let models = models.len().max(usize::from(self.program.is_some()));
         let models = u64::try_from(models).unwrap_or(u64::MAX);
         let calls = models.saturating_mul(self.definition.calls_max());
+        let embeddings = self.definition.embeddings().map_or(0, |it| it.calls_max);
+        let calls = calls.saturating_add(embeddings);
         // A tool in Rust does not declare whether it asks a model.
         self.toolbox.ask_no_model().then_some(calls)
     }
@@ -287,6 +293,9 @@ impl Agent {
         }
         if let Some(program) = &self.program {
             fingerprint["program"] = program.fingerprint();
+        }
+        if let Some(embeddings) = self.definition.embeddings() {
+            fingerprint["embeddings"] = json!(embeddings.models);
         }
         if !self.toolbox.is_empty() {
             fingerprint["tools"] = self.toolbox.fingerprint();

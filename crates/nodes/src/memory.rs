@@ -1,13 +1,18 @@
 //! The memory across runs, for the nodes and tools that use it.
 
-use std::sync::Arc;
+mod embedder;
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use graphrun_core::graph::{ErrorKind, Failure, NodeContext, NodeError};
 use graphrun_memory::Source;
 use graphrun_workflow::{
-    kind::Services,
-    memory::{TaskMemory, TaskMemoryError, Tiers},
+    kind::{EmbeddingUse, Services},
+    memory::{SEARCH_CALLS_MAX, TaskMemory, TaskMemoryError, Tiers, embedding_models},
+    tool::{BuiltIn, Needs},
 };
+
+use self::embedder::TaskEmbedder;
 
 /// Returns the access of a task to the memory of its workflow.
 pub(super) fn task_memory(
@@ -24,7 +29,22 @@ pub(super) fn task_memory(
         node: ctx.node.to_string(),
     };
     let (memory, tiers) = (services.memory.clone(), Arc::clone(tiers));
-    Some(Arc::new(TaskMemory { memory, tiers, source }))
+    let embedder = Arc::new(TaskEmbedder::new(ctx, services));
+    Some(Arc::new(TaskMemory { memory, tiers, source, embedder }))
+}
+
+/// Returns the models that make vectors in one call of each of these tools, and the most calls of one of the tools.
+pub(super) fn embeddings_of<'t>(
+    tools: impl IntoIterator<Item = &'t str>,
+    tiers: &Tiers,
+) -> Option<EmbeddingUse<'_>> {
+    let (mut models, mut calls_max) = (BTreeSet::new(), 0);
+    for tool in tools.into_iter().filter_map(BuiltIn::named).filter(|it| it.needs.is_memory()) {
+        let writes = tool.needs == Needs::WritableMemory;
+        models.extend(embedding_models(tiers, writes));
+        calls_max = calls_max.max(if writes { 1 } else { SEARCH_CALLS_MAX });
+    }
+    EmbeddingUse::of(models, calls_max)
 }
 
 /// The kinds of [`failure`].

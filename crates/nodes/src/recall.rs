@@ -17,13 +17,14 @@ use graphrun_memory::{ENTRIES_MAX, Entry, Filter, Search};
 use graphrun_workflow::{
     Expression, ExpressionView, Registry,
     kind::{
-        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services, Yaml, describe,
+        CacheRefusal, EmbeddingUse, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services,
+        Yaml, describe,
         values::{self, FieldName, Positive, TierName},
     },
-    memory::{Tier, Tiers, entry_value},
+    memory::{SEARCH_CALLS_MAX, Tier, Tiers, entry_value},
 };
 use schemars::JsonSchema;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::memory::{self, failure, task_memory};
 
@@ -182,6 +183,13 @@ impl NodeSettings for RecallSettings {
         true
     }
 
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        // Without a text, the newest entries are found.
+        self.query.as_ref()?;
+        let model = self.tiers.get(&self.tier)?.embeddings.as_deref();
+        EmbeddingUse::of(model.into_iter().collect(), SEARCH_CALLS_MAX)
+    }
+
     fn detail(&self) -> Option<String> {
         Some(self.tier.clone())
     }
@@ -211,6 +219,7 @@ impl Recall {
             tier: tier.clone(),
             module: text(module)?,
             query: text(query)?,
+            embedding: None,
             filter,
             limit: *limit as usize,
             now: self.services.memory.clock.now(),
@@ -245,7 +254,8 @@ impl Node for Recall {
         NodeDescription {
             kind: "recall",
             contract: Contract { reads: None, writes: Some(vec![self.definition.writes.clone()]) },
-            calls_max: Some(0),
+            calls_max: Some(self.definition.embeddings().map_or(0, |it| it.calls_max)),
+            fingerprint: json!(self.definition.embeddings().map(|it| it.models)),
             ..NodeDescription::default()
         }
     }

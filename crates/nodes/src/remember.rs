@@ -12,16 +12,19 @@ use graphrun_core::{
     graph::{Command, Contract, ErrorKind, Failure, Node, NodeContext, NodeDescription, NodeError},
     state::{Type, Update},
 };
+use graphrun_memory::ENTRIES_MAX;
+use graphrun_models::EmbeddingRequest;
 use graphrun_workflow::{
     Expression, ExpressionView, Registry,
     kind::{
-        CacheRefusal, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services, Yaml, describe,
+        CacheRefusal, EmbeddingUse, Keys, Kind, MakeContext, NodeReader, NodeSettings, Services,
+        Yaml, describe,
         values::{self, TierName},
     },
     memory::{Remembered, Tier, Tiers},
 };
 use schemars::JsonSchema;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     memory::{self, failure, task_memory},
@@ -145,6 +148,13 @@ impl NodeSettings for RememberSettings {
         true
     }
 
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        let model = self.tiers.get(&self.tier)?.embeddings.as_deref();
+        let calls = EmbeddingRequest::batches_max(if self.is_list { ENTRIES_MAX } else { 1 });
+        let calls = u64::try_from(calls).unwrap_or(u64::MAX);
+        EmbeddingUse::of(model.into_iter().collect(), calls)
+    }
+
     fn detail(&self) -> Option<String> {
         Some(self.tier.clone())
     }
@@ -192,7 +202,8 @@ impl Node for Remember {
         NodeDescription {
             kind: "remember",
             contract: Contract { reads: None, writes: Some(Vec::new()) },
-            calls_max: Some(0),
+            calls_max: Some(self.definition.embeddings().map_or(0, |it| it.calls_max)),
+            fingerprint: json!(self.definition.embeddings().map(|it| it.models)),
             ..NodeDescription::default()
         }
     }

@@ -12,7 +12,7 @@ use graphrun_core::{
 };
 use graphrun_workflow::{
     ExpressionView,
-    kind::Services,
+    kind::{NodeSettings as _, Services},
     tool::{ToolContext, ToolError},
 };
 use serde_json::{Map, Value, json};
@@ -86,20 +86,26 @@ impl Node for Call {
 
     fn describe(&self) -> NodeDescription {
         let writes = self.definition.writes.iter().map(|(channel, _)| channel.clone()).collect();
+        let embeddings = self.definition.embeddings();
+        let mut fingerprint = json!({
+            "tool": match self.definition.declared.first() {
+                Some(declared) => declared.fingerprint(),
+                None => self.definition.tool.as_str().into(),
+            },
+            "input": self.tool.tool.input_schema(),
+            "output": self.tool.tool.output_schema(),
+            "writes": self.definition.writes,
+        });
+        if let Some(embeddings) = &embeddings {
+            fingerprint["embeddings"] = json!(embeddings.models);
+        }
         NodeDescription {
             kind: "tool",
             contract: Contract { reads: None, writes: Some(writes) },
             // A tool in Rust does not declare whether it asks a model.
-            calls_max: self.tool.asks_no_model.then_some(0),
-            fingerprint: json!({
-                "tool": match self.definition.declared.first() {
-                    Some(declared) => declared.fingerprint(),
-                    None => self.definition.tool.as_str().into(),
-                },
-                "input": self.tool.tool.input_schema(),
-                "output": self.tool.tool.output_schema(),
-                "writes": self.definition.writes,
-            }),
+            // A tool in Rust does not declare whether it asks a model.
+            calls_max: self.tool.asks_no_model.then(|| embeddings.map_or(0, |it| it.calls_max)),
+            fingerprint,
             ..NodeDescription::default()
         }
     }

@@ -12,7 +12,8 @@ use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
 
 use crate::names::{
-    FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content, split_model,
+    FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content,
+    model_operation, split_model,
 };
 
 /// The attributes that `tracing-opentelemetry` adds to spans and events.
@@ -51,7 +52,7 @@ impl SpanNames {
     fn apply(&self, span: &mut SpanData) {
         let subject = self.subject.and_then(|it| find(&span.attributes, it)).map(Value::as_str);
         span.name = match subject {
-            Some(subject) if self.span == "chat" => {
+            Some(subject) if model_operation(self.span).is_some() => {
                 format!("{} {}", self.operation, split_model(&subject).1).into()
             }
             Some(subject) => format!("{} {subject}", self.operation).into(),
@@ -255,6 +256,30 @@ mod tests {
         );
         let tokens = find(&translated.attributes, "gen_ai.usage.input_tokens");
         assert_eq!(tokens, Some(&Value::I64(12)));
+    }
+
+    #[test]
+    fn a_call_for_embeddings_has_its_own_operation() {
+        let fields = [
+            ("model", "openai/text-embedding-3-small".into()),
+            ("texts", "3".into()),
+            ("answered_by", "small-1".into()),
+            ("input_tokens", "12".into()),
+        ];
+        let translated = translate(span("embeddings", &fields));
+        assert_eq!(translated.name, "embeddings text-embedding-3-small");
+        assert_eq!(translated.span_kind, SpanKind::Client);
+        let expected = [
+            ("gen_ai.operation.name", "embeddings"),
+            ("gen_ai.provider.name", "openai"),
+            ("gen_ai.request.model", "text-embedding-3-small"),
+            ("gen_ai.response.model", "small-1"),
+            ("gen_ai.usage.input_tokens", "12"),
+        ];
+        assert_eq!(
+            attributes(&translated),
+            expected.map(|(name, it)| (name, it.to_owned())).into()
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ use self::{
     config::{Config, Signal},
     export::{CountingMetricExporter, CountingProcessor, Counts, TranslatingExporter},
     metrics::CallMetrics,
-    names::{CHAT, SERVICE, SERVICE_VERSION, TARGET_PREFIX},
+    names::{SERVICE, SERVICE_VERSION, TARGET_PREFIX, model_operation},
 };
 
 /// The connection of a process to its collector.
@@ -193,7 +193,9 @@ impl Telemetry {
         });
         let calls = self.metrics.as_ref().map(|it| {
             let is_call = |it: &Metadata<'_>| {
-                it.name() == CHAT && it.is_span() && it.target().starts_with(TARGET_PREFIX)
+                model_operation(it.name()).is_some()
+                    && it.is_span()
+                    && it.target().starts_with(TARGET_PREFIX)
             };
             // A hint of its level would become that of both layers.
             CallMetrics::new(&it.meter(SERVICE)).with_filter(filter_fn(is_call))

@@ -14,7 +14,8 @@ use tracing::{
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
 use crate::names::{
-    CHAT, ERROR_TYPE, OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, metric, split_model,
+    ERROR_TYPE, OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, metric, model_operation,
+    split_model,
 };
 
 /// Measures calls.
@@ -28,6 +29,7 @@ pub(super) struct CallMetrics {
 #[derive(Debug)]
 struct Call {
     started: Instant,
+    operation: &'static str,
     fields: CallFields,
 }
 
@@ -58,8 +60,10 @@ impl CallMetrics {
     fn record(&self, call: &Call) {
         let CallFields { model, answered_by, error, input_tokens, output_tokens } = &call.fields;
         let (provider, model) = split_model(model);
-        let mut attributes =
-            vec![KeyValue::new(OPERATION, CHAT), KeyValue::new(REQUEST_MODEL, model.to_owned())];
+        let mut attributes = vec![
+            KeyValue::new(OPERATION, call.operation),
+            KeyValue::new(REQUEST_MODEL, model.to_owned()),
+        ];
         attributes.extend(provider.map(|it| KeyValue::new(PROVIDER, it.to_owned())));
         attributes.extend(answered_by.as_ref().map(|it| KeyValue::new(RESPONSE_MODEL, it.clone())));
         for (kind, count) in [("input", *input_tokens), ("output", *output_tokens)] {
@@ -77,10 +81,11 @@ impl CallMetrics {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for CallMetrics {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let Some(span) = context.span(id).filter(|it| it.name() == CHAT) else { return };
+        let Some(span) = context.span(id) else { return };
+        let Some(operation) = model_operation(span.name()) else { return };
         let mut fields = CallFields::default();
         attributes.record(&mut fields);
-        span.extensions_mut().insert(Call { started: Instant::now(), fields });
+        span.extensions_mut().insert(Call { started: Instant::now(), operation, fields });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {

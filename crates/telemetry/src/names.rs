@@ -23,6 +23,14 @@ pub(super) const ERROR_TYPE: &str = "error.type";
 /// The operation of a call to a model.
 pub(super) const CHAT: &str = "chat";
 
+/// The operation of a call to a model for embeddings.
+pub(super) const EMBEDDINGS: &str = "embeddings";
+
+/// Returns the operation of the span of a call to a model.
+pub(super) fn model_operation(span: &str) -> Option<&'static str> {
+    [CHAT, EMBEDDINGS].into_iter().find(|it| *it == span)
+}
+
 /// An error without a kind.
 pub(super) const OTHER_ERROR: &str = "_OTHER";
 
@@ -157,6 +165,21 @@ pub(super) const SPANS: &[SpanNames] = &[
             row("cached_input_tokens", "gen_ai.usage.cache_read.input_tokens", Form::Integer),
             row("output_tokens", "gen_ai.usage.output_tokens", Form::Integer),
             row("reasoning_output_tokens", "gen_ai.usage.reasoning.output_tokens", Form::Integer),
+            row("error", ERROR_TYPE, Form::Error),
+        ],
+    },
+    SpanNames {
+        span: EMBEDDINGS,
+        only: None,
+        operation: EMBEDDINGS,
+        is_standard: true,
+        subject: Some("model"),
+        kind: SpanKind::Client,
+        fields: &[
+            row("model", PROVIDER, Form::Provider),
+            row("model", REQUEST_MODEL, Form::Model),
+            row("answered_by", RESPONSE_MODEL, Form::Text),
+            row("input_tokens", "gen_ai.usage.input_tokens", Form::Integer),
             row("error", ERROR_TYPE, Form::Error),
         ],
     },

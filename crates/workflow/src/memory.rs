@@ -2,18 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
 
+use async_trait::async_trait;
 use graphrun_core::{
     diagnostic::Diagnostic,
     state::{Field, Record, Type, validator_for},
 };
 use graphrun_guard::redact::redact_value;
 use graphrun_memory::{
-    Approval, Batch, Entry, EntryId, Memory, NewEntry, Search, Source, StoreError,
+    Approval, Batch, Embedding, Entry, EntryId, Memory, NewEntry, Search, Source, StoreError,
+    Vector,
 };
+use graphrun_models::EmbeddingRequest;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -27,6 +31,12 @@ use super::{
 
 /// The section.
 pub(super) const MEMORY: &str = "memory";
+
+/// The most entries that get a missing vector in one search.
+const ADDED_VECTORS_MAX: usize = 64;
+
+/// The most calls of a model for the vectors of one search: that of its text, and those that entries lack.
+pub const SEARCH_CALLS_MAX: u64 = 2;
 
 /// The access to a tier: the nodes of a run read it, or also write it.
 const READ: &str = "read";
@@ -48,12 +58,15 @@ pub struct Tier {
     pub ty: Type,
     /// The JSON Schema of its values.
     pub schema: Value,
+    /// The model that makes vectors of its entries, as `provider/model`.
+    pub embeddings: Option<String>,
 }
 
 impl Default for Tier {
     fn default() -> Self {
         let schema = json!({"type": "string"});
-        Self { is_read_only: false, keep: None, approve: false, ty: Type::String, schema }
+        let (keep, embeddings) = (None, None);
+        Self { is_read_only: false, keep, approve: false, ty: Type::String, schema, embeddings }
     }
 }
 
@@ -66,6 +79,25 @@ pub struct TaskMemory {
     pub tiers: Arc<Tiers>,
     /// The workflow, the run and the node, which entries name as their source.
     pub source: Source,
+    /// Makes the vectors of texts.
+    pub embedder: Arc<dyn Embedder>,
+}
+
+/// Makes the vectors of texts for a task.
+#[async_trait]
+pub trait Embedder: fmt::Debug + Send + Sync {
+    /// Returns a vector for each text, by the model of this name. A text has none if the model cannot make it; the task
+    /// then reports that with `consequence`, and continues.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a recording has no answer, or cannot be written.
+    async fn embed(
+        &self,
+        model: &str,
+        texts: &[String],
+        consequence: &str,
+    ) -> Result<Vec<Option<Vector>>, StoreError>;
 }
 
 /// What a task writes to memory.
@@ -118,6 +150,10 @@ impl TaskMemory {
     /// Fails when there is no such tier, and when the store fails.
     pub async fn recall(&self, search: Search) -> Result<(Vec<Entry>, usize), TaskMemoryError> {
         let tier = self.tier(&search.tier)?;
+        let search = match &tier.embeddings {
+            Some(model) => self.with_vector(search, model).await?,
+            None => search,
+        };
         let mut found = self.memory.store.search(&search).await?;
         let count = found.len();
         found.retain(|it| tier.check(&it.value()).is_ok());
@@ -150,13 +186,57 @@ impl TaskMemory {
             let entry = NewEntry::of(name.clone(), value, self.source.clone());
             entries.push(NewEntry { module, confidence, approval, keep, ..entry });
         }
+        if let Some(model) = &tier.embeddings {
+            let texts: Vec<String> = entries.iter().map(|it| it.text.clone()).collect();
+            let consequence = "the entries are saved without vectors";
+            let vectors = self.embedder.embed(model, &texts, consequence).await?;
+            for (entry, vector) in entries.iter_mut().zip(vectors) {
+                entry.embedding = vector.map(|vector| Embedding { model: model.clone(), vector });
+            }
+        }
         let batch = Batch { key, entries, now: self.memory.clock.now() };
         Ok(self.memory.store.put(&batch).await?)
+    }
+
+    /// Adds the vector of its text to a search. Entries that have no vector of the model get one first: those of people,
+    /// imported ones, and those of a time when the model was another one or did not answer.
+    async fn with_vector(&self, search: Search, model: &str) -> Result<Search, StoreError> {
+        let Some(query) = search.query.clone().filter(|it| !it.trim().is_empty()) else {
+            return Ok(search);
+        };
+        let consequence = format!("entries of `{}` are ranked by their words alone", search.tier);
+        let mut vectors = self.embedder.embed(model, &[query], &consequence).await?;
+        let Some(vector) = vectors.pop().flatten() else { return Ok(search) };
+        let store = &self.memory.store;
+        let lacking = store.without_vector(&search.tier, model, ADDED_VECTORS_MAX).await?;
+        if !lacking.is_empty() {
+            let texts: Vec<String> = lacking.iter().map(|it| it.text.clone()).collect();
+            let texts = cut_to_one_request(texts);
+            let consequence = format!("some entries of `{}` have no vectors", search.tier);
+            let vectors = self.embedder.embed(model, &texts, &consequence).await?;
+            let added = lacking.into_iter().zip(vectors).filter_map(|(entry, vector)| {
+                Some((entry.id, Embedding { model: model.to_owned(), vector: vector? }))
+            });
+            store.set_vectors(&added.collect::<Vec<_>>()).await?;
+        }
+        Ok(search.embedding(Embedding { model: model.to_owned(), vector }))
     }
 
     fn tier(&self, name: &str) -> Result<&Tier, TaskMemoryError> {
         self.tiers.get(name).ok_or_else(|| TaskMemoryError::NoTier(name.to_owned()))
     }
+}
+
+/// Returns the first texts that fit into one request.
+fn cut_to_one_request(texts: Vec<String>) -> Vec<String> {
+    let first = EmbeddingRequest::batches("", &texts).first().map_or(0, |it| it.texts.len());
+    texts.into_iter().take(first).collect()
+}
+
+/// Returns the models that make vectors when a task searches some tier, or adds to some tier.
+pub fn embedding_models(tiers: &Tiers, writes: bool) -> BTreeSet<&str> {
+    let used = tiers.values().filter(|it| !writes || !it.is_read_only);
+    used.filter_map(|it| it.embeddings.as_deref()).collect()
 }
 
 impl Tier {
@@ -223,6 +303,7 @@ pub(super) fn read_tiers(
     report: &mut Report,
     top: &Section<'_>,
     schemas: &BTreeMap<String, Value>,
+    find_model: &mut dyn FnMut(&mut Report, &Yaml) -> Vec<String>,
 ) -> Arc<Tiers> {
     let mut tiers = Tiers::new();
     for entry in entries(report, top, MEMORY) {
@@ -235,6 +316,9 @@ pub(super) fn read_tiers(
         }
         // An invalid tier still counts as declared, so that the nodes that use it are not reported.
         let mut tier = read_tier(report, name, &entry.value).unwrap_or_default();
+        if let Some(yaml) = entry.value.get("embeddings") {
+            tier.embeddings = read_embeddings(report, yaml, find_model);
+        }
         if entry.value.get("type").is_some() {
             // A type that is reported counts as `any`, so that the uses of the tier are not reported too.
             tier.schema = schemas.get(name).cloned().unwrap_or_else(|| json!({}));
@@ -262,6 +346,25 @@ fn read_tier(report: &mut Report, name: &str, yaml: &Yaml) -> Option<Tier> {
         }
     }
     Some(Tier { is_read_only, keep, approve: approve.unwrap_or_default(), ..Tier::default() })
+}
+
+/// Returns the model for the vectors of a tier. A list of models is refused.
+fn read_embeddings(
+    report: &mut Report,
+    yaml: &Yaml,
+    find_model: &mut dyn FnMut(&mut Report, &Yaml) -> Vec<String>,
+) -> Option<String> {
+    let word = report.word(yaml, "`embeddings`")?;
+    let models = find_model(report, yaml);
+    if let [first, _, ..] = &models[..] {
+        let message = format!("`{}` is a list of models", word.text);
+        let help = format!(
+            "name one model, as in `{first}`: vectors of different models cannot be compared"
+        );
+        report.bad_value(&word, message, &help);
+        return None;
+    }
+    models.into_iter().next()
 }
 
 /// Returns whether only people write a tier.

@@ -139,7 +139,7 @@ impl Sections {
             tools: BTreeMap::new(),
             unlocked_servers: BTreeSet::new(),
             folders: read_names(report, top),
-            memory: read_tiers(report, top, tiers),
+            memory: Arc::default(),
             tools_root: read_tools_root(report, top, prompts),
             defaults: read_defaults(report, top, declarations),
         };
@@ -164,6 +164,9 @@ impl Sections {
             let models = read_model(report, value, registry.known_providers());
             sections.models.insert(key.text.clone(), models);
         }
+        sections.memory = read_tiers(report, top, tiers, &mut |report, yaml| {
+            sections.find_model(report, yaml, registry.known_providers())
+        });
         for Entry { key, value } in entries(report, top, "agents") {
             let agent = sections.read_agent(report, (key, value), prompts, registry);
             // An invalid agent still counts as declared, so that the nodes that use it are not

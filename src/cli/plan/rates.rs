@@ -5,22 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     cli::config::{Config, FILE},
     id::NodeName,
-    llm::Price,
+    llm::{EmbeddingRequest, Price},
     workflow::Workflow,
 };
 
-/// The maximum usage of model calls, by node.
+/// The maximum usage of model calls, by node, those for embeddings included.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     agents: BTreeMap<NodeName, AgentModels>,
 }
 
 /// The models of a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct AgentModels {
     each: Vec<AgentModel>,
     /// Whether an attempt asks only one of them.
     is_choice: bool,
+    /// The models that make its embeddings.
+    embedding: Vec<AgentModel>,
 }
 
 /// A model that an agent may call.
@@ -38,46 +40,60 @@ impl Rates {
     pub(super) fn of(workflow: &Workflow, config: &Config) -> Self {
         let mut agents = BTreeMap::new();
         for (name, definition) in &workflow.nodes {
-            let Some(used) = definition.settings.models() else { continue };
-            let ask = |model: &String| AgentModel {
-                model: model.clone(),
-                calls: used.calls_max,
-                tokens: config.windows.of(model),
+            let ask = |model: &str, calls, tokens| AgentModel {
+                model: model.to_owned(),
+                calls,
+                tokens,
                 price: config.prices.of(model).copied(),
             };
-            let each = used.models.iter().map(ask).collect();
-            agents.insert(name.clone(), AgentModels { each, is_choice: used.is_choice });
+            let mut models = AgentModels::default();
+            if let Some(used) = definition.settings.models() {
+                let window = |it| config.windows.of(it);
+                models.is_choice = used.is_choice;
+                models.each.extend(used.models.iter().map(|it| ask(it, used.calls_max, window(it))));
+            }
+            if let Some(used) = definition.settings.embeddings() {
+                let most = Some(EmbeddingRequest::tokens_max());
+                let embed = used.models.into_iter().map(|it| ask(it, used.calls_max, most));
+                models.embedding.extend(embed);
+            }
+            if models.all().next().is_some() {
+                agents.insert(name.clone(), models);
+            }
         }
         Self { agents }
     }
 
     /// Returns the tokens of this many attempts of a node.
     pub(super) fn tokens(&self, node: &NodeName, attempts: u64) -> Option<u64> {
-        let AgentModels { each, is_choice } = self.agents.get(node)?;
-        let each = each.iter().map(|it| Some(it.calls.saturating_mul(it.tokens?)));
-        let each = each.collect::<Option<Vec<u64>>>()?.into_iter();
+        let AgentModels { each, is_choice, embedding } = self.agents.get(node)?;
+        let tokens = |it: &AgentModel| Some(it.calls.saturating_mul(it.tokens?));
+        let each = each.iter().map(tokens).collect::<Option<Vec<u64>>>()?.into_iter();
         let all = if *is_choice { each.max().unwrap_or(0) } else { super::sum(each) };
+        let embedding = embedding.iter().map(tokens).collect::<Option<Vec<u64>>>()?;
+        let all = all.saturating_add(super::sum(embedding.into_iter()));
         Some(all.saturating_mul(attempts))
     }
 
     /// Returns the cost of this many attempts of a node.
     #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
     pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
-        let AgentModels { each, is_choice } = self.agents.get(node)?;
-        let each = each.iter().map(|it| Some(it.calls as f64 * it.cost()?));
-        let each = each.collect::<Option<Vec<f64>>>()?.into_iter();
+        let AgentModels { each, is_choice, embedding } = self.agents.get(node)?;
+        let cost = |it: &AgentModel| Some(it.calls as f64 * it.cost()?);
+        let each = each.iter().map(cost).collect::<Option<Vec<f64>>>()?.into_iter();
         let all: f64 = if *is_choice { each.fold(0.0, f64::max) } else { each.sum() };
-        Some(all * attempts as f64)
+        let embedding: f64 = embedding.iter().map(cost).sum::<Option<f64>>()?;
+        Some((all + embedding) * attempts as f64)
     }
 
     /// Returns the models that agents may call, in the order of their names.
     pub(super) fn models(&self) -> BTreeSet<&str> {
-        self.agents.values().flat_map(|it| &it.each).map(|it| it.model.as_str()).collect()
+        self.agents.values().flat_map(AgentModels::all).map(|it| it.model.as_str()).collect()
     }
 
     /// Returns the models whose context size or price is unknown.
     pub(super) fn unknown(&self) -> Vec<String> {
-        let asked = || self.agents.values().flat_map(|it| &it.each);
+        let asked = || self.agents.values().flat_map(AgentModels::all);
         let named = |is_unknown: fn(&AgentModel) -> bool| -> Vec<String> {
             let names: BTreeSet<&str> =
                 asked().filter(|it| is_unknown(it)).map(|it| it.model.as_str()).collect();
@@ -96,6 +112,12 @@ impl Rates {
             unknown.push(format!("cost: no price of {names}; `[prices]` in `{FILE}` sets it"));
         }
         unknown
+    }
+}
+
+impl AgentModels {
+    fn all(&self) -> impl Iterator<Item = &AgentModel> {
+        self.each.iter().chain(&self.embedding)
     }
 }
 

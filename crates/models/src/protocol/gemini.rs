@@ -82,10 +82,13 @@ pub(super) fn shape(request: &ChatRequest, shape: &Shape<'_>) -> Wire {
     } else {
         "generateContent"
     };
-    // The name of a model of another publisher contains its path.
-    let model = shape.model;
-    let model = if model.contains('/') { model.to_owned() } else { format!("models/{model}") };
+    let model = path_of(shape.model);
     Wire { path: format!("/{model}:{method}"), body: Value::Object(body) }
+}
+
+/// Returns the path of a model. The name of a model of another publisher contains its path.
+pub(super) fn path_of(model: &str) -> String {
+    if model.contains('/') { model.to_owned() } else { format!("models/{model}") }
 }
 
 /// Returns how much a model thinks: a level, or a number of tokens for those that know no levels.
@@ -213,7 +216,7 @@ fn read_call(part: &Value) -> Option<ToolCall> {
 }
 
 /// Reads the counts of tokens. Those of thoughts are not part of the answer's.
-fn usage_of(usage: Option<&Value>) -> TokenUsage {
+pub(super) fn usage_of(usage: Option<&Value>) -> TokenUsage {
     let count = |name: &str| usage.and_then(|it| it.get(name)).and_then(whole_number).unwrap_or(0);
     let thoughts = count("thoughtsTokenCount");
     TokenUsage {

@@ -1,10 +1,11 @@
 //! The protocols of providers: the forms of their requests, replies and streams.
 //!
 //! A file for each: `chat` (OpenAI's chat completions, which most providers have), `responses`, `anthropic` and `gemini`.
-//! Everything else is shared: the transport, the gate, the classes of errors, and what a reply means.
+//! `embeddings` has those of requests for vectors. Everything else is shared: the transport, the gate, the classes of errors, and what a reply means.
 
 mod anthropic;
 mod chat;
+mod embeddings;
 mod gemini;
 mod responses;
 mod stream;

@@ -5,12 +5,14 @@
 //! content, never by its position: so a run that was killed can be resumed with the same file in a
 //! new process.
 
+mod embeddings;
 mod entry;
 mod lines;
 mod normalise;
 mod recorder;
 mod replay;
 
+pub use embeddings::{EmbeddingRecorder, EmbeddingReplay};
 pub use entry::{BadLine, RecordingError};
 pub use normalise::normalise;
 pub use recorder::{Recorder, RecordingFile};

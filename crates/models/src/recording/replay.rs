@@ -8,9 +8,13 @@ use graphrun_guard::beneath::read_named;
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
+use super::embeddings::RecordedVectors;
 use super::entry::{BadLine, Entry, Matcher, RecordingError, joined, request_key};
 use crate::calls::settle;
-use crate::{ChatModel, ChatReply, ChatRequest, ModelError, Nearest};
+use crate::embeddings::problem_of;
+use crate::{
+    ChatModel, ChatReply, ChatRequest, EmbeddingReply, EmbeddingRequest, ModelError, Nearest,
+};
 
 /// The most characters of a quoted line in a difference.
 const QUOTE_CHARS_MAX: usize = 120;
@@ -91,14 +95,43 @@ impl Replay {
         Ok(serde_json::from_str(&reply.text).unwrap_or(Value::String(reply.text)))
     }
 
+    /// Returns the recorded vectors of texts.
+    pub(super) fn embed(
+        &self,
+        request: &EmbeddingRequest,
+        model: &str,
+    ) -> Result<EmbeddingReply, ModelError> {
+        let asked = request.as_chat(model);
+        let entry = self.find(&asked).ok_or_else(|| self.no_recording(&asked))?;
+        let reply = entry.answer(&asked)?;
+        let recorded = serde_json::from_str(&reply.text).map_err(|it| it.to_string());
+        let recorded = recorded.and_then(|RecordedVectors { vectors }| {
+            problem_of(&vectors, request.texts.len()).map_or(Ok(vectors), Err)
+        });
+        let vectors = recorded.map_err(|problem| ModelError::NoRecording {
+            node: request.caller.clone(),
+            file: self.file.clone(),
+            nearest: Some(Nearest {
+                line: entry.line,
+                why: format!("its reply is no list of `vectors`: {problem}"),
+            }),
+        })?;
+        let ChatReply { usage, cost_usd, model, .. } = reply;
+        Ok(EmbeddingReply { vectors, usage, cost_usd, model })
+    }
+
     fn answer(&self, request: &ChatRequest) -> Result<ChatReply, ModelError> {
         match self.find(request) {
             Some(entry) => entry.answer(request),
-            None => Err(ModelError::NoRecording {
-                node: request.caller.clone(),
-                file: self.file.clone(),
-                nearest: self.nearest(request),
-            }),
+            None => Err(self.no_recording(request)),
+        }
+    }
+
+    fn no_recording(&self, request: &ChatRequest) -> ModelError {
+        ModelError::NoRecording {
+            node: request.caller.clone(),
+            file: self.file.clone(),
+            nearest: self.nearest(request),
         }
     }
 

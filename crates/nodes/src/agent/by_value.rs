@@ -11,7 +11,7 @@ use graphrun_core::{
 };
 use graphrun_workflow::{
     Expression, ExpressionView, Program,
-    kind::{MakeContext, ModelUse, NodeSettings},
+    kind::{EmbeddingUse, MakeContext, ModelUse, NodeSettings},
     tool::DeclaredTool,
 };
 use serde_json::{Map, Value, json};
@@ -87,6 +87,18 @@ impl NodeSettings for AgentMatchSettings {
         };
         let nodes = self.nodes.iter().map(replaced).collect();
         Some(Arc::new(Self::new(self.on.clone(), nodes)))
+    }
+
+    fn needs_memory(&self) -> bool {
+        self.nodes.iter().any(|(_, it)| it.needs_memory())
+    }
+
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        let each = self.nodes.iter().filter_map(|(_, it)| it.embeddings());
+        each.reduce(|mut all, it| {
+            all.models.extend(it.models);
+            EmbeddingUse { calls_max: all.calls_max.max(it.calls_max), ..all }
+        })
     }
 
     fn detail(&self) -> Option<String> {

@@ -11,8 +11,8 @@ use graphrun_models::{RequestSettings, ToolChoice};
 use graphrun_workflow::{
     Approval, Expression, OnOverflow, Program, ProgramPlace, Prompt,
     kind::{
-        Data, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader, NodeSettings,
-        Section, SpannedText, Yaml,
+        Data, EmbeddingUse, Entry, Keys, Kind, LoadedPrompt, MakeContext, ModelUse, NodeReader,
+        NodeSettings, Section, SpannedText, Yaml,
         values::{
             self, AgentName, Attached, Count, Either, FieldName, FolderName, MatchedValue, Named,
             OneOrMany, PromptPath, RequestKeys, Template, TemplateKeys, Text,
@@ -29,12 +29,14 @@ use super::{
     compaction::refuse_program,
     history::{History, HistoryParts},
     session,
+    tools::CALLS_AT_ONCE_MAX,
 };
 use crate::{
     call::MODEL_FAILURES,
     changes::read_changes,
     checked::{Checked, ToolSources},
     in_folder::{check_writing_tools, read_folder},
+    memory::embeddings_of,
 };
 
 /// The kind `agent`.
@@ -383,6 +385,17 @@ impl NodeSettings for AgentSettings {
     fn needs_memory(&self) -> bool {
         let is_memory = |it: &String| BuiltIn::named(it).is_some_and(|it| it.needs.is_memory());
         self.tools.iter().any(is_memory)
+    }
+
+    /// Each call of a tool for memory may need vectors.
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        let of_call = embeddings_of(self.tools.iter().map(String::as_str), &self.tiers)?;
+        let models = u64::try_from(self.models.len()).unwrap_or(u64::MAX);
+        let rounds = if self.tool_choice.allows_calls() { self.tool_rounds_max.into() } else { 0 };
+        let at_once = u64::try_from(CALLS_AT_ONCE_MAX).unwrap_or(u64::MAX);
+        let calls = models.saturating_mul(rounds).saturating_mul(at_once);
+        let calls_max = calls.saturating_mul(of_call.calls_max);
+        Some(EmbeddingUse { calls_max, ..of_call })
     }
 
     fn detail(&self) -> Option<String> {

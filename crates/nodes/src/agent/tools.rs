@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The most calls of one answer that are made. The result of each further call says so.
-const CALLS_AT_ONCE_MAX: usize = 16;
+pub(super) const CALLS_AT_ONCE_MAX: usize = 16;
 /// How often the same call is made. A further one means that the model repeats itself.
 const SAME_CALL_MAX: u32 = 2;
 /// The beginning of a result that is an error.

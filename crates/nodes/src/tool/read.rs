@@ -12,8 +12,8 @@ use graphrun_core::{
 use graphrun_workflow::{
     Expression, Registry,
     kind::{
-        CacheRefusal, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, SpannedText,
-        Yaml, suggestion,
+        CacheRefusal, Data, EmbeddingUse, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings,
+        SpannedText, Yaml, suggestion,
         values::{self, ArgumentName, Either, FieldName, FolderName, Named, OneOrMany, ToolName},
     },
     memory::Tiers,
@@ -26,6 +26,7 @@ use super::{Call, constants::check_constant};
 use crate::{
     checked::{Checked, ToolSources},
     in_folder::{check_writing_tools, read_folder},
+    memory::embeddings_of,
 };
 
 /// The kind `tool`.
@@ -154,6 +155,10 @@ impl NodeSettings for ToolSettings {
 
     fn needs_memory(&self) -> bool {
         BuiltIn::named(&self.tool).is_some_and(|it| it.needs.is_memory())
+    }
+
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        embeddings_of([self.tool.as_str()], &self.tiers)
     }
 
     fn declared_tools(&self) -> &[Arc<DeclaredTool>] {

@@ -239,6 +239,8 @@ pub(crate) struct TierKeys {
     /// The type of its values. Default: `string`.
     #[serde(rename = "type")]
     ty: Option<TypeNotation>,
+    /// The model that makes vectors of its entries, so that a search also finds texts that mean the same.
+    embeddings: Option<ModelRef>,
 }
 
 /// A report that is not only written when the run stops.

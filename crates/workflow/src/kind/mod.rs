@@ -17,7 +17,7 @@ mod keys;
 mod reader;
 mod services;
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeSet, fmt, sync::Arc};
 
 use graphrun_core::{
     diagnostic::{Diagnostic, Place},
@@ -234,6 +234,11 @@ pub trait NodeSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the models that make the vectors of its searches and entries, if any do.
+    fn embeddings(&self) -> Option<EmbeddingUse<'_>> {
+        None
+    }
+
     /// Returns the settings with other models in place of all of its models; `None` if it asks no
     /// model.
     fn with_models(&self, _models: &[String]) -> Option<Arc<dyn NodeSettings>> {
@@ -358,6 +363,22 @@ pub struct ModelUse<'a> {
     pub is_choice: bool,
     /// The most calls of each model in one attempt.
     pub calls_max: u64,
+}
+
+/// The models that make the vectors of a node's searches and entries in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddingUse<'a> {
+    /// The models as `provider/model`.
+    pub models: BTreeSet<&'a str>,
+    /// The most calls of one attempt, to all of them together.
+    pub calls_max: u64,
+}
+
+impl<'a> EmbeddingUse<'a> {
+    /// Returns the use of these models; `None` if there are none.
+    pub fn of(models: BTreeSet<&'a str>, calls_max: u64) -> Option<Self> {
+        (!models.is_empty()).then_some(Self { models, calls_max })
+    }
 }
 
 /// A field that a node computes.

@@ -4,7 +4,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use graphrun_memory::{InMemoryStore, Memory};
 use graphrun_models::{
-    ChatModel, ChatReply, ChatRequest, ContextWindows, ModelError, Prices, TokenEstimates,
+    ChatModel, ChatReply, ChatRequest, ContextWindows, EmbeddingModel, ModelError, Prices,
+    TokenEstimates,
 };
 use graphrun_sandbox::{NetworkAccess, Replace};
 
@@ -24,6 +25,17 @@ pub trait ModelSource: fmt::Debug + Send + Sync {
     ///
     /// Fails with the reason if the model cannot be used.
     fn model(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+
+    /// Returns the model for embeddings of that name, such as `openai/text-embedding-3-small`. By default there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason if the model cannot be used.
+    fn embeddings(&self, name: &str) -> Result<Arc<dyn EmbeddingModel>, ModelError> {
+        let message =
+            format!("no models for embeddings are connected here, so `{name}` is unavailable");
+        Err(ModelError::Auth { message })
+    }
 
     /// Returns the model that answers in place of the programs of agents, if there is one.
     fn in_place_of_programs(&self) -> Option<Arc<dyn ChatModel>> {

@@ -1,0 +1,165 @@
+//! The vectors of a task's searches and entries.
+//!
+//! A model for embeddings that does not answer fails no node: memory ranks by words without it. So the engine does not
+//! repeat these calls, and this file does, a few times within seconds.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use graphrun_core::{
+    event::{Report, Usage},
+    graph::NodeContext,
+};
+use graphrun_memory::{StoreError, Vector};
+use graphrun_models::{
+    EmbeddingModel, EmbeddingReply, EmbeddingRequest, ErrorKind, ModelError, TokenUsage,
+};
+use graphrun_workflow::{kind::Services, memory::Embedder};
+use tokio::time::sleep;
+use tracing::{Instrument, field, info_span};
+
+/// The most attempts at one request.
+const ATTEMPTS_MAX: u32 = 3;
+/// The wait before the second attempt; it doubles with each.
+const WAIT_FIRST: Duration = Duration::from_millis(500);
+/// The longest wait before an attempt. If the provider asks for a longer one, there is no further attempt.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The longest duration of an attempt.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// A text of so many characters is not cut, also if its model finds it too long.
+const CHARACTERS_MIN: usize = 256;
+
+/// Makes vectors for a task, and reports their usage.
+#[derive(Debug)]
+pub(super) struct TaskEmbedder {
+    ctx: NodeContext,
+    services: Services,
+}
+
+impl TaskEmbedder {
+    pub(super) fn new(ctx: &NodeContext, services: &Services) -> Self {
+        Self { ctx: ctx.clone(), services: services.clone() }
+    }
+
+    /// Asks for the vectors of a request, with shorter texts if they are too long for the model.
+    async fn vectors(
+        &self,
+        (named, model): (&str, &dyn EmbeddingModel),
+        mut request: EmbeddingRequest,
+    ) -> Result<Vec<Option<Vector>>, ModelError> {
+        loop {
+            match self.reply((named, model), &request).await {
+                Ok(reply) => {
+                    return Ok(reply.vectors.iter().map(|it| Vector::of(it)).collect());
+                }
+                Err(error @ ModelError::ContextOverflow { .. }) => {
+                    let longest = request.texts.iter().map(|it| it.chars().count()).max();
+                    let half = longest.unwrap_or_default() / 2;
+                    if half < CHARACTERS_MIN {
+                        return Err(error);
+                    }
+                    for text in &mut request.texts {
+                        *text = text.chars().take(half).collect();
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a request until it is answered, or another attempt makes no sense.
+    async fn reply(
+        &self,
+        model: (&str, &dyn EmbeddingModel),
+        request: &EmbeddingRequest,
+    ) -> Result<EmbeddingReply, ModelError> {
+        let (mut attempt, mut wait) = (1, WAIT_FIRST);
+        loop {
+            let timeout = self.ctx.timeout.map_or(REQUEST_TIME_MAX, |it| it.min(REQUEST_TIME_MAX));
+            let is_repeat = attempt > 1 || self.ctx.attempt > 1;
+            let request = EmbeddingRequest { is_repeat, timeout: Some(timeout), ..request.clone() };
+            let error = match self.attempt(model, &request).await {
+                Err(error) if attempt < ATTEMPTS_MAX && error.is_retryable() => error,
+                outcome => return outcome,
+            };
+            let asked = error.retry_after().unwrap_or(wait);
+            // A provider that was silent for a minute has had its time.
+            if asked > WAIT_MAX || matches!(error, ModelError::Timeout { .. }) {
+                return Err(error);
+            }
+            sleep(asked).await;
+            (attempt, wait) = (attempt + 1, wait * 2);
+        }
+    }
+
+    /// Makes one attempt, within the limits of the run, and reports its usage.
+    async fn attempt(
+        &self,
+        (named, model): (&str, &dyn EmbeddingModel),
+        request: &EmbeddingRequest,
+    ) -> Result<EmbeddingReply, ModelError> {
+        let likely = request.estimate();
+        self.ctx.within_budget_for(self.usage(named, likely, None)).await;
+        let span = info_span!(
+            "embeddings",
+            model = named,
+            texts = request.texts.len(),
+            answered_by = field::Empty,
+            input_tokens = field::Empty,
+            error = field::Empty
+        );
+        let started = Instant::now();
+        let replied = model.embed(request).instrument(span.clone()).await;
+        let (model, tokens, cost_usd) = match &replied {
+            Ok(reply) => (reply.model.clone(), reply.usage, reply.cost_usd),
+            Err(error) => (model.name().to_owned(), error.usage(), error.cost_usd()),
+        };
+        span.record("input_tokens", tokens.input_tokens);
+        match &replied {
+            Ok(reply) => span.record("answered_by", &reply.model),
+            Err(error) => span.record("error", error.kind().as_str()),
+        };
+        if tokens != TokenUsage::default() {
+            let usage = self.usage(named, tokens, cost_usd);
+            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.ctx.report(Report::ModelCall { model, usage, ms }).await;
+        }
+        replied
+    }
+
+    fn usage(&self, named: &str, tokens: TokenUsage, cost_usd: Option<f64>) -> Usage {
+        Usage { tokens, cost_usd: cost_usd.or_else(|| self.services.prices.cost(named, tokens)) }
+    }
+}
+
+#[async_trait]
+impl Embedder for TaskEmbedder {
+    async fn embed(
+        &self,
+        model: &str,
+        texts: &[String],
+        consequence: &str,
+    ) -> Result<Vec<Option<Vector>>, StoreError> {
+        let mut vectors = Vec::new();
+        let connected = self.services.models.embeddings(model);
+        for request in EmbeddingRequest::batches(self.ctx.node.as_str(), texts) {
+            let made = match &connected {
+                Ok(connected) => self.vectors((model, &**connected), request).await,
+                Err(error) => Err(error.clone()),
+            };
+            match made {
+                Ok(made) => vectors.extend(made),
+                Err(error) if error.kind() == ErrorKind::Recording => {
+                    return Err(StoreError::Recording(error.to_string()));
+                }
+                Err(error) => {
+                    let message = format!("`{model}` makes no vectors: {error}; {consequence}");
+                    self.ctx.report(Report::Warning { message }).await;
+                    break;
+                }
+            }
+        }
+        vectors.resize(texts.len(), None);
+        Ok(vectors)
+    }
+}
