@@ -468,7 +468,7 @@ fn a_session_in_a_sandbox_lasts_as_long_as_its_run() {
     }
     for run in &runs {
         assert_eq!(place.run(["runs", "rm", run]).code, 0);
-        assert_eq!(homes(run), [PathBuf::new(); 0]);
+        assert!(homes(run).is_empty());
     }
 }
 
@@ -483,5 +483,5 @@ fn a_home_without_end_stops_its_program() {
     let [home] = &homes(&run)[..] else { panic!("{failed}") };
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
     assert_eq!(place.run(["runs", "rm", &run]).code, 0);
-    assert_eq!(homes(&run), [PathBuf::new(); 0]);
+    assert!(homes(&run).is_empty());
 }

@@ -59,6 +59,7 @@ mod tap;
 mod test_run;
 mod write;
 
+pub use cache_entry::{PrunedEntry, prune_cache};
 pub use command_tests::{CommandReport, ReportForm, TestCommand, TestCounts, run_test_command};
 pub use error::{JobError, SandboxError};
 pub use folder_file::{FolderContent, FolderFile, Project};

@@ -23,7 +23,7 @@ use super::{
     registries::Registries,
 };
 use crate::{
-    cache_entry::{CacheEntry, fault, key_of, make_readable},
+    cache_entry::{CacheEntry, PACKAGES, fault, key_of, make_readable},
     host_tool::run_tool,
     interpreter::{Interpreter, is_readable_inside},
     job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
@@ -36,8 +36,6 @@ use crate::{
 
 /// The version of the installation; a part of the key of an entry. Raise it when the installation changes.
 const FORMAT: &str = "graphrun-packages-1";
-/// The folder in the cache with all entries.
-const FOLDER: &str = "packages";
 
 /// The folder of Python packages inside a sandbox. Each Python environment searches it.
 pub(crate) const PYTHON_INSIDE: &str = "/dependencies/python";
@@ -109,7 +107,7 @@ impl InstalledPackages {
 impl PackageCache {
     /// Returns the packages in a cache. [`default_cache_dir`](crate::default_cache_dir) is the usual one.
     pub fn new(cache: &Path) -> Self {
-        Self { folder: cache.join(FOLDER) }
+        Self { folder: cache.join(PACKAGES) }
     }
 
     /// Returns the packages of a lock file if they are installed. Installs nothing.
@@ -119,8 +117,8 @@ impl PackageCache {
     /// Fails when the programs that decide about the packages are missing.
     pub async fn find(&self, lock: &LockFile) -> Result<Option<InstalledPackages>, PackagesError> {
         let tools = Tools::find(lock.installer).await?;
-        let folder = self.entry(lock, &tools)?.folder();
-        Ok(folder.is_dir().then_some(InstalledPackages { installer: lock.installer, folder }))
+        let found = self.entry(lock, &tools)?.find();
+        Ok(found.map(|folder| InstalledPackages { installer: lock.installer, folder }))
     }
 
     /// Installs the packages of a lock file, unless they are installed. `network` leads to the hosts of the registry.
