@@ -6,7 +6,7 @@ use super::{
     config::Config,
     words::{clean, cost, tokens},
 };
-use crate::llm::{KnownModel, LongPrice, Price, full_name};
+use crate::llm::{KnownModel, Price, TokenPrice, full_name};
 
 /// The figures of a model.
 #[derive(Clone, Debug, Serialize)]
@@ -97,10 +97,10 @@ fn dollars(price: f64) -> String {
     if (0.01..1.0).contains(&price) { format!("${price:.2}") } else { cents }
 }
 
-impl From<&Price> for PriceLine {
-    fn from(price: &Price) -> Self {
-        let Price { input, output, cached_input, cache_write, reasoning_output, long } = *price;
-        let line = Self {
+impl From<TokenPrice> for PriceLine {
+    fn from(price: TokenPrice) -> Self {
+        let TokenPrice { input, output, cached_input, cache_write, reasoning_output } = price;
+        Self {
             input_per_million: input,
             output_per_million: output,
             cached_input_per_million: cached_input,
@@ -108,13 +108,13 @@ impl From<&Price> for PriceLine {
             reasoning_output_per_million: reasoning_output,
             over: None,
             long: None,
-        };
-        let long = long.map(|it| {
-            let LongPrice { over, input, output, cached_input, cache_write, reasoning_output } = it;
-            let price =
-                Price { input, output, cached_input, cache_write, reasoning_output, long: None };
-            Box::new(Self { over: Some(over), ..Self::from(&price) })
-        });
-        Self { long, ..line }
+        }
+    }
+}
+
+impl From<&Price> for PriceLine {
+    fn from(price: &Price) -> Self {
+        let long = price.long.map(|it| Box::new(Self { over: Some(it.over), ..it.tokens.into() }));
+        Self { long, ..price.tokens.into() }
     }
 }

@@ -305,6 +305,8 @@ impl Globals {
         checkpointer: Arc<dyn Checkpointer>,
     ) -> Result<Engine, CliError> {
         let engine = Engine::new(graph).with_storage(checkpointer);
+        #[cfg(feature = "otel")]
+        let engine = engine.with_trace_context(crate::telemetry::trace_context);
         Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease))
     }
 

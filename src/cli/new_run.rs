@@ -90,6 +90,7 @@ impl NewRunArgs {
         let engine = globals.engine(graph, checkpointer.clone())?.with_breakpoints(pauses);
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
+        let engine = engine.provide(run_folders::homes(database, &info.id));
         let (id, name) = (info.id.clone(), info.name.clone());
         Ok((Run { globals, database, checkpointer, engine, id, name, reports }, info))
     }

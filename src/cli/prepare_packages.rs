@@ -1,6 +1,9 @@
 //! `graphrun prepare WORKFLOW`.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -14,22 +17,29 @@ use super::{
     prepare, run_folders,
     runtime::block_on,
     terminal::{print_message, print_result},
+    values::parse_duration,
     words::{clean, count, table},
 };
-use crate::{id::RunId, sandbox::NetworkHost};
+use crate::{
+    id::RunId,
+    sandbox::{NetworkHost, prune_cache},
+};
 
+/// Programs in sandboxes end within a day.
+const UNUSED_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The characters of a commit that are shown.
 const COMMIT_CHARACTERS: usize = 12;
 
 /// Install the packages that lock files of the repository name, before a run needs them
 ///
 /// The lock files are those of the current commit of each folder with `dependencies`. pip and npm run in a sandbox that
-/// reaches their registries, and run no code of a package. The packages go into the cache.
+/// reaches their registries, and run no code of a package. The packages go into the cache. `--prune` removes packages
+/// from there.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflow whose sandboxes have `dependencies`
-    #[arg(value_name = "WORKFLOW.yaml")]
-    workflow: PathBuf,
+    #[arg(value_name = "WORKFLOW.yaml", required_unless_present = "prune")]
+    workflow: Option<PathBuf>,
     /// A field of the input, as for `execute`: the repositories depend on it
     #[arg(short, long, value_name = "KEY=VALUE")]
     input: Vec<InputFlag>,
@@ -39,6 +49,17 @@ pub(super) struct Args {
     /// The same, also for a host on this machine or in a private network, and for the registry itself
     #[arg(long, value_name = "HOST")]
     allow_network_private: Vec<NetworkHost>,
+    /// Install nothing, and remove the packages and Python environments that no run has used for this time, as in `30d`; at
+    /// least a day
+    #[arg(long, value_name = "DURATION", value_parser = parse_unused, conflicts_with_all = ["workflow", "input"])]
+    prune: Option<Duration>,
+}
+
+/// A folder of the cache that was removed.
+#[derive(Debug, Serialize)]
+struct Removed {
+    location: PathBuf,
+    bytes: u64,
 }
 
 /// A lock file whose packages are installed now.
@@ -59,7 +80,11 @@ impl Args {
     /// Installs the missing packages, and prints all of them.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("prepare", &[Output::Text, Output::Json])?;
-        let workflow = prepare::load(&self.workflow)?.workflow;
+        if let Some(unused_for) = self.prune {
+            return prune(unused_for, globals);
+        }
+        let path = self.workflow.as_deref().unwrap_or(Path::new(""));
+        let workflow = prepare::load(path)?.workflow;
         let input = input::read(&self.input, &workflow.schema, &workflow.input)?;
         block_on(async {
             let run = RunId::generate();
@@ -84,6 +109,34 @@ impl Args {
             print_result(&text).map_err(CliError::write)?;
             Ok(Exit::Done)
         })
+    }
+}
+
+/// Removes what no run has used, and prints it.
+fn prune(unused_for: Duration, globals: &Globals) -> Result<Exit, CliError> {
+    let cache = prepare::cache_dir();
+    let pruned = prune_cache(&cache, unused_for).map_err(|error| {
+        let message = format!("the cache `{}` cannot be pruned", cache.display());
+        CliError::new(Exit::Unusable, message).because(error)
+    })?;
+    let removed: Vec<Removed> =
+        pruned.into_iter().map(|it| Removed { location: it.folder, bytes: it.bytes }).collect();
+    let text = match globals.output {
+        Output::Json => to_json(&removed)?,
+        _ => removed.iter().map(|it| format!("removed {}\n", it.location.display())).collect(),
+    };
+    print_result(&text).map_err(CliError::write)?;
+    let bytes: u64 = removed.iter().map(|it| it.bytes).sum();
+    let folders = count(removed.len() as u64, "folder");
+    print_message(&format!("removed {folders} of {} MiB from {}", bytes >> 20, cache.display()));
+    Ok(Exit::Done)
+}
+
+/// Parses the time since the last use. A program may work with its packages for a day.
+fn parse_unused(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(unused) if unused >= UNUSED_MIN => Ok(unused),
+        _ => Err("expected a duration of a day or more, as in `30d`".to_owned()),
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     globals::{Globals, Output},
     options::RunOptions,
     origin::Origin,
-    prepare,
+    prepare, run_folders,
     runtime::block_on,
     terminal::print_message,
     who::who,
@@ -200,6 +200,7 @@ pub(super) fn drive_saved(
         let engine = globals.engine(graph, checkpointer.clone())?;
         let engine = engine.with_wait_max(origin.options.wait_max());
         let engine = origin.provide_folders(engine, &info.id);
+        let engine = engine.provide(run_folders::homes(&database, &info.id));
         let (id, name) = (info.id, info.name);
         let mut run = Run { globals, database: &database, checkpointer, engine, id, name, reports };
         if pauses.is_err() {

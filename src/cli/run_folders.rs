@@ -2,19 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     path::{self, PathBuf},
 };
 
 use super::{
-    database::Database, error::CliError, exit::Exit, origin::Origin, terminal::print_message,
-    user_folders::UserFolders,
+    database::Database, error::CliError, exit::Exit, origin::Origin, prepare::cache_dir,
+    terminal::print_message, user_folders::UserFolders,
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     folders::{FolderError, NewFolder, RunFolder},
     graph::{ErrorKind, Failure},
     id::RunId,
+    nodes::RunHomes,
     state::Update,
     workflow::{FolderRequest, Workflow},
 };
@@ -100,12 +101,32 @@ fn refuse(name: &str, error: FolderError) -> CliError {
 fn place(database: &Database) -> Result<PathBuf, CliError> {
     let folder = UserFolders::find().worktrees().unwrap_or_else(|| FALLBACK.into());
     let folder = path::absolute(&folder).map_err(|error| CliError::read(&folder, error))?;
-    let key = blake3::hash(database.key().as_bytes()).to_hex();
-    Ok(folder.join(&key[..16]))
+    Ok(folder.join(key_of(database)))
 }
 
-/// Removes the worktrees of a removed run, and its branches without commits. A failure is a message: the run is gone.
-pub(super) async fn remove(info: &RunInfo) {
+/// Returns the homes of the programs of a run, which keep their sessions there.
+pub(super) fn homes(database: &Database, run: &RunId) -> RunHomes {
+    let cache = cache_dir();
+    let cache = path::absolute(&cache).unwrap_or(cache);
+    RunHomes::new(&cache, &format!("{}-{run}", key_of(database)))
+}
+
+/// Returns a short name for a database.
+fn key_of(database: &Database) -> String {
+    blake3::hash(database.key().as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// Removes the worktrees of a removed run, its branches without commits, and the homes of its programs. A failure is a
+/// message: the run is gone.
+pub(super) async fn remove(info: &RunInfo, database: &Database) {
+    let homes = homes(database, &info.id);
+    match fs::remove_dir_all(homes.folder()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let path = homes.folder().display();
+            print_message(&format!("the homes `{path}` of {} stay: {error}", info.name));
+        }
+        _ => {}
+    }
     let Ok(origin) = Origin::of(info) else { return };
     for folder in &origin.folders {
         if let Err(error) = folder.remove(info.id.as_str()).await {

@@ -5,11 +5,12 @@ use std::{future::Future, io, num::NonZero, thread::available_parallelism};
 use tokio::runtime::Builder;
 
 use super::{error::CliError, exit::Exit, resources::check_threads};
+use crate::mcp::end_sessions;
 
 /// The threads besides those that run nodes: for the lease, the terminal, and blocking work.
 const MORE_THREADS: usize = 3;
 
-/// Runs the future of a command, and does not wait for remaining background work.
+/// Runs the future of a command, and then ends the sessions of its MCP servers. Does not wait for other background work.
 pub(super) fn block_on<F, T>(command: F) -> Result<T, CliError>
 where
     F: Future<Output = Result<T, CliError>>,
@@ -24,7 +25,11 @@ where
     check_threads(threads + MORE_THREADS).map_err(unusable)?;
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).enable_all().build().map_err(unusable)?;
-    let exit = runtime.block_on(command);
+    let exit = runtime.block_on(async {
+        let exit = command.await;
+        end_sessions().await;
+        exit
+    });
     // A thread may still wait for a line from the terminal, which is no longer needed.
     runtime.shutdown_background();
     exit

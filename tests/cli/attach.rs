@@ -180,3 +180,45 @@ nodes: { look: { ask: "Is it readable?", show: [claim, pages], writes: ok, then:
     let scan = json!({"name": "a.tiff", "media_type": "image/tiff"});
     assert_eq!(*shown, json!({"claim": claim, "pages": {"count": 1, "scans": [scan]}}));
 }
+
+/// A text with the content of a file would be long, and no reader could use it.
+#[test]
+fn files_in_a_text_have_their_name_and_no_content() {
+    const SHOWN: &str = r#"graphrun: 1
+name: shown
+types: { Case: { scan: file, pages: "map[string, file]", note: string } }
+state:
+  claim: file
+  photos: "[file]"
+  case: Case
+  text: string
+  lines: { type: "[string]", merge: append }
+input: [claim, photos, case]
+output: [text, lines]
+start: show
+nodes:
+  show:
+    render: { text: "{{ photos }}{{ photos | tojson }}{{ [claim] }}{{ case }}{{ case.pages | pprint }}{{ {'it': claim} }}{{ claim | tojson }}{{ claim.name ~ photos }}" }
+    writes: text
+    then: each
+  each: { map: { over: photos, as: photo, do: line }, then: end }
+  line: { render: { text: "{{ photo | tojson }}{{ [photo] | first | string }}" }, writes: lines }
+"#;
+    let place = place();
+    fs::write(place.path("w.yaml"), SHOWN).unwrap();
+    let scan = json!({"name": "scan.png", "media_type": "image/png", "data": "c2Nhbg=="});
+    let case = json!({"scan": scan, "pages": {"first": scan}, "note": "wet"});
+    let case = format!("case={case}");
+    let ended = place.run([&INPUT[..], &["-i", &case]].concat());
+    assert_eq!(ended.code, 0, "{ended}");
+    let state = &ended.json()["state"];
+    let text = state["text"].as_str().unwrap();
+    for content in ["cGFnZXM", "b25l", "dHdv", "c2Nhbg"] {
+        assert!(!state.to_string().contains(content), "{content}: {state}");
+    }
+    let png = r#"{"media_type": "image/png", "name": "1.png"}"#;
+    assert!(text.contains(&format!("[{png}, ")), "{text}");
+    assert!(text.contains("claim.pdf") && text.contains("wet"), "{text}");
+    assert_eq!(text.matches("scan.png").count(), 3, "{text}");
+    assert!(state["lines"][0].as_str().unwrap().starts_with(png), "{state}");
+}

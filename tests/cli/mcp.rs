@@ -96,6 +96,79 @@ fn a_node_calls_a_tool_and_a_replay_needs_no_server() {
     assert!(refused.code == 2 && refused.stderr.contains("GR022"), "{refused}");
 }
 
+/// A workflow whose node fills in a prompt of the server, in which an agent or another node can be instructed.
+fn greeting(behaviour: &str) -> String {
+    let prompt =
+        "  add: { tool: srv.greet, args: { who: '\"Ann\"' }, writes: reason, then: end }\n";
+    let text = workflow(behaviour).replace("in: here", "in: here, prompts: greet");
+    format!("{}start: add\nnodes:\n{prompt}", text.split("start: add").next().unwrap())
+}
+
+#[test]
+fn a_prompt_of_a_server_is_locked_typed_and_replayed() {
+    let place = Place::new();
+    let write = |text: &str| fs::write(place.path("w.yaml"), text).unwrap();
+    lock(&place, "well");
+    write(&greeting("well"));
+    let refused = place.run(["validate", "w.yaml"]);
+    assert!(
+        refused.to_string().contains("the prompt `greet` of `srv` is not in the lock file"),
+        "{refused}"
+    );
+    let locked = run(&place, &["mcp", "lock", "w.yaml", "--allow-host", "here"]);
+    assert!(locked.stdout.contains("new: srv.greet (prompt)\n  Greets.\n"), "{locked}");
+    assert!(locked.stderr.contains("locked 2 tools and 1 prompt"), "{locked}");
+    let record = execute(&place, &[&ALLOWED[..], &["--record", "calls.jsonl"]].concat());
+    let expected = json!({"sum": 0, "reason": "Greet Ann, as you like."});
+    assert_eq!(record.json()["state"], expected, "{record}");
+    let replay = place.run([
+        "execute",
+        "w.yaml",
+        "-i",
+        "a=1",
+        "--output",
+        "json",
+        "--replay",
+        "calls.jsonl",
+    ]);
+    assert_eq!(replay.json()["state"], expected, "{replay}");
+    write(&greeting("well").replace("who: '\"Ann\"'", "how: '\"warmly\"'"));
+    let refused = place.run(["validate", "w.yaml"]);
+    assert!(refused.code == 2 && refused.to_string().contains("who"), "{refused}");
+    // A server whose prompt has changed is not asked for it.
+    let text = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    fs::write(place.path("w.mcp.lock"), text.replace("\"well\"", "\"other prompt\"")).unwrap();
+    write(&greeting("\"other prompt\""));
+    let ended = run(&place, &["execute", "w.yaml", "-i", "a=1", ALLOWED[0], ALLOWED[1]]);
+    let changed = "the server `srv` has changed its prompt `greet` since it was locked";
+    assert!(ended.code == 1 && ended.to_string().contains(changed), "{ended}");
+}
+
+/// So a call of this name has one meaning.
+#[test]
+fn a_prompt_with_the_name_of_a_tool_is_refused() {
+    let place = Place::new();
+    lock(&place, "well");
+    let text = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    let prompts =
+        "\"prompts\": {\"echo\": {\"about\": \"\", \"input\": {\"type\": \"object\"}}}, \"tools\"";
+    fs::write(place.path("w.mcp.lock"), text.replacen("\"tools\"", prompts, 1)).unwrap();
+    let with = |keys: &str| {
+        let text = workflow("well").replace("in: here }", &format!("in: here, {keys} }}"));
+        fs::write(place.path("w.yaml"), text).unwrap();
+        place.run(["validate", "w.yaml"])
+    };
+    let both = with("prompts: echo");
+    assert!(both.to_string().contains("`srv` has a tool and a prompt `echo`"), "{both}");
+    assert_eq!(with("prompts: echo, tools: add").code, 0);
+    assert_eq!(with("resources: \"note://*\"").code, 0);
+    let lock = fs::read_to_string(place.path("w.mcp.lock")).unwrap();
+    let lock = lock.replace("\"resources\": true", "\"resources\": false");
+    fs::write(place.path("w.mcp.lock"), lock).unwrap();
+    let none = with("resources: \"note://*\"");
+    assert!(none.to_string().contains("`srv` has no resources in the lock file"), "{none}");
+}
+
 #[test]
 fn the_lock_shows_each_tool_that_is_new_or_changed() {
     let place = Place::new();

@@ -178,6 +178,18 @@ fn a_bad_server_harms_only_its_call() {
     assert_eq!(server.end(), "", "a redirect was followed");
 }
 
+#[test]
+fn the_session_of_a_server_ends_with_the_run() {
+    let server = Server::start();
+    for behaviour in ["ending", "keeping"] {
+        let place = locked(server.port, behaviour);
+        let ended = execute(&place, &ALLOWED);
+        assert_eq!(ended.json()["state"], json!({"sum": 3, "reason": "none"}), "{ended}");
+    }
+    // With the headers of the server, once for each run.
+    assert_eq!(server.end(), "/ending one True\n/keeping one True\n");
+}
+
 /// Its session ends without its answer.
 #[test]
 fn a_server_that_hangs_at_the_end_delays_nothing_for_long() {

@@ -243,3 +243,22 @@ fn a_killed_installation_begins_again() {
     names.sort();
     assert_eq!(names, [key.clone(), format!("{key}.lock")]);
 }
+
+/// The cache of root is that of this machine, so the test removes nothing.
+#[test]
+fn prune_removes_only_what_no_run_has_used_for_days() {
+    let place = Place::new();
+    let prune = |arguments: &[&str]| {
+        let mut command = place.command([&["prepare"], arguments].concat());
+        Ended::of(command.env("XDG_CACHE_HOME", place.path(".cache")))
+    };
+    let none = prune(&["--prune", "36500d", "--output", "json"]);
+    assert_eq!((none.code, none.json()), (0, json!([])), "{none}");
+    assert!(none.stderr.contains("removed 0 folders of 0 MiB from "), "{none}");
+    let short = prune(&["--prune", "23h"]);
+    assert!(short.code == 2 && short.stderr.contains("a day or more"), "{short}");
+    let both = prune(&["w.yaml", "--prune", "30d"]);
+    assert!(both.code == 2 && both.stderr.contains("cannot be used with"), "{both}");
+    let neither = prune(&[]);
+    assert!(neither.code == 2 && neither.stderr.contains("WORKFLOW.yaml"), "{neither}");
+}

@@ -1,6 +1,13 @@
 //! Agents whose work is done by a program: permission, secrets, approval, recordings and limits.
 
-use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+};
+
+use graphrun::id::unique_id;
+use nix::unistd::geteuid;
 
 use serde_json::{Value, json};
 
@@ -420,4 +427,61 @@ fn doctor_checks_all_that_a_workflow_needs() {
     fs::write(place.path("w.yaml"), "graphrun: 1\n").unwrap();
     let checks = place.run(["doctor", "w.yaml", "--output", "json"]).json();
     assert_eq!((&checks[6]["name"], &checks[6]["ok"]), (&json!("workflow"), &json!(false)));
+}
+
+/// The homes of the programs of a run in the cache of this user.
+fn homes(run: &str) -> Vec<PathBuf> {
+    let cache = if geteuid().is_root() {
+        PathBuf::from("/var/cache/graphrun")
+    } else {
+        PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/graphrun")
+    };
+    let all = fs::read_dir(cache.join("homes")).into_iter().flatten().flatten();
+    all.map(|it| it.path()).filter(|it| it.to_string_lossy().ends_with(run)).collect()
+}
+
+/// The same loop in a sandbox.
+fn write_boxed_session(place: &Place, protocol: &str, quirk: &str) {
+    write_session(place, protocol, quirk);
+    let text = fs::read_to_string(place.path("w.yaml")).unwrap();
+    let text = text
+        .replace("hosts: { here: { allow: [python3], approve: never } }", "sandboxes: { box: {} }")
+        .replace(FAKE, "fake.py")
+        .replace("in: here", "in: box\n    scripts: fake.py");
+    fs::write(place.path("w.yaml"), text).unwrap();
+    fs::copy(FAKE, place.path("fake.py")).unwrap();
+}
+
+#[test]
+fn a_session_in_a_sandbox_lasts_as_long_as_its_run() {
+    let runs = ["one", "two"].map(|it| format!("{it}-{}", unique_id().to_lowercase()));
+    let place = Place::new();
+    for (protocol, run) in ["claude", "json"].into_iter().zip(&runs) {
+        write_boxed_session(&place, protocol, "none");
+        // The home of another run is never found, or the session would have another number.
+        let done = execute(&place, &["--run-id", run]);
+        let expected =
+            json!({ "answer": { "colour": "teal", "count": 3 }, "session": "session-1" });
+        assert_eq!((done.code, &done.json()["state"]), (0, &expected), "{protocol}: {done}");
+        assert!(!done.stderr.contains("warning"), "{protocol}: {done}");
+        assert_eq!(homes(run).len(), 1);
+    }
+    for run in &runs {
+        assert_eq!(place.run(["runs", "rm", run]).code, 0);
+        assert!(homes(run).is_empty());
+    }
+}
+
+#[test]
+fn a_home_without_end_stops_its_program() {
+    let run = format!("hoard-{}", unique_id().to_lowercase());
+    let place = Place::new();
+    write_boxed_session(&place, "json", "hoards");
+    let failed = execute(&place, &["--run-id", &run]);
+    let reason = failed.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("was stopped: the home of the program had more than"), "{reason}");
+    let [home] = &homes(&run)[..] else { panic!("{failed}") };
+    assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+    assert_eq!(place.run(["runs", "rm", &run]).code, 0);
+    assert!(homes(&run).is_empty());
 }

@@ -260,6 +260,11 @@ fn all_parts_of_a_run_have_its_conversation() {
         runs.iter().map(|it| attributes(&it.attributes)["gen_ai.conversation.id"].clone());
     assert_eq!(conversations.collect::<Vec<_>>(), ["run-1", "run-1"]);
     assert_ne!(runs[0].trace_id, runs[1].trace_id);
+    // The second process links to the span of the first one.
+    assert_eq!(runs[0].links, []);
+    let [link] = &runs[1].links[..] else { panic!("{:?}", runs[1].links) };
+    assert_eq!((&link.trace_id, &link.span_id), (&runs[0].trace_id, &runs[0].span_id));
+    assert!(!attributes(&runs[1].attributes).contains_key("first_trace"));
 }
 
 #[test]

@@ -228,7 +228,7 @@ async fn reasoning_before_a_call_is_sent_back_where_required() {
         Message { reasoning: Some("Paris, then.".into()), ..Message::calls(ChatReply::default()) };
     asked.messages.push(Message { tool_calls: vec![paris("x")], ..thought });
     asked.messages.push(Message::tool("x", "rain"));
-    for provider in ["deepseek", "openai"] {
+    for provider in ["deepseek", "groq"] {
         let provider = Providers::built_in().get(provider).unwrap();
         let config = Config {
             api_key: Secret::new(KEY),

@@ -40,10 +40,11 @@ async fn ask_in(place: &str, behaviour: &str, model: &Scripted) -> Ended {
     };
     let text = format!(
         "graphrun: 1\nname: w\nstate: {{ answer: string }}\nmodels: {{ m: x/1 }}\n\
-         agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource] }} }}\n\
+         agents: {{ a: {{ model: m, tools: [srv.echo, srv.add, srv.read_resource, srv.list_resources, srv.greet] }} }}\n\
          hosts: {{ here: {{ allow: [python3], approve: never, secrets: SERVER_TOKEN }} }}\n\
          sandboxes: {{ box: {{}} }}\n\
-         mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {place}{scripts} }} }}\n\
+         mcp: {{ srv: {{ command: [python3, {server}, \"{behaviour}\"], in: {place}{scripts}, \
+         prompts: greet, resources: \"note://*\" }} }}\n\
          start: a\nnodes:\n  a: {{ agent: a, prompt: {{ text: What? }}, writes: answer, then: end }}\n"
     );
     let folder = tempfile::tempdir().unwrap();
@@ -84,6 +85,39 @@ async fn a_model_gets_texts_failures_structures_and_resources() {
     assert_eq!(results[4], "the note");
     assert!(results[5].starts_with("error: there is no `srv.other`"), "{results:?}");
     assert_eq!(asked[0].tools[0].description, "Says it again.");
+}
+
+#[tokio::test]
+async fn a_model_lists_and_reads_allowed_resources_and_gets_prompts() {
+    let made = [
+        call("1", "srv.list_resources", "{}"),
+        call("2", "srv.read_resource", r#"{"uri": "file:///etc/passwd"}"#),
+        call("3", "srv.read_resource", r#"{"uri": "note://a/../../etc"}"#),
+        call("4", "srv.greet", r#"{"who": "Ann", "how": "warmly"}"#),
+        call("5", "srv.greet", r#"{"how": "warmly"}"#),
+        call("6", "srv.greet", r#"{"who": 1}"#),
+    ];
+    let model = Scripted::new([calls(made), says("done")]);
+    assert_eq!(ask("well", &model).await.state("answer"), &json!("done"));
+    let asked = model.asked();
+    let results = told(&asked[1]);
+    let listed = json!({
+        "resources": [{"uri": "note://one", "name": "one"}],
+        "templates": [{"uri": "note://{name}", "name": "notes"}],
+    });
+    assert_eq!(results[0], listed.to_string());
+    for (result, uri) in [(1, "file:///etc/passwd"), (2, "note://a/../../etc")] {
+        let expected = format!("error: `resources` of the server `srv` does not allow `{uri}`");
+        assert_eq!(results[result], expected);
+    }
+    assert_eq!(results[3], "Greet Ann, warmly.");
+    for result in [4, 5] {
+        let text = &results[result];
+        assert!(text.starts_with("error: the input does not fit its schema"), "{text}");
+    }
+    let prompt = asked[0].tools.iter().find(|it| it.description == "Greets.").unwrap();
+    let schema = format!("{prompt:?}");
+    assert!(schema.contains("The tone."), "{schema}");
 }
 
 /// The server says so after its first call, and the second one must not follow the new description.

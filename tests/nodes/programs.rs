@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use graphrun::{
     event::{Event, Report, Status},
-    llm::{Price, Prices},
+    llm::{Prices, TokenPrice},
     nodes::Services,
     registry,
     sandbox::NetworkAccess,
@@ -129,8 +129,8 @@ async fn a_price_under_the_name_of_the_program_applies() {
     let coder = Coder { agent: "protocol: codex", ..Coder::new("codex") };
     let text = coder.text("sandboxes: { box: { time: 20s } }", "programs/fake.py");
     let text = text.replace("system:", "in: box, scripts: programs/fake.py, system:");
-    let price = Price { input: 1.0, output: 1.0, ..Price::default() };
-    let prices = Arc::new(Prices::from_iter([("codex/coder".to_owned(), price)]));
+    let price = TokenPrice { input: 1.0, output: 1.0, ..TokenPrice::default() };
+    let prices = Arc::new(Prices::from_iter([("codex/coder".to_owned(), price.into())]));
     let ended = coder.run(&home, &text, Services { prices, ..services() }).await;
     let cost = reports(&ended).find_map(|it| it.usage()?.cost_usd).unwrap();
     assert!(cost > 0.0 && cost < 0.001, "{cost}");

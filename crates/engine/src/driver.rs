@@ -26,7 +26,6 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use self::{budget_gate::BudgetGate, scheduler::Scheduler};
 use super::{
@@ -115,12 +114,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Performs the actions of the rules until the run stops.
-    pub(super) async fn drive(self, first: Vec<Action>) -> Result<RunEnd, RunError> {
-        let span = spans::run(&self.machine);
-        self.drive_to_end(first).instrument(span).await
-    }
-
-    async fn drive_to_end(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
+    pub(super) async fn drive(mut self, first: Vec<Action>) -> Result<RunEnd, RunError> {
         let end = match self.run_until_stop(first).await {
             Ok(status) => self.finish(status).await,
             Err(error) => Err(error),

@@ -9,6 +9,7 @@ use graphrun_core::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use tracing::{Instrument as _, Span};
 
 use super::{
     Answers, Engine, Run, RunEnd, RunError, Stop,
@@ -18,6 +19,7 @@ use super::{
     lease::Lease,
     log::{Log, event_of_emission},
     resume::Resumption,
+    spans::{self, RunParent},
     stream::{self, StreamMode},
     superstep::{Action, Beginning, Machine, RunSettings},
     turn,
@@ -60,6 +62,8 @@ pub(super) struct ReadyRun {
     pub(super) machine: Machine,
     pub(super) journal: JournalWriter,
     pub(super) actions: Vec<Action>,
+    /// The span of the run in this process.
+    pub(super) span: Span,
 }
 
 /// The types that a run takes as its input: a reference to a struct whose fields are channels, or an [`Update`].
@@ -232,9 +236,11 @@ impl Begin {
         events: EventSink,
         stream: Option<stream::Sender>,
     ) -> Result<Start, RunError> {
+        // Only a run in a separate task has a stream here.
+        let span = if stream.is_some() { RunParent::Detached } else { RunParent::Current };
         let stream = stream.or_else(|| engine.parent.as_ref()?.stream.clone());
         let parent = engine.parent.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
-        let sinks = stream::Sinks { events, stream, parent };
+        let sinks = stream::Sinks { events, stream, parent, span };
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;
@@ -284,8 +290,13 @@ impl Begin {
 
 impl Start {
     /// Returns a run that is ready to be driven.
-    pub(super) fn ready(machine: Machine, journal: JournalWriter, actions: Vec<Action>) -> Self {
-        Self::Ready(Box::new(ReadyRun { machine, journal, actions }))
+    pub(super) fn ready(
+        machine: Machine,
+        journal: JournalWriter,
+        actions: Vec<Action>,
+        span: Span,
+    ) -> Self {
+        Self::Ready(Box::new(ReadyRun { machine, journal, actions, span }))
     }
 
     fn run(&self) -> &RunId {
@@ -296,11 +307,12 @@ impl Start {
     }
 
     async fn drive(self, engine: &Engine, stop: &Stop) -> Result<RunEnd, RunError> {
-        let ReadyRun { machine, journal, actions } = match self {
+        let ReadyRun { machine, journal, actions, span } = match self {
             Self::Ready(ready) => *ready,
             Self::Stopped(end) => return Ok(*end),
         };
-        Box::pin(Driver::new(engine, machine, journal, stop).drive(actions)).await
+        let driver = Driver::new(engine, machine, journal, stop);
+        Box::pin(driver.drive(actions).instrument(span)).await
     }
 }
 
@@ -328,6 +340,8 @@ async fn start(
     let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
     let settings = RunSettings { is_in_process: kept.is_some(), ..engine.run_settings() };
     let Beginning { machine, commit, mut actions } = machine(settings, info.id.clone())?;
+    let span = spans::run(&machine, sinks.span, None);
+    let info = RunInfo { trace: engine.trace_context.and_then(|it| it(&span)), ..info };
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
         log.add(event);
@@ -335,7 +349,7 @@ async fn start(
     if let Some(kept) = kept {
         let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
         journal.publish().await?;
-        return Ok(Start::ready(machine, journal, actions));
+        return Ok(Start::ready(machine, journal, actions, span));
     }
     let graph = Some(engine.outline());
     let info = RunInfo { graph, ..info };
@@ -349,7 +363,7 @@ async fn start(
     }
     let mut journal = JournalWriter::create(engine, &info, commit.into(), log).await?;
     journal.publish().await?;
-    Ok(Start::ready(machine, journal, actions))
+    Ok(Start::ready(machine, journal, actions, span))
 }
 
 /// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.

@@ -138,7 +138,11 @@ pub struct Engine {
     provided: Provided,
     /// The attempt whose nested run it drives, and its node.
     parent: Option<nested::Parent>,
+    trace_context: Option<TraceContext>,
 }
+
+/// Returns the context of a span as a `traceparent` of W3C Trace Context, if something takes part in its trace.
+pub type TraceContext = fn(&tracing::Span) -> Option<String>;
 
 /// The outcome of driving a run until it stopped.
 #[derive(Clone, Debug)]
@@ -245,6 +249,7 @@ impl Engine {
             clock,
             provided,
             parent,
+            trace_context: None,
         }
     }
 
@@ -310,6 +315,14 @@ impl Engine {
         // Nested runs use it, too.
         self.provided.insert(clock.clone());
         self.clock = clock;
+        self
+    }
+
+    /// Saves the trace context of the first span of each run with the run. The spans of later processes have it in their
+    /// field `first_trace`, so that a subscriber can link them.
+    #[must_use]
+    pub fn with_trace_context(mut self, of_span: TraceContext) -> Self {
+        self.trace_context = Some(of_span);
         self
     }
 

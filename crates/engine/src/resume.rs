@@ -18,6 +18,7 @@ use super::{
     launch::Start,
     lease::Lease,
     log::Log,
+    spans,
     stream::Sinks,
     superstep::{self, Action, Machine, RunSettings},
 };
@@ -34,6 +35,8 @@ pub(super) struct Resumption {
     replaced: Vec<TaskRecord>,
     /// The changes of its workflow, as text.
     changes: Vec<String>,
+    /// The trace of its first process.
+    first_trace: Option<String>,
 }
 
 impl Resumption {
@@ -58,6 +61,7 @@ impl Resumption {
         let replaced = replace_answers(engine, &saved, &mut answers).await?;
         saved.records.extend(replaced.iter().cloned());
         let settings = RunSettings { messages, ..engine.run_settings() };
+        let first_trace = saved.summary.info.trace.clone();
         let (mut machine, mut actions) = restore(engine, saved, settings)?;
         let open = machine.open_questions();
         let answered = match_answers(engine, run, &open, answers).await?;
@@ -69,7 +73,7 @@ impl Resumption {
             actions.retain(|it| !matches!(it, Action::Stop(_)));
             actions.extend(machine.apply(event));
         }
-        Ok(Self { machine, actions, last_seq, replaced, changes })
+        Ok(Self { machine, actions, last_seq, replaced, changes, first_trace })
     }
 
     /// Prepares a run that retries its failed tasks: all of them, or those of one node.
@@ -83,8 +87,9 @@ impl Resumption {
         let last_seq = saved.last_seq;
         let changes = changes_since(engine, &saved, &new_messages(engine, &saved).await?)?;
         let settings = RunSettings { retry_only: node.cloned(), ..engine.run_settings() };
+        let first_trace = saved.summary.info.trace.clone();
         let (machine, actions) = restore(engine, saved, settings)?;
-        Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes })
+        Ok(Self { machine, actions, last_seq, replaced: Vec::new(), changes, first_trace })
     }
 
     /// Saves that the run continues.
@@ -94,7 +99,8 @@ impl Resumption {
         lease: Lease,
         sinks: Sinks,
     ) -> Result<Start, RunError> {
-        let Self { machine, actions, last_seq, replaced, changes } = self;
+        let Self { machine, actions, last_seq, replaced, changes, first_trace } = self;
+        let span = spans::run(&machine, sinks.span, first_trace.as_deref());
         let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);
         let running = RunStatus { status: Status::Running, reason: None };
@@ -106,7 +112,7 @@ impl Resumption {
             journal.add_record(Arc::new(record)).await?;
         }
         journal.save().await?;
-        Ok(Start::ready(machine, journal, actions))
+        Ok(Start::ready(machine, journal, actions, span))
     }
 }
 

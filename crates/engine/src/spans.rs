@@ -18,10 +18,37 @@ use crate::{
     superstep::{Machine, Task},
 };
 
-/// Returns the span of a run that this process drives.
-pub(super) fn run(machine: &Machine) -> Span {
+/// Where the span of a run belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RunParent {
+    /// Below the current span.
+    #[default]
+    Current,
+    /// Below no span of this process: the run may outlive the current one.
+    Detached,
+}
+
+/// Returns the span of a run that this process drives, with the trace of its first process if that was another one.
+pub(super) fn run(machine: &Machine, parent: RunParent, first_trace: Option<&str>) -> Span {
     let (run, workflow) = (machine.run(), &machine.graph().graph().name);
-    info_span!("run", %run, %workflow, status = field::Empty, steps = field::Empty)
+    macro_rules! span {
+        ($($parent:tt)*) => {
+            info_span!(
+                $($parent)*
+                "run",
+                %run,
+                %workflow,
+                status = field::Empty,
+                steps = field::Empty,
+                first_trace
+            )
+        };
+    }
+    // Without a current span, a subscriber may put it below a caller of the process.
+    match parent {
+        RunParent::Detached if Span::current().id().is_some() => span!(parent: None,),
+        RunParent::Detached | RunParent::Current => span!(),
+    }
 }
 
 /// Notes in the current span, that of the run, that it stopped.

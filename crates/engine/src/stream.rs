@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::Clock;
+use super::{Clock, spans::RunParent};
 use crate::checkpoint::{Outcome, TaskRecord};
 
 /// How many chunks wait for a reader; what comes beyond them is counted as missed.
@@ -88,6 +88,8 @@ pub(super) struct Sinks {
     pub(super) stream: Option<Sender>,
     /// The attempt whose nested run it is, and its node.
     pub(super) parent: Option<(Reporter, NodeName)>,
+    /// The place of the span of the run.
+    pub(super) span: RunParent,
 }
 
 impl Sinks {
@@ -134,7 +136,7 @@ impl DeltaPublisher {
 
 impl DeltaReader for DeltaPublisher {
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
-        let Sinks { events, stream, parent } = &self.sinks;
+        let Sinks { events, stream, parent, span: _ } = &self.sinks;
         if let Some((parent, user)) = parent {
             parent.send_delta(MessagePiece { node: piece.node.within(user), ..piece.clone() });
         }

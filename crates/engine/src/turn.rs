@@ -18,6 +18,7 @@ use super::{
     lease::Lease,
     log::Log,
     resume::{changes_since, new_messages},
+    spans,
     stream::Sinks,
     superstep::{Action, Beginning, Machine},
 };
@@ -55,8 +56,10 @@ pub(super) async fn begin(
         }
     };
     let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, Turn { beginning, last_seq, changes }) = lease.or_give_back(turn).await?;
+    let (lease, Turn { beginning, last_seq, changes, first_trace }) =
+        lease.or_give_back(turn).await?;
     let Beginning { machine, commit, mut actions } = beginning;
+    let span = spans::run(&machine, sinks.span, first_trace.as_deref());
     let log = Log::after(last_seq, run, sinks, engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
     let position = &commit.position;
@@ -77,7 +80,7 @@ pub(super) async fn begin(
     }
     journal.set_status(RunStatus { status: Status::Running, reason: None });
     journal.save().await?;
-    Ok(Start::ready(machine, journal, actions))
+    Ok(Start::ready(machine, journal, actions, span))
 }
 
 /// A turn that is ready to begin.
@@ -87,6 +90,8 @@ struct Turn {
     last_seq: u64,
     /// The changes of the workflow, as text.
     changes: Vec<String>,
+    /// The trace of the first process of the run.
+    first_trace: Option<String>,
 }
 
 async fn prepare(
@@ -96,6 +101,7 @@ async fn prepare(
     input: &Update,
 ) -> Result<Turn, RunError> {
     let saved = engine.checkpointer.load(run).await?;
+    let first_trace = saved.summary.info.trace.clone();
     let status = saved.summary.status;
     if !saved.position.frontier.is_empty() || status == Status::Running {
         return Err(RunError::TurnOpen { thread: thread.to_owned(), status });
@@ -107,5 +113,5 @@ async fn prepare(
     let beginning =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok(Turn { beginning, last_seq: saved.last_seq, changes })
+    Ok(Turn { beginning, last_seq: saved.last_seq, changes, first_trace })
 }

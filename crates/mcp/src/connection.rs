@@ -18,15 +18,15 @@ use graphrun_workflow::{HostUse, LockedTool, McpPlace, McpServer};
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
-        CallToolRequestParams, ClientConfig, Implementation, PaginatedRequestParams,
-        ReadResourceRequestParams,
+        CallToolRequestParams, ClientConfig, GetPromptRequestParams, Implementation,
+        PaginatedRequestParams, ReadResourceRequestParams,
     },
     service::{
         ClientInitializeError, NotificationContext, RunningService, ServiceError, serve_client,
     },
     transport::async_rw::AsyncRwTransport,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use crate::{
@@ -75,13 +75,20 @@ impl ClientHandler for Client {
         info
     }
 
-    /// The next call starts the server again, and compares its tools with the lock file.
+    /// The next call starts the server again, and compares its tools and prompts with the lock file.
     fn on_tool_list_changed(
         &self,
         _: NotificationContext<RoleClient>,
     ) -> impl Future<Output = ()> + Send + '_ {
         self.is_stale.store(true, Ordering::Relaxed);
         std::future::ready(())
+    }
+
+    fn on_prompt_list_changed(
+        &self,
+        context: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send + '_ {
+        self.on_tool_list_changed(context)
     }
 }
 
@@ -120,6 +127,11 @@ impl Connection {
         }
     }
 
+    /// Returns whether the server is elsewhere.
+    pub(super) fn is_over_http(&self) -> bool {
+        self.program.is_none()
+    }
+
     /// Returns whether later calls can use it.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_stale.load(Ordering::Relaxed) && !self.service.is_closed()
@@ -151,19 +163,35 @@ impl Connection {
         self.list("resources", |page| peer.list_resources(page)).await
     }
 
-    /// Lists the prompts, as the server describes them.
-    pub(super) async fn prompts(&self) -> Result<Vec<Value>, McpError> {
+    /// Lists the templates of URIs, as the server describes them; none of a server without this request.
+    pub(super) async fn resource_templates(&self) -> Result<Vec<Value>, McpError> {
         let peer = self.service.peer();
-        self.list("prompts", |page| peer.list_prompts(page)).await
+        let listed =
+            self.list("resourceTemplates", |page| peer.list_resource_templates(page)).await;
+        match listed {
+            Err(McpError::Protocol { .. }) => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
+    /// Lists the prompts, each with its name. The arguments of a prompt are texts.
+    pub(super) async fn prompts(&self) -> Result<Vec<(String, LockedTool)>, McpError> {
+        let peer = self.service.peer();
+        let listed = self.list("prompts", |page| peer.list_prompts(page)).await?;
+        Ok(listed.iter().map(prompt).collect())
+    }
+
+    /// Fills in a prompt, and returns it as the protocol has it.
+    pub(super) async fn get_prompt(&self, prompt: &str, input: Value) -> Result<Value, McpError> {
+        let params = GetPromptRequestParams::new(prompt).with_arguments(arguments(input));
+        let peer = self.service.peer();
+        let result = self.within_time(peer.get_prompt(params)).await?;
+        Ok(serde_json::to_value(result).unwrap_or_default())
     }
 
     /// Calls a tool, and returns the result as the protocol has it.
     pub(super) async fn call(&self, tool: &str, input: Value) -> Result<Value, McpError> {
-        let input = match input {
-            Value::Object(input) => input,
-            _ => Map::new(),
-        };
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments(input));
         let peer = self.service.peer();
         let result = self.within_time(peer.call_tool(params)).await?;
         Ok(serde_json::to_value(result).unwrap_or_default())
@@ -177,7 +205,7 @@ impl Connection {
         Ok(serde_json::to_value(result).unwrap_or_default())
     }
 
-    /// Ends the server: it is asked first, by the end of its input.
+    /// Ends the server: it is asked first, by the end of its input. Over HTTP, the session ends with a request.
     pub(super) async fn close(mut self) {
         let _ = self.service.close_with_timeout(STOP_TIME).await;
         if let Some(program) = self.program {
@@ -241,6 +269,40 @@ impl Connection {
                 Err(McpError::TimedOut { server: server(), time: self.time })
             }
         }
+    }
+}
+
+/// Returns the name of a prompt, and the prompt as a tool.
+fn prompt(listed: &Value) -> (String, LockedTool) {
+    let text = |it: &Value| it.as_str().map(plain).unwrap_or_default();
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for argument in listed["arguments"].as_array().into_iter().flatten() {
+        let name = text(&argument["name"]);
+        if argument["required"] == Value::Bool(true) {
+            required.push(Value::from(name.clone()));
+        }
+        let mut schema = json!({"type": "string"});
+        let about = text(&argument["description"]);
+        if !about.is_empty() {
+            schema["description"] = about.into();
+        }
+        properties.insert(name, schema);
+    }
+    let input = json!({
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    let about = text(&listed["description"]);
+    (text(&listed["name"]), LockedTool { about, input, output: None })
+}
+
+/// Returns the arguments of a call.
+fn arguments(input: Value) -> Map<String, Value> {
+    match input {
+        Value::Object(input) => input,
+        _ => Map::new(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The results of calls, as tools of a workflow return them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::McpError;
+use crate::{McpError, program::plain};
 
 /// Returns the result of a call: its structured content if the tool has a type of results, and else its texts.
 pub(super) fn of_call(mut result: Value, is_structured: bool) -> Result<Value, McpError> {
@@ -13,6 +13,41 @@ pub(super) fn of_call(mut result: Value, is_structured: bool) -> Result<Value, M
         return Err(McpError::Failed { message });
     }
     Ok(if is_structured { result["structuredContent"].take() } else { text.into() })
+}
+
+/// Returns the text of a prompt: the texts of its messages. If some are answers of a model, each begins with its role.
+pub(super) fn of_prompt(result: &Value) -> Value {
+    let messages: Vec<&Value> = result["messages"].as_array().into_iter().flatten().collect();
+    let is_talk = messages.iter().any(|it| it["role"] != "user");
+    let text = |message: &&Value| {
+        let content = &message["content"];
+        let text = if content.is_array() {
+            texts(content)
+        } else {
+            texts(&Value::Array(vec![content.clone()]))
+        };
+        match message["role"].as_str().filter(|_| is_talk) {
+            Some(role) => format!("{role}: {text}"),
+            None => text,
+        }
+    };
+    messages.iter().map(text).collect::<Vec<_>>().join("\n\n").into()
+}
+
+/// Returns resources or templates of their URIs, as a list of the workflow.
+pub(super) fn of_list(listed: &[Value], uri: &str, is_allowed: impl Fn(&str) -> bool) -> Value {
+    let text = |it: &Value| it.as_str().map(plain);
+    let entry = |it: &Value| {
+        let address = text(&it[uri]).filter(|it| is_allowed(it))?;
+        let mut entry = json!({"uri": address, "name": text(&it["name"]).unwrap_or_default()});
+        for (key, value) in [("about", "description"), ("media_type", "mimeType")] {
+            if let Some(value) = text(&it[value]) {
+                entry[key] = value.into();
+            }
+        }
+        Some(entry)
+    };
+    listed.iter().filter_map(entry).collect::<Vec<_>>().into()
 }
 
 /// Returns the text of a resource.
@@ -37,8 +72,6 @@ fn texts(parts: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -57,5 +90,29 @@ mod tests {
         assert_eq!(of_call(failed, true).unwrap_err().to_string(), text);
         let read = json!({"contents": [{"uri": "a", "text": "x"}, {"uri": "b", "blob": "AAAA"}]});
         assert_eq!(of_resource(&read), json!("x\n[resource b]"));
+    }
+
+    #[test]
+    fn a_prompt_is_a_text_with_roles_if_it_is_a_talk() {
+        let user = |text: &str| json!({"role": "user", "content": {"type": "text", "text": text}});
+        let plain = json!({"messages": [user("one"), user("two")]});
+        assert_eq!(of_prompt(&plain), json!("one\n\ntwo"));
+        let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let talk = json!({"messages": [user("one"), {"role": "assistant", "content": [image]}]});
+        assert_eq!(of_prompt(&talk), json!("user: one\n\nassistant: [image image/png]"));
+        assert_eq!(of_prompt(&json!({})), json!(""));
+    }
+
+    #[test]
+    fn a_list_has_the_allowed_resources_only() {
+        let listed = [
+            json!({"uri": "note://a", "name": "a", "mimeType": "text/plain", "size": 3}),
+            json!({"uri": "note://b", "name": "b"}),
+            json!({"name": "without an address"}),
+        ];
+        let all = of_list(&listed, "uri", |_| true);
+        assert_eq!(all[1], json!({"uri": "note://b", "name": "b"}));
+        let some = of_list(&listed, "uri", |it| it.ends_with('a'));
+        assert_eq!(some, json!([{"uri": "note://a", "name": "a", "media_type": "text/plain"}]));
     }
 }

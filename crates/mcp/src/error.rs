@@ -113,25 +113,37 @@ pub enum McpError {
         /// The limit.
         most: usize,
     },
-    /// A tool cannot be offered to a model.
-    #[error("the server `{server}` has the tool `{tool}`, which cannot be used: {reason}")]
+    /// A tool or a prompt cannot be offered to a model.
+    #[error("the server `{server}` has the {part} `{name}`, which cannot be used: {reason}")]
     Unusable {
         /// Its name.
         server: String,
-        /// The tool.
-        tool: String,
+        /// `tool` or `prompt`.
+        part: &'static str,
+        /// The name of the tool or the prompt.
+        name: String,
         /// The reason.
         reason: String,
     },
-    /// A tool is not as the lock file has it.
+    /// A tool or a prompt is not as the lock file has it.
     #[error(
-        "the server `{server}` has changed its tool `{tool}` since it was locked: run `graphrun mcp lock`, and read the new description"
+        "the server `{server}` has changed its {part} `{name}` since it was locked: run `graphrun mcp lock`, and read the new description"
     )]
     Changed {
         /// Its name.
         server: String,
-        /// The tool.
-        tool: String,
+        /// `tool` or `prompt`.
+        part: &'static str,
+        /// The name of the tool or the prompt.
+        name: String,
+    },
+    /// The workflow does not allow a resource.
+    #[error("`resources` of the server `{server}` does not allow `{uri}`")]
+    NotAllowed {
+        /// Its name.
+        server: String,
+        /// The URI.
+        uri: String,
     },
 }
 

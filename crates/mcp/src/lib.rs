@@ -22,5 +22,5 @@ pub use self::{
     access::ServerAccess,
     error::McpError,
     look::{Offer, PromptLine, ResourceLine, look},
-    servers::Servers,
+    servers::{Servers, end_sessions},
 };

@@ -1,4 +1,4 @@
-//! What a server offers: its tools for a lock file, and its resources and prompts for people.
+//! What a server offers: its tools and prompts for a lock file, and its resources and prompts for people.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +59,8 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
             continue;
         }
         if let Some(reason) = problem(&server.name, &name, &tool.input) {
-            let (server, tool) = (server.name.clone(), name);
-            return Err(McpError::Unusable { server, tool, reason });
+            let server = server.name.clone();
+            return Err(McpError::Unusable { server, part: "tool", name, reason });
         }
         tools.insert(name, tool);
     }
@@ -70,13 +70,27 @@ async fn offer(server: &McpServer, connection: &Connection) -> Result<Offer, Mcp
         let line = |it: &Value| ResourceLine { uri: text(&it["uri"]), name: text(&it["name"]) };
         resources.extend(connection.resources().await?.iter().map(line));
     }
+    let mut locked_prompts = BTreeMap::new();
     if connection.has("prompts") {
-        let line =
-            |it: &Value| PromptLine { name: text(&it["name"]), about: text(&it["description"]) };
-        prompts.extend(connection.prompts().await?.iter().map(line));
+        for (name, prompt) in connection.prompts().await? {
+            prompts.push(PromptLine { name: name.clone(), about: prompt.about.clone() });
+            if !server.wants_prompt(&name) {
+                continue;
+            }
+            if let Some(reason) = problem(&server.name, &name, &prompt.input) {
+                let server = server.name.clone();
+                return Err(McpError::Unusable { server, part: "prompt", name, reason });
+            }
+            locked_prompts.insert(name, prompt);
+        }
     }
     let has_resources = connection.has("resources");
-    let locked = LockedServer { resources: has_resources, tools, ..server.unlocked() };
+    let locked = LockedServer {
+        resources: has_resources,
+        tools,
+        prompts: locked_prompts,
+        ..server.unlocked()
+    };
     Ok(Offer { locked, resources, prompts })
 }
 

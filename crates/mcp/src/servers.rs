@@ -2,22 +2,26 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     path::Path,
-    sync::{Arc, PoisonError},
+    sync::{Arc, LazyLock, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use graphrun_workflow::{
-    McpPlace, McpServer,
-    tool::{McpCaller, ServerTool, ToolContext, ToolError},
+    LockedServer, LockedTool, McpPlace, McpServer,
+    tool::{McpCaller, ServerRequest, ServerTool, ToolContext, ToolError},
 };
-use serde_json::Value;
-use tokio::sync::Mutex;
+use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Mutex, time::timeout};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     McpError, ServerAccess,
     connection::Connection,
-    content::{of_call, of_resource},
+    content::{of_call, of_list, of_prompt, of_resource},
+    program::plain,
 };
 
 /// The running servers of a process: one for each declaration and each folder in which nodes call it.
@@ -27,13 +31,26 @@ pub struct Servers {
     open: std::sync::Mutex<BTreeMap<String, Slot>>,
 }
 
+/// The requests that end the sessions of dropped servers. They belong to the process, because the servers of a run are
+/// dropped with its graph, wherever that happens.
+static ENDING: LazyLock<TaskTracker> = LazyLock::new(TaskTracker::new);
+/// The longest wait for them; a little more than one of them takes.
+const ENDING_TIME: Duration = Duration::from_secs(3);
+
+/// Waits for a short time until the sessions of all dropped servers have ended. A program calls it before it ends its
+/// runtime; without it, the servers keep the sessions until they forget them.
+pub async fn end_sessions() {
+    ENDING.close();
+    let _ = timeout(ENDING_TIME, ENDING.wait()).await;
+}
+
 /// The connection to a server, if it runs. Calls wait here while it starts.
 type Slot = Arc<Mutex<Option<Arc<Connection>>>>;
 
 impl Servers {
     /// Makes a holder of servers, which start if the operator allows them.
     pub fn new(access: ServerAccess) -> Self {
-        Self { access, ..Self::default() }
+        Self { access, open: std::sync::Mutex::default() }
     }
 
     /// Returns a connection to a server whose tools are those of the lock file.
@@ -58,22 +75,48 @@ impl Servers {
         self.access.check(server)?;
         let folder = folder.map(|it| it.to_path_buf());
         let connection = Connection::open(server, &self.access, folder).await?;
-        check_tools(server, &connection).await?;
+        check_lock(server, &connection).await?;
         let connection = Arc::new(connection);
         *slot = Some(Arc::clone(&connection));
         Ok(connection)
     }
 }
 
-/// Checks that the server has the locked tools, with the same descriptions and types.
-async fn check_tools(server: &McpServer, connection: &Connection) -> Result<(), McpError> {
-    let tools: BTreeMap<_, _> = connection.tools().await?.into_iter().collect();
-    let changed =
-        server.locked.tools.iter().find(|(name, locked)| tools.get(*name) != Some(*locked));
-    match changed {
+/// The sessions over HTTP end in the background. Programs are killed with their connection.
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let open = mem::take(self.open.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for slot in open.into_values().filter_map(Arc::into_inner) {
+            let connection = slot.into_inner().and_then(Arc::into_inner);
+            if let Some(connection) = connection.filter(Connection::is_over_http) {
+                ENDING.spawn_on(connection.close(), &runtime);
+            }
+        }
+    }
+}
+
+/// Checks that the server has the locked tools and prompts, with the same descriptions and types.
+async fn check_lock(server: &McpServer, connection: &Connection) -> Result<(), McpError> {
+    let LockedServer { tools, prompts, .. } = &server.locked;
+    check_same(&server.name, "tool", tools, connection.tools().await?)?;
+    if prompts.is_empty() {
+        return Ok(());
+    }
+    check_same(&server.name, "prompt", prompts, connection.prompts().await?)
+}
+
+fn check_same(
+    server: &str,
+    part: &'static str,
+    locked: &BTreeMap<String, LockedTool>,
+    found: Vec<(String, LockedTool)>,
+) -> Result<(), McpError> {
+    let found: BTreeMap<_, _> = found.into_iter().collect();
+    match locked.iter().find(|(name, locked)| found.get(*name) != Some(*locked)) {
         None => Ok(()),
-        Some((tool, _)) => {
-            Err(McpError::Changed { server: server.name.clone(), tool: tool.clone() })
+        Some((name, _)) => {
+            Err(McpError::Changed { server: server.to_owned(), part, name: name.clone() })
         }
     }
 }
@@ -86,14 +129,28 @@ impl McpCaller for Servers {
         input: Value,
         ctx: &ToolContext,
     ) -> Result<Value, ToolError> {
-        let ServerTool { server, tool, reads_resource } = tool;
-        let connection = self.connect(server, ctx.folder.as_ref()).await?;
-        if *reads_resource {
-            let uri = input["uri"].as_str().unwrap_or_default();
-            return Ok(of_resource(&connection.read_resource(uri).await?));
+        let ServerTool { server, tool, request } = tool;
+        let uri = input["uri"].as_str().unwrap_or_default();
+        if *request == ServerRequest::ReadResource && !server.allows_resource(uri) {
+            let (server, uri) = (server.name.clone(), plain(uri));
+            return Err(McpError::NotAllowed { server, uri }.into());
         }
-        let is_structured = server.locked.tools.get(tool).is_some_and(|it| it.output.is_some());
-        let result = connection.call(tool, input).await?;
-        Ok(of_call(result, is_structured)?)
+        let connection = self.connect(server, ctx.folder.as_ref()).await?;
+        Ok(match request {
+            ServerRequest::ReadResource => of_resource(&connection.read_resource(uri).await?),
+            ServerRequest::ListResources => {
+                let resources = connection.resources().await?;
+                let resources = of_list(&resources, "uri", |it| server.allows_resource(it));
+                let templates = connection.resource_templates().await?;
+                let templates = of_list(&templates, "uriTemplate", |it| server.allows_template(it));
+                json!({"resources": resources, "templates": templates})
+            }
+            ServerRequest::GetPrompt => of_prompt(&connection.get_prompt(tool, input).await?),
+            ServerRequest::CallTool => {
+                let locked = server.locked.tools.get(tool);
+                let is_structured = locked.is_some_and(|it| it.output.is_some());
+                of_call(connection.call(tool, input).await?, is_structured)?
+            }
+        })
     }
 }

@@ -73,7 +73,7 @@ pub use failure::Failure;
 pub use fetch::connect;
 pub use fetch::{FetchError, FetchRequest, FetchResponse, fetch};
 pub use graphrun_core::{event::MessagePart, usage::TokenUsage};
-pub use prices::{LongPrice, Price, Prices};
+pub use prices::{LongRequests, Price, Prices, TokenPrice};
 pub use provider::{
     KnownModel, OutputMode, Parameter, Profile, Protocol, Provider, ProviderSettings, Providers,
     SystemRole, TableProblem, TokenLimit, full_name, header_problem,

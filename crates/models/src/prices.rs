@@ -11,25 +11,10 @@ use super::{
     provider::{KnownModel, TableReader, full_name},
 };
 
-/// The price of one model, in US dollars per million tokens.
-///
-/// ```
-/// use graphrun_models::{LongPrice, Price, TokenUsage};
-///
-/// let long = LongPrice { over: 200_000, input: 2.0, output: 6.0, ..LongPrice::default() };
-/// let price = Price { input: 1.0, output: 4.0, cache_write: Some(1.25), long: Some(long), ..Price::default() };
-/// let usage = TokenUsage {
-///     input_tokens: 100_000,
-///     cache_write_input_tokens: 40_000,
-///     calls: 1,
-///     ..TokenUsage::default()
-/// };
-/// assert_eq!(price.cost(usage), 0.06 + 0.05);
-/// assert_eq!(price.cost(TokenUsage { input_tokens: 300_000, calls: 1, ..TokenUsage::default() }), 0.6);
-/// ```
+/// The price of the tokens of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+pub struct TokenPrice {
     /// For a million tokens of requests.
     pub input: f64,
     /// For a million tokens of replies.
@@ -44,39 +29,58 @@ pub struct Price {
     /// For a million tokens of reasoning; `None` means the price of other tokens of replies.
     #[serde(default)]
     pub reasoning_output: Option<f64>,
-    /// The prices of long requests, if they differ.
-    #[serde(default)]
-    pub long: Option<LongPrice>,
 }
 
-/// The prices of a request that is longer than a number of tokens. They hold for the whole request and its reply.
+/// The price of one model.
+///
+/// ```
+/// use graphrun_models::{LongRequests, Price, TokenPrice, TokenUsage};
+///
+/// let tokens = TokenPrice { input: 1.0, output: 4.0, cache_write: Some(1.25), ..TokenPrice::default() };
+/// let of_long = TokenPrice { input: 2.0, output: 6.0, ..TokenPrice::default() };
+/// let price = Price { tokens, long: Some(LongRequests { over: 200_000, tokens: of_long }) };
+/// let usage = TokenUsage {
+///     input_tokens: 100_000,
+///     cache_write_input_tokens: 40_000,
+///     calls: 1,
+///     ..TokenUsage::default()
+/// };
+/// assert_eq!(price.cost(usage), 0.06 + 0.05);
+/// assert_eq!(price.cost(TokenUsage { input_tokens: 300_000, calls: 1, ..TokenUsage::default() }), 0.6);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LongPrice {
-    /// The most tokens of a request with the usual prices.
+pub struct Price {
+    /// The usual price of tokens.
+    pub tokens: TokenPrice,
+    /// That of long requests, if it differs.
+    #[serde(default)]
+    pub long: Option<LongRequests>,
+}
+
+/// Requests that are longer than a number of tokens. Their price holds for the whole request and its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongRequests {
+    /// The most tokens of a request with the usual price.
     pub over: u64,
-    /// As in [`Price`].
-    pub input: f64,
-    /// As in [`Price`].
-    pub output: f64,
-    /// As in [`Price`].
-    #[serde(default)]
-    pub cached_input: Option<f64>,
-    /// As in [`Price`].
-    #[serde(default)]
-    pub cache_write: Option<f64>,
-    /// As in [`Price`].
-    #[serde(default)]
-    pub reasoning_output: Option<f64>,
+    /// The price of their tokens.
+    pub tokens: TokenPrice,
+}
+
+impl From<TokenPrice> for Price {
+    fn from(tokens: TokenPrice) -> Self {
+        Self { tokens, long: None }
+    }
 }
 
 /// Prices by the name of the model, as in `openai/gpt-5-mini`.
 ///
 /// ```
-/// use graphrun_models::{Price, Prices, TokenUsage};
+/// use graphrun_models::{Prices, TokenPrice, TokenUsage};
 ///
-/// let price = Price { input: 1.0, output: 4.0, cached_input: Some(0.5), ..Price::default() };
-/// let prices = Prices::from_iter([("lab/small".to_owned(), price)]);
+/// let price = TokenPrice { input: 1.0, output: 4.0, cached_input: Some(0.5), ..TokenPrice::default() };
+/// let prices = Prices::from_iter([("lab/small".to_owned(), price.into())]);
 /// let usage = TokenUsage {
 ///     input_tokens: 500_000,
 ///     output_tokens: 250_000,
@@ -136,15 +140,6 @@ impl Prices {
 }
 
 impl Price {
-    /// The keys of a price in a table of TOML, and whether it must have them.
-    const KEYS: [(&str, bool); 5] = [
-        ("input_per_million", true),
-        ("output_per_million", true),
-        ("cached_input_per_million", false),
-        ("cache_write_per_million", false),
-        ("reasoning_output_per_million", false),
-    ];
-
     /// Reads the table of a model, and adds its mistakes to `problems`; one about a missing key has no place.
     pub fn read(
         model: &str,
@@ -162,13 +157,13 @@ impl Price {
         problems: &mut Vec<TableProblem>,
     ) -> Option<Self> {
         let what = format!("the price of `{model}`");
-        let numbers = Self::numbers(&what, table, &[&["long"], others].concat(), problems);
+        let tokens = TokenPrice::read(&what, table, &[&["long"], others].concat(), problems);
         let long = match table.get("long") {
             None => None,
             Some(item) => {
                 let table = TableReader::new(problems).table("long", item)?;
                 let what = format!("the price of long requests to `{model}`");
-                let numbers = Self::numbers(&what, table, &["over"], problems);
+                let tokens = TokenPrice::read(&what, table, &["over"], problems);
                 let mut reader = TableReader::new(problems);
                 let Some(over) = table.get("over") else {
                     let message = format!("{what} has no `over`, a number of tokens");
@@ -176,30 +171,73 @@ impl Price {
                     return None;
                 };
                 let over = reader.whole("over", over);
-                let [input, output, cached_input, cache_write, reasoning_output] = numbers?;
-                let (input, output) = (input?, output?);
-                Some(LongPrice {
-                    over: over?,
-                    input,
-                    output,
-                    cached_input,
-                    cache_write,
-                    reasoning_output,
-                })
+                Some(LongRequests { tokens: tokens?, over: over? })
             }
         };
-        let [input, output, cached_input, cache_write, reasoning_output] = numbers?;
-        let (input, output) = (input?, output?);
-        Some(Self { input, output, cached_input, cache_write, reasoning_output, long })
+        Some(Self { tokens: tokens?, long })
     }
 
-    /// Reads the numbers of a table that may have other keys, too.
-    fn numbers(
+    /// Returns the cost of the usage in US dollars. Whether the requests of several calls are long depends on their average.
+    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
+    pub fn cost(&self, usage: TokenUsage) -> f64 {
+        let price = self.of_request(usage.input_tokens / usage.calls.max(1));
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_input_tokens.min(usage.input_tokens - cached);
+        let reasoning = usage.reasoning_output_tokens.min(usage.output_tokens);
+        let parts = [
+            (usage.input_tokens - cached - written, price.input),
+            (cached, price.cached_input.unwrap_or(price.input)),
+            (written, price.cache_write.unwrap_or(price.input)),
+            (usage.output_tokens - reasoning, price.output),
+            (reasoning, price.reasoning_output.unwrap_or(price.output)),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1_000_000.0
+    }
+
+    /// Returns the highest cost of a call with this many tokens: all of them are of the most expensive kind.
+    ///
+    /// ```
+    /// use graphrun_models::{LongRequests, Price, TokenPrice};
+    ///
+    /// let tokens = TokenPrice { input: 1.0, output: 4.0, ..TokenPrice::default() };
+    /// let of_long = TokenPrice { input: 9.0, output: 5.0, ..TokenPrice::default() };
+    /// let price = Price { tokens, long: Some(LongRequests { over: 1_000, tokens: of_long }) };
+    /// assert_eq!((price.most(1_000), price.most(1_000_000)), (0.004, 9.0));
+    /// ```
+    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
+    pub fn most(&self, tokens: u64) -> f64 {
+        // A short request may have a long answer.
+        let each = [self.of_request(0), self.of_request(tokens)].into_iter();
+        let prices = each.flat_map(|it| {
+            let others = [it.cached_input, it.cache_write, it.reasoning_output];
+            [it.input, it.output].into_iter().chain(others.into_iter().flatten())
+        });
+        prices.fold(0.0, f64::max) * tokens as f64 / 1_000_000.0
+    }
+
+    /// Returns the price of a request with this many tokens.
+    fn of_request(&self, tokens: u64) -> TokenPrice {
+        self.long.filter(|it| tokens > it.over).map_or(self.tokens, |it| it.tokens)
+    }
+}
+
+impl TokenPrice {
+    /// The keys of a table of TOML, and whether it must have them.
+    const KEYS: [(&str, bool); 5] = [
+        ("input_per_million", true),
+        ("output_per_million", true),
+        ("cached_input_per_million", false),
+        ("cache_write_per_million", false),
+        ("reasoning_output_per_million", false),
+    ];
+
+    /// Reads a table that may have other keys, too.
+    fn read(
         what: &str,
         table: &dyn TableLike,
         others: &[&'static str],
         problems: &mut Vec<TableProblem>,
-    ) -> Option<[Option<f64>; 5]> {
+    ) -> Option<Self> {
         let known: Vec<&str> =
             Self::KEYS.iter().map(|(known, _)| *known).chain(others.iter().copied()).collect();
         let mut reader = TableReader::new(problems);
@@ -222,51 +260,10 @@ impl Price {
             is_whole &= number.is_some();
             number
         });
-        is_whole.then_some(numbers)
-    }
-
-    /// Returns the cost of the usage in US dollars. Whether the requests of several calls are long depends on their average.
-    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
-    pub fn cost(&self, usage: TokenUsage) -> f64 {
-        let price = self.of_requests(usage.input_tokens / usage.calls.max(1));
-        let cached = usage.cached_input_tokens.min(usage.input_tokens);
-        let written = usage.cache_write_input_tokens.min(usage.input_tokens - cached);
-        let reasoning = usage.reasoning_output_tokens.min(usage.output_tokens);
-        let parts = [
-            (usage.input_tokens - cached - written, price.input),
-            (cached, price.cached_input.unwrap_or(price.input)),
-            (written, price.cache_write.unwrap_or(price.input)),
-            (usage.output_tokens - reasoning, price.output),
-            (reasoning, price.reasoning_output.unwrap_or(price.output)),
-        ];
-        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1_000_000.0
-    }
-
-    /// Returns the highest cost of a call with this many tokens: all of them are of the most expensive kind.
-    ///
-    /// ```
-    /// use graphrun_models::{LongPrice, Price};
-    ///
-    /// let long = LongPrice { over: 1_000, input: 9.0, output: 5.0, ..LongPrice::default() };
-    /// let price = Price { input: 1.0, output: 4.0, long: Some(long), ..Price::default() };
-    /// assert_eq!((price.most(1_000), price.most(1_000_000)), (0.004, 9.0));
-    /// ```
-    #[expect(clippy::cast_precision_loss, reason = "2^52 tokens are more than anybody can pay for")]
-    pub fn most(&self, tokens: u64) -> f64 {
-        // A short request may have a long answer.
-        let each = [self.of_requests(0), self.of_requests(tokens)].into_iter();
-        let prices = each.flat_map(|it| {
-            let others = [it.cached_input, it.cache_write, it.reasoning_output];
-            [it.input, it.output].into_iter().chain(others.into_iter().flatten())
-        });
-        prices.fold(0.0, f64::max) * tokens as f64 / 1_000_000.0
-    }
-
-    /// Returns the prices of a request with this many tokens.
-    fn of_requests(&self, tokens: u64) -> Self {
-        let Some(long) = self.long.filter(|it| tokens > it.over) else { return *self };
-        let LongPrice { input, output, cached_input, cache_write, reasoning_output, .. } = long;
-        Self { input, output, cached_input, cache_write, reasoning_output, long: None }
+        let [input, output, cached_input, cache_write, reasoning_output] = numbers;
+        let price =
+            Self { input: input?, output: output?, cached_input, cache_write, reasoning_output };
+        is_whole.then_some(price)
     }
 }
 

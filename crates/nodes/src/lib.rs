@@ -46,6 +46,7 @@ mod declared;
 mod dependencies;
 mod diff;
 mod discard;
+mod homes;
 mod host_approval;
 mod in_folder;
 mod memory;
@@ -92,6 +93,7 @@ pub use self::{
     dependencies::{LockFileReadError, read_lock_file},
     diff::DiffNode,
     discard::DiscardNode,
+    homes::RunHomes,
     merge::{MergeNode, MergeOutput, MergeSide},
     nested_use::NestedUseNode,
     recall::RecallSettings,

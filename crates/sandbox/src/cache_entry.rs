@@ -4,13 +4,19 @@
 //! all, also after a kill or a power failure. Processes that need the same entry at the same time build it once.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use nix::unistd::syncfs;
+
+/// The folder in the cache with the packages of lock files.
+pub(super) const PACKAGES: &str = "packages";
+/// The length of a key.
+const KEY_CHARACTERS: usize = 32;
 
 /// The cache could not do a part of a build.
 #[derive(Debug)]
@@ -44,17 +50,52 @@ impl CacheEntry {
         self.cache.join(&self.key)
     }
 
+    /// Returns the folder of the entry if it is there, and notes that it is used.
+    pub(super) fn find(&self) -> Option<PathBuf> {
+        let folder = self.folder();
+        if !folder.is_dir() {
+            return None;
+        }
+        // A cache of another user cannot be written, and is not pruned by this one.
+        let lock = OpenOptions::new().write(true).open(self.lock_file());
+        let _ = lock.and_then(|it| it.set_modified(SystemTime::now()));
+        Some(folder)
+    }
+
+    /// Returns the path of its lock, whose time is that of its last use.
+    fn lock_file(&self) -> PathBuf {
+        self.cache.join(format!("{}.lock", self.key))
+    }
+
+    /// Removes the entry unless it was used after a time. Returns its room if it was removed.
+    fn prune(&self, unused_since: SystemTime) -> io::Result<Option<u64>> {
+        // Each build makes the lock, so an entry without one is none of ours.
+        let file = OpenOptions::new().write(true).open(self.lock_file())?;
+        let is_used = file.metadata()?.modified()? > unused_since;
+        // Who builds it holds the lock.
+        if is_used || file.try_lock().is_err() {
+            return Ok(None);
+        }
+        let folder = self.folder();
+        // From now on it is not found.
+        let removed = self.cache.join(format!("{}.tmp-{}", self.key, std::process::id()));
+        fs::rename(&folder, &removed)?;
+        let bytes = bytes_of(&removed);
+        fs::remove_dir_all(&removed)?;
+        Ok(Some(bytes))
+    }
+
     /// Builds the entry, unless it is there. `build` gets the path of a folder that is not there yet, and returns the
     /// folder at or below it that becomes the entry.
     pub(super) async fn ensure<E: From<CacheFault>>(
         &self,
         build: impl AsyncFnOnce(&Path) -> Result<PathBuf, E>,
     ) -> Result<PathBuf, E> {
-        let folder = self.folder();
-        if folder.exists() {
+        if let Some(folder) = self.find() {
             return Ok(folder);
         }
-        let _lock = lock(self.cache.join(format!("{}.lock", self.key))).await?;
+        let folder = self.folder();
+        let _lock = lock(self.lock_file()).await?;
         // Another process may have built it while this one waited.
         if folder.exists() {
             return Ok(folder);
@@ -91,6 +132,59 @@ impl CacheEntry {
     }
 }
 
+/// An entry that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrunedEntry {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The room that it took on the disk.
+    pub bytes: u64,
+}
+
+/// Removes the packages and the Python environments of a [cache](crate::default_cache_dir) that no run has used for this
+/// time. A program that still works with one of them loses it, so the time is longer than any program works.
+///
+/// # Errors
+///
+/// Fails when an entry cannot be removed. Those before it are removed.
+pub fn prune_cache(cache: &Path, unused_for: Duration) -> io::Result<Vec<PrunedEntry>> {
+    let unused_since = SystemTime::now().checked_sub(unused_for).unwrap_or(UNIX_EPOCH);
+    let mut pruned = Vec::new();
+    for place in [cache.to_owned(), cache.join(PACKAGES)] {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let key = name.to_str().filter(|it| is_key(it));
+            let Some(key) = key.filter(|_| entry.file_type().is_ok_and(|it| it.is_dir())) else {
+                continue;
+            };
+            match CacheEntry::new(&place, key.to_owned()).prune(unused_since) {
+                Ok(Some(bytes)) => pruned.push(PrunedEntry { folder: entry.path(), bytes }),
+                Ok(None) => {}
+                // It has no lock, or another process has just removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(pruned)
+}
+
+/// Returns whether a name is one that [`key_of`] makes.
+fn is_key(name: &str) -> bool {
+    name.len() == KEY_CHARACTERS && name.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns the room that a folder takes on the disk.
+fn bytes_of(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |it: fs::DirEntry| {
+        let Ok(data) = it.metadata() else { return 0 };
+        let below = if data.is_dir() { bytes_of(&it.path()) } else { 0 };
+        data.blocks() * 512 + below
+    };
+    entries.map(bytes).sum()
+}
+
 /// Returns the key of an entry: a hash of everything in which two entries differ.
 pub(super) fn key_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -98,7 +192,7 @@ pub(super) fn key_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         // The length is included, so that no two lists give the same bytes.
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    hasher.finalize().to_hex()[..32].to_owned()
+    hasher.finalize().to_hex()[..KEY_CHARACTERS].to_owned()
 }
 
 /// Makes a folder readable for all users: a strict umask would exclude `nobody`, the user of root's sandboxes.
@@ -174,6 +268,47 @@ mod tests {
         assert_eq!(names(), ["key", "key.lock", "other.tmp-1"]);
         let again = entry.ensure(async |_: &Path| unreachable!("it is there")).await;
         assert_eq!(again.map_err(|it: CacheFault| it.attempt), Ok(folder));
+    }
+
+    #[tokio::test]
+    async fn only_entries_that_nothing_has_used_are_pruned() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let cache = tempfile::tempdir().unwrap();
+        let packages = cache.path().join(PACKAGES);
+        fs::create_dir(&packages).unwrap();
+        let build = async |unfinished: &Path| {
+            fs::create_dir(unfinished).unwrap();
+            fs::write(unfinished.join("a"), [7; 9000]).unwrap();
+            Ok::<_, CacheFault>(unfinished.to_owned())
+        };
+        let key = |name: &str| key_of([name.as_bytes()]);
+        let mut entries = Vec::new();
+        for (place, name) in [(cache.path(), "old"), (&packages, "older"), (&packages, "used")] {
+            let entry = CacheEntry::new(place, key(name));
+            entry.ensure(build).await.unwrap();
+            let lock = OpenOptions::new().write(true).open(entry.lock_file()).unwrap();
+            lock.set_modified(SystemTime::now() - 3 * DAY).unwrap();
+            entries.push(entry);
+        }
+        // What no run could use is left alone.
+        fs::create_dir(cache.path().join("homes")).unwrap();
+        let locked = CacheEntry::new(&packages, key("locked"));
+        locked.ensure(build).await.unwrap();
+        let lock = OpenOptions::new().write(true).open(locked.lock_file()).unwrap();
+        lock.set_modified(SystemTime::now() - 3 * DAY).unwrap();
+        lock.lock().unwrap();
+
+        assert!(entries[2].find().is_some());
+        assert_eq!(prune_cache(cache.path(), 4 * DAY).unwrap(), []);
+        let pruned = prune_cache(cache.path(), 2 * DAY).unwrap();
+        let folders: Vec<PathBuf> = pruned.iter().map(|it| it.folder.clone()).collect();
+        assert_eq!(folders, [entries[0].folder(), entries[1].folder()]);
+        assert!(pruned.iter().all(|it| it.bytes >= 9000), "{pruned:?}");
+        let there = entries.iter().chain([&locked]).map(|it| it.folder().exists());
+        assert_eq!(there.collect::<Vec<_>>(), [false, false, true, true]);
+        assert!(cache.path().join("homes").exists());
+        // The next run makes it again.
+        assert_eq!(entries[0].ensure(build).await.unwrap(), entries[0].folder());
     }
 
     #[tokio::test]

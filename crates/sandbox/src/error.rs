@@ -59,6 +59,20 @@ pub enum SandboxError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The home of the program became too large. The program was stopped, and the home is removed.
+    #[error("the home of the program had more than {bytes} bytes or {entries} files")]
+    HomeTooLarge {
+        /// The limit of its bytes.
+        bytes: u64,
+        /// The limit of its files.
+        entries: u64,
+    },
+    /// The home of the program cannot be used by the user inside.
+    #[error("the folder `{}` cannot be used from inside the sandbox", path.display())]
+    Home {
+        /// The folder around the home.
+        path: PathBuf,
+    },
     /// The program does not exist inside the sandbox.
     #[error("there is no program `{program}` inside the sandbox")]
     ProgramNotFound {
@@ -105,7 +119,9 @@ impl SandboxError {
             Self::ProgramNotFound { .. } => {
                 Some("only programs below /usr and in the job's mounts exist inside".to_owned())
             }
-            Self::Filter(_)
+            Self::Home { .. } => Some("let all users enter the folders above it".to_owned()),
+            Self::HomeTooLarge { .. }
+            | Self::Filter(_)
             | Self::Refused(_)
             | Self::Setup { .. }
             | Self::Mount { .. }

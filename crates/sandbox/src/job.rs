@@ -29,6 +29,9 @@ pub struct Job {
     pub read_only: Vec<Mount>,
     /// A folder of the host that the program fills. It belongs to the user inside, and its size is not limited here.
     pub writable: Option<Mount>,
+    /// A folder of the host that is the home of the program, instead of an empty one. It is made if it is missing, stays
+    /// as the program leaves it, and has the same room as the work folder; one that is too large is removed.
+    pub home: Option<PathBuf>,
     /// The limits of the program.
     pub limits: Limits,
     /// Files of the work folder that are returned afterwards, if they are regular files.
@@ -177,7 +180,8 @@ impl Job {
         if let Some(mount) = mounts.find(|mount| !mount.is_harmless()) {
             return Err(JobError::Mount { inside: mount.inside.clone() });
         }
-        if let Some(folder) = self.mounted.as_ref().filter(|it| !it.is_absolute()) {
+        let mut folders = self.mounted.iter().chain(&self.home);
+        if let Some(folder) = folders.find(|it| !it.is_absolute()) {
             return Err(JobError::Folder { path: folder.clone() });
         }
         if let Some(secret) = self.channel.as_ref().filter(|it| it.len() > Self::SECRET_BYTES_MAX) {
@@ -206,9 +210,9 @@ impl Mount {
 }
 
 /// Folders that the sandbox makes itself; a job's mount may not be in, on or above them.
-const SYSTEM_FOLDERS: [&str; 13] = [
-    "bin", "box", "dev", "etc", "graphrun", "lib", "lib32", "lib64", "libx32", "proc", "sbin",
-    "tmp", "usr",
+const SYSTEM_FOLDERS: [&str; 14] = [
+    "agent", "bin", "box", "dev", "etc", "graphrun", "lib", "lib32", "lib64", "libx32", "proc",
+    "sbin", "tmp", "usr",
 ];
 
 /// Variables that a loader, shell or runtime obeys before the program's first line, by prefix.

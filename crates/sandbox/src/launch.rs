@@ -42,6 +42,9 @@ const RECORDS: i32 = 7;
 /// Descriptors for bubblewrap itself start here.
 const FIRST_FREE: i32 = 10;
 
+/// The home of a program that keeps it.
+const HOME_INSIDE: &str = "/agent";
+
 /// Size of the address space. Loose: runtimes reserve far more than they use, and `RLIMIT_DATA` counts actual use.
 const ADDRESS_SPACE_BYTES: u64 = 64 << 30;
 
@@ -193,6 +196,10 @@ impl Launch {
             let (host, inside) =
                 (mount.host.clone().into_os_string(), mount.inside.clone().into_os_string());
             arguments.0.extend([kind.into(), host, inside]);
+        }
+        if let Some(home) = &self.job.home {
+            arguments.0.extend(["--bind".into(), home.into(), HOME_INSIDE.into()]);
+            arguments.add(&["--setenv", "HOME", HOME_INSIDE]);
         }
         arguments.add(&["--proc", "/proc", "--dev", "/dev"]);
         for folder in ["/dev/shm", "/tmp", "/box"] {

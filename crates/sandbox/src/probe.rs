@@ -98,7 +98,13 @@ impl Sandbox {
         cancel: &CancellationToken,
     ) -> Result<Finished, SandboxError> {
         let span = info_span!("sandbox", exit_code = field::Empty);
-        let finished = self.run_within(job, cancel).instrument(span.clone()).await;
+        let running = async {
+            match &job.home {
+                Some(home) => self.run_at_home(job, home, cancel).await,
+                None => self.run_watched(job, cancel).await,
+            }
+        };
+        let finished = running.instrument(span.clone()).await;
         for it in self.network.iter().flat_map(|it| it.connections()) {
             info!(parent: &span, host = it.host, answer = ?it.answer, count = it.count, "{it}");
         }
@@ -108,7 +114,8 @@ impl Sandbox {
         finished
     }
 
-    async fn run_within(
+    /// Runs a job whose home, if it has one, is there.
+    pub(super) async fn run_watched(
         &self,
         job: &Job,
         cancel: &CancellationToken,

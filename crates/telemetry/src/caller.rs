@@ -1,14 +1,15 @@
-//! The trace of the caller, as W3C Trace Context writes it.
+//! Traces of others, as W3C Trace Context writes them: that of the caller, and that of the first process of a run.
 
 use std::cell::RefCell;
 
 use opentelemetry::{
     Context, ContextGuard,
     propagation::{Extractor, TextMapPropagator as _},
-    trace::TraceContextExt as _,
+    trace::{SpanContext, TraceContextExt as _},
 };
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::{Subscriber, span};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, layer};
 
 /// The names of the fields in the environment of a program.
@@ -38,6 +39,22 @@ impl<S: Subscriber> Layer<S> for Caller {
             ATTACHED.set(Some(self.0.clone().attach()));
         }
     }
+}
+
+/// Returns the context of a span as `traceparent`, unless its trace is not sent.
+pub fn trace_context(span: &tracing::Span) -> Option<String> {
+    let context = span.context();
+    let span = context.span();
+    let span = span.span_context();
+    let (trace, id, flags) = (span.trace_id(), span.span_id(), span.trace_flags().to_u8());
+    (span.is_valid() && span.is_sampled()).then(|| format!("00-{trace}-{id}-{flags:02x}"))
+}
+
+/// Reads a `traceparent`.
+pub(super) fn read_trace_context(text: &str) -> Option<SpanContext> {
+    let fields = Fields([(FIELDS[0].0, Some(text.to_owned())), (FIELDS[1].0, None)]);
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &fields);
+    context.has_active_span().then(|| context.span().span_context().clone())
 }
 
 struct Fields([(&'static str, Option<String>); 2]);

@@ -6,11 +6,12 @@ use graphrun_guard::redact::redact;
 use graphrun_models::Message;
 use opentelemetry::{
     Array, KeyValue, StringValue, Value,
-    trace::{Event, Status},
+    trace::{Event, Link, Status},
 };
 use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
 
+use crate::caller::read_trace_context;
 use crate::names::{
     FieldName, Form, OPERATION, OTHER_ERROR, SPANS, SpanNames, TARGET_PREFIX, content,
     model_operation, split_model,
@@ -20,11 +21,18 @@ use crate::names::{
 const TARGET: &str = "target";
 const LEVEL: &str = "level";
 
+/// The field with the trace of the first process of a run, which becomes a link.
+const FIRST_TRACE: &str = "first_trace";
+
 /// Gives a span its names, and removes keys from it.
 pub(super) fn translate(mut span: SpanData) -> SpanData {
     let target = take(&mut span.attributes, TARGET);
     let is_ours = target.is_some_and(|it| it.as_str().starts_with(TARGET_PREFIX));
     if is_ours && let Some(names) = SPANS.iter().find(|it| it.fits(&span)) {
+        let first = find(&span.attributes, FIRST_TRACE);
+        if let Some(first) = first.and_then(|it| read_trace_context(&it.as_str())) {
+            span.links.links.push(Link::with_context(first));
+        }
         names.apply(&mut span);
     }
     let events = std::mem::take(&mut span.events.events);

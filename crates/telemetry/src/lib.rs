@@ -2,7 +2,7 @@
 //!
 //! Start with [`Telemetry`]. The spans stay those of `tracing`; nothing else in graphrun knows of OpenTelemetry.
 //! - `names`: every name that leaves the program; `convention` translates a span into them.
-//! - `config`: the standard variables; `caller`: the trace of the caller.
+//! - `config`: the standard variables; `caller`: the traces of the caller and of a run's first process.
 //! - `export`, `client`: batches, their count, and the requests.
 //!
 //! A run never waits for the collector: a span that ends goes into a queue of limited length, and what does not fit there is
@@ -44,7 +44,6 @@ use tracing::{Level, Metadata, Subscriber};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-pub use self::config::UnsupportedVariable;
 use self::{
     caller::Caller,
     client::{Client, Line},
@@ -53,6 +52,7 @@ use self::{
     metrics::CallMetrics,
     names::{SERVICE, SERVICE_VERSION, TARGET_PREFIX, model_operation},
 };
+pub use self::{caller::trace_context, config::UnsupportedVariable};
 
 /// The connection of a process to its collector.
 ///

@@ -265,7 +265,7 @@ impl<'e> NodeScope<'e> {
 
     /// The prompt for the node.
     pub(crate) fn finish_prompt(&self, loaded: LoadedPrompt) -> Prompt {
-        loaded.prompt.calling_item(self.item.map(|it| it.name.as_str()))
+        loaded.prompt.for_item(self.item.map(|it| (it.name.as_str(), &it.ty)))
     }
 }
 

@@ -107,7 +107,7 @@ pub use self::{
         CommandShape, HostAccess, HostPermission, HostRefusal, HostSettings, HostUse, parse_shape,
     },
     layout::{FileKind, format_text},
-    mcp::{LockedServer, LockedTool, McpLock, McpPlace, McpServer, mcp_servers},
+    mcp::{LockedServer, LockedTool, McpLock, McpPlace, McpServer, ResourcePattern, mcp_servers},
     program::{Program, ProgramPlace, ProgramProtocol, ProgramSandbox},
     prompt::{Prompt, PromptError, PromptView},
     registry::Registry,

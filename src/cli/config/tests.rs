@@ -274,7 +274,7 @@ fn without_trust_a_price_does_not_replace_one_of_the_user() {
     };
     let more = "[prices.\"a/c\"]\ninput_per_million = 3\noutput_per_million = 1\n";
     let config = untrusted_config(&(price(0) + more), &price(5), &[]);
-    let input = |model: &str| config.prices.of(model).map(|it| it.input);
+    let input = |model: &str| config.prices.of(model).map(|it| it.tokens.input);
     assert_eq!((input("a/b"), input("a/c")), (Some(5.0), Some(3.0)));
 }
 
@@ -284,7 +284,7 @@ fn a_configured_figure_replaces_a_built_in_one() {
                 long = { over = 9, input_per_million = 3, output_per_million = 4 }\n\
                 [context]\n\"openai/gpt-5\" = 7\n";
     let figures = |config: &Config| {
-        let long = config.prices.of("gpt-5").unwrap().long.map(|it| (it.over, it.output));
+        let long = config.prices.of("gpt-5").unwrap().long.map(|it| (it.over, it.tokens.output));
         (long, config.windows.of("openai/gpt-5"))
     };
     let trusted = config(text, &[]).unwrap();

@@ -18,22 +18,23 @@ use super::{
     },
     Allowed, look_at_all,
 };
-use crate::workflow::{LockedServer, McpLock};
+use crate::workflow::{LockedServer, LockedTool, McpLock};
 
-/// Start the servers of a workflow, and write their tools to its lock file
+/// Start the servers of a workflow, and write their tools and prompts to its lock file
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The workflow
     workflow: PathBuf,
     #[command(flatten)]
     allowed: Allowed,
-    /// Write nothing; fail if a tool differs from the lock file
+    /// Write nothing; fail if a tool or a prompt differs from the lock file
     #[arg(long)]
     check: bool,
 }
 
 impl Args {
-    /// Prints each tool that the lock file does not have in this form, with its description, and writes the file.
+    /// Prints each tool and prompt that the lock file does not have in this form, with its description, and writes the
+    /// file.
     pub(super) fn run(self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("mcp lock", &[Output::Text])?;
         let offers = look_at_all(&self.workflow, self.allowed, globals)?;
@@ -43,6 +44,7 @@ impl Args {
         let old = read(&path);
         let text = differences(&old, &servers);
         let tools = servers.values().map(|it| it.tools.len() as u64).sum();
+        let prompts: u64 = servers.values().map(|it| it.prompts.len() as u64).sum();
         print_result(&text).map_err(CliError::write)?;
         if self.check {
             return Ok(if old == servers { Exit::Done } else { Exit::Failed });
@@ -51,7 +53,11 @@ impl Args {
         fs::write(&path, lock).map_err(|error| {
             CliError::usage(format!("cannot write `{}`", path.display())).because(error)
         })?;
-        print_message(&format!("locked {} in {}", count(tools, "tool"), path.display()));
+        let mut locked = count(tools, "tool");
+        if prompts > 0 {
+            locked = format!("{locked} and {}", count(prompts, "prompt"));
+        }
+        print_message(&format!("locked {locked} in {}", path.display()));
         Ok(Exit::Done)
     }
 }
@@ -62,29 +68,39 @@ fn read(path: &Path) -> BTreeMap<String, LockedServer> {
     McpLock::parse(&text).map(|it| it.servers).unwrap_or_default()
 }
 
-/// Returns the tools that are new, changed or gone.
+/// Returns the tools and prompts that are new, changed or gone.
 fn differences(
     old: &BTreeMap<String, LockedServer>,
     new: &BTreeMap<String, LockedServer>,
 ) -> String {
     let mut text = String::new();
+    let none = LockedServer::default();
     for (name, server) in new {
-        let known = old.get(name);
-        for (tool, locked) in &server.tools {
-            let before = known.and_then(|it| it.tools.get(tool));
-            let what = match before {
-                Some(before) if before == locked => continue,
-                Some(_) => "changed",
-                None => "new",
-            };
-            let about = clean(&locked.about);
-            let input = clean(&locked.input.to_string());
-            let _ = writeln!(text, "{what}: {name}.{tool}\n  {about}\n  {input}");
-        }
-        let gone = known.iter().flat_map(|it| it.tools.keys());
-        for tool in gone.filter(|it| !server.tools.contains_key(*it)) {
-            let _ = writeln!(text, "gone: {name}.{tool}");
-        }
+        let known = old.get(name).unwrap_or(&none);
+        text += &differences_of((name, ""), &known.tools, &server.tools);
+        text += &differences_of((name, " (prompt)"), &known.prompts, &server.prompts);
+    }
+    text
+}
+
+fn differences_of(
+    (server, part): (&str, &str),
+    old: &BTreeMap<String, LockedTool>,
+    new: &BTreeMap<String, LockedTool>,
+) -> String {
+    let mut text = String::new();
+    for (tool, locked) in new {
+        let what = match old.get(tool) {
+            Some(before) if before == locked => continue,
+            Some(_) => "changed",
+            None => "new",
+        };
+        let about = clean(&locked.about);
+        let input = clean(&locked.input.to_string());
+        let _ = writeln!(text, "{what}: {server}.{tool}{part}\n  {about}\n  {input}");
+    }
+    for tool in old.keys().filter(|it| !new.contains_key(*it)) {
+        let _ = writeln!(text, "gone: {server}.{tool}{part}");
     }
     text
 }

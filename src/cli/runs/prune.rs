@@ -64,7 +64,7 @@ impl Args {
                         }
                         result => result?,
                     }
-                    run_folders::remove(&info).await;
+                    run_folders::remove(&info, &database).await;
                 }
                 removed += 1;
                 let created = info.created.get(..10).unwrap_or(&info.created);

@@ -51,7 +51,8 @@ impl Args {
         block_on(async {
             globals.expect_output("runs rm", &[Output::Text])?;
             let first = self.runs.first().map_or("", String::as_str);
-            let checkpointer = globals.database()?.open_for(first)?;
+            let database = globals.database()?;
+            let checkpointer = database.open_for(first)?;
             let mut found = Vec::new();
             for run in &self.runs {
                 let info = checkpointer.find(run).await?.info;
@@ -61,7 +62,7 @@ impl Args {
             }
             for info in &found {
                 forget(checkpointer.as_ref(), &info.id).await?;
-                run_folders::remove(info).await;
+                run_folders::remove(info, &database).await;
                 print_message(&format!("removed {}", info.name));
             }
             checkpointer.compact().await?;

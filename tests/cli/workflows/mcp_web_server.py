@@ -29,7 +29,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_DELETE(self):
         if self.path == "/clinging":
             time.sleep(600)
-        self.reply(200)
+        if self.path in ("/ending", "/keeping"):
+            is_allowed = self.headers.get("Authorization") == "Bearer canary-of-mcp-71aa"
+            print(self.path, self.headers.get("Mcp-Session-Id"), is_allowed, flush=True)
+        self.reply(405 if self.path == "/keeping" else 200)
 
     def do_POST(self):
         behaviour = self.path.strip("/")

@@ -1,5 +1,6 @@
 """A coding agent that needs no model. Its first argument says how it behaves."""
 
+import itertools
 import json
 import os
 import signal
@@ -98,9 +99,15 @@ def in_session(prompt):
     """Notes the prompt in the file of its session, and answers with the number of its turns."""
     global DONE
     protocol, quirk, given = sys.argv[2], sys.argv[3], given_session()
-    os.makedirs("sessions", exist_ok=True)
-    session = given or f"session-{len(os.listdir('sessions')) + 1}"
-    path = os.path.join("sessions", session)
+    # As a coding agent does in a sandbox, where the work folder is a new one each time.
+    sessions = os.path.join(os.environ["HOME"], "sessions") if os.path.isdir("/box") else "sessions"
+    os.makedirs(sessions, exist_ok=True)
+    session = given or f"session-{len(os.listdir(sessions)) + 1}"
+    path = os.path.join(sessions, session)
+    if quirk == "hoards":
+        for number in itertools.count():
+            with open(f"{path}.{number}", "wb") as file:
+                file.write(os.urandom(1 << 20))
     if given and (quirk == "forgets" or not os.path.exists(path)):
         print(f"no conversation {given}", file=sys.stderr)
         sys.exit(1)
@@ -111,7 +118,7 @@ def in_session(prompt):
     if quirk == "dies" and turns == 2:
         os.kill(os.getppid(), signal.SIGKILL)
         sys.exit(1)
-    ANSWER["count"] = turns if quirk != "forgets" else len(os.listdir("sessions"))
+    ANSWER["count"] = turns if quirk != "forgets" else len(os.listdir(sessions))
     DONE = json.dumps(ANSWER)
     if quirk == "halves" and turns == 1:
         DONE = DONE[:15]

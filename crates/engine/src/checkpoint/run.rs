@@ -33,6 +33,10 @@ pub struct RunInfo {
     /// engine sets it. A run without one is resumed with any workflow that fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<Arc<Outline>>,
+    /// The trace context of the span of its first process, as `traceparent` of W3C Trace Context. The engine sets it, if it
+    /// [can](crate::Engine::with_trace_context).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 /// The origin of a fork.
@@ -58,6 +62,7 @@ impl RunInfo {
             origin: Value::Null,
             is_thread: false,
             fork_source: None,
+            trace: None,
             graph: None,
         }
     }

@@ -62,7 +62,7 @@ impl Providers {
         }
         Ok(Config {
             api_key: Secret::new(key.unwrap_or_default().trim()),
-            profile: provider.profile.clone(),
+            profile: provider.profile_at(&base_url),
             ..Config::new(base_url, model)
         })
     }
@@ -85,7 +85,7 @@ pub(crate) fn is_local(base_url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProviderSettings;
+    use crate::{ProviderSettings, provider::Protocol};
 
     fn config(model: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
         let variable = |name: &str| {
@@ -128,6 +128,57 @@ mod tests {
                 (provider, base_url, name)
             );
         }
+    }
+
+    /// Servers in the place of OpenAI or Google have chat completions, unless their protocol is given.
+    #[test]
+    fn a_native_protocol_holds_at_the_address_of_its_provider() {
+        let own = |name: &str| {
+            let provider = Providers::built_in().get(name).unwrap();
+            (format!("{}_BASE_URL", name.to_uppercase()), provider.base_url.clone().unwrap())
+        };
+        let protocol = |model: &str, key: &str, variables: &[(&str, &str)]| {
+            let variables = [&[(key, "k")], variables].concat();
+            config(model, &variables).unwrap().profile.protocol.as_str()
+        };
+        for (model, key, native, elsewhere) in [
+            ("openai/gpt-5", "OPENAI_API_KEY", "responses", "chat"),
+            ("gemini/gemini-3-pro", "GEMINI_API_KEY", "gemini", "chat"),
+            ("anthropic/claude-opus-5", "ANTHROPIC_API_KEY", "anthropic", "anthropic"),
+            ("groq/m", "GROQ_API_KEY", "chat", "chat"),
+        ] {
+            let (variable, address) = own(model.split('/').next().unwrap());
+            assert_eq!(protocol(model, key, &[]), native, "{model}");
+            let same = format!("{address}/");
+            assert_eq!(protocol(model, key, &[(&variable, &same)]), native, "{model}");
+            let other = [(variable.as_str(), "https://proxy.example/v1")];
+            assert_eq!(protocol(model, key, &other), elsewhere, "{model}");
+        }
+        assert_eq!(
+            protocol("llama", "OPENAI_API_KEY", &[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]),
+            "chat"
+        );
+        let configured = |settings: ProviderSettings, variables: &[(&str, &str)]| {
+            let mut providers = Providers::default();
+            providers.add("openai", settings);
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found
+                    .map(|(_, it)| (*it).to_owned())
+                    .or_else(|| Some("k".to_owned()).filter(|_| name.ends_with("_KEY")))
+            };
+            providers.config("openai/m", &variable).unwrap().profile.protocol
+        };
+        let other = Some("https://proxy.example/v1".to_owned());
+        let address = ProviderSettings { base_url: other.clone(), ..ProviderSettings::default() };
+        assert_eq!(configured(address.clone(), &[]), Protocol::Chat);
+        let both = ProviderSettings { protocol: Some(Protocol::Responses), ..address };
+        assert_eq!(configured(both.clone(), &[]), Protocol::Responses);
+        let moved = [("OPENAI_BASE_URL", "https://other.example/v1")];
+        assert_eq!(configured(both, &moved), Protocol::Responses);
+        let chat =
+            ProviderSettings { protocol: Some(Protocol::Chat), ..ProviderSettings::default() };
+        assert_eq!(configured(chat, &[]), Protocol::Chat);
     }
 
     #[test]

@@ -46,9 +46,28 @@ pub struct Provider {
     pub key_optional: bool,
     /// The provider's dialect.
     pub profile: Profile,
+    /// The protocol at another address than its own, if it differs: of servers that take the place of the provider.
+    pub protocol_elsewhere: Option<Protocol>,
 }
 
 impl Provider {
+    /// Returns whether an address is its own.
+    pub(crate) fn is_at(&self, address: &str) -> bool {
+        let plain = |it: &str| it.trim_end_matches('/').to_owned();
+        self.base_url.as_deref().map(plain) == Some(plain(address))
+    }
+
+    /// Returns its dialect at an address.
+    pub fn profile_at(&self, address: &str) -> Profile {
+        let elsewhere = self.profile_elsewhere().filter(|_| !self.is_at(address));
+        elsewhere.unwrap_or_else(|| self.profile.clone())
+    }
+
+    /// Returns its dialect at other addresses than its own, if it differs.
+    pub fn profile_elsewhere(&self) -> Option<Profile> {
+        self.protocol_elsewhere.map(|protocol| Profile { protocol, ..self.profile.clone() })
+    }
+
     /// Returns whether it answers only requests with a key.
     pub fn needs_key(&self) -> bool {
         self.key_variable.is_some() && !self.key_optional
@@ -118,6 +137,7 @@ impl Providers {
             address_form: None,
             key_variable: None,
             key_optional: false,
+            protocol_elsewhere: None,
             profile: Profile { provider: name.to_owned(), ..Profile::default() },
         });
         settings.apply(provider);

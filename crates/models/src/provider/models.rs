@@ -91,7 +91,7 @@ pub fn full_name(model: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Providers;
+    use crate::{Providers, TokenPrice};
 
     #[test]
     fn every_figure_has_a_provider_a_date_and_an_origin() {
@@ -103,13 +103,15 @@ mod tests {
             assert!(!model.origin.is_empty(), "{name}");
             assert!(model.origin.iter().all(|it| it.starts_with("https://")), "{name}");
             assert!(model.as_of.year() >= 2026, "{name}");
-            let Price { input, output, cached_input, cache_write, long, .. } = model.price;
+            let Price { tokens, long } = model.price;
+            let TokenPrice { input, output, cached_input, cache_write, .. } = tokens;
             let has_output = !name.contains("embedding");
             assert!(0.0 < input && (input < output) == has_output, "{name}");
             assert!(has_output || output == 0.0, "{name}");
             assert!(cached_input.is_none_or(|it| it < input), "{name}");
             assert!(cache_write.is_none_or(|it| it > input), "{name}");
-            assert!(long.is_none_or(|it| it.input > input && it.output > output), "{name}");
+            let is_dearer = |it: TokenPrice| it.input > input && it.output > output;
+            assert!(long.is_none_or(|it| is_dearer(it.tokens)), "{name}");
         }
     }
 

@@ -28,6 +28,8 @@ pub struct ProviderSettings {
     pub headers: Option<BTreeMap<String, String>>,
     /// The form of its requests, replies and streams.
     pub protocol: Option<Protocol>,
+    /// That form at other addresses.
+    pub protocol_elsewhere: Option<Protocol>,
     /// The form of structured output that is tried first.
     pub output: Option<OutputMode>,
     /// The name of the limit on the answer's length.
@@ -61,6 +63,7 @@ impl ProviderSettings {
         "key_header",
         "headers",
         "protocol",
+        "protocol_elsewhere",
         "output",
         "token_limit",
         "system_role",
@@ -83,6 +86,10 @@ impl ProviderSettings {
                 "headers" => settings.headers = reader.headers(key, item),
                 "protocol" => {
                     settings.protocol = reader.word(key, item, Protocol::ALL, Protocol::as_str);
+                }
+                "protocol_elsewhere" => {
+                    settings.protocol_elsewhere =
+                        reader.word(key, item, Protocol::ALL, Protocol::as_str);
                 }
                 "output" => {
                     settings.output = reader.word(key, item, OutputMode::ALL, OutputMode::as_str);
@@ -122,7 +129,17 @@ impl ProviderSettings {
 
     /// Replaces the settings of a provider by those that are given.
     pub(super) fn apply(self, provider: &mut Provider) {
-        let Provider { base_url, address_form, key_variable, key_optional, profile } = provider;
+        let elsewhere = match (self.protocol, &self.base_url) {
+            // A given protocol holds at every address, and the address of the table is a new one's own.
+            (Some(_), _) => None,
+            (None, Some(address)) if !provider.is_at(address) => {
+                replace(&mut provider.profile.protocol, provider.protocol_elsewhere.take());
+                None
+            }
+            (None, _) => provider.protocol_elsewhere,
+        };
+        provider.protocol_elsewhere = self.protocol_elsewhere.or(elsewhere);
+        let Provider { base_url, address_form, key_variable, key_optional, profile, .. } = provider;
         *base_url = self.base_url.or(base_url.take());
         *address_form = self.address_form.or(address_form.take());
         *key_variable = self.key_variable.or(key_variable.take());

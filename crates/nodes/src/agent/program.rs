@@ -13,6 +13,7 @@ mod output;
 
 use std::{
     collections::BTreeMap,
+    path::{self, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -46,6 +47,7 @@ use crate::{
     call::{Calls, Watched, failure_of},
     call_in_sandbox::Streams,
     changes::write_back,
+    homes::RunHomes,
     host_approval::{ask_for_command, shown as shown_command},
     in_folder::{SandboxFolder, open_folder},
     run::{shown, with_last_words},
@@ -337,7 +339,9 @@ impl ProgramModel {
         reader: OutputReader,
     ) -> Result<Ended, NodeError> {
         match &self.runner.program.place {
-            ProgramPlace::Sandbox(sandbox) => self.in_sandbox(sandbox, prompt, reader).await,
+            ProgramPlace::Sandbox(sandbox) => {
+                self.in_sandbox(sandbox, (prompt, session), reader).await
+            }
             ProgramPlace::Host(host) => self.on_host(host, (prompt, session), reader).await,
         }
     }
@@ -350,10 +354,11 @@ impl ProgramModel {
     async fn in_sandbox(
         &self,
         sandbox: &ProgramSandbox,
-        prompt: &str,
+        (prompt, session): (&str, Option<&str>),
         reader: OutputReader,
     ) -> Result<Ended, NodeError> {
-        let program @ Program { argv, scripts, .. } = &self.runner.program;
+        let program @ Program { scripts, .. } = &self.runner.program;
+        let argv = session.map_or_else(|| program.argv.clone(), |it| program.argv_of_session(it));
         let settings = &sandbox.settings;
         let secrets = self.runner.services.hosts.secrets_of(sandbox);
         let secrets = secrets.map_err(|it| Failure::of(ErrorKind::Sandbox, &it))?;
@@ -368,9 +373,16 @@ impl ProgramModel {
         let mut files = scripts.clone();
         files.push(SourceFile { path: input, content: prompt.to_owned() });
         let time = self.time(settings.time);
+        // Sessions are files in the home of the program.
+        let cache = absolute(&self.runner.services.cache_dir);
+        let home =
+            self.session.as_ref().map(|_| RunHomes::home_of(&self.ctx, &program.name, &cache));
+        let named = session.map(|it| (Program::SESSION_VARIABLE.to_owned(), it.to_owned()));
         let job = Job {
             argv: wrapper.into_iter().chain(argv.iter().cloned()).collect(),
             files,
+            home,
+            env: named.into_iter().collect(),
             limits: Limits { wall: time, output_bytes: OUTPUT_BYTES_MAX, ..settings.limits() },
             collect_below: self.runner.changes.clone(),
             // The program is looked up before it runs, so that nothing inside can make it seem absent.
@@ -395,6 +407,10 @@ impl ProgramModel {
             }
             Err(SandboxError::Refused(JobError::Files(refused))) => {
                 let message = format!("the files were not accepted: {refused}");
+                Err(Failure::new(ErrorKind::Command, message).into())
+            }
+            Err(error @ SandboxError::HomeTooLarge { .. }) => {
+                let message = format!("`{}` was stopped: {error}", self.command());
                 Err(Failure::new(ErrorKind::Command, message).into())
             }
             Err(SandboxError::ProgramNotFound { program }) => {
@@ -560,6 +576,11 @@ fn with_form(mut parts: Vec<String>, request: &ChatRequest) -> String {
         ));
     }
     parts.join("\n\n")
+}
+
+/// Returns the path from the root, as a sandbox needs it.
+fn absolute(path: &Path) -> PathBuf {
+    path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the variables in the form that [`SCRIPT`] reads.

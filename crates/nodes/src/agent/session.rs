@@ -15,7 +15,7 @@ use graphrun_core::{
 };
 use graphrun_models::{ChatModel, ChatReply, ChatRequest, ModelError};
 use graphrun_workflow::{
-    Program, ProgramPlace,
+    Program,
     kind::{NodeReader, Yaml},
 };
 use serde_json::Value;
@@ -97,10 +97,6 @@ pub(super) fn read(
     let refused = match programs {
         [] => Some(("a model keeps no session", "use `history`, or remove it")),
         _ if agents > 1 => Some(("a session belongs to one agent", "name one agent, or remove it")),
-        [program, ..] if matches!(program.place, ProgramPlace::Sandbox(_)) => Some((
-            "the home of a program in a sandbox is empty at each start, so it finds no session",
-            "remove it, or run the program on one of `hosts`",
-        )),
         _ if reader.get("history").is_some() => {
             Some(("a session has the whole history already", "remove `history` or `session`"))
         }

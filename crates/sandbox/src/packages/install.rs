@@ -5,9 +5,8 @@
 //! into a folder of the cache that is mounted writable there, and read-only in every sandbox later.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown, lchown},
+    fs,
+    os::unix::fs::lchown,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -15,7 +14,7 @@ use std::{
 };
 
 use nix::unistd::{getegid, geteuid};
-use tokio::{process::Command, task::spawn_blocking, time::sleep};
+use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -24,7 +23,7 @@ use super::{
     registries::Registries,
 };
 use crate::{
-    cache_entry::{CacheEntry, fault, key_of, make_readable},
+    cache_entry::{CacheEntry, PACKAGES, fault, key_of, make_readable},
     host_tool::run_tool,
     interpreter::{Interpreter, is_readable_inside},
     job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
@@ -32,12 +31,11 @@ use crate::{
     network::Network,
     probe::Sandbox,
     python_error::PythonError,
+    room::{RoomLimit, TooLarge},
 };
 
 /// The version of the installation; a part of the key of an entry. Raise it when the installation changes.
 const FORMAT: &str = "graphrun-packages-1";
-/// The folder in the cache with all entries.
-const FOLDER: &str = "packages";
 
 /// The folder of Python packages inside a sandbox. Each Python environment searches it.
 pub(crate) const PYTHON_INSIDE: &str = "/dependencies/python";
@@ -55,10 +53,8 @@ const CERTIFICATES: &str = "certificates.pem";
 const TIME_MAX: Duration = Duration::from_secs(600);
 /// The most bytes of the packages on the disk, with everything that an installer needs meanwhile.
 pub(super) const BYTES_MAX: u64 = 4 << 30;
-/// The most files and folders.
-const ENTRIES_MAX: u64 = 400_000;
-/// The interval in which both are checked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// The room of the packages.
+const ROOM: RoomLimit = RoomLimit { bytes: BYTES_MAX, entries: 400_000 };
 /// The memory of an installer.
 const MEMORY_BYTES: u64 = 2 << 30;
 /// The most bytes of a single file.
@@ -111,7 +107,7 @@ impl InstalledPackages {
 impl PackageCache {
     /// Returns the packages in a cache. [`default_cache_dir`](crate::default_cache_dir) is the usual one.
     pub fn new(cache: &Path) -> Self {
-        Self { folder: cache.join(FOLDER) }
+        Self { folder: cache.join(PACKAGES) }
     }
 
     /// Returns the packages of a lock file if they are installed. Installs nothing.
@@ -121,8 +117,8 @@ impl PackageCache {
     /// Fails when the programs that decide about the packages are missing.
     pub async fn find(&self, lock: &LockFile) -> Result<Option<InstalledPackages>, PackagesError> {
         let tools = Tools::find(lock.installer).await?;
-        let folder = self.entry(lock, &tools)?.folder();
-        Ok(folder.is_dir().then_some(InstalledPackages { installer: lock.installer, folder }))
+        let found = self.entry(lock, &tools)?.find();
+        Ok(found.map(|folder| InstalledPackages { installer: lock.installer, folder }))
     }
 
     /// Installs the packages of a lock file, unless they are installed. `network` leads to the hosts of the registry.
@@ -149,7 +145,8 @@ impl PackageCache {
         let folder = entry
             .ensure(async |unfinished: &Path| {
                 let user = sandbox.user();
-                make_private(unfinished, user).map_err(fault("make a folder in the cache"))?;
+                let made = sandbox.make_private_folder(unfinished);
+                made.map_err(fault("make a folder in the cache"))?;
                 let job = job(lock, &tools, registries, unfinished).await?;
                 let finished = run(&sandbox, &job, unfinished, cancel).await;
                 let finished = finished.map_err(|error| match error {
@@ -282,53 +279,11 @@ async fn run(
     let mut running = pin!(sandbox.run(job, &stop));
     tokio::select! {
         finished = &mut running => finished.map_err(Ended::Sandbox),
-        () = fills(folder) => {
+        () = ROOM.exceeded(folder) => {
             stop.cancel();
             let _ = running.await;
             Err(Ended::TooLarge)
         }
-    }
-}
-
-/// Waits until a folder is too large.
-async fn fills(folder: &Path) {
-    loop {
-        sleep(LOOK_INTERVAL).await;
-        let folder = folder.to_owned();
-        let measured = spawn_blocking(move || Room::default().add(&folder)).await;
-        if matches!(measured, Ok(Err(_))) {
-            return;
-        }
-    }
-}
-
-/// The room that a folder takes.
-#[derive(Debug, Default)]
-struct Room {
-    bytes: u64,
-    entries: u64,
-}
-
-impl Room {
-    /// Adds everything below a folder, whose files may change meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// Fails when it is too much.
-    fn add(&mut self, folder: &Path) -> Result<(), PackagesError> {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // A removed entry takes no room.
-            let Ok(data) = entry.metadata() else { continue };
-            self.entries += 1;
-            self.bytes += data.blocks() * 512;
-            if self.entries > ENTRIES_MAX || self.bytes > BYTES_MAX {
-                return Err(PackagesError::TooLarge);
-            }
-            if data.is_dir() {
-                self.add(&entry.path())?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -355,12 +310,6 @@ fn check(
     Err(PackagesError::Install { installer, detail: detail.join("; ") })
 }
 
-/// Makes a folder that only the user of the sandbox can use.
-fn make_private(folder: &Path, user: Option<u32>) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(folder)?;
-    chown(folder, user, user)
-}
-
 /// Returns the folder with the packages. A link in its place would lead to other files.
 fn tree_of(installer: PackageInstaller, unfinished: &Path) -> Result<PathBuf, PackagesError> {
     let below: &[&str] = match installer {
@@ -380,7 +329,7 @@ fn tree_of(installer: PackageInstaller, unfinished: &Path) -> Result<PathBuf, Pa
 
 /// Takes the packages from the user of the sandbox, checks them and lets everyone read them.
 fn take_over(tree: &Path, is_of_other: bool) -> Result<(), PackagesError> {
-    Room::default().add(tree)?;
+    ROOM.check(tree).map_err(|TooLarge| PackagesError::TooLarge)?;
     take(tree, is_of_other)?;
     make_readable(tree).map_err(fault("make the packages readable")).map_err(Into::into)
 }
@@ -429,23 +378,6 @@ mod tests {
         for installer in [PackageInstaller::Pip, PackageInstaller::Npm] {
             let refused = tree_of(installer, folder.path());
             assert!(matches!(refused, Err(PackagesError::SpecialFile)), "{refused:?}");
-        }
-    }
-
-    #[test]
-    fn packages_have_a_limited_size() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("inner")).unwrap();
-        fs::write(folder.path().join("inner/a"), [0; 5000]).unwrap();
-        let mut room = Room::default();
-        room.add(folder.path()).unwrap();
-        assert!(room.entries == 2 && room.bytes >= 5000, "{room:?}");
-        for mut almost in [
-            Room { bytes: BYTES_MAX - 1000, entries: 0 },
-            Room { bytes: 0, entries: ENTRIES_MAX - 1 },
-        ] {
-            let refused = almost.add(folder.path());
-            assert!(matches!(refused, Err(PackagesError::TooLarge)), "{refused:?}");
         }
     }
 }

@@ -210,6 +210,10 @@ pub(crate) struct McpServerKeys {
     headers: Option<Named<Text, Either<Text, HeaderKeys>>>,
     /// The tools that the lock file has. Default: all tools of the server.
     tools: Option<OneOrMany<Text>>,
+    /// The prompts of the server that agents and nodes can call like its tools. Default: none.
+    prompts: Option<OneOrMany<Text>>,
+    /// The URIs of the resources that can be read; one that ends in `*` stands for all that begin so. Default: all.
+    resources: Option<OneOrMany<Text>>,
     /// The time limit of a call, and of the start of the server. Default: `60s`.
     time: Option<Duration>,
 }

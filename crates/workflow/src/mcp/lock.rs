@@ -1,4 +1,4 @@
-//! The lock file: the tools of the servers, as a person has read them.
+//! The lock file: the tools and prompts of the servers, as a person has read them.
 
 use std::{
     collections::BTreeMap,
@@ -35,9 +35,12 @@ pub struct LockedServer {
     pub resources: bool,
     /// Its tools, by their own names.
     pub tools: BTreeMap<String, LockedTool>,
+    /// The prompts that the workflow names, by their own names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, LockedTool>,
 }
 
-/// A tool in a lock file.
+/// A tool or a prompt in a lock file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedTool {

@@ -4,6 +4,7 @@
 //! `graphrun mcp lock`, and a workflow uses only what its lock file has.
 
 mod lock;
+mod resource;
 mod server;
 
 use std::{
@@ -16,9 +17,10 @@ use std::{
 use graphrun_core::diagnostic::{Diagnostic, SourceFile};
 use graphrun_guard::{beneath::read_named, data_limit::DataLimit};
 
-use self::server::RESOURCE_TOOL;
+use self::server::RESOURCE_TOOLS;
 pub use self::{
     lock::{LockedServer, LockedTool, McpLock},
+    resource::ResourcePattern,
     server::{McpPlace, McpServer},
 };
 use super::{
@@ -140,19 +142,39 @@ pub(super) fn read_mcp(
             report.push(unlocked(report, key, server.flags(), message));
             continue;
         };
-        for tool in server.tools.iter().flatten().filter(|it| *it != RESOURCE_TOOL) {
-            if !locked.tools.contains_key(tool) {
-                let message =
-                    format!("the tool `{tool}` of `{}` is not in the lock file", key.text);
-                report.push(unlocked(report, key, server.flags(), message));
-            }
+        let missing = unlocked_parts(&server, &locked);
+        if missing.is_empty() {
+            unlocked_servers.remove(&key.text);
         }
-        unlocked_servers.remove(&key.text);
+        for part in missing {
+            let message = format!("{part} of `{}` is not in the lock file", key.text);
+            report.push(unlocked(report, key, server.flags(), message));
+        }
         let mut locked = locked;
         locked.tools.retain(|tool, _| server.wants(tool));
+        locked.prompts.retain(|prompt, _| server.wants_prompt(prompt));
+        for prompt in locked.prompts.keys().filter(|it| locked.tools.contains_key(*it)) {
+            let message = format!("`{}` has a tool and a prompt `{prompt}`", key.text);
+            let help = "name the tools that the workflow uses with `tools`, without this one";
+            report.bad_value(key, message, help);
+        }
+        if server.resources.is_some() && !locked.resources {
+            let message = format!("`{}` has no resources in the lock file", key.text);
+            report.push(unlocked(report, key, server.flags(), message));
+        }
         tools.extend(Arc::new(McpServer { locked, ..server }).declare());
     }
     (tools, unlocked_servers)
+}
+
+/// Returns the tools and prompts that a workflow names and that the lock file does not have.
+fn unlocked_parts(server: &McpServer, locked: &LockedServer) -> Vec<String> {
+    let is_own = |tool: &&String| RESOURCE_TOOLS.iter().any(|(own, _)| own == tool);
+    let tools = server.tools.iter().flatten().filter(|it| !is_own(it));
+    let tools = tools.filter(|it| !locked.tools.contains_key(*it));
+    let prompts = server.prompts.iter().filter(|it| !locked.prompts.contains_key(*it));
+    let tools = tools.map(|it| format!("the tool `{it}`"));
+    tools.chain(prompts.map(|it| format!("the prompt `{it}`"))).collect()
 }
 
 /// Returns the finding about a missing lock. `flags` are those of the operator that a new one needs.
@@ -192,6 +214,9 @@ impl Places<'_> {
         let time = section.get("time").and_then(|it| report.duration(it, "`time`")).unwrap_or(TIME);
         let tools = section.get("tools").map(|it| report.words(it, "`tools`"));
         let tools = tools.map(|it| it.into_iter().map(|it| it.text).collect());
+        let prompts = section.get("prompts").map(|it| report.words(it, "`prompts`"));
+        let prompts = prompts.into_iter().flatten().map(|it| it.text).collect();
+        let resources = section.get("resources").map(|it| read_resources(report, it));
         let place = if section.get("url").is_some() {
             for key in PROGRAM_KEYS.into_iter().filter_map(|it| section.key(it)) {
                 let message = format!("a server with `url` takes no `{}`", key.text);
@@ -212,7 +237,7 @@ impl Places<'_> {
             self.read_program(report, &section)
         };
         let (name, locked) = (key.text.clone(), LockedServer::default());
-        Some(McpServer { name, place: place?, tools, time, locked })
+        Some(McpServer { name, place: place?, tools, prompts, resources, time, locked })
     }
 
     /// Reads the command of a server, and the host or the sandbox in which it runs.
@@ -259,6 +284,23 @@ impl Places<'_> {
         };
         Some(place).filter(is_complete)
     }
+}
+
+/// Reads the resources that calls can read.
+fn read_resources(report: &mut Report, yaml: &Yaml) -> Vec<ResourcePattern> {
+    let mut patterns = Vec::new();
+    for word in report.words(yaml, "`resources`") {
+        match word.text.parse() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(reason) => {
+                let message = format!("`{}` names no resources: {reason}", word.text);
+                let help =
+                    "write a URI, or the beginning of several with `*`, as in `file:///docs/*`";
+                report.bad_value(&word, message, help);
+            }
+        }
+    }
+    patterns
 }
 
 /// Reads the address of a server, and the headers of each message.

@@ -5,15 +5,18 @@ use std::{sync::Arc, time::Duration};
 use graphrun_sandbox::SourceFile;
 use serde_json::{Value, json};
 
-use super::{LockedServer, LockedTool};
+use super::{LockedServer, LockedTool, ResourcePattern};
 use crate::{
     Approval, SandboxSettings,
     hosts::{HostSettings, HostUse},
-    tool::{DeclaredTool, RequestTool, ServerTool, ToolAction, ToolSignature},
+    tool::{DeclaredTool, RequestTool, ServerRequest, ServerTool, ToolAction, ToolSignature},
 };
 
-/// The tool that reads a resource of a server, unless the server has a tool of this name itself.
-pub(super) const RESOURCE_TOOL: &str = "read_resource";
+/// The tools that list and read the resources of a server, unless the server has a tool of the name itself.
+pub(super) const RESOURCE_TOOLS: [(&str, ServerRequest); 2] = [
+    ("list_resources", ServerRequest::ListResources),
+    ("read_resource", ServerRequest::ReadResource),
+];
 
 /// A server as it is declared.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +27,10 @@ pub struct McpServer {
     pub place: McpPlace,
     /// The tools that are locked; `None` means all.
     pub tools: Option<Vec<String>>,
+    /// The prompts that are locked.
+    pub prompts: Vec<String>,
+    /// The resources that calls can read; `None` means all.
+    pub resources: Option<Vec<ResourcePattern>>,
     /// The time limit of a call, and of its start.
     pub time: Duration,
     /// What the lock file has about it.
@@ -91,6 +98,21 @@ impl McpServer {
         self.tools.as_ref().is_none_or(|it| it.iter().any(|it| it == tool))
     }
 
+    /// Returns whether a prompt of the server is part of the lock file.
+    pub fn wants_prompt(&self, prompt: &str) -> bool {
+        self.prompts.iter().any(|it| it == prompt)
+    }
+
+    /// Returns whether calls can read a resource.
+    pub fn allows_resource(&self, uri: &str) -> bool {
+        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.matches(uri)))
+    }
+
+    /// Returns whether calls can read a resource that a template such as `note://{name}` makes.
+    pub fn allows_template(&self, template: &str) -> bool {
+        self.resources.as_ref().is_none_or(|it| it.iter().any(|it| it.meets(template)))
+    }
+
     /// Returns what a lock file has about it, without the parts that the server describes.
     pub fn unlocked(&self) -> LockedServer {
         let url = self.request().map(|it| it.url.text());
@@ -127,34 +149,68 @@ impl McpServer {
         }
     }
 
-    /// Returns the tools that agents and nodes can name.
+    /// Returns the tools that agents and nodes can name: those of the server, its prompts, and those for its resources.
     pub(super) fn declare(self: &Arc<Self>) -> impl Iterator<Item = DeclaredTool> {
-        let read = (self.locked.resources && self.wants(RESOURCE_TOOL)).then(|| {
-            let input = json!({
-                "type": "object",
-                "required": ["uri"],
-                "properties": {"uri": {"type": "string"}},
-                "additionalProperties": false,
-            });
-            let about = format!("Reads a resource of `{}` by its URI.", self.name);
-            (RESOURCE_TOOL.to_owned(), LockedTool { about, input, output: None })
-        });
-        let own = self.locked.tools.clone();
-        let read = read.filter(|(name, _)| !own.contains_key(name));
-        let is_resource = read.is_some();
+        let LockedServer { tools, prompts, resources: has_resources, .. } = &self.locked;
+        let of = |request| {
+            move |(name, tool): (&String, &LockedTool)| (name.clone(), request, tool.clone())
+        };
+        let mut all: Vec<(String, ServerRequest, LockedTool)> =
+            tools.iter().map(of(ServerRequest::CallTool)).collect();
+        all.extend(prompts.iter().map(of(ServerRequest::GetPrompt)));
+        for (name, request) in RESOURCE_TOOLS.into_iter().filter(|_| *has_resources) {
+            if self.wants(name) && all.iter().all(|(taken, ..)| taken != name) {
+                all.push((name.to_owned(), request, self.resource_tool(request)));
+            }
+        }
         let server = Arc::clone(self);
-        own.into_iter().chain(read).map(move |(tool, locked)| {
+        all.into_iter().map(move |(tool, request, locked)| {
             let LockedTool { about, input, output } = locked;
             let name = format!("{}.{tool}", server.name);
             let output = output.unwrap_or_else(|| json!({"type": "string"}));
-            let reads_resource = is_resource && tool == RESOURCE_TOOL;
-            let action = ServerTool { server: Arc::clone(&server), tool, reads_resource };
             DeclaredTool {
                 signature: ToolSignature { name, input, output },
                 about,
-                action: ToolAction::Server(action),
+                action: ToolAction::Server(ServerTool {
+                    server: Arc::clone(&server),
+                    tool,
+                    request,
+                }),
                 approve: Approval::Never,
             }
         })
+    }
+
+    /// Returns the description of a tool that lists or reads resources.
+    fn resource_tool(&self, request: ServerRequest) -> LockedTool {
+        if request != ServerRequest::ListResources {
+            let about = format!("Reads a resource of `{}` by its URI.", self.name);
+            let uri = json!({"uri": {"type": "string"}});
+            let input = json!({
+                "type": "object",
+                "required": ["uri"],
+                "properties": uri,
+                "additionalProperties": false,
+            });
+            return LockedTool { about, input, output: None };
+        }
+        let about = format!(
+            "Lists the resources of `{}`, and the templates of their URIs, whose parts in braces are yours to fill in.",
+            self.name
+        );
+        let text = json!({"type": "string"});
+        let resource = json!({
+            "type": "object",
+            "required": ["uri", "name"],
+            "properties": {"uri": text, "name": text, "about": text, "media_type": text},
+        });
+        let list = json!({"type": "array", "items": resource});
+        let output = json!({
+            "type": "object",
+            "required": ["resources", "templates"],
+            "properties": {"resources": list, "templates": list},
+        });
+        let input = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        LockedTool { about, input, output: Some(output) }
     }
 }

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     report::Problem,
     structure::names_of_item,
-    types::file_type,
+    types::is_file,
     typing::{describe, null},
     written::{AssignedFields, Presence},
 };
@@ -458,20 +458,19 @@ impl<'t> Checker<'_, 't> {
         self.defined.truncate(before);
     }
 
-    /// Checks a value that is printed. The content of a file is not for readers of a text.
+    /// Checks a value that is printed. Of files within others, a text has the names and the media types.
     fn printed(&mut self, expression: &Expr<'_>) {
         let ty = self.present(expression);
-        let is_file = |it: &Type| *it.required() == file_type();
-        let has_files = match ty.required() {
-            Type::List(item) => is_file(item),
-            ty => is_file(ty),
-        };
-        if has_files {
-            let message = "a prompt cannot print a file".to_owned();
-            let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
-            self.problem("GR022", expression.span(), message, "a file").help =
-                Some(help.to_owned());
+        if is_file(&ty) {
+            self.refuse_file(expression.span());
         }
+    }
+
+    /// Reports that a text would have a file or its content, which are not for its readers.
+    pub(super) fn refuse_file(&mut self, span: Span) {
+        let message = "a prompt cannot print a file".to_owned();
+        let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
+        self.problem("GR022", span, message, "a file").help = Some(help.to_owned());
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {

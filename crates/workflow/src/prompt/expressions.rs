@@ -21,6 +21,7 @@ use crate::{
     facts::{Fact, record},
     report::suggestion,
     structure::{INDEX, ITEM},
+    types::{CONTENT, is_file},
     typing::{describe, null, values_of},
     written::Presence,
 };
@@ -498,6 +499,10 @@ impl<'t> Checker<'_, 't> {
         match of.required() {
             Type::Any => Type::Any,
             Type::Map(value) => Type::clone(value).optional(),
+            Type::Record(_) if name == CONTENT && is_file(of) => {
+                self.refuse_file(span);
+                Type::Any
+            }
             Type::Record(record) => of.field(name).cloned().unwrap_or_else(|| {
                 let help = suggestion(name, record.fields.iter().map(|it| it.name.as_str()));
                 let message = format!("{} has no field `{name}`", describe(of.required()));

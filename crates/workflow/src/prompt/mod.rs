@@ -34,7 +34,7 @@ use std::{
 
 use graphrun_core::{
     graph::{FactNeeds, Input, NodeContext, RunFacts, Trigger, Visits},
-    state::State,
+    state::{State, Type},
 };
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use minijinja::{
@@ -48,7 +48,12 @@ use thiserror::Error;
 pub use self::files::LoadedPrompt;
 pub(super) use self::{checker::PromptScope, files::PromptFiles, guards::known_items};
 use self::{facts::add_facts, metered::metered};
-use super::{facts::FactsView, report::Problem, structure::INDEX};
+use super::{
+    facts::FactsView,
+    report::Problem,
+    structure::INDEX,
+    types::{holds_files, without_contents},
+};
 /// The name of the one template of an environment.
 const TEMPLATE: &str = "prompt";
 
@@ -70,6 +75,8 @@ pub struct Prompt {
     variables: Arc<BTreeSet<String>>,
     /// The name of the item of a dispatched task, besides `item`.
     item: Option<Arc<str>>,
+    /// The type of the item, if it contains files.
+    item_with_files: Option<Arc<Type>>,
 }
 
 /// The values that a prompt can read.
@@ -127,13 +134,16 @@ impl Prompt {
             text: text.into(),
             variables: Arc::new(variables),
             item: None,
+            item_with_files: None,
         })
     }
 
-    /// The same prompt with another name for the item of a dispatched task.
+    /// The same prompt for a dispatched task, with the name and the type of its item.
     #[must_use]
-    pub(crate) fn calling_item(self, name: Option<&str>) -> Self {
-        Self { item: name.map(Arc::from), ..self }
+    pub(crate) fn for_item(self, item: Option<(&str, &Type)>) -> Self {
+        let files = item.map(|(_, ty)| ty).filter(|it| holds_files(it));
+        let item_with_files = files.cloned().map(Arc::new);
+        Self { item: item.map(|(name, _)| name.into()), item_with_files, ..self }
     }
 
     /// Checks every name in the prompt against the scope. Returns also the facts that a run must save for it.
@@ -197,7 +207,11 @@ impl Prompt {
             .state
             .iter()
             .filter(|(name, _)| self.variables.contains(*name))
-            .map(|(name, value)| (name, Value::from(Serde(value))))
+            .map(|(name, value)| {
+                let channel = view.state.schema().channel(name);
+                let shown = channel.map(|it| without_contents(value, it.ty()));
+                (name, Value::from(Serde(shown.as_deref().unwrap_or(value))))
+            })
             .collect();
         context.insert("visit", Value::from(view.visit));
         if let Some(max_visits) = view.max_visits {
@@ -205,7 +219,8 @@ impl Prompt {
         }
         if let Some(item) = view.input.item() {
             let name = self.item.as_deref().unwrap_or("item");
-            context.insert(name, Value::from(Serde(item)));
+            let shown = self.item_with_files.as_deref().map(|it| without_contents(item, it));
+            context.insert(name, Value::from(Serde(shown.as_deref().unwrap_or(item))));
             if let Some(index) = view.facts.item_index {
                 context.entry(INDEX).or_insert_with(|| Value::from(index));
             }

@@ -38,10 +38,23 @@ pub enum ToolAction {
 pub struct ServerTool {
     /// The server.
     pub server: Arc<McpServer>,
-    /// The name of the tool on the server.
+    /// The name of the tool, or of the prompt, on the server.
     pub tool: String,
-    /// Whether it is the tool that reads a resource.
-    pub reads_resource: bool,
+    /// What a call asks of the server.
+    pub request: ServerRequest,
+}
+
+/// What the call of a tool asks of an MCP server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerRequest {
+    /// It calls a tool of the server.
+    CallTool,
+    /// It fills in a prompt of the server.
+    GetPrompt,
+    /// It lists the resources.
+    ListResources,
+    /// It reads a resource.
+    ReadResource,
 }
 
 /// A command that gets the input as JSON on its standard input, and prints the output as JSON.
@@ -294,10 +307,16 @@ impl DeclaredTool {
                 json!({"argv": argv, "sandbox": sandbox.fingerprint(), "scripts": scripts})
             }
             ToolAction::Request(request) => request.fingerprint(),
-            ToolAction::Server(ServerTool { server, tool, .. }) => {
-                let mut server = server.fingerprint();
-                server["tool"] = tool.as_str().into();
-                server
+            ToolAction::Server(ServerTool { server, tool, request }) => {
+                let mut fingerprint = server.fingerprint();
+                fingerprint["tool"] = tool.as_str().into();
+                let reads = [ServerRequest::ListResources, ServerRequest::ReadResource];
+                if reads.contains(request)
+                    && let Some(resources) = &server.resources
+                {
+                    fingerprint["resources"] = json!(resources);
+                }
+                fingerprint
             }
         };
         let ToolSignature { name, input, output } = &self.signature;

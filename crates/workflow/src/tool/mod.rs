@@ -20,8 +20,8 @@ pub(crate) use self::memory::can_use;
 pub use self::{
     access::{WebAccess, WebPermission, WebRefusal},
     declared::{
-        CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ServerTool, ToolAction,
-        UrlError, UrlTemplate,
+        CommandTool, DeclaredTool, HeaderText, Method, RequestTool, ServerRequest, ServerTool,
+        ToolAction, UrlError, UrlTemplate,
     },
     function::{ToolFn, tool_fn},
 };

@@ -4,6 +4,7 @@
 //! `a | b`, `T?` and the names under `types`. A field may have more keys:
 //! `{type: T, merge: append, default: v, private: true, about: …}`. Start with [`read_state`].
 
+mod contents;
 mod defaults;
 mod notation;
 mod range;
@@ -24,6 +25,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::DataLimit;
 use serde_json::{Value, json};
 
+pub(crate) use self::contents::{CONTENT, holds_files, is_file, without_contents};
 pub use self::notation::file_type;
 use self::notation::is_lenience;
 pub(super) use self::{
