@@ -274,7 +274,7 @@ fn nested_id(ctx: &NodeContext, number: u64) -> RunId {
     let task = ctx.original.as_ref().map_or(ctx.task, |it| it.task);
     let mut id = format!("{}-{}-{}", ctx.run, task.step, task.index);
     if number > 0 {
-        id.push_str(&format!("-{number}"));
+        id = format!("{id}-{number}");
     }
     // A run within several others has a long id.
     RunId::parse(&id).unwrap_or_else(|_| {

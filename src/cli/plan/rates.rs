@@ -50,7 +50,9 @@ impl Rates {
             if let Some(used) = definition.settings.models() {
                 let window = |it| config.windows.of(it);
                 models.is_choice = used.is_choice;
-                models.each.extend(used.models.iter().map(|it| ask(it, used.calls_max, window(it))));
+                models
+                    .each
+                    .extend(used.models.iter().map(|it| ask(it, used.calls_max, window(it))));
             }
             if let Some(used) = definition.settings.embeddings() {
                 let most = Some(EmbeddingRequest::tokens_max());
