@@ -19,7 +19,7 @@ use graphrun::{
     id::RunId,
     llm::{
         ChatModel, EmbeddingModel, EmbeddingReply, EmbeddingRequest, ModelError, Price, Prices,
-        TokenUsage,
+        TokenPrice, TokenUsage,
     },
     memory::{
         Approval, Batch, InMemoryStore, Memory, NewEntry, Search, Source, SqliteStore, Store,
@@ -182,7 +182,10 @@ async fn a_run_recalls_by_meaning() {
 #[tokio::test]
 async fn usage_counts_and_has_a_price() {
     let (model, store) = (Meaning::default(), store());
-    let prices = [("lab/v".to_owned(), Price { input: 20.0, ..Price::default() })];
+    let prices = [(
+        "lab/v".to_owned(),
+        Price { tokens: TokenPrice { input: 20.0, ..TokenPrice::default() }, long: None },
+    )];
     let prices = Arc::new(Prices::from_iter(prices));
     let services = Services { prices, ..model.services(&store) };
     let ended = run_with(LEARN, json!({"lessons": ["a"]}), services, registry()).await;
