@@ -21,7 +21,7 @@ use minijinja::machinery::{
 use super::{
     TEMPLATE,
     expressions::{LOOP, loop_type},
-    guards::{SURE_ITEMS, path_of},
+    guards::{SURE_ITEMS, has_key, path_of},
     macros::Callee,
     metered::is_end,
     shapes::{bounded, either, items_of, tuple_items},
@@ -282,9 +282,11 @@ impl<'t> Checker<'_, 't> {
         let iterated = self.present(&it.iter);
         let item = self.looped_over(&iterated, it.iter.span());
         // A key of the mapping that is looped over.
-        let is_mapping = matches!(iterated.required(), Type::Map(value) if !matches!(**value, Type::Optional(_)));
+        let is_mapping = matches!(iterated.required(), Type::Map(_));
         let key = match (&it.target, path_of(&it.iter)) {
-            (Expr::Var(key), Some(path)) if is_mapping => Some(format!("{path}[{}]", key.id)),
+            (Expr::Var(key), Some(path)) if is_mapping => {
+                Some(has_key(&format!("{path}[{}]", key.id)))
+            }
             _ => None,
         };
         self.loop_body(it, item, key, true);

@@ -137,9 +137,15 @@ impl<'t> Checker<'_, 't> {
             },
             Expr::GetAttr(it) => {
                 let ty = self.required(&it.expr);
-                self.field(&ty, it.name, it.span())
+                let part = self.known_part(expression, &ty);
+                part.unwrap_or_else(|| self.field(&ty, it.name, it.span()))
             }
-            Expr::GetItem(it) => self.item(it, it.span()),
+            Expr::GetItem(it) => {
+                let ty = self.required(&it.expr);
+                let index = self.ty(&it.subscript_expr);
+                let part = self.known_part(expression, &ty);
+                part.unwrap_or_else(|| self.item(it, &ty, &index, it.span()))
+            }
             Expr::Slice(it) => self.slice(it, it.span()),
             Expr::UnaryOp(it) => {
                 if matches!(it.op, UnaryOpKind::Not) {
@@ -255,11 +261,9 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// An item of a list or a map, or a field by its name.
-    fn item(&mut self, it: &GetItem<'_>, span: Span) -> Type {
-        let ty = self.required(&it.expr);
-        let index = self.ty(&it.subscript_expr);
-        let types: Vec<Type> = alternatives(&ty).into_iter().cloned().collect();
-        any_of(types.iter().map(|ty| self.item_of(ty, it, &index, span)))
+    fn item(&mut self, it: &GetItem<'_>, of: &Type, index: &Type, span: Span) -> Type {
+        let types: Vec<Type> = alternatives(of).into_iter().cloned().collect();
+        any_of(types.iter().map(|ty| self.item_of(ty, it, index, span)))
     }
 
     fn item_of(&mut self, of: &Type, it: &GetItem<'_>, index: &Type, span: Span) -> Type {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use graphrun_core::id::NodeName;
+use graphrun_core::{id::NodeName, state::Type};
 use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind};
 
 use super::{checker::Checker, expressions::LOOP};
@@ -151,7 +151,8 @@ fn learn_comparison(
         return;
     }
     if matches!(operator, BinOpKind::In) {
-        defined.extend(path_of(right).and_then(|of| part_of(&of, left)));
+        let key = path_of(right).and_then(|of| part_of(&of, left));
+        defined.extend(key.map(|it| has_key(&it)));
         return;
     }
     let Some((path, number)) = path_of_length(left).zip(number_of(right)) else { return };
@@ -164,12 +165,36 @@ fn learn_comparison(
     if length > 0 {
         defined.push(has_items(&path));
     }
-    defined.extend((0..length.min(ITEMS_MAX)).map(|at| format!("{path}[{at}]")));
+    defined.extend((0..length.min(ITEMS_MAX)).map(|at| has_item(&format!("{path}[{at}]"))));
 }
 
 /// The mark of a list that is known to have items.
 pub(super) fn has_items(path: &str) -> String {
     format!("{path}[]")
+}
+
+/// The mark of a key that a map is known to have. Its value may be null.
+pub(super) fn has_key(path: &str) -> String {
+    format!("{path}?")
+}
+
+/// The mark of an item that a list is known to have. It may be null.
+fn has_item(path: &str) -> String {
+    format!("{path}!")
+}
+
+impl Checker<'_, '_> {
+    /// The type of a part of a map or a list that a condition has proved to have it.
+    pub(super) fn known_part(&self, part: &Expr<'_>, of: &Type) -> Option<Type> {
+        let is_known = |mark: fn(&str) -> String| {
+            path_of(part).is_some_and(|it| self.defined.contains(&mark(&it)))
+        };
+        match of {
+            Type::Map(value) if is_known(has_key) => Some(Type::clone(value)),
+            Type::List(item) if is_known(has_item) => Some(Type::clone(item)),
+            _ => None,
+        }
+    }
 }
 
 fn is_loop(expression: &Expr<'_>) -> bool {
