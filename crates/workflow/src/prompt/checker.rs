@@ -165,9 +165,11 @@ impl<'t> Checker<'_, 't> {
         match statement {
             Stmt::Template(it) => self.body(&it.children),
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
-            // Written out, an absent end of a list is `none`.
-            Stmt::EmitExpr(it) if is_end(&it.expr) => drop(self.ty(&it.expr)),
-            Stmt::EmitExpr(it) => self.printed(&it.expr),
+            Stmt::EmitExpr(it) => {
+                // Written out, an absent end of a list is `none`.
+                let ty = if is_end(&it.expr) { self.ty(&it.expr) } else { self.present(&it.expr) };
+                self.printed(&ty, it.expr.span());
+            }
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
                 self.check_constant(&it.expr);
@@ -436,20 +438,16 @@ impl<'t> Checker<'_, 't> {
         self.defined.truncate(before);
     }
 
-    /// Checks a value that is printed. The content of a file is not for readers of a text.
-    fn printed(&mut self, expression: &Expr<'_>) {
-        let ty = self.present(expression);
-        let is_file = |it: &Type| *it.required() == file_type();
-        let has_files = match ty.required() {
-            Type::List(item) => is_file(item),
-            ty => is_file(ty),
-        };
-        if has_files {
-            let message = "a prompt cannot print a file".to_owned();
-            let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
-            self.problem("GR022", expression.span(), message, "a file").help =
-                Some(help.to_owned());
+    /// Checks a value that becomes a text. The content of a file is not for readers of a text.
+    pub(super) fn printed(&mut self, ty: &Type, span: Span) {
+        if !contains_file(ty) {
+            return;
         }
+        let is_part = *ty.required() != file_type();
+        let label = if is_part { "contains a file" } else { "a file" };
+        let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
+        self.problem("GR022", span, "a prompt cannot print a file".to_owned(), label).help =
+            Some(help.to_owned());
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {
@@ -467,6 +465,16 @@ impl<'t> Checker<'_, 't> {
         let at = self.problems.len();
         self.problems.push(Problem::new(code, bytes(span), message, label));
         &mut self.problems[at]
+    }
+}
+
+fn contains_file(ty: &Type) -> bool {
+    match ty {
+        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => contains_file(inner),
+        Type::Record(record) => {
+            *ty == file_type() || record.fields.iter().any(|it| contains_file(&it.ty))
+        }
+        _ => false,
     }
 }
 

@@ -323,6 +323,10 @@ impl<'t> Checker<'_, 't> {
             let operands = [(&it.left, &left), (&it.right, &right)];
             let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
             let ty = self.try_operation(&source, &what, &operands, span);
+            if matches!(it.op, BinOpKind::Concat) {
+                self.printed(&left, it.left.span());
+                self.printed(&right, it.right.span());
+            }
             return match ty {
                 // A list of lists, or a list several times.
                 Type::List(_) if symbol == "+" => either(as_list(&left), as_list(&right)),

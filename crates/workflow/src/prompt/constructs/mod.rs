@@ -38,6 +38,11 @@ fn fields() -> Vec<(&'static str, Value)> {
         json!(["name", "children"]),
     );
     tree["title"] = json!("Tree");
+    let parts = json!({
+        "name": text, "media_type": text, "data": {"type": "string", "contentEncoding": "base64"},
+    });
+    let mut doc = record(parts, json!(["name", "media_type", "data"]));
+    doc["title"] = json!("file");
     let map_of = |it: &Value| json!({"type": "object", "additionalProperties": it});
     vec![
         ("brief", text.clone()),
@@ -56,6 +61,8 @@ fn fields() -> Vec<(&'static str, Value)> {
         ("story", story.clone()),
         ("stories", list_of(&story)),
         ("tree", tree),
+        ("docs", list_of(&doc)),
+        ("claim", record(json!({"doc": doc, "title": text}), json!(["doc", "title"]))),
         ("data", json!({})),
     ]
 }
@@ -240,6 +247,10 @@ const RIGHT: &[&str] = &[
     "{% for k in scores %}{% if scores[k] %}{{ scores[k] + 1 }}{% endif %}{% endfor %}",
     "{% if numbers | length > 1 %}{{ numbers[0] + numbers[1] }}{% endif %}",
     "{% if marks | length > 1 and marks[1] %}{{ marks[1] + 1 }}{% endif %}",
+    // Files.
+    "{{ docs | map(attribute='name') | join(', ') }}{{ claim.title }}{{ claim.doc.media_type }}",
+    "{% for d in docs %}{{ d.name }}{% endfor %}{{ docs | length }}{{ docs | join(attribute='name') }}",
+    "{% if docs %}{{ (docs | first).name }}{% endif %}",
     // Several names.
     "{% set a, b = 1, 'x' %}{{ a + 1 }}{{ b | upper }}",
     "{% set a, b = [1, 'x'] %}{{ a + 1 }}{{ b | upper }}",
@@ -413,6 +424,20 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% if 1 in numbers %}{{ numbers[1] + 1 }}{% endif %}", "GR026 `numbers[1]`", "absent"),
     ("{{ {'a': 1}.b }}", "GR041 `", "no field `b`"),
     ("{{ dict(a=1).b }}", "GR041 `", "no field `b`"),
+    // Files.
+    ("{{ docs }}", "GR022 `docs`", "`attach`"),
+    ("{{ docs | first }}", "GR022 `first`", "`attach`"),
+    ("{% if docs %}{{ docs[0] }}{% endif %}", "GR022 `docs[0]`", "`attach`"),
+    ("{{ docs | max(attribute='name') }}", "GR022 `max", "`attach`"),
+    ("{{ docs | join(', ') }}", "GR022 `join", "`attach`"),
+    ("{{ docs | map('string') | join }}", "GR022 `map", "`attach`"),
+    ("{{ docs | batch(2) | list }}", "GR022 `list", "`attach`"),
+    ("{{ claim }}", "GR022 `claim`", "`attach`"),
+    ("{{ claim | items | list }}", "GR022 `list`", "`attach`"),
+    ("{{ claim | string }}", "GR022 `string`", "`attach`"),
+    ("{{ '%s' | format(claim.doc) }}", "GR022 `format", "`attach`"),
+    ("{{ 'claim: ' ~ claim.doc }}", "GR022 `claim.doc`", "`attach`"),
+    ("{% for k, v in claim | items %}{{ v }}{% endfor %}", "GR022 `v`", "`attach`"),
     // Several names.
     ("{% for a, b in texts %}{{ a }}{% endfor %}", "GR022 `a, b`", "one value"),
     ("{% for a, b, c in sizes | items %}{{ a }}{% endfor %}", "GR022 `a, b, c`", "2 items, not 3"),
