@@ -174,12 +174,9 @@ impl<'t> Checker<'_, 't> {
                 self.condition(&it.expr);
                 self.check_constant(&it.expr);
                 self.branches(
-                    |checker| {
-                        checker.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
-                    },
-                    |checker| {
-                        checker.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
-                    },
+                    Some(&it.expr),
+                    |checker| checker.body(&it.true_body),
+                    |checker| checker.body(&it.false_body),
                 );
             }
             Stmt::ForLoop(it) => self.for_loop(it),
@@ -243,21 +240,31 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both.
-    fn branches(&mut self, one: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
+    fn branches(
+        &mut self,
+        condition: Option<&Expr<'_>>,
+        one: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) {
         let (outside, defined) = (self.variables.len(), self.defined.clone());
-        one(self);
+        self.knowing(condition, true, one);
         let one = self.variables.split_off(outside);
         self.defined.clone_from(&defined);
-        other(self);
+        self.knowing(condition, false, other);
         let other = self.variables.split_off(outside);
         self.defined = defined;
         let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
         for name in names {
-            let after = |branch: &[Variable<'t>]| {
+            let mut after = |branch: &[Variable<'t>], outcome: bool| {
                 let set = branch.iter().rev().find(|it| it.name == name);
-                set.map_or_else(|| self.meaning_outside(&name), |it| it.meaning.clone())
+                set.map(|it| it.meaning.clone()).unwrap_or_else(|| {
+                    let mut meaning = Meaning::Value(Type::Any);
+                    // The condition may have proved a value that this branch leaves as it is.
+                    self.knowing(condition, outcome, |it| meaning = it.meaning_outside(&name));
+                    meaning
+                })
             };
-            let meaning = match (after(&one), after(&other)) {
+            let meaning = match (after(&one, true), after(&other, false)) {
                 (Meaning::Value(one), Meaning::Value(other)) => Meaning::Value(either(one, other)),
                 (Meaning::Macro(one), Meaning::Macro(other)) if one.is(&other) => {
                     Meaning::Macro(one)
@@ -270,10 +277,14 @@ impl<'t> Checker<'_, 't> {
 
     /// The meaning of a name that a branch does not set.
     fn meaning_outside(&self, name: &str) -> Meaning<'t> {
-        if let Some(variable) = self.variables.iter().rev().find(|it| it.name == name) {
-            return variable.meaning.clone();
+        let is_proved = self.defined.iter().any(|it| it == name);
+        match self.variable(name) {
+            Some(Meaning::Value(ty)) if is_proved => return Meaning::Value(ty.required().clone()),
+            Some(meaning) => return meaning.clone(),
+            None => (),
         }
         Meaning::Value(match self.look_up(name) {
+            Some((ty, _)) if is_proved => ty.required().clone(),
             Some((ty, Presence::Always)) => ty,
             Some((Type::Any, _)) | None => null(),
             Some((ty, _)) => ty.optional(),
@@ -292,7 +303,7 @@ impl<'t> Checker<'_, 't> {
             _ => None,
         };
         self.loop_body(it, item, key, true);
-        self.branches(|checker| checker.body(&it.else_body), |_| ());
+        self.branches(None, |checker| checker.body(&it.else_body), |_| ());
     }
 
     /// The type of the items of a loop, a problem if there are none.
@@ -423,16 +434,18 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Runs a check with the knowledge that a condition has this outcome.
-    pub(super) fn knowing(
+    /// Runs a check with the knowledge that a condition, if there is one, has this outcome.
+    pub(super) fn knowing<'c>(
         &mut self,
-        condition: &Expr<'_>,
+        condition: impl Into<Option<&'c Expr<'c>>>,
         outcome: bool,
         then: impl FnOnce(&mut Self),
     ) {
         let before = self.defined.len();
         let mut learned = Vec::new();
-        self.learn(condition, outcome, &mut learned);
+        if let Some(condition) = condition.into() {
+            self.learn(condition, outcome, &mut learned);
+        }
         self.defined.extend(learned);
         then(self);
         self.defined.truncate(before);
