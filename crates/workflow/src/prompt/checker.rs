@@ -65,6 +65,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let variables: Vec<Variable<'_>> =
         names.map(|(name, ty)| Variable { name, meaning: Meaning::Value(ty) }).collect();
     let mut checker = Checker {
+        text,
         scope,
         given: variables.len(),
         variables,
@@ -107,6 +108,8 @@ pub(super) enum Meaning<'t> {
 }
 
 pub(super) struct Checker<'a, 't> {
+    /// The text of the template.
+    text: &'t str,
     pub(super) scope: PromptScope<'a>,
     /// The item of the task, and the names that the template has defined.
     pub(super) variables: Vec<Variable<'t>>,
@@ -225,14 +228,18 @@ impl<'t> Checker<'_, 't> {
             }
         }
         let start = span.start_offset as usize;
+        if self.text.get(..start).is_some_and(ends_with_raw_tag) {
+            return;
+        }
         for (range, name) in found {
             let range = start + range.start..start + range.end;
             let message = format!("`{{{name}}}` is a part of the text");
             let problem = Problem::new("GR042", range, message, "not filled in");
             self.problems.push(problem.warning().help(format!("write `{{{{ {name} }}}}`")));
         }
-        if text.ends_with('$') {
-            let end = span.end_offset as usize;
+        let end = span.end_offset as usize;
+        let next = self.text.get(end..).unwrap_or_default().trim_start();
+        if text.ends_with('$') && next.starts_with("{{") {
             let message = "the `$` before `{{` is a part of the text";
             let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
             self.problems.push(problem.warning().help("remove it, or put a blank behind it"));
@@ -479,6 +486,12 @@ impl<'t> Checker<'_, 't> {
         self.problems.push(Problem::new(code, bytes(span), message, label));
         &mut self.problems[at]
     }
+}
+
+/// Whether a part of a template ends in `{% raw %}`: what follows is shown as it is.
+fn ends_with_raw_tag(text: &str) -> bool {
+    let tag = text.strip_suffix("%}").and_then(|it| it.rsplit_once("{%"));
+    tag.is_some_and(|(_, it)| it.trim_matches(['-', '+', ' ', '\t', '\n', '\r']) == "raw")
 }
 
 fn contains_file(ty: &Type) -> bool {

@@ -247,6 +247,10 @@ const RIGHT: &[&str] = &[
     "{% for k in scores %}{% if scores[k] %}{{ scores[k] + 1 }}{% endif %}{% endfor %}",
     "{% if numbers | length > 1 %}{{ numbers[0] + numbers[1] }}{% endif %}",
     "{% if marks | length > 1 and marks[1] %}{{ marks[1] + 1 }}{% endif %}",
+    // Texts that look like placeholders.
+    "costs 5$",
+    "{{ count }}${% if flag %} {% endif %}$",
+    "{% raw %}{brief} {{ brief }} ${% endraw %}{{ brief }}{%- raw -%} {brief} {%- endraw +%}",
     // Files.
     "{{ docs | map(attribute='name') | join(', ') }}{{ claim.title }}{{ claim.doc.media_type }}",
     "{% for d in docs %}{{ d.name }}{% endfor %}{{ docs | length }}{{ docs | join(attribute='name') }}",
@@ -428,6 +432,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% if 1 in numbers %}{{ numbers[1] + 1 }}{% endif %}", "GR026 `numbers[1]`", "absent"),
     ("{{ {'a': 1}.b }}", "GR041 `", "no field `b`"),
     ("{{ dict(a=1).b }}", "GR041 `", "no field `b`"),
+    // Texts that look like placeholders.
+    ("{brief}", "GR042 `{brief}`", "{{ brief }}"),
+    ("{% raw %}a{% endraw %}{brief}", "GR042 `{brief}`", "{{ brief }}"),
+    ("for ${{ brief }}", "GR042 `$`", "remove it"),
+    ("for $ {{- brief }}", "GR042 `$`", "remove it"),
     // Files.
     ("{{ docs }}", "GR022 `docs`", "`attach`"),
     ("{{ docs | first }}", "GR022 `first`", "`attach`"),
