@@ -50,6 +50,8 @@ fn fields() -> Vec<(&'static str, Value)> {
         ("share", json!({"type": "number"})),
         ("flag", json!({"type": "boolean"})),
         ("level", json!({"enum": ["low", "high"]})),
+        ("size", json!({"enum": ["1", "2", "3", "4", "5", "6", "7", "8", "many"]})),
+        ("code", json!({"enum": (0..600).map(|it| it.to_string()).collect::<Vec<_>>()})),
         ("note", json!({"type": ["string", "null"]})),
         ("tags", json!({"type": ["array", "null"], "items": text})),
         ("texts", list_of(&text)),
@@ -288,6 +290,8 @@ const RIGHT: &[&str] = &[
     // Loops that call themselves.
     "{% for t in tree.children recursive %}{{ t.name }}{{ loop.depth }}{{ loop(t.children) }}{% endfor %}",
     "{% for t in [tree] recursive %}{{ t.name | upper }}{% if t.children %}({{ loop(t.children) | trim }}){% endif %}{% endfor %}",
+    // Enums.
+    "{{ size | upper }}{{ size | int(default=0) + 1 }}{{ code | upper }}{{ code | int(default=0) }}",
     // Lists.
     "{% for x in (texts + ['a']) %}{{ x | upper }}{% endfor %}{% for x in numbers * 2 %}{{ x + 1 }}{% endfor %}",
     "{% for x in stories[1:] %}{{ x.title }}{% endfor %}{% for row in numbers | batch(2, 0) %}{{ row | sum }}{% endfor %}",
@@ -529,6 +533,9 @@ const WRONG: &[(&str, &str, &str)] = &[
         "absent",
     ),
     ("{% for t in tree.children recursive %}{{ loop() }}{% endfor %}", "GR041 `loop`", "one list"),
+    // Enums.
+    ("{{ size | int }}", "GR022 `int`", "not for all values"),
+    ("{{ code | int }}", "GR022 `int`", "does not work"),
     // Others.
     ("{{ range }}", "GR041 `range`", "no name"),
     ("{{ brief() }}", "GR041 `brief`", "no function"),
