@@ -193,8 +193,22 @@ impl Declarations {
             report.wrong_kind(yaml, "`parallel`", "a list of nodes");
             return Vec::new();
         };
+        let empty = |report: &mut Report, yaml: &Yaml, message: String, help: &str| {
+            let finding = Diagnostic::error("GR039", message);
+            report.push(finding.at(report.place(&yaml.range), "empty").help(help));
+            vec![None]
+        };
+        if items.is_empty() {
+            let help = "name the nodes that run at the same time: `parallel: [a, b]`";
+            return vec![empty(report, yaml, format!("`{group}` has no branches"), help)];
+        }
         let mut branches = Vec::new();
         for item in items {
+            if matches!(&item.data, Data::List(items) if items.is_empty()) {
+                let message = format!("a branch of `{group}` has no nodes");
+                branches.push(empty(report, item, message, "name its nodes, or remove it"));
+                continue;
+            }
             let words = report.words(item, "a branch of a `parallel`");
             let names = words.iter().map(|it| self.part(report, it, group, owners));
             branches.push(names.collect());
@@ -278,7 +292,7 @@ impl Declarations {
             JoinForm::All(yaml) => (*yaml, false),
             JoinForm::Any(yaml) | JoinForm::Some(yaml, _) => (*yaml, true),
         };
-        let mut awaited = Vec::new();
+        let mut awaited: Vec<Option<Vec<NodeName>>> = Vec::new();
         for word in report.words(yaml, "`join`") {
             let Some(head) = self.head(&word.text) else {
                 self.unknown(report, &word, self.names());
@@ -294,8 +308,25 @@ impl Declarations {
                 let problem = format!("`{head}` is a parallel, which does not count as one node");
                 (problem, "name its last nodes, or a node that follows it")
             } else {
-                awaited.push(Some(self.ends(head)));
-                continue;
+                let ends = self.ends(head);
+                let before = awaited.iter().flatten().flatten();
+                let Some(twice) = before.into_iter().find(|it| ends.contains(it)) else {
+                    awaited.push(Some(ends));
+                    continue;
+                };
+                let problem = format!("`{name}` waits for `{twice}` twice");
+                let is_group = |it: &&NodeName| self.groups.contains_key(*it);
+                let help = if yaml
+                    .words()
+                    .iter()
+                    .filter_map(|it| self.head(it))
+                    .any(|it| is_group(&it))
+                {
+                    "a parallel stands for the last node of each of its branches: remove one of both"
+                } else {
+                    "remove one of both"
+                };
+                (problem, help)
             };
             awaited.push(None);
             let place = report.place(&word.range);

@@ -66,11 +66,13 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         named: BTreeSet::new(),
         facts: FactNeeds::default(),
         problems: Vec::new(),
+        unguarded: Vec::new(),
     };
     let ty = match scope.expected {
         Some(expected @ Type::Optional(_)) => checker.maybe(root, Some(expected)),
         expected => checker.value_as(root, expected),
     };
+    checker.advise_guards(&ty);
     checker.learn(root, false);
     let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
     let mut seen = BTreeSet::new();
@@ -109,6 +111,8 @@ pub(super) struct Checker<'a> {
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
     problems: Vec<Problem>,
+    /// The problems of values that are not guarded, by their number, each with the value.
+    unguarded: Vec<(usize, String)>,
 }
 
 impl Checker<'_> {
@@ -129,10 +133,24 @@ impl Checker<'_> {
                 Some("`has(x)` asks whether a value is there".to_owned());
         } else if !guarded && !self.asking {
             let shown = place.unwrap_or_else(|| "this".to_owned());
-            self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded")
-                .help = Some(format!("guard it: `has({shown}) && …`"));
+            self.unguarded.push((self.problems.len(), shown.clone()));
+            self.problem("GR026", &node.range, format!("`{shown}` may be absent"), "not guarded");
         }
         inner.required().clone()
+    }
+
+    /// Advises how to guard values: the guard of a condition makes it false, and that of another value chooses one.
+    fn advise_guards(&mut self, root: &Type) {
+        let expected = self.scope.expected.map(Type::required);
+        let is_condition = *root.required() == Type::Bool || expected == Some(&Type::Bool);
+        for (at, value) in self.unguarded.drain(..) {
+            let guard = if is_condition {
+                format!("has({value}) && …")
+            } else {
+                format!("has({value}) ? {value} : …")
+            };
+            self.problems[at].help = Some(format!("guard it: `{guard}`"));
+        }
     }
 
     /// The type of a value that may be absent.

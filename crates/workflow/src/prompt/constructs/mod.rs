@@ -429,7 +429,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% for k, v in sizes | dictsort %}{{ k | round }}{% endfor %}", "GR022 `round`", "string"),
     ("{% for k, v in mails | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
     ("{% for k, v in story | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
-    ("{% if 'k' in scores %}{{ scores.k + 1 }}{% endif %}", "GR026 `scores.k`", "absent"),
+    (
+        "{% if 'k' in scores %}{{ scores.k + 1 }}{% endif %}",
+        "GR026 `scores.k`",
+        "{% if scores.k is defined %}",
+    ),
     ("{% for k in scores %}{{ scores[k] + 1 }}{% endfor %}", "GR026 `scores[k]`", "absent"),
     ("{% if marks %}{{ marks[0] + 1 }}{% endif %}", "GR026 `marks[0]`", "absent"),
     ("{% if marks | length > 1 %}{{ marks[1] + 1 }}{% endif %}", "GR026 `marks[1]`", "absent"),
