@@ -274,7 +274,7 @@ impl ConcurrencyCheck<'_> {
         let channel = self.graph.schema.channels()[field].name();
         let place = |it: usize| self.specs[it].place.clone();
         let (first, second) = (self.names[one], self.names[other]);
-        let ty = self.graph.schema.channels()[field].ty();
+        let ty = self.graph.schema.channels()[field].ty().required();
         let reducers = Reducer::for_several_writers(ty);
         let reducers: Vec<String> = reducers.iter().map(|it| format!("`merge: {it}`")).collect();
         let reducer = (!reducers.is_empty())

@@ -193,20 +193,21 @@ impl Declarations {
             report.wrong_kind(yaml, "`parallel`", "a list of nodes");
             return Vec::new();
         };
-        let empty = |report: &mut Report, yaml: &Yaml, message: String, help: &str| {
-            let finding = Diagnostic::error("GR039", message);
-            report.push(finding.at(report.place(&yaml.range), "empty").help(help));
+        let empty = |report: &mut Report, yaml: &Yaml, finding: Diagnostic| {
+            report.push(finding.at(report.place(&yaml.range), "empty"));
             vec![None]
         };
         if items.is_empty() {
+            let finding = Diagnostic::error("GR037", format!("`{group}` has no branches"));
             let help = "name the nodes that run at the same time: `parallel: [a, b]`";
-            return vec![empty(report, yaml, format!("`{group}` has no branches"), help)];
+            return vec![empty(report, yaml, finding.help(help))];
         }
         let mut branches = Vec::new();
         for item in items {
             if matches!(&item.data, Data::List(items) if items.is_empty()) {
                 let message = format!("a branch of `{group}` has no nodes");
-                branches.push(empty(report, item, message, "name its nodes, or remove it"));
+                let finding = Diagnostic::error("GR039", message);
+                branches.push(empty(report, item, finding.help("name its nodes, or remove it")));
                 continue;
             }
             let words = report.words(item, "a branch of a `parallel`");
@@ -487,6 +488,13 @@ impl Declarations {
 
     /// Reads a target, or a list of targets.
     pub(super) fn read_targets(&self, report: &mut Report, yaml: &Yaml, what: &str) -> Vec<Target> {
+        if matches!(&yaml.data, Data::List(items) if items.is_empty()) {
+            let finding = Diagnostic::error("GR006", format!("{what} names no node"));
+            let finding = finding.at(report.place(&yaml.range), "empty");
+            let end = what.strip_suffix('`').map_or("`end`".to_owned(), |it| format!("{it}: end`"));
+            report.push(finding.help(format!("write {end}, if nothing follows")));
+            return Vec::new();
+        }
         let words = report.words(yaml, what);
         words.iter().flat_map(|it| self.resolve(report, it)).collect()
     }

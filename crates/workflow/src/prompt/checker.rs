@@ -11,6 +11,7 @@ use graphrun_core::{
     graph::FactNeeds,
     id::NodeName,
     state::{Schema, Type},
+    words::count,
 };
 use minijinja::machinery::{
     Span,
@@ -401,9 +402,9 @@ impl<'t> Checker<'_, 't> {
                 let (message, help) = match (items, of) {
                     (Some(items), _) => {
                         let message = format!(
-                            "{} has {} items, not {}",
+                            "{} has {}, not {}",
                             describe(of),
-                            items.len(),
+                            count(items.len() as u64, "item"),
                             targets.len()
                         );
                         (message, "write a name for each item")
