@@ -145,6 +145,7 @@ impl Checker<'_, '_> {
                     ("first", Some([first, ..])) => return Type::clone(first),
                     ("last", Some([.., last])) => return Type::clone(last),
                     (_, Some([_, ..])) => return item,
+                    (_, Some([])) => return null(),
                     _ => item,
                 };
                 if has_items { end } else { end.optional() }

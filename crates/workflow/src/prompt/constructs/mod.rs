@@ -507,6 +507,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{{ (story if flag).title }}", "GR026 `(story if flag`", "absent"),
     ("{{ (story if flag else brief).title }}", "GR041 `", "so no `title`"),
     ("{{ ('a' if flag else 1) + 1 }}", "GR022 `", "`+`"),
+    ("{{ story.note | default([] | last) }}", "GR026", "absent"),
+    ("{% set x = [] | first %}{{ x | upper }}", "GR026 `x`", "absent"),
     ("{{ (stories | first).title }}", "GR026 `first`", "absent"),
     ("{{ story.note and 'x' }}", "GR026 `story.note`", "guard it"),
     ("{{ (count or brief) + 1 }}", "GR022", "`+`"),
