@@ -153,11 +153,15 @@ impl Looker<'_> {
                 {
                     let mut parts = Vec::new();
                     if let Some(Kind::Variable(item)) = arguments.get(1).map(|it| &it.kind) {
-                        body.iter().for_each(|it| item_parts(it, item, &mut parts));
+                        for it in body {
+                            item_parts(it, item, &mut parts);
+                        }
                     }
                     access.item_parts = Some(parts);
                 }
-                body.iter().for_each(|it| self.look(it, true));
+                for it in body {
+                    self.look(it, true);
+                }
             }
             Kind::Call(..) | Kind::List(_) | Kind::Record(..) | Kind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));

@@ -31,7 +31,6 @@ use super::{
 use crate::{
     report::Problem,
     structure::names_of_item,
-    types::file_type,
     typing::{describe, null},
     written::{AssignedFields, Presence},
 };
@@ -110,7 +109,7 @@ pub(super) enum Meaning<'t> {
 
 pub(super) struct Checker<'a, 't> {
     /// The text of the template.
-    text: &'t str,
+    pub(super) text: &'t str,
     pub(super) scope: PromptScope<'a>,
     /// The item of the task, and the names that the template has defined.
     pub(super) variables: Vec<Variable<'t>>,
@@ -216,37 +215,6 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Warns about text that looks like a placeholder of another template language.
-    fn raw(&mut self, text: &str, span: Span) {
-        let is_field = |it: &str| self.scope.schema.channel(it).is_some();
-        let mut found = Vec::new();
-        for (at, _) in text.match_indices('{') {
-            let rest = &text[at + 1..];
-            let name = rest.split_once('}').map_or("", |it| it.0);
-            let root = name.split('.').next().unwrap_or_default();
-            if is_field(root) && name.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) {
-                found.push((at..at + name.len() + 2, name.to_owned()));
-            }
-        }
-        let start = span.start_offset as usize;
-        if self.text.get(..start).is_some_and(ends_with_raw_tag) {
-            return;
-        }
-        for (range, name) in found {
-            let range = start + range.start..start + range.end;
-            let message = format!("`{{{name}}}` is a part of the text");
-            let problem = Problem::new("GR042", range, message, "not filled in");
-            self.problems.push(problem.warning().help(format!("write `{{{{ {name} }}}}`")));
-        }
-        let end = span.end_offset as usize;
-        let next = self.text.get(end..).unwrap_or_default().trim_start();
-        if text.ends_with('$') && next.starts_with("{{") {
-            let message = "the `$` before `{{` is a part of the text";
-            let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
-            self.problems.push(problem.warning().help("remove it, or put a blank behind it"));
-        }
-    }
-
     /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both.
     fn branches(
         &mut self,
@@ -265,12 +233,13 @@ impl<'t> Checker<'_, 't> {
         for name in names {
             let mut after = |branch: &[Variable<'t>], outcome: bool| {
                 let set = branch.iter().rev().find(|it| it.name == name);
-                set.map(|it| it.meaning.clone()).unwrap_or_else(|| {
-                    let mut meaning = Meaning::Value(Type::Any);
-                    // The condition may have proved a value that this branch leaves as it is.
-                    self.knowing(condition, outcome, |it| meaning = it.meaning_outside(&name));
-                    meaning
-                })
+                if let Some(set) = set {
+                    return set.meaning.clone();
+                }
+                let mut meaning = Meaning::Value(Type::Any);
+                // The condition may have proved a value that this branch leaves as it is.
+                self.knowing(condition, outcome, |it| meaning = it.meaning_outside(&name));
+                meaning
             };
             let meaning = match (after(&one, true), after(&other, false)) {
                 (Meaning::Value(one), Meaning::Value(other)) => Meaning::Value(either(one, other)),
@@ -459,18 +428,6 @@ impl<'t> Checker<'_, 't> {
         self.defined.truncate(before);
     }
 
-    /// Checks a value that becomes a text. The content of a file is not for readers of a text.
-    pub(super) fn printed(&mut self, ty: &Type, span: Span) {
-        if !contains_file(ty) {
-            return;
-        }
-        let is_part = *ty.required() != file_type();
-        let label = if is_part { "contains a file" } else { "a file" };
-        let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
-        self.problem("GR022", span, "a prompt cannot print a file".to_owned(), label).help =
-            Some(help.to_owned());
-    }
-
     fn stands_alone(&mut self, span: Span, what: &str) {
         let message = format!("a prompt cannot use other files; there is no `{what}`");
         self.problem("GR040", span, message, "not in a prompt");
@@ -486,22 +443,6 @@ impl<'t> Checker<'_, 't> {
         let at = self.problems.len();
         self.problems.push(Problem::new(code, bytes(span), message, label));
         &mut self.problems[at]
-    }
-}
-
-/// Whether a part of a template ends in `{% raw %}`: what follows is shown as it is.
-fn ends_with_raw_tag(text: &str) -> bool {
-    let tag = text.strip_suffix("%}").and_then(|it| it.rsplit_once("{%"));
-    tag.is_some_and(|(_, it)| it.trim_matches(['-', '+', ' ', '\t', '\n', '\r']) == "raw")
-}
-
-fn contains_file(ty: &Type) -> bool {
-    match ty {
-        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => contains_file(inner),
-        Type::Record(record) => {
-            *ty == file_type() || record.fields.iter().any(|it| contains_file(&it.ty))
-        }
-        _ => false,
     }
 }
 

@@ -22,6 +22,7 @@ mod names;
 mod operations;
 mod presence;
 mod shapes;
+mod texts;
 mod tried;
 
 use std::{
