@@ -84,6 +84,11 @@ async fn a_case_can_have_every_key() {
 }
 
 #[tokio::test]
+async fn parts_and_reasons_that_decide_nothing_are_left_open() {
+    assert_passed("tests/cases/decides.test.yaml").await;
+}
+
+#[tokio::test]
 async fn items_are_visits_and_skipped_tasks_are_not() {
     assert_passed("tests/cases/stories.test.yaml").await;
 }

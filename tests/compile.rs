@@ -252,7 +252,7 @@ fn two_writers_of_one_value_in_one_step_are_found() {
         .edge("sse", "end");
     insta::assert_snapshot!(findings(wrong), @r"
     GR036: `qc` and `ta` write `spec` in the same step
-      help: give `spec` a reducer (`merge: append`), or let one write another field
+      help: let one write another field
     ");
 }
 
@@ -286,7 +286,7 @@ fn joins_that_are_not_clear_are_found() {
         .edge(["b"], "c")
         .edge("c", "end");
     insta::assert_snapshot!(findings(wrong), @r"
-    GR037: the join at `c` names no node, or one twice
+    GR037: the join at `c` waits for `a` twice
     GR038: node `c` waits for two sets of nodes
       help: name all of them in one join
     ");
@@ -313,7 +313,7 @@ fn only_writers_that_meet_after_a_fork_conflict() {
     let wait = wait.edge("wait", "end");
     insta::assert_snapshot!(findings(wait), @r"
     GR036: `check` and `wait` write `spec` in the same step
-      help: give `spec` a reducer (`merge: append`), or let one write another field
+      help: let one write another field
     ");
 }
 
@@ -455,6 +455,54 @@ fn findings_of(text: &str) -> String {
         Ok(graph) => format!("{warnings}{}", graph.warnings()),
         Err(findings) => findings.to_string(),
     }
+}
+
+#[test]
+fn an_advised_reducer_fits_the_type_of_its_field() {
+    const FIELDS: [(&str, &str, &str, &str); 5] = [
+        ("int", "1", "sum", "(`merge: sum` or `merge: min` or `merge: max`)"),
+        ("'[string]'", "'[brief]'", "union", "(`merge: append` or `merge: union`)"),
+        ("'map[string, int]'", "'{ \"a\": 1 }'", "merge", "(`merge: merge`)"),
+        ("json", "brief", "append", "(`merge: append` or"),
+        ("string?", "brief", "", "help: let one write another field"),
+    ];
+    for (ty, value, reducer, advice) in FIELDS {
+        let workflow = |field: &str| {
+            findings_of(&format!(
+                "
+graphrun: 1
+name: case
+state: {{ brief: string, field: {field} }}
+input: brief
+output: field
+start: [a, b]
+nodes:
+  a: {{ set: {{ field: {value} }}, then: end }}
+  b: {{ set: {{ field: {value} }}, then: end }}
+"
+            ))
+        };
+        let found = workflow(ty);
+        assert!(found.contains("GR036") && found.contains(advice), "{found}");
+        if !reducer.is_empty() {
+            let found = workflow(&format!("{{ type: {ty}, merge: {reducer} }}"));
+            assert!(!found.contains("GR036") && !found.contains("GR019"), "{found}");
+        }
+    }
+    let each = findings_of(
+        "
+graphrun: 1
+name: case
+state: { brief: string, names: '[string]', each: string }
+input: [brief, names]
+output: each
+start: m
+nodes:
+  m: { map: { over: names, do: n }, then: end }
+  n: { set: { each: item } }
+",
+    );
+    assert!(each.contains("write `each: { type: [string], merge: append }`"), "{each}");
 }
 
 #[test]

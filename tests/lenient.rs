@@ -23,8 +23,8 @@ types:
     counts: 'map[string, int]'
     notes: string?
   Strict: { about: string, report: Report }
-state: { report: Report, reports: '[Report]', strict: Strict, maybe: Report? }
-input: [report, reports, strict, maybe]
+state: { report: Report, reports: '[Report]', strict: Strict, maybe: Report?, log: { type: '[Strict]', merge: append }, all: '[Strict]' }
+input: [report, reports, strict, maybe, log, all]
 start: a
 nodes:
   a: { set: { report: strict.report, maybe: report, reports: '[report]' }, then: end }
@@ -73,7 +73,11 @@ fn forms_with_one_meaning_become_the_exact_answer() {
     assert_eq!(read("reports", json!([answer.clone()])), Ok((json!([exact()]), 11)));
     assert_eq!(read("reports", answer.clone()), Ok((json!([exact()]), 12)));
     let strict = json!({"about": "x", "report": answer});
-    assert_eq!(read("strict", strict), Ok((json!({"about": "x", "report": exact()}), 11)));
+    let exact = json!({"about": "x", "report": exact()});
+    assert_eq!(read("strict", strict.clone()), Ok((exact.clone(), 11)));
+    assert_eq!(read("log", json!([strict])), Ok((json!([exact]), 11)));
+    assert_eq!(read("log", strict.clone()), Ok((exact, 11)), "one item of a growing list");
+    assert!(read("all", strict).is_err(), "a strict list stays a list");
 }
 
 #[test]

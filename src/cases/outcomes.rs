@@ -407,7 +407,7 @@ fn lists(item: &Type, access: &Access) -> Vec<Value> {
     let lengths = lengths.filter_map(|it| usize::try_from(it).ok());
     let mut lists: Vec<Value> = lengths.map(|it| Value::Array(vec![plain.clone(); it])).collect();
     if access.is_whole {
-        let inside = Access { path: Vec::new(), ..access.clone() };
+        let inside = Access { path: Vec::new(), item_parts: None, ..access.clone() };
         let mut leaves = Vec::new();
         collect(item, &inside, &mut Vec::new(), DEPTH_MAX - 1, &mut leaves);
         for (path, values) in leaves {

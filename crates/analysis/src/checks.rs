@@ -122,8 +122,12 @@ fn check_joins(graph: &Graph, findings: &mut Diagnostics) {
             let finding = Diagnostic::error("GR038", message).at(place.clone(), "the second one");
             findings.push(finding.help("name all of them in one join"));
         }
-        if from.is_empty() || from.iter().collect::<BTreeSet<_>>().len() < from.len() {
-            let message = format!("the join at `{to}` names no node, or one twice");
+        let mut named = BTreeSet::new();
+        if let Some(twice) = from.iter().find(|it| !named.insert(*it)) {
+            let message = format!("the join at `{to}` waits for `{twice}` twice");
+            findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
+        } else if from.is_empty() {
+            let message = format!("the join at `{to}` waits for no node");
             findings.push(Diagnostic::error("GR037", message).at(place.clone(), "here"));
         } else if !(1..=from.len()).contains(count) {
             let all = from.len();

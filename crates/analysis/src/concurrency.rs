@@ -17,6 +17,7 @@ use graphrun_core::{
     diagnostic::{Diagnostic, Diagnostics, Place},
     graph::{Edge, Graph, NodeSpec, Route},
     id::{ChannelName, NodeName},
+    state::Reducer,
 };
 use petgraph::{Incoming, algo::tarjan_scc, graphmap::DiGraphMap};
 
@@ -273,12 +274,20 @@ impl ConcurrencyCheck<'_> {
         let channel = self.graph.schema.channels()[field].name();
         let place = |it: usize| self.specs[it].place.clone();
         let (first, second) = (self.names[one], self.names[other]);
-        let help =
-            format!("give `{channel}` a reducer (`merge: append`), or let one write another field");
+        let ty = self.graph.schema.channels()[field].ty().required();
+        let reducers = Reducer::for_several_writers(ty);
+        let reducers: Vec<String> = reducers.iter().map(|it| format!("`merge: {it}`")).collect();
+        let reducer = (!reducers.is_empty())
+            .then(|| format!("give `{channel}` a reducer ({})", reducers.join(" or ")));
         if one == other {
             let message = format!("several tasks of `{first}` write `{channel}` in the same step");
             let finding = Diagnostic::error("GR036", message).at(place(one), "once for each item");
-            return finding.help(format!("give `{channel}` a reducer (`merge: append`)"));
+            let as_list = || {
+                format!(
+                    "no reducer fits `{ty}`: write `{channel}: {{ type: [{ty}], merge: append }}`"
+                )
+            };
+            return finding.help(reducer.unwrap_or_else(as_list));
         }
         let message = format!("`{first}` and `{second}` write `{channel}` in the same step");
         let finding = Diagnostic::error("GR036", message).at(place(one), "one writer");
@@ -286,7 +295,10 @@ impl ConcurrencyCheck<'_> {
             Some(way) => format!("the other writer, after {}", self.described(way)),
             None => "the other writer".to_owned(),
         };
-        finding.at(place(other), label).help(help)
+        finding.at(place(other), label).help(match reducer {
+            Some(reducer) => format!("{reducer}, or let one write another field"),
+            None => "let one write another field".to_owned(),
+        })
     }
 
     /// Returns the steps before the last one of a way.

@@ -49,8 +49,8 @@ fn way(names: &[&NodeName], gap: Option<&Gap>) -> String {
     let to = names[*to];
     match (from.map(|it| names[it]), kind) {
         (_, GapKind::Limit) => format!("may be unwritten when a limit leads to `{to}`"),
-        (None, _) => format!("is not written when the run starts at `{to}`"),
         (_, GapKind::Cleared(by)) => format!("`{}` clears", names[*by]),
+        (None, _) => format!("is not written when the run starts at `{to}`"),
         (Some(from), GapKind::Spent(spent)) => {
             let spent = names[*spent];
             format!("is not written when `{to}` comes after `{from}`, with `{spent}` used up")

@@ -223,7 +223,12 @@ pub fn did_you_mean<'a>(
         .filter(is_short)
         .take(CANDIDATES_MAX)
         .map(|it| (strsim::damerau_levenshtein(word, it), it))
-        .filter(|(distance, it)| *distance <= 1 + it.len().max(word.len()) / 4)
+        .filter(|(distance, it)| {
+            let longer = it.len().max(word.len());
+            // Half of a short word is alike; other words of one letter are not.
+            let is_alike = distance * 2 <= longer || it.eq_ignore_ascii_case(word);
+            is_alike && *distance <= 1 + longer / 4
+        })
         .min()
         .map(|(_, it)| it)
 }
@@ -248,6 +253,23 @@ mod tests {
           help: mend it
         ");
         assert_eq!([Severity::Error, Severity::Warning].map(|it| findings.count(it)), [1, 1]);
+    }
+
+    #[test]
+    fn a_suggestion_is_like_the_word() {
+        let near = |word| did_you_mean(word, ["b", "ok", "score", "résumé"]);
+        for (word, suggested) in [
+            ("x", None),
+            ("B", Some("b")),
+            ("bb", Some("b")),
+            ("on", Some("ok")),
+            ("up", None),
+            ("socre", Some("score")),
+            ("sc", None),
+            ("resumé", Some("résumé")),
+        ] {
+            assert_eq!(near(word), suggested, "{word}");
+        }
     }
 
     #[test]

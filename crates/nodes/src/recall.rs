@@ -239,9 +239,11 @@ impl Node for Recall {
         let (entries, skipped) = recalled.map_err(|it| failure(&it))?;
         if skipped > 0 {
             let ty = tiers.get(tier).map(|it| describe(&it.ty)).unwrap_or_default();
-            let message = format!(
-                "{skipped} entries of the tier `{tier}` were left out, because their values are not {ty}"
-            );
+            let (many, are) = match skipped {
+                1 => ("1 entry".to_owned(), "was left out, because its value is"),
+                _ => (format!("{skipped} entries"), "were left out, because their values are"),
+            };
+            let message = format!("{many} of the tier `{tier}` {are} not {ty}");
             ctx.report(Report::Warning { message }).await;
         }
         let value = |it: &Entry| if *values_only { it.value() } else { entry_value(it) };

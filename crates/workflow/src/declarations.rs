@@ -193,8 +193,23 @@ impl Declarations {
             report.wrong_kind(yaml, "`parallel`", "a list of nodes");
             return Vec::new();
         };
+        let empty = |report: &mut Report, yaml: &Yaml, finding: Diagnostic| {
+            report.push(finding.at(report.place(&yaml.range), "empty"));
+            vec![None]
+        };
+        if items.is_empty() {
+            let finding = Diagnostic::error("GR037", format!("`{group}` has no branches"));
+            let help = "name the nodes that run at the same time: `parallel: [a, b]`";
+            return vec![empty(report, yaml, finding.help(help))];
+        }
         let mut branches = Vec::new();
         for item in items {
+            if matches!(&item.data, Data::List(items) if items.is_empty()) {
+                let message = format!("a branch of `{group}` has no nodes");
+                let finding = Diagnostic::error("GR039", message);
+                branches.push(empty(report, item, finding.help("name its nodes, or remove it")));
+                continue;
+            }
             let words = report.words(item, "a branch of a `parallel`");
             let names = words.iter().map(|it| self.part(report, it, group, owners));
             branches.push(names.collect());
@@ -278,7 +293,7 @@ impl Declarations {
             JoinForm::All(yaml) => (*yaml, false),
             JoinForm::Any(yaml) | JoinForm::Some(yaml, _) => (*yaml, true),
         };
-        let mut awaited = Vec::new();
+        let mut awaited: Vec<Option<Vec<NodeName>>> = Vec::new();
         for word in report.words(yaml, "`join`") {
             let Some(head) = self.head(&word.text) else {
                 self.unknown(report, &word, self.names());
@@ -294,8 +309,25 @@ impl Declarations {
                 let problem = format!("`{head}` is a parallel, which does not count as one node");
                 (problem, "name its last nodes, or a node that follows it")
             } else {
-                awaited.push(Some(self.ends(head)));
-                continue;
+                let ends = self.ends(head);
+                let before = awaited.iter().flatten().flatten();
+                let Some(twice) = before.into_iter().find(|it| ends.contains(it)) else {
+                    awaited.push(Some(ends));
+                    continue;
+                };
+                let problem = format!("`{name}` waits for `{twice}` twice");
+                let is_group = |it: &&NodeName| self.groups.contains_key(*it);
+                let help = if yaml
+                    .words()
+                    .iter()
+                    .filter_map(|it| self.head(it))
+                    .any(|it| is_group(&it))
+                {
+                    "a parallel stands for the last node of each of its branches: remove one of both"
+                } else {
+                    "remove one of both"
+                };
+                (problem, help)
             };
             awaited.push(None);
             let place = report.place(&word.range);
@@ -456,6 +488,13 @@ impl Declarations {
 
     /// Reads a target, or a list of targets.
     pub(super) fn read_targets(&self, report: &mut Report, yaml: &Yaml, what: &str) -> Vec<Target> {
+        if matches!(&yaml.data, Data::List(items) if items.is_empty()) {
+            let finding = Diagnostic::error("GR006", format!("{what} names no node"));
+            let finding = finding.at(report.place(&yaml.range), "empty");
+            let end = what.strip_suffix('`').map_or("`end`".to_owned(), |it| format!("{it}: end`"));
+            report.push(finding.help(format!("write {end}, if nothing follows")));
+            return Vec::new();
+        }
         let words = report.words(yaml, what);
         words.iter().flat_map(|it| self.resolve(report, it)).collect()
     }

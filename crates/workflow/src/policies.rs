@@ -78,8 +78,11 @@ pub(super) fn read_policies(
     if let (Some(key), false) = (section.key("exhausted"), is_bounded) {
         let message = format!("`{name}` has a target for used-up visits, but no number of visits");
         let place = report.place(&key.range);
-        let finding = Diagnostic::error("GR006", message).at(place, "without `max_visits`");
-        report.push(finding.help("add `max_visits: 3`"));
+        let finding =
+            Diagnostic::error("GR006", message).at(place, "without `max_visits` or `limits`");
+        report.push(
+            finding.help("add `max_visits: 3`, or `limits` of the node: `limits: { usd: 1 }`"),
+        );
     }
     let retry = section.get("retry").and_then(|it| report.retry(it));
     let resets = section.get("resets").map(|it| read_resets(report, declarations, it));
@@ -281,7 +284,13 @@ impl Report {
         }
         if retry.max < retry.initial {
             let word = section.key("max").or(section.key("initial"))?;
-            self.bad_value(word, "the first wait is longer than the longest one", "");
+            let (initial, max) = (shown(retry.initial), shown(retry.max));
+            let usual =
+                if section.get("max").is_some() { "" } else { ", which is the default of `max`" };
+            let message =
+                format!("the first wait, {initial}, is longer than the longest one, {max}{usual}");
+            let help = format!("write `max: {initial}` or more, or a shorter `initial`");
+            self.bad_value(word, message, &help);
         }
         if let Some(codes) = section.get("exit_codes") {
             retry.exit_codes = self.exit_codes(codes);
@@ -300,4 +309,10 @@ impl Report {
         let kinds: Vec<_> = words.iter().filter_map(|it| self.error_kind(it, None)).collect();
         Some(retry.on(kinds))
     }
+}
+
+/// A duration as a workflow writes it, such as `1h 30m`.
+fn shown(duration: Duration) -> String {
+    jiff::SignedDuration::try_from(duration)
+        .map_or_else(|_| format!("{duration:?}"), |it| format!("{it:#}"))
 }

@@ -181,7 +181,9 @@ impl Report {
                 format!("the text \"{text}\"")
             }
             Data::Scalar { .. } => "a text".to_owned(),
+            Data::List(items) if items.is_empty() => "an empty list".to_owned(),
             Data::List(_) => "a list".to_owned(),
+            Data::Map(entries) if entries.is_empty() => "an empty mapping".to_owned(),
             Data::Map(_) => "a mapping".to_owned(),
         };
         let source = self.file.text.get(yaml.range.clone()).unwrap_or_default();

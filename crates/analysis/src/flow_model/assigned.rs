@@ -202,10 +202,12 @@ impl Assigned {
                 }
                 let gap = |kind| Some(Gap { from: line.from, to, kind });
                 let Some(from) = line.from else {
-                    let kind = if line.is_limit {
-                        GapKind::Limit
-                    } else {
-                        GapKind::Unwritten(Ending::Finished)
+                    let is_first = model.surely_at_start.contains(field);
+                    let cleared = is_first.then(|| self.cleared_by(model, line, field)).flatten();
+                    let kind = match cleared {
+                        Some(by) => GapKind::Cleared(by),
+                        None if line.is_limit => GapKind::Limit,
+                        None => GapKind::Unwritten(Ending::Finished),
                     };
                     last = last.or(gap(kind));
                     continue;
@@ -226,9 +228,7 @@ impl Assigned {
                 }
                 let carries_before = self.certain.surely[from].contains(field);
                 if carries_before || node.surely.contains(field) {
-                    // A concurrent node clears the field.
-                    let clears = |it: &usize| model.nodes[*it].clears.contains(field);
-                    let by = (0..model.nodes.len()).find(clears);
+                    let by = self.cleared_by(model, line, field);
                     last = by.and_then(|it| gap(GapKind::Cleared(it))).or(last);
                     continue;
                 }
@@ -238,6 +238,20 @@ impl Assigned {
             }
         }
         last
+    }
+
+    /// Returns the node that clears a field on a line: the one that the line leaves, or one that may run concurrently.
+    fn cleared_by(&self, model: &FlowModel, line: &Line, field: usize) -> Option<usize> {
+        let concurrent = line.from.into_iter().flat_map(|it| self.concurrency.of_node(it));
+        let arrived = line.join.into_iter();
+        let arrived = arrived.flat_map(|(join, at)| self.concurrency.of_arrived(join, at));
+        let deferred = model.nodes[line.to].defers.is_some().then_some(line.to).into_iter();
+        let deferred = deferred.flat_map(|it| self.concurrency.of_deferred(it));
+        let mut nodes = line.from.into_iter().chain(concurrent).chain(arrived).chain(deferred);
+        nodes.find(|it| {
+            let node = &model.nodes[*it];
+            node.clears.contains(field) && !node.surely.contains(field)
+        })
     }
 }
 
@@ -541,6 +555,15 @@ impl<'a> FieldFlow<'a> {
     }
 
     fn maybe_carried(&self, line: &Line) -> Bits {
+        let mut carried = self.maybe_at_arrow(line);
+        if self.model.nodes[line.to].defers.is_some() {
+            carried.add(&written_by(self.model, self.concurrency.of_deferred(line.to)));
+        }
+        carried
+    }
+
+    /// The fields that may be written when a line begins. A deferred node waits for others at its end.
+    fn maybe_at_arrow(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
             let start = self.model.maybe_at_start.clone();
             return if line.is_limit {
@@ -563,13 +586,19 @@ impl<'a> FieldFlow<'a> {
         if let Some((join, at)) = line.join {
             carried.add(&written_by(self.model, self.concurrency.of_arrived(join, at)));
         }
-        if self.model.nodes[line.to].defers.is_some() {
-            carried.add(&written_by(self.model, self.concurrency.of_deferred(line.to)));
-        }
         carried
     }
 
     fn surely_carried(&self, line: &Line) -> Bits {
+        let mut carried = self.surely_at_arrow(line);
+        if self.model.nodes[line.to].defers.is_some() {
+            carried.remove(&cleared_by(self.model, self.concurrency.of_deferred(line.to)));
+        }
+        carried
+    }
+
+    /// The fields that are certain when a line begins. A deferred node waits for others at its end.
+    fn surely_at_arrow(&self, line: &Line) -> Bits {
         let Some(from) = line.from else {
             if let Some(given) = &line.given {
                 return given.clone();
@@ -594,9 +623,6 @@ impl<'a> FieldFlow<'a> {
             carried.remove(&cleared_by(self.model, self.concurrency.of_arrived(join, at)));
         } else {
             self.add_visited(line, &mut carried);
-        }
-        if self.model.nodes[line.to].defers.is_some() {
-            carried.remove(&cleared_by(self.model, self.concurrency.of_deferred(line.to)));
         }
         carried
     }

@@ -31,6 +31,8 @@ pub struct Access {
     pub path: Vec<String>,
     /// Whether all values below may matter as well: code reads the part, or it is a list.
     pub is_whole: bool,
+    /// The paths within the items of a whole list that matter; `None` if all do.
+    pub item_parts: Option<Vec<Vec<String>>>,
     /// Whether only its presence matters, and not its value.
     pub is_presence: bool,
     /// The integers that it may be compared with.
@@ -59,6 +61,7 @@ impl Access {
             channel,
             path: Vec::new(),
             is_whole: true,
+            item_parts: None,
             is_presence: false,
             numbers: Vec::new(),
             texts: Vec::new(),
@@ -69,6 +72,15 @@ impl Access {
     pub fn is_below(&self, channel: &ChannelName, path: &[String]) -> bool {
         !self.is_presence
             && self.channel == *channel
-            && (self.path.starts_with(path) || self.is_whole && path.starts_with(&self.path))
+            && (self.path.starts_with(path) || self.is_whole && self.reads_inside(path))
+    }
+
+    /// Returns whether a value at or below the path of a whole value matters.
+    fn reads_inside(&self, path: &[String]) -> bool {
+        let Some(inside) = path.strip_prefix(self.path.as_slice()) else { return false };
+        inside.is_empty()
+            || self.item_parts.as_ref().is_none_or(|parts| {
+                parts.iter().any(|it| it.starts_with(inside) || inside.starts_with(it))
+            })
     }
 }

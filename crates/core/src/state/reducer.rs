@@ -288,6 +288,22 @@ impl Reducer {
         self.rules().several_writers
     }
 
+    /// Returns the names of the built-in reducers with which several tasks of one step may write a channel of this type,
+    /// as far as they need no more than their name.
+    ///
+    /// ```
+    /// use graphrun_core::state::{Reducer, Type};
+    ///
+    /// assert_eq!(Reducer::for_several_writers(&Type::INT), ["sum", "min", "max"]);
+    /// assert!(Reducer::for_several_writers(&Type::String).is_empty());
+    /// ```
+    pub fn for_several_writers(ty: &Type) -> Vec<&str> {
+        let fits = |it: &&Self| {
+            it.takes_several_writers() && it.fits(ty) && !matches!(it, Self::Best { .. })
+        };
+        Self::BUILT_IN.iter().filter(fits).map(Self::name).collect()
+    }
+
     /// Returns the relation of a write to the value of its channel.
     pub fn update_form(&self) -> UpdateForm {
         self.rules().update

@@ -30,8 +30,8 @@ pub struct Computed {
 #[derive(Debug, Default)]
 struct AccessMap(BTreeMap<AccessPath, (BTreeSet<i64>, BTreeSet<String>)>);
 
-/// A channel, the path into it, `is_whole` and `is_presence`.
-type AccessPath = (ChannelName, Vec<String>, bool, bool);
+/// A channel, the path into it, `is_whole`, `item_parts` and `is_presence`.
+type AccessPath = (ChannelName, Vec<String>, bool, Option<Vec<Vec<String>>>, bool);
 
 /// Returns everything that the routes of a graph and the conditions of its nodes read, directly or
 /// through fields that nodes compute, each once.
@@ -55,8 +55,10 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
 
     // If an item of a dispatched list is read, the content of that list matters too.
     let lists = routes.filter(|it| it.spread() == Spread::Items).filter_map(|it| it.access_set());
-    let lists: Vec<Access> =
-        lists.flat_map(|it| it.fields).map(|it| Access { is_whole: true, ..it }).collect();
+    let lists: Vec<Access> = lists
+        .flat_map(|it| it.fields)
+        .map(|it| Access { is_whole: true, item_parts: None, ..it })
+        .collect();
     let computed = computed(workflow, graph);
     let mut found = AccessMap::default();
     loop {
@@ -111,8 +113,12 @@ impl Computed {
             if self.is_copy {
                 it.path.extend(seen.path.iter().cloned());
                 (it.is_whole, it.is_presence) = (seen.is_whole, seen.is_presence);
+                it.item_parts.clone_from(&seen.item_parts);
                 it.is_whole |= it.path.len() > PATH_MAX;
-                it.path.truncate(PATH_MAX);
+                if it.path.len() > PATH_MAX {
+                    it.item_parts = None;
+                    it.path.truncate(PATH_MAX);
+                }
             } else {
                 it.is_whole |= seen.is_whole || !seen.path.is_empty();
             }
@@ -124,8 +130,8 @@ impl Computed {
 impl AccessMap {
     /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
     fn add(&mut self, access: Access) -> Option<Access> {
-        let Access { channel, path, is_whole, is_presence, numbers, texts } = access;
-        let part = (channel, path, is_whole, is_presence);
+        let Access { channel, path, is_whole, item_parts, is_presence, numbers, texts } = access;
+        let part = (channel, path, is_whole, item_parts, is_presence);
         let is_new = !self.0.contains_key(&part);
         let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
         let known = known_numbers.len() + known_texts.len();
@@ -141,8 +147,8 @@ impl AccessMap {
 }
 
 fn access_of((part, compared): (AccessPath, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
-    let (channel, path, is_whole, is_presence) = part;
+    let (channel, path, is_whole, item_parts, is_presence) = part;
     let (numbers, texts) = compared;
     let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());
-    Access { channel, path, is_whole, is_presence, numbers, texts }
+    Access { channel, path, is_whole, item_parts, is_presence, numbers, texts }
 }

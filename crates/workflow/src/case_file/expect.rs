@@ -31,8 +31,10 @@ impl Reading<'_> {
     ) -> Option<Expectation> {
         let section = Section::read::<ExpectKeys>(&mut self.report, yaml, "`expect`")?;
         if section.keys().next().is_none() {
-            let wanted = "a mapping that names something at least";
-            self.report.wrong_kind(yaml, "`expect`", wanted);
+            let message = "`expect` names nothing that the run must show";
+            let place = self.report.place(&yaml.range);
+            let finding = Diagnostic::error("GR005", message).at(place, "empty");
+            self.report.push(finding.help("write `expect: { status: done }`"));
             return None;
         }
         let place = section.keys().next().and_then(|it| self.report.place(&it.range))?;
@@ -254,7 +256,11 @@ impl Reading<'_> {
                 found.push((message, &unset.place, Some(&said.place)));
             }
         }
-        if let (Status::Done, Some(reason)) = (expect.status.value, &expect.reason) {
+        // The reason is the limit that led to `exhausted`.
+        let may_have_reason = self.graph.limits.exhausted.is_some();
+        if let (Status::Done, Some(reason), false) =
+            (expect.status.value, &expect.reason, may_have_reason)
+        {
             let message = "a run that is done has no reason".to_owned();
             found.push((message, &reason.place, Some(&expect.status.place)));
         }

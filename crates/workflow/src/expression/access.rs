@@ -98,6 +98,22 @@ fn is_open(path: &str) -> bool {
     matches!(root, "run" | "usage" | "remaining") || path.starts_with("via.error.")
 }
 
+/// Whether a call depends on a list by its length, and by the parts of its items that the call names.
+fn reads_items_by_name(function: &str) -> bool {
+    matches!(function, "all" | "exists" | "exists_one" | "map" | "size")
+}
+
+/// Adds the paths that an expression reads within an item of this name.
+fn item_parts(node: &Node, item: &str, parts: &mut Vec<Vec<String>>) {
+    let Some(path) = node.path() else {
+        return node.parts().into_iter().for_each(|it| item_parts(it, item, parts));
+    };
+    let mut names = path.split('.').map(str::to_owned);
+    if names.next().as_deref() == Some(item) {
+        parts.push(names.collect());
+    }
+}
+
 struct Looker<'a> {
     reads: &'a [ChannelName],
     item: Option<&'a str>,
@@ -128,6 +144,25 @@ impl Looker<'_> {
             Kind::Call(function, _) if function.gives_facts() && function.name != "visits" => {
                 self.set.reads_facts = true;
             }
+            Kind::Call(function, arguments) if reads_items_by_name(function.name) => {
+                let (list, body) = (&arguments[0], arguments.get(2..).unwrap_or_default());
+                self.look(list, true);
+                // Another list than one of the state may be made of whole items.
+                if list.path().is_some_and(|it| self.is_last(&it))
+                    && let Some(access) = self.set.fields.last_mut()
+                {
+                    let mut parts = Vec::new();
+                    if let Some(Kind::Variable(item)) = arguments.get(1).map(|it| &it.kind) {
+                        for it in body {
+                            item_parts(it, item, &mut parts);
+                        }
+                    }
+                    access.item_parts = Some(parts);
+                }
+                for it in body {
+                    self.look(it, true);
+                }
+            }
             Kind::Call(..) | Kind::List(_) | Kind::Record(..) | Kind::Index(..) => {
                 node.parts().into_iter().for_each(|it| self.look(it, true));
             }
@@ -139,6 +174,14 @@ impl Looker<'_> {
                 node.parts().into_iter().for_each(|it| self.look(it, is_whole));
             }
         }
+    }
+
+    /// Returns whether the field at a path is the last one that was recorded.
+    fn is_last(&self, path: &str) -> bool {
+        self.set.fields.last().is_some_and(|it| {
+            let names = [it.channel.as_str()].into_iter().chain(it.path.iter().map(String::as_str));
+            names.eq(path.split('.'))
+        })
     }
 
     fn path(&mut self, node: &Node, is_whole: bool, is_presence: bool) {
@@ -158,8 +201,15 @@ impl Looker<'_> {
             return;
         };
         let (numbers, texts) = (Vec::new(), Vec::new());
-        let access =
-            Access { channel, path: names.collect(), is_whole, is_presence, numbers, texts };
+        let access = Access {
+            channel,
+            path: names.collect(),
+            is_whole,
+            item_parts: None,
+            is_presence,
+            numbers,
+            texts,
+        };
         self.set.fields.push(access);
     }
 
@@ -190,7 +240,15 @@ mod tests {
             let star = if it.is_whole { ".*" } else { "" };
             let star = if it.is_presence { "?" } else { star };
             let name = [&[it.channel.as_str()], &path[..]].concat().join(".");
-            format!("{name}{star} {:?} {:?}", it.numbers, it.texts)
+            let parts = it.item_parts.iter().map(|parts| {
+                let parts: Vec<String> = parts
+                    .iter()
+                    .map(|it| if it.is_empty() { "*".to_owned() } else { it.join(".") })
+                    .collect();
+                format!("({})", parts.join(" "))
+            });
+            let parts: String = parts.collect();
+            format!("{name}{star}{parts} {:?} {:?}", it.numbers, it.texts)
         };
         for (condition, expected) in [
             ("review.verdict == \"candidate\"", "review.verdict [] [\"candidate\"]"),
@@ -199,8 +257,20 @@ mod tests {
                 "sse_status? [] [], test_result.passed [] []",
             ),
             ("test_result.score >= 8 && test_result.score > -3", "test_result.score [8, -3] []"),
-            ("user_stories.size() > 2", "user_stories.* [2] []"),
-            ("candidate.files.exists(f, f.content == 'brief')", "candidate.files.* [] [\"brief\"]"),
+            ("user_stories.size() > 2", "user_stories.*() [2] []"),
+            (
+                "candidate.files.exists(f, f.content == 'brief')",
+                "candidate.files.*(content) [] [\"brief\"]",
+            ),
+            (
+                "user_stories.all(s, s.hard && s.parts.exists(p, p.by.name == s.owner))",
+                "user_stories.*(hard parts owner) [] []",
+            ),
+            ("user_stories.map(s, s.title) == []", "user_stories.*(title) [] []"),
+            (
+                "user_stories.exists(s, s == candidate)",
+                "user_stories.*(*) [] [], candidate.* [] []",
+            ),
             ("'x' in user_stories", "user_stories.* [] [\"x\"]"),
             ("review.verdict in ['a', 'b']", "review.verdict [] [\"a\", \"b\"]"),
             ("visits(\"sse\") > 3", ""),

@@ -66,11 +66,13 @@ pub(super) fn check(root: &Node, scope: ExpressionScope<'_>) -> Checked {
         named: BTreeSet::new(),
         facts: FactNeeds::default(),
         problems: Vec::new(),
+        unguarded: Vec::new(),
     };
     let ty = match scope.expected {
         Some(expected @ Type::Optional(_)) => checker.maybe(root, Some(expected)),
         expected => checker.value_as(root, expected),
     };
+    checker.advise_guards(&ty);
     checker.learn(root, false);
     let mut presumed_otherwise = std::mem::replace(&mut checker.present, scope.given.to_vec());
     let mut seen = BTreeSet::new();
@@ -109,6 +111,16 @@ pub(super) struct Checker<'a> {
     pub(super) named: BTreeSet<String>,
     facts: FactNeeds,
     problems: Vec<Problem>,
+    /// The problems of values that are not guarded, by their number, each with the value.
+    unguarded: Vec<Unguarded>,
+}
+
+/// A value that may be absent and is not guarded.
+struct Unguarded {
+    /// The number of its problem.
+    problem: usize,
+    value: String,
+    is_nullable: bool,
 }
 
 impl Checker<'_> {
@@ -130,16 +142,27 @@ impl Checker<'_> {
         } else if !guarded && !self.asking {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
             let shown = place.unwrap_or_else(|| "this".to_owned());
-            let (what, why) = if is_nullable {
-                ("absent or null", "; `in` is true for null, too")
-            } else {
-                ("absent", "")
-            };
+            let what = if is_nullable { "absent or null" } else { "absent" };
+            self.unguarded.push(Unguarded { problem: self.problems.len(), value: shown.clone(), is_nullable });
             let message = format!("`{shown}` may be {what}");
-            self.problem("GR026", &node.range, message, "not guarded").help =
-                Some(format!("guard it: `has({shown}) && …`{why}"));
+            self.problem("GR026", &node.range, message, "not guarded");
         }
         inner.required().clone()
+    }
+
+    /// Advises how to guard values: the guard of a condition makes it false, and that of another value chooses one.
+    fn advise_guards(&mut self, root: &Type) {
+        let expected = self.scope.expected.map(Type::required);
+        let is_condition = *root.required() == Type::Bool || expected == Some(&Type::Bool);
+        for Unguarded { problem, value, is_nullable } in self.unguarded.drain(..) {
+            let guard = if is_condition {
+                format!("has({value}) && …")
+            } else {
+                format!("has({value}) ? {value} : …")
+            };
+            let why = if is_nullable { "; `in` is true for null, too" } else { "" };
+            self.problems[problem].help = Some(format!("guard it: `{guard}`{why}"));
+        }
     }
 
     /// The type of a value that may be absent.

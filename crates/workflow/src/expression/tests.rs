@@ -526,6 +526,8 @@ fn forms_of_other_languages_get_the_form_of_this_one() {
         ),
         ("1 < n < 3", "write `a < b && b < c`"),
         ("list[0] == 1", "guard it: `has(list[0]) && …`"),
+        ("list[0]", "guard it: `has(list[0]) ? list[0] : …`"),
+        ("Review{ score: int(text) }", "guard it: `has(int(text)) ? int(text) : …`"),
         ("list[-1] == 1", "the last item is `items.last()`"),
         ("text[0] == 'a'", "a part of a text is `text.slice(0, 1)`"),
         ("list.first() == 1", "guard it: `has(list.first()) && …`"),

@@ -166,6 +166,7 @@ impl Paths {
         let to = name(gap.to);
         let Some(from) = gap.from else {
             let (place, text) = match gap.kind {
+                GapKind::Cleared(by) => return Some(self.cleared(by)),
                 GapKind::Limit => (&self.limit, format!("a limit may lead to `{to}` before that")),
                 _ if self.net.maybe_at_start.contains(field) => {
                     (&self.start, "the input may omit it".to_owned())

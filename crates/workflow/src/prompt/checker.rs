@@ -11,6 +11,7 @@ use graphrun_core::{
     graph::FactNeeds,
     id::NodeName,
     state::{Schema, Type},
+    words::count,
 };
 use minijinja::machinery::{
     Span,
@@ -21,7 +22,7 @@ use minijinja::machinery::{
 use super::{
     TEMPLATE,
     expressions::{LOOP, loop_type},
-    guards::{SURE_ITEMS, path_of},
+    guards::{SURE_ITEMS, has_key, path_of},
     macros::Callee,
     metered::is_end,
     set_under::SetUnder,
@@ -31,7 +32,6 @@ use super::{
 use crate::{
     report::Problem,
     structure::names_of_item,
-    types::is_file,
     typing::{describe, null},
     written::{AssignedFields, Presence},
 };
@@ -66,6 +66,7 @@ pub(super) fn check(text: &str, scope: PromptScope<'_>) -> (Vec<Problem>, FactNe
     let variables: Vec<Variable<'_>> =
         names.map(|(name, ty)| Variable { name, meaning: Meaning::Value(ty) }).collect();
     let mut checker = Checker {
+        text,
         scope,
         given: variables.len(),
         variables,
@@ -109,6 +110,8 @@ pub(super) enum Meaning<'t> {
 }
 
 pub(super) struct Checker<'a, 't> {
+    /// The text of the template.
+    pub(super) text: &'t str,
     pub(super) scope: PromptScope<'a>,
     /// The item of the task, and the names that the template has defined.
     pub(super) variables: Vec<Variable<'t>>,
@@ -170,19 +173,18 @@ impl<'t> Checker<'_, 't> {
         match statement {
             Stmt::Template(it) => self.body(&it.children),
             Stmt::EmitRaw(it) => self.raw(it.raw, it.span()),
-            // Written out, an absent end of a list is `none`.
-            Stmt::EmitExpr(it) if is_end(&it.expr) => drop(self.ty(&it.expr)),
-            Stmt::EmitExpr(it) => self.printed(&it.expr),
+            Stmt::EmitExpr(it) => {
+                // Written out, an absent end of a list is `none`.
+                let ty = if is_end(&it.expr) { self.ty(&it.expr) } else { self.present(&it.expr) };
+                self.printed(&ty, it.expr.span());
+            }
             Stmt::IfCond(it) => {
                 self.condition(&it.expr);
                 self.check_constant(&it.expr);
                 let set = self.branches(
-                    |checker| {
-                        checker.knowing(&it.expr, true, |checker| checker.body(&it.true_body));
-                    },
-                    |checker| {
-                        checker.knowing(&it.expr, false, |checker| checker.body(&it.false_body));
-                    },
+                    Some(&it.expr),
+                    |checker| checker.body(&it.true_body),
+                    |checker| checker.body(&it.false_body),
                 );
                 self.remember(&it.expr, set);
             }
@@ -219,61 +221,41 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Warns about text that looks like a placeholder of another template language.
-    fn raw(&mut self, text: &str, span: Span) {
-        let is_field = |it: &str| self.scope.schema.channel(it).is_some();
-        let mut found = Vec::new();
-        for (at, _) in text.match_indices('{') {
-            let rest = &text[at + 1..];
-            let name = rest.split_once('}').map_or("", |it| it.0);
-            let root = name.split('.').next().unwrap_or_default();
-            if is_field(root) && name.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) {
-                found.push((at..at + name.len() + 2, name.to_owned()));
-            }
-        }
-        let start = span.start_offset as usize;
-        for (range, name) in found {
-            let range = start + range.start..start + range.end;
-            let message = format!("`{{{name}}}` is a part of the text");
-            let problem = Problem::new("GR042", range, message, "not filled in");
-            self.problems.push(problem.warning().help(format!("write `{{{{ {name} }}}}`")));
-        }
-        if text.ends_with('$') {
-            let end = span.end_offset as usize;
-            let message = "the `$` before `{{` is a part of the text";
-            let problem = Problem::new("GR042", end.saturating_sub(1)..end, message, "stays there");
-            self.problems.push(problem.warning().help("remove it, or put a blank behind it"));
-        }
-    }
-
     /// Checks two branches, one of which is rendered. A name that one of them sets is visible after both. Returns these
     /// names; those that have a value after one branch only, with whether it is the first one.
     fn branches(
         &mut self,
+        condition: Option<&Expr<'_>>,
         one: impl FnOnce(&mut Self),
         other: impl FnOnce(&mut Self),
     ) -> Vec<(String, Option<bool>)> {
         let (outside, defined) = (self.variables.len(), self.defined.clone());
         let set_under = self.set_under.clone();
-        one(self);
+        self.knowing(condition, true, one);
         let one = self.variables.split_off(outside);
         self.defined.clone_from(&defined);
         self.set_under.clone_from(&set_under);
-        other(self);
+        self.knowing(condition, false, other);
         let other = self.variables.split_off(outside);
         (self.defined, self.set_under) = (defined, set_under);
         let mut set = Vec::new();
         let names: BTreeSet<String> = one.iter().chain(&other).map(|it| it.name.clone()).collect();
         for name in names {
-            let after = |branch: &[Variable<'t>]| {
+            let mut after = |branch: &[Variable<'t>], outcome: bool| {
                 let set = branch.iter().rev().find(|it| it.name == name);
-                set.map_or_else(|| self.meaning_outside(&name), |it| it.meaning.clone())
+                if let Some(set) = set {
+                    return set.meaning.clone();
+                }
+                let mut meaning = Meaning::Value(Type::Any);
+                // The condition may have proved a value that this branch leaves as it is.
+                self.knowing(condition, outcome, |it| meaning = it.meaning_outside(&name));
+                meaning
             };
             let is_value = |it: &Meaning<'t>| match it {
                 Meaning::Value(ty) => !matches!(ty, Type::Optional(_)),
                 Meaning::Macro(_) | Meaning::Outside => false,
             };
-            let (after_one, after_other) = (after(&one), after(&other));
+            let (after_one, after_other) = (after(&one, true), after(&other, false));
             let has_value = (is_value(&after_one), is_value(&after_other));
             let only = (has_value.0 != has_value.1).then_some(has_value.0);
             set.push((name.clone(), only));
@@ -291,10 +273,14 @@ impl<'t> Checker<'_, 't> {
 
     /// The meaning of a name that a branch does not set.
     fn meaning_outside(&self, name: &str) -> Meaning<'t> {
-        if let Some(variable) = self.variables.iter().rev().find(|it| it.name == name) {
-            return variable.meaning.clone();
+        let is_proved = self.defined.iter().any(|it| it == name);
+        match self.variable(name) {
+            Some(Meaning::Value(ty)) if is_proved => return Meaning::Value(ty.required().clone()),
+            Some(meaning) => return meaning.clone(),
+            None => (),
         }
         Meaning::Value(match self.look_up(name) {
+            Some((ty, _)) if is_proved => ty.required().clone(),
             Some((ty, Presence::Always)) => ty,
             Some((Type::Any, _)) | None => null(),
             Some((ty, _)) => ty.optional(),
@@ -305,13 +291,15 @@ impl<'t> Checker<'_, 't> {
         let iterated = self.present(&it.iter);
         let item = self.looped_over(&iterated, it.iter.span());
         // A key of the mapping that is looped over.
-        let is_mapping = matches!(iterated.required(), Type::Map(value) if !matches!(**value, Type::Optional(_)));
+        let is_mapping = matches!(iterated.required(), Type::Map(_));
         let key = match (&it.target, path_of(&it.iter)) {
-            (Expr::Var(key), Some(path)) if is_mapping => Some(format!("{path}[{}]", key.id)),
+            (Expr::Var(key), Some(path)) if is_mapping => {
+                Some(has_key(&format!("{path}[{}]", key.id)))
+            }
             _ => None,
         };
         self.loop_body(it, item, key, true);
-        self.branches(|checker| checker.body(&it.else_body), |_| ());
+        self.branches(None, |checker| checker.body(&it.else_body), |_| ());
     }
 
     /// The type of the items of a loop, a problem if there are none.
@@ -403,9 +391,9 @@ impl<'t> Checker<'_, 't> {
                 let (message, help) = match (items, of) {
                     (Some(items), _) => {
                         let message = format!(
-                            "{} has {} items, not {}",
+                            "{} has {}, not {}",
                             describe(of),
-                            items.len(),
+                            count(items.len() as u64, "item"),
                             targets.len()
                         );
                         (message, "write a name for each item")
@@ -443,34 +431,21 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Runs a check with the knowledge that a condition has this outcome.
-    pub(super) fn knowing(
+    /// Runs a check with the knowledge that a condition, if there is one, has this outcome.
+    pub(super) fn knowing<'c>(
         &mut self,
-        condition: &Expr<'_>,
+        condition: impl Into<Option<&'c Expr<'c>>>,
         outcome: bool,
         then: impl FnOnce(&mut Self),
     ) {
         let before = self.defined.len();
         let mut learned = Vec::new();
-        self.learn(condition, outcome, &mut learned);
+        if let Some(condition) = condition.into() {
+            self.learn(condition, outcome, &mut learned);
+        }
         self.defined.extend(learned);
         then(self);
         self.defined.truncate(before);
-    }
-
-    /// Checks a value that is printed. Of files within others, a text has the names and the media types.
-    fn printed(&mut self, expression: &Expr<'_>) {
-        let ty = self.present(expression);
-        if is_file(&ty) {
-            self.refuse_file(expression.span());
-        }
-    }
-
-    /// Reports that a text would have a file or its content, which are not for its readers.
-    pub(super) fn refuse_file(&mut self, span: Span) {
-        let message = "a prompt cannot print a file".to_owned();
-        let help = "name the file in `attach` of the agent; a prompt can print its `name` and `media_type`";
-        self.problem("GR022", span, message, "a file").help = Some(help.to_owned());
     }
 
     fn stands_alone(&mut self, span: Span, what: &str) {

@@ -138,9 +138,15 @@ impl<'t> Checker<'_, 't> {
             },
             Expr::GetAttr(it) => {
                 let ty = self.required(&it.expr);
-                self.field(&ty, it.name, it.span())
+                let part = self.known_part(expression, &ty);
+                part.unwrap_or_else(|| self.field(&ty, it.name, it.span()))
             }
-            Expr::GetItem(it) => self.item(it, it.span()),
+            Expr::GetItem(it) => {
+                let ty = self.required(&it.expr);
+                let index = self.ty(&it.subscript_expr);
+                let part = self.known_part(expression, &ty);
+                part.unwrap_or_else(|| self.item(it, &ty, &index, it.span()))
+            }
             Expr::Slice(it) => self.slice(it, it.span()),
             Expr::UnaryOp(it) => {
                 if matches!(it.op, UnaryOpKind::Not) {
@@ -256,11 +262,9 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// An item of a list or a map, or a field by its name.
-    fn item(&mut self, it: &GetItem<'_>, span: Span) -> Type {
-        let ty = self.required(&it.expr);
-        let index = self.ty(&it.subscript_expr);
-        let types: Vec<Type> = alternatives(&ty).into_iter().cloned().collect();
-        any_of(types.iter().map(|ty| self.item_of(ty, it, &index, span)))
+    fn item(&mut self, it: &GetItem<'_>, of: &Type, index: &Type, span: Span) -> Type {
+        let types: Vec<Type> = alternatives(of).into_iter().cloned().collect();
+        any_of(types.iter().map(|ty| self.item_of(ty, it, index, span)))
     }
 
     fn item_of(&mut self, of: &Type, it: &GetItem<'_>, index: &Type, span: Span) -> Type {
@@ -320,6 +324,10 @@ impl<'t> Checker<'_, 't> {
             let operands = [(&it.left, &left), (&it.right, &right)];
             let (source, what) = (format!("a {symbol} b"), format!("`{symbol}`"));
             let ty = self.try_operation(&source, &what, &operands, span);
+            if matches!(it.op, BinOpKind::Concat) {
+                self.printed(&left, it.left.span());
+                self.printed(&right, it.right.span());
+            }
             return match ty {
                 // A list of lists, or a list several times.
                 Type::List(_) if symbol == "+" => either(as_list(&left), as_list(&right)),

@@ -145,6 +145,7 @@ impl Checker<'_, '_> {
                     ("first", Some([first, ..])) => return Type::clone(first),
                     ("last", Some([.., last])) => return Type::clone(last),
                     (_, Some([_, ..])) => return item,
+                    (_, Some([])) => return null(),
                     _ => item,
                 };
                 if has_items { end } else { end.optional() }
@@ -186,8 +187,17 @@ impl Checker<'_, '_> {
             "length" | "count" => Type::INT,
             "bool" => Type::Bool,
             "abs" | "round" => tried,
+            // It shows a file without its content.
+            "tojson" => Type::String,
             // The others make texts.
-            _ => Type::String,
+            name => {
+                let parts = part.unwrap_or(item);
+                let text = if name == "join" { &parts } else { input };
+                for ty in [text].into_iter().chain(of.types) {
+                    self.printed(ty, of.span);
+                }
+                Type::String
+            }
         }
     }
 

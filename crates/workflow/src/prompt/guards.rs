@@ -98,25 +98,23 @@ impl Checker<'_, '_> {
         }
         learn_trigger((left, right), operator, outcome, defined);
         if outcome {
-            self.learn_items((left, right), operator, defined);
+            Self::learn_items((left, right), operator, defined);
         }
     }
 
     /// Records what a comparison that holds proves: the length of a list, or a key of a map.
     fn learn_items(
-        &self,
         (left, right): (&Expr<'_>, &Expr<'_>),
         operator: BinOpKind,
         defined: &mut Vec<String>,
     ) {
         if matches!(operator, BinOpKind::In) {
-            // The value of a key may be null.
-            let part = path_of(right).and_then(|of| part_of(&of, left));
-            defined.extend(part.filter(|_| !self.may_have_nulls(right)));
+            let key = path_of(right).and_then(|of| part_of(&of, left));
+            defined.extend(key.map(|it| has_key(&it)));
             return;
         }
-        let Some((list, number)) = list_of_length(left).zip(number_of(right)) else { return };
-        let Some(path) = path_of(list) else { return };
+        let Some(path) = list_of_length(left).and_then(path_of) else { return };
+        let Some(number) = number_of(right) else { return };
         let length = match operator {
             BinOpKind::Gt => number.saturating_add(1),
             BinOpKind::Gte | BinOpKind::Eq => number,
@@ -126,9 +124,7 @@ impl Checker<'_, '_> {
         if length > 0 {
             defined.push(has_items(&path));
         }
-        if !self.may_have_nulls(list) {
-            defined.extend(items_of(&path, length));
-        }
+        defined.extend(items_of(&path, length).map(|it| has_item(&it)));
     }
 
     /// Whether the items of a list, or the values of a map, are known to be null at times.
@@ -231,6 +227,30 @@ pub(crate) fn known_items(path: &str, length: i64) -> impl Iterator<Item = Strin
 /// The mark of a list that is known to have items.
 pub(super) fn has_items(path: &str) -> String {
     format!("{path}[]")
+}
+
+/// The mark of a key that a map is known to have. Its value may be null.
+pub(super) fn has_key(path: &str) -> String {
+    format!("{path}?")
+}
+
+/// The mark of an item that a list is known to have. It may be null.
+fn has_item(path: &str) -> String {
+    format!("{path}!")
+}
+
+impl Checker<'_, '_> {
+    /// The type of a part of a map or a list that a condition has proved to have it.
+    pub(super) fn known_part(&self, part: &Expr<'_>, of: &Type) -> Option<Type> {
+        let is_known = |mark: fn(&str) -> String| {
+            path_of(part).is_some_and(|it| self.defined.contains(&mark(&it)))
+        };
+        match of {
+            Type::Map(value) if is_known(has_key) => Some(Type::clone(value)),
+            Type::List(item) if is_known(has_item) => Some(Type::clone(item)),
+            _ => None,
+        }
+    }
 }
 
 fn is_loop(expression: &Expr<'_>) -> bool {

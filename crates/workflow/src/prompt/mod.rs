@@ -23,6 +23,7 @@ mod operations;
 mod presence;
 mod set_under;
 mod shapes;
+mod texts;
 mod tried;
 
 use std::{
@@ -39,7 +40,7 @@ use graphrun_core::{
 use graphrun_guard::data_limit::{DataLimit, DataLimitReached};
 use minijinja::{
     AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value,
-    machinery::{CodeGenerator, ast::Stmt, eval, make_string_output, parse},
+    machinery::{CodeGenerator, Token, ast::Stmt, eval, make_string_output, parse, tokenize},
     syntax::SyntaxConfig,
     value::Serde,
 };
@@ -240,31 +241,33 @@ impl fmt::Debug for Prompt {
 /// Reports a template whose tree would be too deep for recursion, or too large.
 fn too_deep(text: &str) -> Option<Problem> {
     let (mut tags, mut elifs) = (0, 0);
-    for (start, _) in text.match_indices('{') {
-        let end = match text.as_bytes().get(start + 1) {
-            Some(b'{') => b"}}",
-            Some(b'%') => b"%}",
-            _ => continue,
-        };
-        let rest = &text.as_bytes()[start + 2..];
-        let rest = &rest[..rest.len().min(TAG_BYTES_MAX + 2)];
-        let length = rest.windows(2).position(|it| it == end);
-        let word = rest.iter().skip_while(|it| **it == b'-' || it.is_ascii_whitespace());
-        let range = start..start + 2;
-        if length.is_none() && rest.len() > TAG_BYTES_MAX {
-            let message = format!("a part of a prompt has at most {TAG_BYTES_MAX} bytes");
-            return Some(Problem::new("GR040", range, message, "too long"));
+    // Where the innermost `{{` or `{%` begins.
+    let mut start = 0;
+    let mut was_start = false;
+    // Nothing behind a mistake is parsed. Comments and raw blocks have no tokens of their own.
+    for (token, span) in tokenize(text, false, SyntaxConfig::default()).map_while(Result::ok) {
+        let is_start = matches!(token, Token::VariableStart | Token::BlockStart);
+        if is_start {
+            start = span.start_offset as usize;
         }
-        tags += 1;
+        let refused =
+            |message: String, label| Some(Problem::new("GR040", start..start + 2, message, label));
+        let length = (span.end_offset as usize).saturating_sub(start + 4);
+        if length > TAG_BYTES_MAX && !matches!(token, Token::TemplateData(_)) {
+            let message = format!("a part of a prompt has at most {TAG_BYTES_MAX} bytes");
+            return refused(message, "too long");
+        }
+        tags += usize::from(is_start);
         if tags > TAGS_MAX {
             let message = format!("a prompt has at most {TAGS_MAX} parts in braces");
-            return Some(Problem::new("GR040", range, message, "one too many"));
+            return refused(message, "one too many");
         }
-        elifs += usize::from(word.take(4).eq(b"elif"));
+        elifs += usize::from(was_start && matches!(token, Token::Ident("elif")));
         if elifs > ELIFS_MAX {
             let message = format!("a prompt has at most {ELIFS_MAX} `elif`");
-            return Some(Problem::new("GR040", range, message, "one too many"));
+            return refused(message, "one too many");
         }
+        was_start = is_start;
     }
     None
 }
@@ -365,6 +368,24 @@ mod tests {
                     {{ visits(\"sse\") }} {{ remaining.steps }}";
         let shown = "run-1 2026-01-31T08:30:00Z 0 70 0 4 0";
         assert_eq!(rendered(text, &Trigger::Start).unwrap(), shown);
+    }
+
+    #[test]
+    fn comments_and_raw_blocks_may_be_long() {
+        let long = "{{ x }} {% {{ ".repeat(1_000);
+        for text in [format!("{{# {long} #}}"), format!("{{% raw %}}{long}{{% endraw %}}")] {
+            Prompt::compile("p.md", &text).unwrap();
+        }
+        let filler = "x".repeat(TAG_BYTES_MAX);
+        for (text, message) in [
+            (format!("{{{{ '}}}}' ~ '{filler}' }}}}"), "at most 2000 bytes"),
+            (format!("{{# #}}{{% if '{filler}' %}}{{% endif %}}"), "at most 2000 bytes"),
+            ("{{ x }}".repeat(TAGS_MAX + 1), "at most 20000 parts"),
+            (format!("{{% if x %}}{}", "{%- elif x %}".repeat(ELIFS_MAX + 1)), "100 `elif`"),
+        ] {
+            let problem = Prompt::compile("p.md", &text).unwrap_err();
+            assert!(problem.message.contains(message), "{}", problem.message);
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Checker<'_, '_> {
                 let fails = self.tried.operation(source, &values).is_err();
                 values[at] = value;
                 if fails {
-                    self.report_absence(expression);
+                    self.report_absence(expression, operand.ty);
                     break;
                 }
             }

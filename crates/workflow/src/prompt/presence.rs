@@ -36,7 +36,7 @@ impl Checker<'_, '_> {
     pub(super) fn required(&mut self, expression: &Expr<'_>) -> Type {
         let ty = self.present(expression);
         if matches!(ty, Type::Optional(_)) {
-            self.report_absence(expression);
+            self.report_absence(expression, &ty);
         }
         ty.required().clone()
     }
@@ -93,14 +93,21 @@ impl Checker<'_, '_> {
     /// Reports a value that may be absent and is not guarded.
     fn check_presence(&mut self, expression: &Expr<'_>, ty: &Type) {
         if matches!(ty, Type::Optional(_)) && !self.is_whole(expression) {
-            self.report_absence(expression);
+            self.report_absence(expression, ty);
         }
     }
 
-    pub(super) fn report_absence(&mut self, expression: &Expr<'_>) {
+    /// Reports a value of an optional type that may be absent.
+    pub(super) fn report_absence(&mut self, expression: &Expr<'_>, ty: &Type) {
+        // A condition drops zero and false, too.
+        let (test, default) = match ty.required() {
+            Type::Int(_) | Type::Float(_) => (" is defined", "default(0)"),
+            Type::Bool => (" is defined", "default(false)"),
+            _ => ("", "default(\"…\")"),
+        };
         let Some(path) = path_of(expression) else {
             let message = "this may be absent, and then the prompt cannot be rendered";
-            let help = "give another text: `… | default(\"…\")`".to_owned();
+            let help = format!("give another value: `… | {default}`");
             self.problem("GR026", expression.span(), message.to_owned(), "may be absent").help =
                 Some(help);
             return;
@@ -119,8 +126,8 @@ impl Checker<'_, '_> {
             };
             let message = format!("`{path}` may be {what}, and then the prompt cannot be rendered");
             let help = format!(
-                "guard it: `{{% if {path} %}} … {{% endif %}}`, or give another text: \
-                 `{{{{ {path} | default(\"…\") }}}}`{why}"
+                "guard it: `{{% if {path}{test} %}} … {{% endif %}}`, or give another value: \
+                 `{{{{ {path} | {default} }}}}`{why}"
             );
             self.problem("GR026", expression.span(), message, "may be absent").help = Some(help);
             self.missed.push(path);

@@ -29,8 +29,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
 /// The largest number of a literal with which an operation is tried.
 const LITERAL_MAX: f64 = 1_000.0;
-/// The most values of an enum with which an operation is tried.
-const ENUM_VALUES_MAX: usize = 8;
+/// The most values of an enum that are tried one by one. A longer one is tried like any text.
+const ENUM_VALUES_MAX: usize = 500;
 
 /// A part of an expression that is missing without an `else`, which is written as nothing.
 pub(super) static NOTHING: LazyLock<Value> = LazyLock::new(|| {
@@ -167,7 +167,7 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
             (Variant::Null, When::Absent),
             (Variant::Empty, When::Empty),
         ];
-        let values = (1..ENUM_VALUES_MAX).map(|it| (Variant::Value(it), When::Value));
+        let values = (1..longest_enum(ty)).map(|it| (Variant::Value(it), When::Value));
         for (variant, when) in variants.into_iter().chain(values) {
             let value = sample(ty.required(), &json!(1), variant);
             if value == usual {
@@ -185,6 +185,18 @@ fn attempt_variants(source: &str, operands: &[Operand], samples: &[Value]) -> Re
         }
     }
     Ok(())
+}
+
+/// The number of values of the longest enum in a type, of those that are tried one by one.
+fn longest_enum(ty: &Type) -> usize {
+    match ty {
+        Type::Enum(values) if values.len() <= ENUM_VALUES_MAX => values.len(),
+        Type::List(inner) | Type::Map(inner) | Type::Optional(inner) => longest_enum(inner),
+        Type::Record(record) => {
+            record.fields.iter().map(|it| longest_enum(&it.ty)).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 fn context_of(values: &[Value]) -> Value {
@@ -255,6 +267,9 @@ fn sample(ty: &Type, unknown: &serde_json::Value, variant: Variant) -> serde_jso
         Type::String => json!("x"),
         Type::Date => json!("2026-01-31"),
         Type::Duration => json!("PT90M"),
+        Type::Enum(values) if values.len() > ENUM_VALUES_MAX => {
+            sample(&Type::String, unknown, variant)
+        }
         Type::Enum(values) => match variant {
             Variant::Value(at) => json!(values.get(at % values.len().max(1))),
             _ => json!(values.first()),

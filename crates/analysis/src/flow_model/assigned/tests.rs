@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow_model::{
-    FlowNode, Outcome,
+    Arrow, Decision, Deferral, FlowNode, Outcome,
     explore::walk,
     pairs::tests::{from_numbers, model},
 };
@@ -42,6 +42,60 @@ fn writing() -> impl Strategy<Value = FlowModel> {
             FlowModel { fields: FIELDS, maybe_at_start, surely_at_start: surely, ..model }
         },
     )
+}
+
+/// A node that leads to nodes, and writes and clears the one field.
+fn node(to: &[usize], surely: &[usize], clears: &[usize]) -> FlowNode {
+    let arrows = to.iter().map(|it| Arrow::Node(*it)).collect();
+    let surely = from_numbers(1, surely);
+    FlowNode {
+        outcomes: vec![Outcome::finished(vec![Decision::always(arrows)])],
+        maybe: surely.clone(),
+        surely,
+        clears: from_numbers(1, clears),
+        ..FlowNode::new(1)
+    }
+}
+
+/// A model of one field, which has a value at the start or not.
+fn model_of(nodes: Vec<FlowNode>, start: Vec<usize>, at_start: &[usize]) -> FlowModel {
+    let at_start = from_numbers(1, at_start);
+    FlowModel {
+        nodes,
+        fields: 1,
+        start,
+        maybe_at_start: at_start.clone(),
+        surely_at_start: at_start,
+        ..FlowModel::default()
+    }
+}
+
+/// Not the first node that clears the field, after which another one writes it.
+#[test]
+fn a_gap_names_the_concurrent_node_that_clears_the_field() {
+    let nodes = vec![
+        node(&[1], &[], &[0]),
+        node(&[2, 3], &[0], &[]),
+        node(&[4], &[], &[]),
+        node(&[], &[], &[0]),
+        node(&[], &[], &[]),
+    ];
+    let model = model_of(nodes, vec![0], &[]);
+    let assigned = Assigned::of(&model);
+    assert!(!assigned.surely_before(4).contains(0));
+    let gap = assigned.gap(&model, 4, 0).unwrap();
+    assert_eq!((gap.from, gap.kind), (Some(2), GapKind::Cleared(3)));
+}
+
+#[test]
+fn a_deferred_first_node_follows_the_nodes_that_clear_fields() {
+    let deferral = Deferral { first: from_numbers(2, &[1]), rank: (0, false) };
+    let deferred = FlowNode { defers: Some(deferral), ..node(&[], &[], &[]) };
+    let model = model_of(vec![deferred, node(&[], &[], &[0])], vec![0, 1], &[0]);
+    let assigned = Assigned::of(&model);
+    assert!(!assigned.surely_before(0).contains(0));
+    let gap = assigned.gap(&model, 0, 0).unwrap();
+    assert_eq!((gap.from, gap.kind), (None, GapKind::Cleared(1)));
 }
 
 proptest! {

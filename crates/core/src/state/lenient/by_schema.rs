@@ -77,6 +77,10 @@ impl<'s> SchemaReader<'s> {
                 let item = &part["items"];
                 read_list(answer, reader, |it, reader| self.read(item, it, reader)).into()
             }
+            // A growing list takes an item as it is. The check refuses it for another list.
+            Value::Object(_) if part.get("items").is_some() => {
+                self.read(&part["items"], answer, reader)
+            }
             Value::Object(fields) => {
                 let read = |(name, value): (String, Value)| {
                     let value = match field(part, &name) {

@@ -38,6 +38,11 @@ fn fields() -> Vec<(&'static str, Value)> {
         json!(["name", "children"]),
     );
     tree["title"] = json!("Tree");
+    let parts = json!({
+        "name": text, "media_type": text, "data": {"type": "string", "contentEncoding": "base64"},
+    });
+    let mut doc = record(parts, json!(["name", "media_type", "data"]));
+    doc["title"] = json!("file");
     let map_of = |it: &Value| json!({"type": "object", "additionalProperties": it});
     vec![
         ("brief", text.clone()),
@@ -45,15 +50,21 @@ fn fields() -> Vec<(&'static str, Value)> {
         ("share", json!({"type": "number"})),
         ("flag", json!({"type": "boolean"})),
         ("level", json!({"enum": ["low", "high"]})),
+        ("size", json!({"enum": ["1", "2", "3", "4", "5", "6", "7", "8", "many"]})),
+        ("code", json!({"enum": (0..600).map(|it| it.to_string()).collect::<Vec<_>>()})),
         ("note", json!({"type": ["string", "null"]})),
         ("tags", json!({"type": ["array", "null"], "items": text})),
         ("texts", list_of(&text)),
         ("numbers", list_of(&json!({"type": "integer"}))),
         ("sizes", map_of(&json!({"type": "integer"}))),
         ("mails", map_of(&json!({"type": ["string", "null"]}))),
+        ("scores", map_of(&json!({"type": ["integer", "null"]}))),
+        ("marks", list_of(&json!({"type": ["integer", "null"]}))),
         ("story", story.clone()),
         ("stories", list_of(&story)),
         ("tree", tree),
+        ("docs", list_of(&doc)),
+        ("claim", record(json!({"doc": doc, "title": text}), json!(["doc", "title"]))),
         ("data", json!({})),
     ]
 }
@@ -235,6 +246,18 @@ const RIGHT: &[&str] = &[
     "{% for k, v in {'a': 1, 'b': 2} | items %}{{ k }}{{ v + 1 }}{% endfor %}",
     "{{ dict(a=1, b='x').b | upper }}{{ {'a': story}.a.title }}",
     "{{ sizes['k'] | default(0) + 1 }}{% if 'k' in sizes %}{{ sizes['k'] + 1 }}{% endif %}",
+    "{% if 'k' in scores and scores.k is defined %}{{ scores.k + 1 }}{% endif %}",
+    "{% for k in scores %}{% if scores[k] %}{{ scores[k] + 1 }}{% endif %}{% endfor %}",
+    "{% if numbers | length > 1 %}{{ numbers[0] + numbers[1] }}{% endif %}",
+    "{% if marks | length > 1 and marks[1] %}{{ marks[1] + 1 }}{% endif %}",
+    // Texts that look like placeholders.
+    "costs 5$",
+    "{{ count }}${% if flag %} {% endif %}$",
+    "{% raw %}{brief} {{ brief }} ${% endraw %}{{ brief }}{%- raw -%} {brief} {%- endraw +%}",
+    // Files.
+    "{{ docs | map(attribute='name') | join(', ') }}{{ claim.title }}{{ claim.doc.media_type }}",
+    "{% for d in docs %}{{ d.name }}{% endfor %}{{ docs | length }}{{ docs | join(attribute='name') }}",
+    "{% if docs %}{{ (docs | first).name }}{% endif %}",
     // Several names.
     "{% set a, b = 1, 'x' %}{{ a + 1 }}{{ b | upper }}",
     "{% set a, b = [1, 'x'] %}{{ a + 1 }}{{ b | upper }}",
@@ -255,6 +278,10 @@ const RIGHT: &[&str] = &[
     "{% set x = 1 %}{% if flag %}{% set x = 'a' %}{% endif %}{{ x }}{{ x ~ '!' }}{{ x | string | upper }}",
     "{% if flag %}{% set x = 1 %}{% endif %}{% if x %}{{ x + 1 }}{% endif %}{{ x | default(0) }}",
     "{% if story.note %}{% set n = story.note %}{% else %}{% set n = '-' %}{% endif %}{{ n | upper }}",
+    "{% if not note %}{% set note = 'none' %}{% endif %}{{ note | length }}",
+    "{% if note is none %}{% set note = '-' %}{% endif %}{{ note | length }}",
+    "{% if note and flag %}{% set y = 1 %}{% elif not note %}{% set note = '-' %}{% endif %}{{ note | length }}",
+    "{% set n = story.note %}{% if n %}{% set y = n %}{% else %}{% set n = '-' %}{% endif %}{{ n | length }}",
     "{% set x %}{% set y = 1 %}{{ y }}{% endset %}{{ x | upper }}{{ y + 1 }}",
     "{% set x | upper | trim %}a{% endset %}{{ x | lower }}",
     "{% set xs = [] %}{% for s in stories %}{% set xs = xs + [s] %}{% endfor %}{{ xs | length }}",
@@ -270,6 +297,8 @@ const RIGHT: &[&str] = &[
     // Loops that call themselves.
     "{% for t in tree.children recursive %}{{ t.name }}{{ loop.depth }}{{ loop(t.children) }}{% endfor %}",
     "{% for t in [tree] recursive %}{{ t.name | upper }}{% if t.children %}({{ loop(t.children) | trim }}){% endif %}{% endfor %}",
+    // Enums.
+    "{{ size | upper }}{{ size | int(default=0) + 1 }}{{ code | upper }}{{ code | int(default=0) }}",
     // Lists.
     "{% for x in (texts + ['a']) %}{{ x | upper }}{% endfor %}{% for x in numbers * 2 %}{{ x + 1 }}{% endfor %}",
     "{% for x in stories[1:] %}{{ x.title }}{% endfor %}{% for row in numbers | batch(2, 0) %}{{ row | sum }}{% endfor %}",
@@ -408,8 +437,36 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{% for k, v in mails | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
     ("{% if 'k' in mails %}{{ mails['k'] | upper }}{% endif %}", "GR026", "guard it"),
     ("{% for k, v in story | items %}{{ v | upper }}{% endfor %}", "GR026 `v`", "absent"),
+    (
+        "{% if 'k' in scores %}{{ scores.k + 1 }}{% endif %}",
+        "GR026 `scores.k`",
+        "{% if scores.k is defined %}",
+    ),
+    ("{% for k in scores %}{{ scores[k] + 1 }}{% endfor %}", "GR026 `scores[k]`", "absent"),
+    ("{% if marks %}{{ marks[0] + 1 }}{% endif %}", "GR026 `marks[0]`", "absent"),
+    ("{% if marks | length > 1 %}{{ marks[1] + 1 }}{% endif %}", "GR026 `marks[1]`", "absent"),
+    ("{% if 1 in numbers %}{{ numbers[1] + 1 }}{% endif %}", "GR026 `numbers[1]`", "absent"),
     ("{{ {'a': 1}.b }}", "GR041 `", "no field `b`"),
     ("{{ dict(a=1).b }}", "GR041 `", "no field `b`"),
+    // Texts that look like placeholders.
+    ("{brief}", "GR042 `{brief}`", "{{ brief }}"),
+    ("{% raw %}a{% endraw %}{brief}", "GR042 `{brief}`", "{{ brief }}"),
+    ("for ${{ brief }}", "GR042 `$`", "remove it"),
+    ("for $ {{- brief }}", "GR042 `$`", "remove it"),
+    // Files.
+    ("{{ docs }}", "GR022 `docs`", "`attach`"),
+    ("{{ docs | first }}", "GR022 `first`", "`attach`"),
+    ("{% if docs %}{{ docs[0] }}{% endif %}", "GR022 `docs[0]`", "`attach`"),
+    ("{{ docs | max(attribute='name') }}", "GR022 `max", "`attach`"),
+    ("{{ docs | join(', ') }}", "GR022 `join", "`attach`"),
+    ("{{ docs | map('string') | join }}", "GR022 `map", "`attach`"),
+    ("{{ docs | batch(2) | list }}", "GR022 `list", "`attach`"),
+    ("{{ claim }}", "GR022 `claim`", "`attach`"),
+    ("{{ claim | items | list }}", "GR022 `list`", "`attach`"),
+    ("{{ claim | string }}", "GR022 `string`", "`attach`"),
+    ("{{ '%s' | format(claim.doc) }}", "GR022 `format", "`attach`"),
+    ("{{ 'claim: ' ~ claim.doc }}", "GR022 `claim.doc`", "`attach`"),
+    ("{% for k, v in claim | items %}{{ v }}{% endfor %}", "GR022 `v`", "`attach`"),
     // Several names.
     ("{% for a, b in texts %}{{ a }}{% endfor %}", "GR022 `a, b`", "one value"),
     ("{% for a, b, c in sizes | items %}{{ a }}{% endfor %}", "GR022 `a, b, c`", "2 items, not 3"),
@@ -468,6 +525,16 @@ const WRONG: &[(&str, &str, &str)] = &[
         "GR026 `story`",
         "absent",
     ),
+    (
+        "{% if flag %}{% set note = 'none' %}{% endif %}{{ note | length }}",
+        "GR026 `note`",
+        "guard it",
+    ),
+    (
+        "{% if not note %}{% if flag %}{% set note = '-' %}{% endif %}{% endif %}{{ note | length }}",
+        "GR026 `note`",
+        "guard it",
+    ),
     ("{% set x = story.note %}{{ x }}", "GR026 `x`", "guard it"),
     ("{% for s in stories %}{% else %}{% set x = 1 %}{% endfor %}{{ x }}", "GR026 `x`", "guard it"),
     ("{% set x = none %}{{ x.title }}", "GR026 `x`", "guard it"),
@@ -476,6 +543,8 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("{{ (story if flag).title }}", "GR026 `(story if flag`", "absent"),
     ("{{ (story if flag else brief).title }}", "GR041 `", "so no `title`"),
     ("{{ ('a' if flag else 1) + 1 }}", "GR022 `", "`+`"),
+    ("{{ story.note | default([] | last) }}", "GR026", "absent"),
+    ("{% set x = [] | first %}{{ x | upper }}", "GR026 `x`", "absent"),
     ("{{ (stories | first).title }}", "GR026 `first`", "absent"),
     ("{{ story.note and 'x' }}", "GR026 `story.note`", "guard it"),
     ("{{ (count or brief) + 1 }}", "GR022", "`+`"),
@@ -506,6 +575,9 @@ const WRONG: &[(&str, &str, &str)] = &[
         "absent",
     ),
     ("{% for t in tree.children recursive %}{{ loop() }}{% endfor %}", "GR041 `loop`", "one list"),
+    // Enums.
+    ("{{ size | int }}", "GR022 `int`", "not for all values"),
+    ("{{ code | int }}", "GR022 `int`", "does not work"),
     // Others.
     ("{{ range }}", "GR041 `range`", "no name"),
     ("{{ brief() }}", "GR041 `brief`", "no function"),

@@ -106,9 +106,18 @@ impl Generator {
                 "tree.name",
                 "story.level",
             ],
-            Kind::Number => {
-                &["count", "share", "1", "-2", "1.5", "story.points", "loop.index", "flag"]
-            }
+            Kind::Number => &[
+                "count",
+                "share",
+                "1",
+                "-2",
+                "1.5",
+                "story.points",
+                "loop.index",
+                "flag",
+                "scores.k",
+                "marks[0]",
+            ],
             Kind::Texts => {
                 &["texts", "tags", "['a', 'b']", "story.labels", "[]", "[note, 'a']", "sizes"]
             }
@@ -116,7 +125,7 @@ impl Generator {
             Kind::Stories => &["stories", "[story]", "[story, story]", "[]"],
             Kind::Tree => &["tree", "tree.children[0]"],
             Kind::Pairs => &["[(1, 'a')]", "sizes | items", "[('x', 2), ('y', 3)]", "[[1, 2]]"],
-            Kind::Sizes => &["sizes", "mails", "{'k': 1}", "dict(k=1)", "story"],
+            Kind::Sizes => &["sizes", "mails", "scores", "{'k': 1}", "dict(k=1)", "story"],
         };
         self.choices.one(leaves).to_owned()
     }
@@ -292,6 +301,9 @@ impl Generator {
             6 => format!("{} == {}", self.term(Kind::Text, depth), self.term(Kind::Text, 0)),
             7 => format!("{} > 1", self.term(Kind::Number, depth)),
             8 => format!("'k' in {}", self.term(Kind::Sizes, 0)),
+            9 if self.chance(2) => {
+                self.choices.one(&["marks | length > 1", "'k' in scores", "marks"]).to_owned()
+            }
             9 => format!("{} | length > 1", self.term(Kind::Stories, 0)),
             _ => term,
         }
@@ -329,13 +341,31 @@ impl Generator {
         body
     }
 
+    /// A part of a value, in a condition that may prove that it is there.
+    fn guarded_part(&mut self) -> String {
+        let map = self.choices.one(&["sizes", "scores"]);
+        let list = self.choices.one(&["numbers", "marks"]);
+        let (guard, part) = match self.choices.below(8) {
+            0 => (format!("'k' in {map}"), format!("{map}.k")),
+            1 => (format!("{map}.k"), format!("{map}['k']")),
+            2 => (format!("'k' in {map} and {map}.k is defined"), format!("{map}.k")),
+            3 => (list.to_owned(), format!("{list}[0]")),
+            4 => (format!("{list} | length > 1"), format!("{list}[1]")),
+            5 => (format!("{list} | length"), format!("({list} | last)")),
+            6 => (format!("1 in {list}"), format!("{list}[1]")),
+            _ => return format!("{{% for k in {map} %}}{{{{ {map}[k] + 1 }}}}{{% endfor %}}"),
+        };
+        format!("{{% if {guard} %}}{{{{ {part} + 1 }}}}{{% endif %}}")
+    }
+
     fn statement(&mut self, depth: usize) -> String {
         let kind = self.kind();
         if depth == 0 {
             return format!("{{{{ {} }}}}", self.expression(kind, 1));
         }
         let depth = depth - 1;
-        match self.choices.below(12) {
+        match self.choices.below(13) {
+            12 => self.guarded_part(),
             0 => {
                 let condition = self.condition_or_earlier();
                 let then = self.block(depth);
