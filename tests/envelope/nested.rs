@@ -5,12 +5,11 @@ use std::{path::Path, sync::Arc};
 use graphrun::{
     compile::{Envelope, compile},
     diagnostic::SourceFile,
+    id::NodeName,
     nodes::{Services, factory},
     registry,
     workflow::parse,
 };
-
-use super::name;
 
 /// The attempts and the calls of a node that uses a workflow, three times in a loop.
 fn attempts_and_calls(of: &str, policies: &str) -> (u64, Option<u64>) {
@@ -25,7 +24,7 @@ fn attempts_and_calls(of: &str, policies: &str) -> (u64, Option<u64>) {
     let graph = compile(workflow.into_graph(&factory(Services::offline(), registry())));
     let envelope = Envelope::of(&graph.unwrap_or_else(|it| panic!("{it}")));
     let node = if of.is_empty() { "a" } else { "a.work" };
-    let node = &envelope.nodes[&name(node)];
+    let node = &envelope.nodes[&NodeName::parse_path(node).unwrap()];
     (node.attempts_max, node.calls_max)
 }
 
