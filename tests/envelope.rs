@@ -4,6 +4,7 @@ mod brute;
 mod calls;
 mod corners;
 mod exclusive;
+mod nested;
 mod random;
 mod used;
 mod when;

@@ -1,6 +1,6 @@
 //! What a route proves holds in a run: random workflows whose nodes compute with guarded values. None that loads fails.
 
-use std::{path::Path, sync::Arc};
+use std::{fmt::Write, path::Path, sync::Arc};
 
 use graphrun::{
     compile::{CompiledGraph, compile},
@@ -145,7 +145,7 @@ impl Choices {
             .to_owned();
         for name in reached {
             let node = &nodes[names.iter().position(|it| *it == name).unwrap()];
-            text += &format!("  {node}, max_visits: 3, exhausted: end }}\n");
+            writeln!(text, "  {node}, max_visits: 3, exhausted: end }}").unwrap();
         }
         text
     }

@@ -55,7 +55,8 @@ impl NestedGraph {
 
     /// Adds what its nodes do to the description of the node that runs it.
     pub fn describe(&self, node: NodeDescription) -> NodeDescription {
-        NodeDescription { calls_max: self.calls_max, side_effects: self.side_effects, ..node }
+        let Self { calls_max, side_effects, .. } = *self;
+        NodeDescription { calls_max, side_effects, is_nested_run: true, ..node }
     }
 
     /// Runs the graph until it is done, and returns its state without private fields. When the task runs again, it

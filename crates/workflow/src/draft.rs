@@ -251,13 +251,8 @@ impl RouteDraft<'_> {
                 learned_by_cases(cases.iter().map(|it| it.when.map(text_of)), of)
             }
             Self::Match { on, arms, .. } => {
-                let (holds, fails) = on.map(text_of).map(of).unwrap_or_default();
-                let arm = |(value, _): &(SpannedText, Vec<Target>)| match value.text.as_str() {
-                    "true" => holds.clone(),
-                    "false" => fails.clone(),
-                    _ => Vec::new(),
-                };
-                arms.iter().map(arm).collect()
+                let on = on.map(text_of).unwrap_or_default();
+                learned_by_match(on, arms.iter().map(|it| it.0.text.as_str()), of)
             }
             Self::Each { .. } => Vec::new(),
         }
@@ -269,9 +264,9 @@ impl RouteDraft<'_> {
             Self::Cases { cases, .. } => {
                 case_choices(cases.iter().map(|it| (it.when.map(text_of), &it.to)))
             }
-            Self::Match { arms, .. } => {
-                let proved = self.learned(known_after).into_iter();
-                arms.iter().zip(proved).map(|((_, to), known)| choice(to, &known)).collect()
+            Self::Match { on, arms, .. } => {
+                let on = on.map(text_of).unwrap_or_default();
+                match_choices(on, arms.iter().map(|(value, to)| (value.text.as_str(), to)))
             }
             Self::Each { node, after } => {
                 let to = vec![Target::Node(node.clone())];
@@ -295,6 +290,31 @@ pub(super) fn case_choices<'a>(
     let (conditions, targets): (Vec<_>, Vec<_>) = cases.unzip();
     let known = learned_by_cases(conditions.into_iter(), known_after);
     targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
+}
+
+/// The choices of a match over this expression, with the value of each.
+pub(super) fn match_choices<'a>(
+    on: &str,
+    arms: impl Iterator<Item = (&'a str, &'a Vec<Target>)>,
+) -> Vec<RouteChoice> {
+    let (values, targets): (Vec<_>, Vec<_>) = arms.unzip();
+    let known = learned_by_match(on, values.into_iter(), known_after);
+    targets.into_iter().zip(known).map(|(to, known)| choice(to, &known)).collect()
+}
+
+/// What each value of a matched expression proves.
+fn learned_by_match<'a, T: Clone>(
+    on: &str,
+    values: impl Iterator<Item = &'a str>,
+    of: impl Fn(&str) -> (Vec<T>, Vec<T>),
+) -> Vec<Vec<T>> {
+    let (holds, fails) = of(on);
+    let learned = |value: &str| match value {
+        "true" => holds.clone(),
+        "false" => fails.clone(),
+        _ => Vec::new(),
+    };
+    values.map(learned).collect()
 }
 
 /// A choice that proves these values present.

@@ -17,7 +17,9 @@ use graphrun_guard::data_limit::DataLimit;
 use serde_json::Value;
 
 use super::{
-    EvaluateError, Expression, ExpressionView, draft::case_choices, expression::exclude_each_other,
+    EvaluateError, Expression, ExpressionView,
+    draft::{case_choices, match_choices},
+    expression::exclude_each_other,
 };
 /// Cases that are tried in order.
 #[derive(Debug)]
@@ -209,8 +211,8 @@ impl Route for Match {
     }
 
     fn choices(&self) -> Option<Vec<RouteChoice>> {
-        let choice = |to: &Vec<Target>| RouteChoice { to: to.clone(), ..RouteChoice::default() };
-        Some(self.arms.values().map(choice).collect())
+        let arms = self.arms.iter().map(|(value, to)| (value.as_str(), to));
+        Some(match_choices(self.on.source(), arms))
     }
 
     fn excludes(&self, choice: usize, other: &dyn Route, other_choice: usize) -> bool {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use graphrun_core::{
-    graph::{Edge, ErrorKind, Failure, Graph, NodeSpec, SideEffects},
+    graph::{Edge, ErrorKind, Failure, Graph, NodeDescription, NodeSpec, SideEffects},
     id::NodeName,
 };
 
@@ -190,12 +190,15 @@ pub(super) fn task_time(spec: &NodeSpec) -> Option<Duration> {
     Some(times(spec.policies.attempts.timeout?, attempts_max(spec).into()))
 }
 
-/// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages.
+/// Returns the maximum number of attempts at one task of a node. Only a node that asks models has outages, and those of a
+/// nested run are tried again there.
 pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
-    let asks_models = spec.node.describe().calls_max != Some(0);
+    let NodeDescription { calls_max, is_nested_run, .. } = spec.node.describe();
+    let asks_models = calls_max != Some(0);
     let attempts = ErrorKind::ALL.map(|kind| {
         let mut failure = Failure { transient: true, ..Failure::new(kind, "") };
         failure.transient = asks_models || !failure.is_outage();
+        failure.is_nested = is_nested_run;
         spec.policies.attempts.retry.for_failure(&failure).attempts_after(&failure)
     });
     attempts.into_iter().fold(1, u32::max)

@@ -93,6 +93,8 @@ pub struct NodeDescription {
     /// The maximum number of model calls in one attempt, for the worst case. `None` means unknown,
     /// not zero.
     pub calls_max: Option<u64>,
+    /// Whether a task of it is a nested run. An outage there has its attempts at the tasks of the nested run, and no others.
+    pub is_nested_run: bool,
     /// The side effects of the node, which decide whether a test can run it unchanged.
     pub side_effects: SideEffects,
     /// The type of the item that it needs, if it runs only when it is [dispatched](super::dispatch).
@@ -109,6 +111,7 @@ impl Default for NodeDescription {
             contract: Contract::default(),
             writes_always: None,
             calls_max: None,
+            is_nested_run: false,
             side_effects: SideEffects::World,
             item: None,
             fingerprint: Value::Null,
