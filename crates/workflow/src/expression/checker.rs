@@ -143,7 +143,11 @@ impl Checker<'_> {
             let is_nullable = node.container().is_some_and(|it| self.is_map_with_nulls(it));
             let shown = place.unwrap_or_else(|| "this".to_owned());
             let what = if is_nullable { "absent or null" } else { "absent" };
-            self.unguarded.push(Unguarded { problem: self.problems.len(), value: shown.clone(), is_nullable });
+            self.unguarded.push(Unguarded {
+                problem: self.problems.len(),
+                value: shown.clone(),
+                is_nullable,
+            });
             let message = format!("`{shown}` may be {what}");
             self.problem("GR026", &node.range, message, "not guarded");
         }
