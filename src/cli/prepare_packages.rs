@@ -123,7 +123,10 @@ fn prune(unused_for: Duration, globals: &Globals) -> Result<Exit, CliError> {
         pruned.into_iter().map(|it| Removed { location: it.folder, bytes: it.bytes }).collect();
     let text = match globals.output {
         Output::Json => to_json(&removed)?,
-        _ => removed.iter().map(|it| format!("removed {}\n", it.location.display())).collect(),
+        _ => {
+            let line = |it: &Removed| ["removed ", &it.location.to_string_lossy(), "\n"].concat();
+            removed.iter().map(line).collect()
+        }
     };
     print_result(&text).map_err(CliError::write)?;
     let bytes: u64 = removed.iter().map(|it| it.bytes).sum();
