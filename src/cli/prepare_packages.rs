@@ -121,12 +121,11 @@ fn prune(unused_for: Duration, globals: &Globals) -> Result<Exit, CliError> {
     })?;
     let removed: Vec<Removed> =
         pruned.into_iter().map(|it| Removed { location: it.folder, bytes: it.bytes }).collect();
-    let text = match globals.output {
-        Output::Json => to_json(&removed)?,
-        _ => {
-            let line = |it: &Removed| ["removed ", &it.location.to_string_lossy(), "\n"].concat();
-            removed.iter().map(line).collect()
-        }
+    let text = if globals.output == Output::Json {
+        to_json(&removed)?
+    } else {
+        let line = |it: &Removed| ["removed ", &it.location.to_string_lossy(), "\n"].concat();
+        removed.iter().map(line).collect()
     };
     print_result(&text).map_err(CliError::write)?;
     let bytes: u64 = removed.iter().map(|it| it.bytes).sum();
