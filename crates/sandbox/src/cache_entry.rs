@@ -69,10 +69,10 @@ impl CacheEntry {
 
     /// Removes the entry unless it was used after a time. Returns its room if it was removed.
     fn prune(&self, unused_since: SystemTime) -> io::Result<Option<u64>> {
-        // Each build makes the lock, so an entry without one is none of ours.
+        // Each build makes the lock, so a folder without one is no entry.
         let file = OpenOptions::new().write(true).open(self.lock_file())?;
         let is_used = file.metadata()?.modified()? > unused_since;
-        // Who builds it holds the lock.
+        // The process that builds an entry holds its lock.
         if is_used || file.try_lock().is_err() {
             return Ok(None);
         }
