@@ -244,7 +244,7 @@ fn too_deep(text: &str) -> Option<Problem> {
     // Where the innermost `{{` or `{%` begins.
     let mut start = 0;
     let mut was_start = false;
-    // Nothing behind a mistake is parsed. Comments and raw blocks have no tokens of their own.
+    // Nothing behind a mistake is parsed. A comment has no tokens, and a raw block is text.
     for (token, span) in tokenize(text, false, SyntaxConfig::default()).map_while(Result::ok) {
         let is_start = matches!(token, Token::VariableStart | Token::BlockStart);
         if is_start {
