@@ -202,7 +202,7 @@ nodes:
     writes: text
     then: each
   each: { map: { over: photos, as: photo, do: line }, then: end }
-  line: { render: { text: "{{ photo | tojson }}{{ [photo] | first | string }}" }, writes: lines }
+  line: { render: { text: "{{ photo | tojson }}{{ [photo] | string }}" }, writes: lines }
 "#;
     let place = place();
     fs::write(place.path("w.yaml"), SHOWN).unwrap();

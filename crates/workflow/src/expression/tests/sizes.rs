@@ -55,7 +55,7 @@ fn a_key_guards_its_value_unless_that_may_be_null() {
         assert!(compiled(&state, source).is_ok(), "{source}: {:?}", compiled(&state, source));
     }
     for (source, help) in [
-        ("'a' in counts ? counts['b'] : 0", "guard it: `has(counts.b) && …`"),
+        ("'a' in counts ? counts['b'] : 0", "guard it: `has(counts.b) ? counts.b : …`"),
         ("'a' in counts || counts.a > 0", "guard it: `has(counts.a) && …`"),
         (
             "'a' in gaps && gaps['a'] > 0",

@@ -258,6 +258,8 @@ const RIGHT: &[&str] = &[
     "{{ docs | map(attribute='name') | join(', ') }}{{ claim.title }}{{ claim.doc.media_type }}",
     "{% for d in docs %}{{ d.name }}{% endfor %}{{ docs | length }}{{ docs | join(attribute='name') }}",
     "{% if docs %}{{ (docs | first).name }}{% endif %}",
+    "{{ docs }}{{ docs | batch(2) | list }}{{ claim }}{{ claim | items | list }}{{ claim | string }}",
+    "{% for k, v in claim | items %}{{ v }}{% endfor %}",
     // Several names.
     "{% set a, b = 1, 'x' %}{{ a + 1 }}{{ b | upper }}",
     "{% set a, b = [1, 'x'] %}{{ a + 1 }}{{ b | upper }}",
@@ -454,19 +456,13 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("for ${{ brief }}", "GR042 `$`", "remove it"),
     ("for $ {{- brief }}", "GR042 `$`", "remove it"),
     // Files.
-    ("{{ docs }}", "GR022 `docs`", "`attach`"),
     ("{{ docs | first }}", "GR022 `first`", "`attach`"),
     ("{% if docs %}{{ docs[0] }}{% endif %}", "GR022 `docs[0]`", "`attach`"),
     ("{{ docs | max(attribute='name') }}", "GR022 `max", "`attach`"),
     ("{{ docs | join(', ') }}", "GR022 `join", "`attach`"),
     ("{{ docs | map('string') | join }}", "GR022 `map", "`attach`"),
-    ("{{ docs | batch(2) | list }}", "GR022 `list", "`attach`"),
-    ("{{ claim }}", "GR022 `claim`", "`attach`"),
-    ("{{ claim | items | list }}", "GR022 `list`", "`attach`"),
-    ("{{ claim | string }}", "GR022 `string`", "`attach`"),
     ("{{ '%s' | format(claim.doc) }}", "GR022 `format", "`attach`"),
     ("{{ 'claim: ' ~ claim.doc }}", "GR022 `claim.doc`", "`attach`"),
-    ("{% for k, v in claim | items %}{{ v }}{% endfor %}", "GR022 `v`", "`attach`"),
     // Several names.
     ("{% for a, b in texts %}{{ a }}{% endfor %}", "GR022 `a, b`", "one value"),
     ("{% for a, b, c in sizes | items %}{{ a }}{% endfor %}", "GR022 `a, b, c`", "2 items, not 3"),
