@@ -73,7 +73,7 @@ fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
                         next.extend(machine.apply(TaskEvent::Woke { task, wake: wait.wake }));
                     }
                     Action::Commit(_) => taken.count(&machine),
-                    Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep => (),
+                    Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep(_) => (),
                     Action::Record(_) | Action::Stop(_) => (),
                 }
             }

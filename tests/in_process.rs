@@ -17,7 +17,7 @@ use crate::support::{
 use graphrun::{
     checkpoint::CheckpointError,
     engine::{Answers, Engine, RunEnd, RunError},
-    event::Status,
+    event::{Event, EventSink, Status},
     graph::{
         Bounds, Catch, ErrorKind, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies,
         Question, START, Target, node_fn,
@@ -64,6 +64,37 @@ async fn a_run_without_storage_waits_for_its_answer() {
     // A run that is done needs nothing that could be resumed, so nothing of it is kept.
     let gone = resume(&engine, &end, Answers::default()).await.unwrap_err();
     assert!(matches!(gone, RunError::Checkpoint(CheckpointError::UnknownRun(_))), "{gone:?}");
+}
+
+/// A step whose only node is skipped ends at once, so one event of a task ends two steps.
+#[tokio::test]
+async fn each_step_is_reported_with_its_number_and_what_follows() {
+    let note = |text: &'static str| node_fn(move |_: Nothing, _| async move { noted(text) });
+    let graph = GraphBuilder::new::<Team>("skips")
+        .node("first", note("first"))
+        .node("skipped", note("skipped"))
+        .node("last", note("last"))
+        .edge(START, "first")
+        .when("skipped", "never", |_: &Team| false)
+        .edge("first", "skipped")
+        .edge("skipped", "last")
+        .edge("last", "end");
+    let mut sink = EventSink::default();
+    let mut events = sink.subscribe();
+    let end = Engine::new(compiled(graph)).run(&()).with_events(sink).await.unwrap();
+    assert_eq!(
+        (end.status, notes(&end.state)),
+        (Status::Done, vec!["first".into(), "last".into()])
+    );
+    let mut steps = Vec::new();
+    while let Some(event) = events.recv().await {
+        if let Event::StepCommitted { step, next } = event.event {
+            steps
+                .push((step.0, next.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")));
+        }
+    }
+    let steps: Vec<(u64, &str)> = steps.iter().map(|(step, next)| (*step, next.as_str())).collect();
+    assert_eq!(steps, [(1, "skipped"), (2, "last"), (3, "")]);
 }
 
 #[tokio::test]

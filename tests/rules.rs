@@ -118,7 +118,7 @@ impl Hand {
         for action in actions {
             match action {
                 Action::Record(record) => self.records.push(Arc::unwrap_or_clone(record)),
-                Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep => (),
+                Action::Emit { .. } | Action::PublishMessages(_) | Action::EndStep(_) => (),
                 Action::Commit(commit) => {
                     self.records.clear();
                     self.saved = *commit;

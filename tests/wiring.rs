@@ -267,7 +267,7 @@ fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
             Action::Stop(_) => return None,
             Action::Record(_)
             | Action::Commit(_)
-            | Action::EndStep
+            | Action::EndStep(_)
             | Action::Emit { .. }
             | Action::PublishMessages(_)
             | Action::Sleep { .. } => (),

@@ -307,7 +307,7 @@ impl Search<'_> {
                 Action::Record(record) => records.push(Arc::unwrap_or_clone(record)),
                 Action::Stop(RunStatus { status, reason }) => rest = Some((status, reason)),
                 Action::Commit(_) => committed = Some(records.len()),
-                Action::EndStep
+                Action::EndStep(_)
                 | Action::Emit { .. }
                 | Action::PublishMessages(_)
                 | Action::Sleep { .. } => (),

@@ -77,6 +77,8 @@ fn a_run_whose_process_has_died_is_removed_at_once() {
     killed(&place, &["execute", &workflow, "-i", "brief=x"], "task.after_commit=abort");
     let list = || place.run(["runs", "list", "--output", "json"]).json();
     let name = list()[0]["name"].as_str().unwrap().to_owned();
+    let shown = place.run(["runs", "show", &name]);
+    assert!(shown.stdout.starts_with("running: its process is gone; resume it\n"), "{shown}");
     let removed = place.run(["runs", "rm", &name]);
     assert_eq!(removed.code, 0, "{removed}");
     assert_eq!(list(), json!([]));

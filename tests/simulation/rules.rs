@@ -174,7 +174,7 @@ impl Process {
                     self.pending.push(TaskEvent::Woke { task, wake: wait.wake });
                 }
                 Action::Stop(RunStatus { status, reason }) => self.rest = Some((status, reason)),
-                Action::Emit { .. } | Action::EndStep => (),
+                Action::Emit { .. } | Action::EndStep(_) => (),
                 Action::PublishMessages(messages) => {
                     assert_eq!(messages, [], "there are no messages");
                 }

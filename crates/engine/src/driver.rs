@@ -119,8 +119,11 @@ impl<'a> Driver<'a> {
             Ok(status) => self.finish(status).await,
             Err(error) => Err(error),
         };
-        if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
+        if end.is_err() {
+            // Before the lease ends: another process may start the same tasks then.
             self.scheduler.discard_and_drain().await;
+        }
+        if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
             let reason = Some("the disk is full".to_owned());
             let status = RunStatus { status: Status::Interrupted, reason };
             let event = run_finished(&self.machine, &status);
@@ -326,8 +329,8 @@ impl<'a> Driver<'a> {
                     self.journal.add_commit(*commit, values).await?;
                     self.budget.reopen();
                 }
-                Action::EndStep => {
-                    self.journal.end_step(&self.machine);
+                Action::EndStep(ended) => {
+                    self.journal.end_step(&self.machine, ended.map(|it| *it));
                     self.budget.reopen();
                 }
                 Action::Emit { task, node, from, name } => {

@@ -19,7 +19,7 @@ use super::{
     log::{Log, event_of, event_of_message},
     storage::MemoryStorage,
     stream::{Sender, StreamMode},
-    superstep::{Machine, ProcessedMessage},
+    superstep::{EndedStep, Machine, ProcessedMessage},
 };
 use crate::checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus, TaskRecord};
 
@@ -101,10 +101,11 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Ends a step of a run that exists in this process only.
-    pub(super) fn end_step(&mut self, machine: &Machine) {
+    /// Ends a step of a run that exists in this process only: this one, or the last one of the machine.
+    pub(super) fn end_step(&mut self, machine: &Machine, ended: Option<EndedStep>) {
         self.target.end_step();
-        let (step, next) = (machine.committed_step(), || machine.next_nodes());
+        let step = ended.as_ref().map_or_else(|| machine.committed_step(), |it| it.step);
+        let next = || ended.map_or_else(|| machine.next_nodes(), |it| it.next);
         self.log.add_with(|| Event::StepCommitted { step, next: next() });
         if let Some(stream) = self.log.stream()
             && stream.wants(StreamMode::Values)

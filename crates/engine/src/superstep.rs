@@ -42,7 +42,9 @@ use jiff::Timestamp;
 pub use self::backoff::Wait;
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
-pub use self::protocol::{Action, AttemptStats, Beginning, RestoreError, Task, TaskEvent};
+pub use self::protocol::{
+    Action, AttemptStats, Beginning, EndedStep, RestoreError, Task, TaskEvent,
+};
 pub use self::revise::ReviseError;
 use self::{
     frontier::{StepResults, next_frontier, route_limit, route_to_exhausted},
@@ -324,6 +326,7 @@ impl Machine {
     /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
     /// `refused_call` is the least usage of a model call that did not fit into the limits and so ended the step.
     fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) -> bool {
+        self.name_last_step(actions);
         let changes = match self.fold_step() {
             Ok(changes) => changes,
             Err(error) => {
@@ -345,6 +348,18 @@ impl Machine {
         };
         self.open_step.recycle(records);
         has_begun
+    }
+
+    /// Names the step that these actions end, before another one follows.
+    fn name_last_step(&self, actions: &mut [Action]) {
+        let last = actions.iter_mut().rev().find_map(|it| match it {
+            Action::EndStep(ended) => Some(ended),
+            _ => None,
+        });
+        if let Some(ended @ None) = last {
+            let (step, next) = (self.position.step, self.next_nodes());
+            *ended = Some(Box::new(EndedStep { step, next }));
+        }
     }
 
     /// Folds the updates of the step into the state, in task order. If they conflict, nothing changes.
@@ -414,7 +429,7 @@ impl Machine {
     /// Returns the action that saves a step with these changes.
     fn committed(&self, changes: Vec<Change>) -> Action {
         if self.is_in_process {
-            return Action::EndStep;
+            return Action::EndStep(None);
         }
         Action::Commit(Box::new(Commit { position: self.position.named(&self.graph), changes }))
     }
@@ -425,6 +440,7 @@ impl Machine {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
             return;
         }
+        self.name_last_step(actions);
         let state = Arc::make_mut(&mut self.state);
         let InboxChanges { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();

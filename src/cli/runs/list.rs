@@ -139,6 +139,15 @@ fn damaged(error: &CheckpointError) -> RunLine {
     }
 }
 
+/// Why a run that is `running` makes no progress.
+const PROCESS_GONE: &str = "its process is gone; resume it";
+
+/// Returns why a run makes no progress, if its process is gone.
+pub(super) fn process_gone(summary: &RunSummary) -> Option<&'static str> {
+    let is_owned = summary.holder.as_ref().is_some_and(|it| !it.owner.is_gone());
+    (summary.status == Status::Running && !is_owned).then_some(PROCESS_GONE)
+}
+
 impl From<RunSummary> for RunLine {
     fn from(summary: RunSummary) -> Self {
         let RunSummary { info, status, reason, step, holder } = summary;
@@ -161,7 +170,7 @@ impl RunLine {
     fn note(&self) -> String {
         match (self.status, &self.owner, &self.reason) {
             (Some(Status::Running), Some(owner), _) => format!("owned by {owner}"),
-            (Some(Status::Running), None, _) => "its process is gone; resume it".to_owned(),
+            (Some(Status::Running), None, _) => PROCESS_GONE.to_owned(),
             (_, _, reason) => reason.as_deref().map(clean).unwrap_or_default(),
         }
     }

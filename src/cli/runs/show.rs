@@ -10,6 +10,7 @@ use super::super::{
     summary::{draw_answers, draw_questions, draw_trace},
     terminal::print_result,
 };
+use super::list::process_gone;
 
 /// Show the status of a run, its tasks and its open questions
 #[derive(Debug, clap::Args)]
@@ -25,8 +26,12 @@ impl Args {
             globals.expect_output("runs show", &[Output::Text, Output::Json])?;
             let database = globals.database_to_read()?;
             let checkpointer = database.open_for(&self.run)?;
-            let id = checkpointer.find(&self.run).await?.info.id;
-            let report = RunReport::read(checkpointer.as_ref(), &id, &database).await?;
+            let summary = checkpointer.find(&self.run).await?;
+            let id = &summary.info.id;
+            let mut report = RunReport::read(checkpointer.as_ref(), id, &database).await?;
+            if globals.output == Output::Text {
+                report.reason = report.reason.or_else(|| process_gone(&summary).map(str::to_owned));
+            }
             print_report(&report, globals, &database)?;
             if globals.output == Output::Text {
                 let trace = draw_trace(&report, globals.stdout);

@@ -60,8 +60,8 @@ struct Round {
 
 /// The joins that may wait forever, as far as the exploration went.
 #[derive(Debug, Default)]
-pub struct Stuck {
-    /// Joins that may wait forever.
+pub struct StarvingJoins {
+    /// Each with the way that leads there.
     pub starving: Vec<Starving>,
     /// Whether every situation was explored. If so, no other join waits forever.
     pub is_complete: bool,
@@ -169,15 +169,15 @@ impl Situations {
 ///
 /// A run that certainly fails starves no join, so the analysis ignores the part after such nodes.
 /// It assumes that decisions made in Rust are right.
-pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> Stuck {
+pub fn starving(model: &FlowModel, exclusions: &Exclusions) -> StarvingJoins {
     let reach = Reach::of(model);
     let doomed = doomed(model);
     let ways = |it| hopeful_combinations_of(model, exclusions, &doomed, it);
     let Some(mut exploring) = Exploration::new(model, exclusions, &reach, ways) else {
-        return Stuck::default();
+        return StarvingJoins::default();
     };
     let is_complete = exploring.run().is_some();
-    Stuck { starving: exploring.starving(), is_complete }
+    StarvingJoins { starving: exploring.starving(), is_complete }
 }
 
 /// Checks one join, which may run some steps after its last arrival.

@@ -31,7 +31,7 @@ pub use self::{
     build::field_numbers,
     draft::{Draft, DraftEdge, DraftNode},
     exclusions::Exclusions,
-    explore::{Astray, Situations, Starving, Stuck, starving, together},
+    explore::{Astray, Situations, Starving, StarvingJoins, starving, together},
     pairs::Concurrency,
     projection::{JoinVerdict, verdict},
 };

@@ -4,8 +4,8 @@
 //! explores a projection of the model: the two nodes, the nodes that lead to them, and the join, which awaits the two only. Other
 //! nodes end at once, so the branches of a wide fork are explored one by one instead of in all combinations.
 //!
-//! **Example.** `plan` leads to ten branches, and each may need a `repair` of its own before `merge`. That makes 1,024 sets of
-//! branches that are done, but only a few situations of the first two branches.
+//! **Example.** `plan` leads to ten branches, and each of them may take a step more before `merge`. That makes 1,024 sets of
+//! branches that have arrived, but only a few situations of the first two branches.
 //!
 //! **Soundness.** No node outside the projection leads into it, except through the join. The join may run in any step
 //! after the two arrivals, because the others may arrive late. So each run of the graph is a run of the projection too.

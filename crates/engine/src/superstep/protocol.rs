@@ -8,7 +8,7 @@ use graphrun_core::{
     graph::{
         Command, Failure, Input, OriginalTask, Question, RunFacts, SavedValues, Trigger, Visits,
     },
-    id::{NodeName, TaskId},
+    id::{NodeName, Step, TaskId},
     state::{State, StateError},
 };
 use jiff::Timestamp;
@@ -124,8 +124,9 @@ pub enum Action {
     Record(Arc<TaskRecord>),
     /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
-    /// End a step of a run that exists in this process only.
-    EndStep,
+    /// End a step of a run that exists in this process only. It is the last one that the machine has committed, unless it
+    /// is named, because other steps have followed at once.
+    EndStep(Option<Box<EndedStep>>),
     /// Report that the run has reached a node, under the name that its author gave this.
     Emit {
         /// The task of the node.
@@ -150,6 +151,15 @@ pub enum Action {
     },
     /// Stop the run, as done, failed, paused or limit.
     Stop(RunStatus),
+}
+
+/// A step that others have followed at once, because their nodes were skipped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedStep {
+    /// The number of the step.
+    pub step: Step,
+    /// The nodes of the step that followed, in task order.
+    pub next: Vec<NodeName>,
 }
 
 /// A node to run, with everything it can read.

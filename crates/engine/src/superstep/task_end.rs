@@ -30,7 +30,7 @@ impl Machine {
             .and_then(|()| self.open_step.add_result(&update, goto.chosen()));
         match checked {
             Ok(()) => self.decide(index, update, goto, actions),
-            // As if the node had failed itself: it may be tried again.
+            // This is a failed attempt, and the node may be tried again.
             Err(failure) => self.fail_attempt(index, failure, ended, actions),
         }
     }

@@ -205,8 +205,8 @@ impl Checker<'_> {
     }
 
     fn note(&mut self, node: &Node, ty: &Type) {
-        // The types that are noted hold everywhere. That of a computed number holds only where the known
-        // ranges do; what is read, or counted, has one range.
+        // The types that are noted hold everywhere. The type of a computed number holds only where the known ranges do. A
+        // value that is read or counted has the same range everywhere.
         let is_computed = match &node.kind {
             Kind::Name(_) | Kind::Field(..) | Kind::Index(..) => false,
             Kind::Call(function, _) => !function.counts,
