@@ -1,18 +1,11 @@
 //! What a route proves holds in a run: random workflows whose nodes compute with guarded values. None that loads fails.
 
-use std::{fmt::Write, path::Path, sync::Arc};
+use std::fmt::Write;
 
-use graphrun::{
-    compile::{CompiledGraph, compile},
-    diagnostic::SourceFile,
-    engine::Engine,
-    event::Status,
-    nodes::{Services, factory},
-    registry,
-    state::Update,
-    workflow::parse,
-};
+use graphrun::{engine::Engine, event::Status, state::Update};
 use serde_json::json;
+
+use crate::support::loaded;
 
 const WORKFLOWS: u64 = 1_500;
 
@@ -149,13 +142,6 @@ impl Choices {
         }
         text
     }
-}
-
-/// Returns the graph of a workflow, if it loads without errors.
-fn loaded(text: &str) -> Option<CompiledGraph> {
-    let file = Arc::new(SourceFile { name: "guarded.yaml".into(), text: text.to_owned() });
-    let (workflow, _) = parse(file, Path::new(""), &registry()).ok()?;
-    compile(workflow.into_graph(&factory(Services::offline(), registry()))).ok()
 }
 
 #[tokio::test]

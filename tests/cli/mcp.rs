@@ -55,6 +55,11 @@ fn execute(place: &Place, more: &[&str]) -> Ended {
     run(place, &[&args, more].concat())
 }
 
+/// Runs the workflow with recorded calls, without a server.
+pub(super) fn replay(place: &Place) -> Ended {
+    place.run(["execute", "w.yaml", "-i", "a=1", "--output", "json", "--replay", "calls.jsonl"])
+}
+
 fn reason(place: &Place) -> String {
     let ended = execute(place, &ALLOWED);
     assert_eq!(ended.code, 0, "{ended}");
@@ -67,16 +72,7 @@ fn a_node_calls_a_tool_and_a_replay_needs_no_server() {
     let record = execute(&place, &[&ALLOWED[..], &["--record", "calls.jsonl"]].concat());
     assert_eq!(record.json()["state"], json!({"sum": 3, "reason": "none"}), "{record}");
     // A replay starts no server, so it needs neither a permission nor a secret.
-    let replay = place.run([
-        "execute",
-        "w.yaml",
-        "-i",
-        "a=1",
-        "--output",
-        "json",
-        "--replay",
-        "calls.jsonl",
-    ]);
+    let replay = replay(&place);
     assert_eq!(replay.json()["state"], json!({"sum": 3, "reason": "none"}), "{replay}");
     let other = place.run([
         "execute",
@@ -121,16 +117,7 @@ fn a_prompt_of_a_server_is_locked_typed_and_replayed() {
     let record = execute(&place, &[&ALLOWED[..], &["--record", "calls.jsonl"]].concat());
     let expected = json!({"sum": 0, "reason": "Greet Ann, as you like."});
     assert_eq!(record.json()["state"], expected, "{record}");
-    let replay = place.run([
-        "execute",
-        "w.yaml",
-        "-i",
-        "a=1",
-        "--output",
-        "json",
-        "--replay",
-        "calls.jsonl",
-    ]);
+    let replay = replay(&place);
     assert_eq!(replay.json()["state"], expected, "{replay}");
     write(&greeting("well").replace("who: '\"Ann\"'", "how: '\"warmly\"'"));
     let refused = place.run(["validate", "w.yaml"]);

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::json;
 
-use crate::cli::program::{Ended, Place};
+use crate::cli::{
+    mcp::replay,
+    program::{Ended, Place},
+};
 
 /// The secret in a header, which nothing that graphrun writes may have.
 const CANARY: &str = "canary-of-mcp-71aa";
@@ -100,16 +103,7 @@ fn a_server_gets_its_headers_and_a_replay_needs_no_server() {
         assert!(!lock.contains("command") && lock.contains(&format!("/{behaviour}\"")), "{lock}");
         let record = execute(&place, &[&ALLOWED[..], &["--record", "calls.jsonl"]].concat());
         assert_eq!(record.json()["state"], json!({"sum": 3, "reason": "none"}), "{record}");
-        let replay = place.run([
-            "execute",
-            "w.yaml",
-            "-i",
-            "a=1",
-            "--output",
-            "json",
-            "--replay",
-            "calls.jsonl",
-        ]);
+        let replay = replay(&place);
         assert_eq!(replay.json()["state"], json!({"sum": 3, "reason": "none"}), "{replay}");
     }
 }

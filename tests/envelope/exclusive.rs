@@ -1,29 +1,20 @@
 //! Routes whose conditions exclude each other: the branches behind them are not added up.
 
-use std::{fmt::Write, path::Path, sync::Arc};
+use std::fmt::Write;
 
 use graphrun::{
-    compile::{CompiledGraph, Envelope, compile},
-    diagnostic::SourceFile,
+    compile::{CompiledGraph, Envelope},
     engine::Engine,
     event::Status,
-    nodes::{Services, factory},
-    registry,
     state::Update,
-    workflow::parse,
 };
 use serde_json::{Value, json};
 
 use super::{brute::Ratio, random::Dice};
+use crate::support::loaded;
 
 /// The most nodes of a random workflow besides its first one.
 const NODES_MAX: usize = 6;
-
-fn loaded(text: &str) -> Option<CompiledGraph> {
-    let file = Arc::new(SourceFile { name: "exclusive.yaml".into(), text: text.to_owned() });
-    let (workflow, _) = parse(file, Path::new(""), &registry()).ok()?;
-    compile(workflow.into_graph(&factory(Services::offline(), registry()))).ok()
-}
 
 fn head(start: &str) -> String {
     format!(

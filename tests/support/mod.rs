@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     env,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::{
         Arc, Mutex,
@@ -22,12 +22,23 @@ use std::{
 };
 
 use graphrun::{
+    compile::{CompiledGraph, compile},
+    diagnostic::SourceFile,
     graph::NodeContext,
     id::TaskId,
     llm::{ChatModel, ModelError, Replay},
-    nodes::ModelSource,
+    nodes::{ModelSource, Services, factory},
     sandbox::default_cache_dir,
+    workflow::parse,
 };
+
+/// Returns the graph of a workflow that needs no services, if it loads without errors.
+pub(crate) fn loaded(text: &str) -> Option<CompiledGraph> {
+    let file = Arc::new(SourceFile { name: "w.yaml".into(), text: text.to_owned() });
+    let (workflow, _) = parse(file, Path::new(""), &graphrun::registry()).ok()?;
+    let factory = factory(Services::offline(), graphrun::registry());
+    compile(workflow.into_graph(&factory)).ok()
+}
 
 /// Returns a new loopback address with a free port. Limits and breakers of models hold for an address as long as
 /// the process lives, and a port is soon used again.

@@ -663,9 +663,10 @@ impl<'a> Exploration<'a> {
     /// Returns how a join waits in a situation, if it does.
     fn starving_at(&self, at: usize, join: usize) -> Option<Starving> {
         let arrived = &self.situations[at].0.arrived;
-        let awaited = || self.model.joins[join].awaited.iter().copied();
-        awaited().find(|it| arrived.contains(&(join, *it)))?;
-        let missing = awaited().find(|it| !arrived.contains(&(join, *it)))?;
+        let awaited = &self.model.joins[join].awaited;
+        let (here, missing): (Vec<usize>, Vec<usize>) =
+            awaited.iter().partition(|it| arrived.contains(&(join, **it)));
+        let missing = *missing.first().filter(|_| !here.is_empty())?;
         Some(Starving { join, missing, by: self.astray(at, join, missing) })
     }
 

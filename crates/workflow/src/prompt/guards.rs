@@ -127,19 +127,13 @@ impl Checker<'_, '_> {
         defined.extend(items_of(&path, length).map(|it| has_item(&it)));
     }
 
-    /// Whether the items of a list, or the values of a map, are known to be null at times.
-    fn may_have_nulls(&self, of: &Expr<'_>) -> bool {
+    /// Whether a map is known to have keys whose values are null at times.
+    pub(super) fn is_map_with_nulls(&self, of: &Expr<'_>) -> bool {
         let ty = self.declared_type(of);
         matches!(
             ty.as_ref().map(Type::required),
-            Some(Type::List(it) | Type::Map(it)) if matches!(**it, Type::Optional(_))
+            Some(Type::Map(value)) if matches!(**value, Type::Optional(_))
         )
-    }
-
-    /// Whether a map is known to have keys whose values are null at times.
-    pub(super) fn is_map_with_nulls(&self, of: &Expr<'_>) -> bool {
-        let is_map = |it: &Type| matches!(it.required(), Type::Map(_));
-        self.declared_type(of).is_some_and(|it| is_map(&it)) && self.may_have_nulls(of)
     }
 
     /// The type of a path, if it is declared.
