@@ -30,7 +30,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::examples::agent_tool;
+use crate::{examples::agent_tool, support::subscriber::subscribe};
 
 /// What a subscriber saw: paths of spans as they close, with their fields, and events.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ impl Seen {
     fn start() -> (Self, DefaultGuard) {
         let seen = Self::default();
         let subscriber = tracing_subscriber::registry().with(seen.clone());
-        (seen, tracing::subscriber::set_default(subscriber))
+        (seen, subscribe(subscriber))
     }
 
     fn lines(&self) -> Vec<Line> {

@@ -192,7 +192,7 @@ async fn the_content_of_a_tool_call_is_that_of_its_span() {
         });
         let telemetry = telemetry.unwrap().unwrap();
         let subscriber = tracing_subscriber::registry().with(telemetry.layer(|_| false));
-        let guard = tracing::subscriber::set_default(subscriber);
+        let guard = crate::support::subscriber::subscribe(subscriber);
         agent_tool::run("Have you a bowler, or a fez?").await.unwrap();
         drop(guard);
         telemetry.shut_down(std::time::Duration::from_secs(60)).unwrap();

@@ -11,14 +11,17 @@ use graphrun::{
     engine::Engine,
     event::{Report, Status, Usage},
     graph::{
-        GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies, START, Target,
-        node_fn,
+        Attempts, Backoff, Bounds, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
+        NodeContext, NodeError, NodeLimits, Policies, START, Schedule, Target, node_fn,
     },
     llm::TokenUsage,
 };
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way};
+use super::{
+    CompiledGraph, Noted, Nothing, Saved, Team, compiled, name, noted, notes, notes_its_way,
+};
 
 /// The model calls.
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -235,4 +238,160 @@ async fn g13_waiting_tasks_do_not_start_without_tokens() {
     let done = saved.resume(&engine(1_000)).await.unwrap();
     assert_eq!(done.status, Status::Done);
     assert_eq!(made(&calls), ["first 1", "first 2", "first 3", "second 1"]);
+}
+
+/// A node with one call of a second, which plans a hundred tokens and uses this many.
+fn plans_too_much(used: u64, calls: &Calls) -> impl Node + use<> {
+    let calls = Arc::clone(calls);
+    node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&calls);
+        async move {
+            let usage = |input_tokens| {
+                let tokens = TokenUsage { input_tokens, calls: 1, ..TokenUsage::default() };
+                Usage { tokens, cost_usd: None }
+            };
+            ctx.within_budget_for(usage(100)).await;
+            calls.lock().unwrap().push(ctx.node.to_string());
+            sleep(Duration::from_secs(1)).await;
+            let usage = usage(used);
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+            noted(ctx.node.to_string())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_calls_at_once_fit_into_the_limit_together() {
+    // The limit, the tokens that each call uses, and then: how many calls are made, and in which time.
+    let cases = [(1_000, 100, 3, 1), (250, 100, 2, 1), (150, 100, 1, 1), (150, 20, 3, 3)];
+    for (limit, used, calls_made, seconds) in cases {
+        let (calls, saved) = (Calls::default(), Saved::new());
+        let mut graph = GraphBuilder::new::<Team>("parallel");
+        for node in ["a", "b", "c"] {
+            graph = graph.node(node, plans_too_much(used, &calls)).edge(START, node);
+            graph = graph.edge(node, "end");
+        }
+        let engine = saved.engine(&compiled(graph)).with_limits(tokens(limit));
+        let start = Instant::now();
+        let end = saved.start(&engine).await;
+        let status = if calls_made == 3 { Status::Done } else { Status::Limit };
+        let seen = (end.status, made(&calls).len(), start.elapsed().as_secs());
+        assert_eq!(seen, (status, calls_made, seconds), "{limit} {used}: {:?}", end.reason);
+        assert!(end.position.used.usage.total_tokens() <= limit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_call_that_an_attempt_left_behind_spends_nothing_later() {
+    let calls = Calls::default();
+    let made_later = Arc::clone(&calls);
+    let leaves = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&made_later);
+        async move {
+            if ctx.attempt == 1 {
+                tokio::spawn(async move {
+                    sleep(Duration::from_secs(60)).await;
+                    ctx.within_budget().await;
+                    calls.lock().unwrap().push("late".to_owned());
+                });
+                return Err(NodeError::transient("try again"));
+            }
+            sleep(Duration::from_secs(3_600)).await;
+            noted("second")
+        }
+    });
+    let retry = Backoff { attempts_max: Some(2), ..Backoff::default() };
+    let attempts = Attempts { retry, ..Attempts::default() };
+    let leaves = leaves.with_policies(Policies::from(attempts));
+    let graph = GraphBuilder::new::<Team>("late").node("leaves", leaves);
+    let graph = compiled(graph.edge(START, "leaves").edge("leaves", "end"));
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["second".to_owned()]));
+    assert!(made(&calls).is_empty());
+}
+
+/// A map over ten numbers, two at once, each of which uses a hundred tokens; the node has a limit of 250.
+fn narrow_map(exhausted: Option<Target>, calls: &Calls) -> CompiledGraph {
+    let calls = Arc::clone(calls);
+    let work = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&calls);
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            calls.lock().unwrap().push(format!("{}", ctx.task.index));
+            let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: None };
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+            noted("worked")
+        }
+    });
+    let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
+    let items = Some(ItemPolicy::default());
+    let policies = Policies {
+        bounds: Bounds { limits: Some(limits), exhausted: exhausted.clone(), ..Bounds::default() },
+        schedule: Schedule { width_max: Some(2), items, ..Schedule::default() },
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("map")
+        .node("start", notes_its_way())
+        .node("work", work.with_policies(policies))
+        .node("then", notes_its_way())
+        .edge(START, "start")
+        .route("start", ["work"], |_: &Nothing| {
+            (0..10).map(|it| Dispatch::new(name("work"), json!(it))).collect::<Vec<_>>()
+        })
+        .edge("work", "then")
+        .edge("then", "end");
+    let has_over = exhausted.is_some();
+    compiled(if has_over { graph.node("over", notes_its_way()).edge("over", "end") } else { graph })
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_the_limit_of_a_node_stops_the_items_that_have_not_begun() {
+    let reason = "`work` has used 400 of its 250 tokens";
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let graph = narrow_map(Some(Target::Node(name("over"))), &calls);
+    let end = saved.start(&saved.engine(&graph)).await;
+    let mut expected = vec!["start".to_owned()];
+    expected.extend(vec!["worked".to_owned(); made(&calls).len()]);
+    expected.push(format!("over after: {reason}"));
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, expected));
+    assert_eq!(made(&calls).len(), 4, "two at once, until the limit is reached");
+
+    let (calls, saved) = (Calls::default(), Saved::new());
+    let graph = narrow_map(None, &calls);
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!((end.status, made(&calls).len()), (Status::Failed, 4));
+    assert!(end.reason.as_ref().is_some_and(|it| it.contains(reason)), "{:?}", end.reason);
+    // The limit still holds when the run is retried.
+    let again = saved.engine(&graph).retry(saved.run()).await.unwrap();
+    assert_eq!((again.status, made(&calls).len()), (Status::Failed, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_the_limit_of_a_node_ends_its_retries() {
+    let calls = Calls::default();
+    let attempts = Arc::clone(&calls);
+    let fails = node_fn(move |_: Nothing, ctx: NodeContext| {
+        let calls = Arc::clone(&attempts);
+        async move {
+            calls.lock().unwrap().push(format!("{}", ctx.attempt));
+            let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: None };
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+            Err::<Noted, _>(NodeError::transient("broken"))
+        }
+    });
+    let retry = Backoff { attempts_max: Some(9), ..Backoff::default() };
+    let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
+    let policies = Policies {
+        attempts: Attempts { retry, ..Attempts::default() },
+        bounds: Bounds { limits: Some(limits), ..Bounds::default() },
+        ..Policies::default()
+    };
+    let graph = GraphBuilder::new::<Team>("retries").node("fails", fails.with_policies(policies));
+    let graph = compiled(graph.edge(START, "fails").edge("fails", "end"));
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&graph)).await;
+    assert_eq!((end.status, made(&calls).len()), (Status::Failed, 3));
 }

@@ -161,7 +161,7 @@ async fn neither_the_key_nor_a_conversation_nor_a_body_is_logged() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    let logging = tracing::subscriber::set_default(subscriber);
+    let logging = crate::support::subscriber::subscribe(subscriber);
     tracing::info!("the log works");
     for status in [200, 400, 401, 429, 500] {
         let peer = Peer::start(move |seen| {

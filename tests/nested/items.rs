@@ -12,7 +12,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _},
     compile::{CompiledGraph, compile},
-    engine::{Clock, Engine, RunEnd, subgraph},
+    engine::{Clock, Engine, RunEnd, Stop, subgraph},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
         ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, START, dispatch,
@@ -600,6 +600,55 @@ async fn a_graph_is_a_node_and_takes_dispatches() {
     let engine = Engine::new(graph);
     let end = engine.run(&Sums { numbers: vec![10, 20, 31], sums: Vec::new() }).await.unwrap();
     assert_eq!(end.output::<Sums>().unwrap().sums, [13, 23, 33, 92]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_reaches_the_runs_within_a_run() {
+    let (stop, did) = (Stop::default(), Arc::<Mutex<Vec<String>>>::default());
+    let work = |does_stop: bool| {
+        let (stop, did) = (stop.clone(), Arc::clone(&did));
+        node_fn(move |Count { count }: Count, ctx: NodeContext| {
+            let (stop, did) = (stop.clone(), Arc::clone(&did));
+            async move {
+                if does_stop {
+                    stop.drain();
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                did.lock().unwrap().push(ctx.node.to_string());
+                Ok::<_, NodeError>(Count { count: count + 1 })
+            }
+        })
+    };
+    let inner = GraphBuilder::new::<Count>("inner")
+        .node("first", work(true))
+        .node("second", work(false))
+        .edge(START, "first")
+        .edge("first", "second")
+        .edge("second", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let middle = GraphBuilder::new::<Count>("middle")
+        .node("inner", subgraph(inner, |it: Count| it, |it: Count| it))
+        .edge(START, "inner")
+        .edge("inner", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let sums = |it: Count| Summed { sums: vec![it.count] };
+    let graph = GraphBuilder::new::<Sums>("outer")
+        .node("middle", subgraph(middle, |(): ()| Count { count: 40 }, sums))
+        .edge(START, "middle")
+        .edge("middle", END)
+        .compile()
+        .unwrap_or_else(|it| panic!("{it}"));
+    let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
+    let start = tokio::time::Instant::now();
+    let end = engine.run(&Sums::default()).with_stop(&stop).await.unwrap();
+    assert_eq!((end.status, start.elapsed().as_secs()), (Status::Interrupted, 1));
+    assert_eq!(*did.lock().unwrap(), ["first"], "it finishes, and nothing follows");
+
+    let end = engine.resume(&end.run).await.unwrap();
+    assert_eq!(end.output::<Sums>().unwrap().sums, [42]);
+    assert_eq!(*did.lock().unwrap(), ["first", "second"]);
 }
 
 /// Starts a graph with a node `inner`, which runs a graph of one node.

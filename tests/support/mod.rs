@@ -7,6 +7,7 @@ pub(crate) mod npm;
 pub(crate) mod postgres;
 pub(crate) mod ran;
 pub(crate) mod registry;
+pub(crate) mod subscriber;
 pub(crate) mod team;
 
 use std::{

@@ -77,6 +77,7 @@ struct Parts {
     routed: BTreeSet<(NodeName, NodeName)>,
     /// For each node, whether it keeps its thread.
     paces: Vec<Pace>,
+    has_nested_runs: bool,
 }
 
 /// The nodes that a join awaits.
@@ -127,8 +128,10 @@ pub fn compile((graph, mut findings): (Graph, Diagnostics)) -> Result<CompiledGr
     let routed = routed_arrivals(&graph);
     let paces = network.agent_indices().map(|_| Pace::default()).collect();
     let names = graph.nodes.keys().cloned().collect();
+    let has_nested_runs = graph.nodes.values().any(|it| it.node.describe().is_nested_run);
     let (routed, warnings) = findings.or_ok(routed)?;
-    let parts = Parts { graph, warnings, network, names, leaving, joins, routed, paces };
+    let parts =
+        Parts { graph, warnings, network, names, leaving, joins, routed, paces, has_nested_runs };
     Ok(CompiledGraph(Arc::new(parts)))
 }
 
@@ -238,6 +241,11 @@ impl CompiledGraph {
     /// As [`Self::at`].
     pub fn policies_at(&self, index: NodeIndex) -> &Policies {
         &self.spec_at(index).policies
+    }
+
+    /// Returns whether a node describes itself as one that runs other graphs.
+    pub fn has_nested_runs(&self) -> bool {
+        self.0.has_nested_runs
     }
 
     /// Returns whether a node keeps the thread that polls it.

@@ -126,13 +126,13 @@ pub(super) fn may_call_models(
     nodes.any(|it| graph.spec_at(it).node.describe().calls_max != Some(0))
 }
 
-/// Describes the first node limit that a node has reached.
+/// Describes the first node limit that a node has reached with this usage.
 pub(super) fn reached_by_node(
     name: &NodeName,
     policies: &Policies,
-    node_usage: Option<&NodeUsage>,
+    NodeUsage { usage, elapsed_ms }: NodeUsage,
 ) -> Option<String> {
-    let (limits, NodeUsage { usage, elapsed_ms }) = (policies.bounds.limits.as_ref()?, node_usage?);
+    let limits = policies.bounds.limits.as_ref()?;
     if let Some(tokens) = limits.tokens.filter(|&it| usage.total_tokens() >= it) {
         return Some(format!("`{name}` has used {} of its {tokens} tokens", usage.total_tokens()));
     }
@@ -142,7 +142,7 @@ pub(super) fn reached_by_node(
         let (cost, limit) = (words::usd(cost), words::usd(usd));
         return Some(format!("`{name}` has used {cost} of its {limit} USD"));
     }
-    let worked = Duration::from_millis(*elapsed_ms);
+    let worked = Duration::from_millis(elapsed_ms);
     let time = limits.time.filter(|&it| worked >= it)?;
     Some(format!("`{name}` has used {worked:?} of its {time:?}"))
 }

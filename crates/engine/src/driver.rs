@@ -97,7 +97,7 @@ impl<'a> Driver<'a> {
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
-            provided: nested::Inheritance::of(engine, &journal).provided_with(&engine.provided),
+            provided: nested::provided(engine, &journal, stop),
         };
         let mut driver = Self {
             engine,
@@ -230,7 +230,11 @@ impl<'a> Driver<'a> {
                 visit: task.visits.at(task.node_index.index()).unwrap_or(1),
                 max_visits: graph.policies_at(task.node_index).bounds.max_visits_in(&task.state),
             };
-            let id = task.id;
+            let (id, number) = (task.id, task.attempt);
+            if let Some(failure) = self.machine.node_limit_failure(id) {
+                self.scheduler.refuse(&task, failure);
+                break;
+            }
             let time_left = self.machine.time_left(id);
             if time_left == Some(Duration::ZERO) {
                 // This drops the task. The end of the run's time is now, so `end_step_early` follows.
@@ -243,7 +247,7 @@ impl<'a> Driver<'a> {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let abort = self.scheduler.start(task, &mut Context::from_waker(&waker));
             match abort {
-                Some(abort) => self.budget.add_attempt(id, abort),
+                Some(abort) => self.budget.add_attempt(id, number, abort),
                 // Many nodes that are ready at once must not keep other futures of this thread from running.
                 None => coop::consume_budget().await,
             }
@@ -289,7 +293,11 @@ impl<'a> Driver<'a> {
             Box::pin(self.read_inbox()).await?;
         }
         let actions = self.machine.apply(*event);
-        self.stage(actions).await
+        let end = self.stage(actions).await?;
+        if self.budget.has_waiting_calls() {
+            Box::pin(self.admit_calls()).await;
+        }
+        Ok(end)
     }
 
     /// Stages actions and saves their entry.
@@ -365,20 +373,26 @@ impl<'a> Driver<'a> {
                     }
                 }
                 self.publish_report(task, report).await;
+                self.admit_calls().await;
                 Ok(())
             }
             MessageContent::Spending(call) => {
-                // A refused call gets no permit: dropping it tells its task.
-                if self.budget.admits_call(task, call.usage_min, &self.machine) {
-                    match &self.engine.parent {
-                        Some(parent) => parent.reporter.forward_spending(call).await,
-                        // A task that was dropped meanwhile no longer waits.
-                        None => _ = call.permit.send(()),
-                    }
-                }
+                self.budget.plan_call(task, attempt, call);
+                self.admit_calls().await;
                 Ok(())
             }
             MessageContent::Memo(memo) => self.add_memo(task, attempt, memo).await,
+        }
+    }
+
+    /// Gives a permit to each planned call that fits into the limits.
+    async fn admit_calls(&mut self) {
+        while let Some(call) = self.budget.next_admitted(&self.machine) {
+            match &self.engine.parent {
+                Some(parent) => parent.reporter.forward_spending(call).await,
+                // A task that was dropped meanwhile no longer waits.
+                None => _ = call.permit.send(()),
+            }
         }
     }
 

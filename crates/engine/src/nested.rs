@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Answers, Clock, Engine, RunEnd, RunError, failures,
+    Answers, Clock, Engine, RunEnd, RunError, Stop, failures,
     journal_writer::JournalWriter,
     storage::{MemoryStorage, TaskJournal},
     stream::Sender,
@@ -107,24 +107,21 @@ impl Parent {
 
 /// What nested runs take over from their outer run, besides the context of their task.
 #[derive(Clone, Debug)]
-pub(super) struct Inheritance {
+struct Inheritance {
     wait_max: Option<Duration>,
     stream: Option<Sender>,
+    /// The handle of the outer run.
+    stop: Stop,
 }
 
-impl Inheritance {
-    pub(super) fn of(engine: &Engine, journal: &JournalWriter) -> Self {
-        Self { wait_max: engine.wait_max, stream: journal.updates_stream().cloned() }
+/// Returns the values that the nodes of a run are provided with, and what its nested runs take over.
+pub(super) fn provided(engine: &Engine, journal: &JournalWriter, stop: &Stop) -> Provided {
+    let mut provided = engine.provided.clone();
+    if engine.graph.has_nested_runs() {
+        let stream = journal.updates_stream().cloned();
+        provided.insert(Inheritance { wait_max: engine.wait_max, stream, stop: stop.clone() });
     }
-
-    /// Returns the values for the nodes of a run, with this if a nested run needs it.
-    pub(super) fn provided_with(self, provided: &Provided) -> Provided {
-        let mut provided = provided.clone();
-        if self.wait_max.is_some() || self.stream.is_some() {
-            provided.insert(self);
-        }
-        provided
-    }
+    provided
 }
 
 /// Returns whether a route ended the run as failed, so that it has nothing to continue.
@@ -148,7 +145,10 @@ impl NestedRun<'_> {
         input: Update,
         is_begun: bool,
     ) -> Result<State, NodeError> {
-        let engine = self.engine(graph);
+        let inherited = self.ctx.provided.get::<Inheritance>();
+        let engine = self.engine(graph, inherited.as_deref());
+        // Dropping the task stops a nested run at once. A drain lets its running nodes finish, too.
+        let stop = inherited.map_or_else(Stop::default, |it| it.stop.clone());
         let mut end = if is_begun {
             let saved = self.saved().await?;
             if saved.summary.status == Status::Done {
@@ -156,14 +156,14 @@ impl NestedRun<'_> {
                 return Ok(state.without_private());
             }
             let answers = self.new_answers(&saved);
-            engine.resume(&self.run).with_answers(answers).await
+            engine.resume(&self.run).with_answers(answers).with_stop(&stop).await
         } else {
             let info = RunInfo {
                 id: self.run.clone(),
                 name: self.run.to_string(),
                 ..RunInfo::new(&graph.graph().name)
             };
-            engine.run(input).with_info(info).await
+            engine.run(input).with_info(info).with_stop(&stop).await
         };
         loop {
             let stopped = end.map_err(|it| failure_of(&it))?;
@@ -172,19 +172,19 @@ impl NestedRun<'_> {
             };
             // Without an answer, the task ends here with the question.
             let answer: Value = self.ctx.ask(self.question(open))?;
-            end = engine.resume(&self.run).answer(&open.question.key, answer).await;
+            let resumed = engine.resume(&self.run).answer(&open.question.key, answer);
+            end = resumed.with_stop(&stop).await;
         }
     }
 
-    fn engine(&self, graph: &CompiledGraph) -> Engine {
+    fn engine(&self, graph: &CompiledGraph, inherited: Option<&Inheritance>) -> Engine {
         let mut engine = Engine::new(graph.clone()).with_storage(Arc::clone(&self.storage) as _);
         if let Some(clock) = self.ctx.provided.get::<Clock>() {
             engine.clock = Clock::clone(&clock);
         }
         engine.provided = self.ctx.provided.clone();
         let NodeContext { reporter, node, task, .. } = self.ctx;
-        let inherited = self.ctx.provided.get::<Inheritance>();
-        engine.wait_max = inherited.as_ref().and_then(|it| it.wait_max);
+        engine.wait_max = inherited.and_then(|it| it.wait_max);
         let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
         let mut grants = self.ctx.memos.clone();
         grants.retain(|name| name.starts_with(GRANT_MEMO));
@@ -254,15 +254,17 @@ impl NestedRun<'_> {
             }
             Status::Paused => match next_due(&self.saved().await?.records) {
                 Some(due) => Err(self.wait_until(due, &reason)),
-                None => Err(stopped(&reason)),
+                None => Err(stopped(&reason).into()),
             },
-            Status::Running | Status::Interrupted => Err(stopped(&reason)),
+            Status::Interrupted => Err(Failure { is_nested_wait: true, ..stopped(&reason) }.into()),
+            Status::Running => Err(stopped(&reason).into()),
         }
     }
 }
 
-fn stopped(reason: &str) -> NodeError {
-    NodeError::transient(format!("its workflow stopped: {reason}"))
+fn stopped(reason: &str) -> Failure {
+    let what = format!("its workflow stopped: {reason}");
+    Failure { transient: true, ..Failure::new(ErrorKind::Other, what) }
 }
 
 fn is_paused(end: &RunEnd) -> bool {

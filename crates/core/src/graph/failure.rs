@@ -91,6 +91,8 @@ error_kinds! {
     Folder "folder" NeedsHuman true;
     /// The memory across runs cannot be read or written.
     Memory "memory" NeedsHuman true;
+    /// A limit of the node was reached before the attempt began.
+    Limit "limit" Permanent false;
     /// The node panicked.
     Panic "panic" Bug false;
     /// Any other failure.

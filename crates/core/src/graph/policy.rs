@@ -155,6 +155,13 @@ pub struct Catch {
     pub to: Target,
 }
 
+impl Policies {
+    /// Returns the route that catches a failure.
+    pub fn catch_of(&self, failure: &Failure) -> Option<&Catch> {
+        self.catch.iter().find(|it| it.takes(failure))
+    }
+}
+
 impl From<Attempts> for Policies {
     fn from(attempts: Attempts) -> Self {
         Self { attempts, ..Self::default() }

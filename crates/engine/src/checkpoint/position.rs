@@ -201,6 +201,14 @@ pub struct NodeUsage {
     pub elapsed_ms: u64,
 }
 
+impl NodeUsage {
+    /// Adds other usage.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.usage.add(&other.usage);
+        self.elapsed_ms = self.elapsed_ms.saturating_add(other.elapsed_ms);
+    }
+}
+
 /// A task of the next step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activation {

@@ -6,14 +6,14 @@ mod queue;
 use std::{task::Context, time::Duration};
 
 use graphrun_analysis::NodeIndex;
-use graphrun_core::id::TaskId;
+use graphrun_core::{event::Usage, graph::Failure, id::TaskId};
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
     spans::StepSpans,
-    superstep::{Task, TaskEvent, Wait},
+    superstep::{AttemptStats, Task, TaskEvent, Wait},
     task::{AttemptContext, NewAttempt},
 };
 
@@ -96,6 +96,14 @@ impl Scheduler {
         let (work, watch) = attempt.into_task(&self.context, abort.clone());
         self.futures.start(work, watch);
         Some(abort)
+    }
+
+    /// Ends the task from `next_task` with a failure instead of an attempt.
+    pub(super) fn refuse(&mut self, task: &Task, failure: Failure) {
+        self.queue.began();
+        let (number, ended) = (task.attempt, self.context.clock.now());
+        let attempt = AttemptStats { number, ms: 0, usage: Usage::default(), ended };
+        self.futures.add_ready(TaskEvent::Failed { task: task.id, failure, attempt }.into());
     }
 
     /// Frees the slots of an attempt of this node that has ended.

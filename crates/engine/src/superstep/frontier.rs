@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     budget::{self, Budget, StepLimits},
-    checkpoint::{Outcome, Position, TaskRecord, is_followed},
+    checkpoint::{NodeUsage, Outcome, Position, TaskRecord, is_followed},
 };
 
 /// The longest text of the state in the reason of a failure, in characters.
@@ -100,8 +100,7 @@ fn count_records<'a>(
         let is_read = || graph.graph().facts.usage_of.contains(&record.node);
         if policies.bounds.limits.is_some() || is_read() {
             let node_usage = position.used.node_usage.entry(record.node.clone()).or_default();
-            node_usage.usage.add(&record.usage);
-            node_usage.elapsed_ms += record.ms;
+            node_usage.add(NodeUsage { usage: record.usage, elapsed_ms: record.ms });
         }
         if let Outcome::Finished { .. } = record.outcome {
             position.caught.remove(&active.node);
@@ -199,8 +198,13 @@ impl<'a> FrontierBuilder<'a> {
             }
             Outcome::Caught { transitions, failure, .. } => {
                 self.note_caught(active.node, failure);
-                let (node, failure) = (record.node.clone(), Box::new(failure.clone()));
-                (transitions, Trigger::Caught { node, failure })
+                let trigger = if self.policies(active.node).catch_of(failure).is_some() {
+                    let (node, failure) = (record.node.clone(), Box::new(failure.clone()));
+                    Trigger::Caught { node, failure }
+                } else {
+                    Trigger::Limit { error: failure.message.clone() }
+                };
+                (transitions, trigger)
             }
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
@@ -456,11 +460,7 @@ impl<'a> FrontierBuilder<'a> {
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
             let visits = visits.saturating_add(std::mem::take(&mut reserved));
-            let node_usage = policies
-                .bounds
-                .limits
-                .as_ref()
-                .and_then(|_| self.position.used.node_usage.get(name));
+            let node_usage = self.position.used.node_usage.get(name).copied().unwrap_or_default();
             let max_visits = match self.state {
                 Some(state) => policies.bounds.max_visits_in(state),
                 None => policies.bounds.max_visits,

@@ -25,7 +25,7 @@ use super::{
     backoff::Wait,
     indexed::{IndexedActivation, IndexedPosition},
 };
-use crate::checkpoint::{EntryHash, Outcome, TaskRecord};
+use crate::checkpoint::{EntryHash, NodeUsage, Outcome, TaskRecord};
 
 /// The tasks of a step, by their index in the frontier.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub(super) struct OpenStep {
     grants: BTreeSet<String>,
     /// The nodes that run fewer tasks at once than they have.
     queues: Vec<NodeQueue>,
+    /// The usage of this step by the nodes that have limits.
+    limited: BTreeMap<NodeName, NodeUsage>,
 }
 
 /// The tasks of a node that runs only some of them at once.
@@ -159,9 +161,18 @@ impl OpenStep {
     pub(super) fn after(graph: &CompiledGraph, position: &IndexedPosition) -> Self {
         let (number, tasks) = (position.step.next(), Vec::new());
         let (spare, ready) = (Vec::new(), BTreeSet::new());
-        let (grants, queues) = (BTreeSet::new(), Vec::new());
-        let mut step =
-            Self { number, tasks, unsettled: 0, busy: 0, written: 0, spare, ready, grants, queues };
+        let mut step = Self {
+            number,
+            tasks,
+            unsettled: 0,
+            busy: 0,
+            written: 0,
+            spare,
+            ready,
+            grants: BTreeSet::new(),
+            queues: Vec::new(),
+            limited: BTreeMap::new(),
+        };
         step.reset(graph, position);
         step
     }
@@ -182,6 +193,9 @@ impl OpenStep {
         (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
         (self.number, self.written) = (position.step.next(), 0);
         self.queues = queues(graph, position);
+        let nodes = position.frontier.iter().map(|it| graph.at(it.node));
+        let limited = nodes.filter(|(_, spec)| spec.policies.bounds.limits.is_some());
+        self.limited = limited.map(|(name, _)| (name.clone(), NodeUsage::default())).collect();
     }
 
     pub(super) fn id(&self, index: usize) -> TaskId {
@@ -323,7 +337,26 @@ impl OpenStep {
 
     /// Adds the usage of an attempt that ended.
     pub(super) fn add_attempt(&mut self, index: usize, attempt: &AttemptStats) {
-        self.tasks[index].total.add(attempt);
+        let task = &mut self.tasks[index];
+        task.total.add(attempt);
+        if let Some(used) = self.limited.get_mut(&task.node) {
+            used.add(NodeUsage { usage: attempt.usage, elapsed_ms: attempt.ms });
+        }
+    }
+
+    /// Counts the usage of restored tasks towards the limits of their nodes.
+    pub(super) fn count_limited_usage(&mut self) {
+        for task in &self.tasks {
+            if let Some(used) = self.limited.get_mut(&task.node) {
+                let TaskUsage { ms: elapsed_ms, usage } = task.total;
+                used.add(NodeUsage { usage, elapsed_ms });
+            }
+        }
+    }
+
+    /// Returns the usage of a node with limits by the attempts of this step that have ended.
+    pub(super) fn usage_of_limited(&self, node: &NodeName) -> NodeUsage {
+        self.limited.get(node).copied().unwrap_or_default()
     }
 
     /// Checks the size of an update and of dispatches of a task, and adds it to that of the step.

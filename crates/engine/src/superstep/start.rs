@@ -157,6 +157,7 @@ impl Machine {
             let index = index.ok_or(RestoreError::Record(record.task))?;
             machine.open_step.recall(index, record, only.as_ref());
         }
+        machine.open_step.count_limited_usage();
         Ok(machine)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::event::{Status, Usage};
+use graphrun_core::graph::{ErrorKind, Failure};
 use graphrun_core::id::{NodeName, RunId, Step, TaskId};
 use graphrun_core::state::State;
 use jiff::Timestamp;
@@ -73,6 +74,12 @@ impl Machine {
         let left = self.committed_budget().time_left()?;
         let before = self.open_step.elapsed_ms_before_attempt(task);
         Some(left.saturating_sub(Duration::from_millis(before)))
+    }
+
+    /// Returns the failure that a task ends with instead of its next attempt, if a limit of its node is reached.
+    pub fn node_limit_failure(&self, task: TaskId) -> Option<Failure> {
+        let reached = self.reached_node_limit(self.open_step.index(task)?)?;
+        Some(Failure::new(ErrorKind::Limit, reached))
     }
 
     /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.

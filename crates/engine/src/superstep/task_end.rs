@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::open_step::check_question;
 use super::{Action, Machine};
 use super::{Wait, backoff};
+use crate::budget;
 use crate::checkpoint::Outcome;
 
 impl Machine {
@@ -79,6 +80,7 @@ impl Machine {
             failure.retry_after_ms.unwrap_or(0)
         } else {
             let is_last = attempt >= retry.attempts_after(&failure);
+            let is_last = is_last || self.reached_node_limit(index).is_some();
             if is_last || retry.is_over(&failure, lasted) {
                 return self.fail(index, failure, actions);
             }
@@ -95,17 +97,30 @@ impl Machine {
     pub(super) fn fail(&mut self, index: usize, failure: Failure, actions: &mut Vec<Action>) {
         let (policies, active) = (self.policies(index), &self.position.frontier[index]);
         let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
-        if let Some(catch) = policies.catch.iter().find(|it| it.takes(&failure)) {
-            let (transitions, update) = (vec![Transition::To(catch.to.clone())], Update::default());
-            let for_all_items = items.is_some();
-            let caught = Outcome::Caught { failure, update, for_all_items, transitions };
-            return self.settle(index, caught, actions);
-        }
+        let for_all_items = items.is_some();
         let failed = items.and_then(|it| it.failed.clone());
-        match failed.filter(|_| failure.ends_its_task()) {
-            Some(failed) => self.collect(index, failure, failed, actions),
-            None => self.fail_uncaught(index, failure, actions),
-        }
+        let failed = failed.filter(|_| failure.ends_its_task());
+        let is_over_limit = failure.kind == ErrorKind::Limit && !failure.is_nested;
+        let exhausted = policies.bounds.exhausted.as_ref().filter(|_| is_over_limit);
+        let to = match (policies.catch_of(&failure), failed, exhausted) {
+            (Some(catch), ..) => catch.to.clone(),
+            (None, Some(failed), _) => return self.collect(index, failure, failed, actions),
+            (None, None, Some(exhausted)) => exhausted.clone(),
+            (None, None, None) => return self.fail_uncaught(index, failure, actions),
+        };
+        let (transitions, update) = (vec![Transition::To(to)], Update::default());
+        let caught = Outcome::Caught { failure, update, for_all_items, transitions };
+        self.settle(index, caught, actions);
+    }
+
+    /// Describes the limit that the node of a task has reached: with all tasks of the step so far, and without the
+    /// attempts that run.
+    pub(super) fn reached_node_limit(&self, index: usize) -> Option<String> {
+        let (policies, name) = (self.policies(index), self.name_of_task(index));
+        policies.bounds.limits.as_ref()?;
+        let mut used = self.position.used.node_usage.get(name).copied().unwrap_or_default();
+        used.add(self.open_step.usage_of_limited(name));
+        budget::reached_by_node(name, policies, used)
     }
 
     /// Records the failure of an item in a list of the state. The item counts as finished.
