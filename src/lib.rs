@@ -33,7 +33,7 @@
 //! ```
 //!
 //! The modules below stand in reading order, and each uses only those above it. To see how a run
-//! works, read [`engine::superstep`] and then `engine/driver.rs`.
+//! works, read [`engine::machine`] and then `engine/driver.rs`.
 
 // Tests, examples and benches may; the library may not.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]

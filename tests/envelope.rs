@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use graphrun::{
     compile::{CompiledGraph, Envelope, NodeEnvelope, Why},
     draw::{Charset, Drawing},
-    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::Usage,
     graph::{
         Bounds, Command, Dispatch, Edge, ErrorKind, Failure, Goto, GraphBuilder, IntoNode, Limits,
@@ -60,7 +60,7 @@ struct Taken {
 fn run(graph: &CompiledGraph, dice: &Dice) -> Taken {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
-    let Beginning { mut machine, actions: first, .. } =
+    let FirstStep { mut machine, actions: first, .. } =
         Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
     let (mut taken, mut open, mut next) = (Taken::default(), Vec::<Task>::new(), first);
     taken.count(&machine);

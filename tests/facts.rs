@@ -14,7 +14,7 @@ use graphrun::{
     diagnostic::{Diagnostics, SourceFile},
     engine::{
         Clock, Engine,
-        superstep::{Action, AttemptStats, Beginning, Machine, RunSettings, Task, TaskEvent},
+        machine::{Action, AttemptStats, FirstStep, Machine, RunSettings, Task, TaskEvent},
     },
     event::{Status, Usage},
     graph::Limits,
@@ -90,7 +90,7 @@ fn the_facts_of_a_step_survive_a_new_process() {
     let limits = Limits { steps: 9, tokens: Some(5_000), ..Limits::default() };
     let terms =
         |now| RunSettings { limits: limits.clone(), now: second(now), ..RunSettings::default() };
-    let Beginning { mut machine, commit, actions } =
+    let FirstStep { mut machine, commit, actions } =
         Machine::start(graph.clone(), terms(100), run_id(), Update::default()).unwrap();
     assert_eq!(commit.position.began, Some(second(100)));
     let task = started(actions).remove(0);

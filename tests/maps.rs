@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use graphrun::{
-    engine::superstep::ReviseError,
+    engine::machine::ReviseError,
     graph::{Catch, ItemPolicy, Policies, Schedule, Target},
     prelude::*,
     state::Update,

@@ -15,7 +15,7 @@ use graphrun::{
         asked_questions,
     },
     compile::CompiledGraph,
-    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, superstep::Breakpoints},
+    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, machine::Breakpoints},
     event::{Event, EventSink, Status},
     graph::{
         Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,

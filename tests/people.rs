@@ -18,7 +18,7 @@ use graphrun::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
         RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
-    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, superstep::Breakpoints},
+    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, machine::Breakpoints},
     event::{Event, EventSink, RunEvent, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,

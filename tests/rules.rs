@@ -16,7 +16,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::{CompiledGraph, compile},
-    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, Edge, ErrorKind, Failure, Goto,
@@ -106,7 +106,7 @@ struct Hand {
 impl Hand {
     fn start(graph: &CompiledGraph) -> Self {
         let limits = graph.graph().limits.clone();
-        let Beginning { machine, commit: saved, actions } =
+        let FirstStep { machine, commit: saved, actions } =
             Machine::start(graph.clone(), limits, run_id(), Update::default()).unwrap();
         let mut hand =
             Self { machine, open: VecDeque::new(), records: Vec::new(), saved, rest: None };

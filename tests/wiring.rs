@@ -12,7 +12,7 @@ use graphrun::{
     checkpoint::RunStatus,
     compile::{CompiledGraph, compile},
     diagnostic::Diagnostics,
-    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{
         Bounds, Catch, Command, Contract, Edge, ErrorKind, Failure, Graph, GraphBuilder, Node,
@@ -240,7 +240,7 @@ impl Recipe {
 fn run(graph: &CompiledGraph, dice: &std::sync::Mutex<u64>) -> Option<String> {
     let limits = graph.graph().limits.clone();
     let id = RunId::parse("r").unwrap();
-    let Beginning { mut machine, actions, .. } =
+    let FirstStep { mut machine, actions, .. } =
         Machine::start(graph.clone(), limits, id, Update::default()).unwrap();
     let mut open: VecDeque<Action> = actions.into();
     while let Some(action) = open.pop_front() {

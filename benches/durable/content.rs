@@ -5,7 +5,7 @@ use std::path::Path;
 use graphrun::{
     checkpoint::{Checkpoint, RunJournal as _},
     compile::CompiledGraph,
-    engine::superstep::Machine,
+    engine::machine::Machine,
     graph::{
         Bounds, GraphBuilder, IntoNode, Limits, NodeContext, NodeError, Policies, START, Target,
         node_fn,

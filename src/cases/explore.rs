@@ -22,7 +22,7 @@ use super::{
 use crate::{
     checkpoint::{Outcome as Recorded, Position, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Failure, Limits, Target, Transition},
     id::{NodeName, RunId, TaskId},
@@ -173,7 +173,7 @@ impl Search<'_> {
         for (label, input) in self.outcomes.inputs() {
             let started =
                 Machine::start(self.graph.clone(), self.limits.clone(), self.run.clone(), input);
-            let Ok(Beginning { machine, commit, actions }) = started else {
+            let Ok(FirstStep { machine, commit, actions }) = started else {
                 self.explored.gaps.push("no valid input was found".to_owned());
                 continue;
             };

@@ -10,7 +10,7 @@ use super::combinations::{Combinations, combinations};
 use super::keyed_items::KeyedItems;
 use crate::{
     compile::CompiledGraph,
-    engine::superstep::Task,
+    engine::machine::Task,
     graph::{
         Access, Command, ErrorKind, Failure, NodeContext, NodeError, Provided, Question, Reporter,
         SavedValues, SideEffects,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     checkpoint::TaskRecord,
-    engine::superstep::Machine,
+    engine::machine::Machine,
     graph::{Edge, Graph, SideEffects},
     id::{ChannelName, NodeName},
     workflow::{

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Checkpointer, Outcome, RunHistory as _, RunInfo, RunJournal as _, TaskRecord},
-    engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, superstep::Breakpoints},
+    engine::{Clock, Engine, OpenQuestion, RunEnd, RunError, machine::Breakpoints},
     event::{Event, EventSink, RunEvent, Status},
     graph::{Graph, with_causes},
     id::{ChannelName, NodeName, RunId, TaskId},

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     compile::CompiledGraph,
     diagnostic::did_you_mean,
-    engine::superstep::Breakpoints,
+    engine::machine::Breakpoints,
     graph::Limits,
     id::NodeName,
     llm::{ContextWindows, Prices, Providers},

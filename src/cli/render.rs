@@ -19,7 +19,7 @@ use crate::{
     checkpoint::{Activation, Checkpoint, Position},
     compile::CompiledGraph,
     diagnostic::did_you_mean,
-    engine::superstep::{Beginning, Machine, RunSettings, Task},
+    engine::machine::{FirstStep, Machine, RunSettings, Task},
     graph::{
         Edge, Input, NodeContext, NodeError, Provided, Reporter, RouteView, RunFacts, SavedValues,
         Target, Transition, Trigger,
@@ -133,7 +133,7 @@ impl Args {
         let input = input::read(&self.input, graph.schema(), &graph.graph().input)?;
         let run = RunId::parse("render").expect("it is a valid id");
         let begun = Machine::start(graph.clone(), RunSettings::default(), run.clone(), input);
-        let Beginning { machine, .. } = begun.map_err(|error| {
+        let FirstStep { machine, .. } = begun.map_err(|error| {
             CliError::usage("the input does not fit the workflow").because(error)
         })?;
         let mut position = machine.position();

@@ -8,7 +8,7 @@ use std::{
 use graphrun::{
     checkpoint::Position,
     compile::{CompiledGraph, Envelope},
-    engine::superstep::{Action, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, FirstStep, Machine, Task, TaskEvent},
     graph::{Command, Edge, ErrorKind, Failure, Goto, Target},
     id::{NodeName, RunId},
     state::Update,
@@ -71,7 +71,7 @@ impl Search<'_> {
         let (graph, limits) = (self.graph.clone(), self.graph.graph().limits.clone());
         let id = RunId::parse("r").unwrap();
         let begun = Machine::start(graph, limits, id, Update::default()).unwrap();
-        let Beginning { machine, actions, .. } = begun;
+        let FirstStep { machine, actions, .. } = begun;
         let tasks: Vec<Task> = actions.into_iter().filter_map(task).collect();
         self.from(&machine, &tasks)
     }

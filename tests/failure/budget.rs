@@ -312,7 +312,7 @@ async fn g13_a_call_that_an_attempt_left_behind_spends_nothing_later() {
 }
 
 /// A map over ten numbers, two at once, each of which uses a hundred tokens; the node has a limit of 250.
-fn narrow_map(exhausted: Option<Target>, calls: &Calls) -> CompiledGraph {
+fn narrow_map(exhausted: Option<&Target>, calls: &Calls) -> CompiledGraph {
     let calls = Arc::clone(calls);
     let work = node_fn(move |_: Nothing, ctx: NodeContext| {
         let calls = Arc::clone(&calls);
@@ -328,7 +328,7 @@ fn narrow_map(exhausted: Option<Target>, calls: &Calls) -> CompiledGraph {
     let limits = NodeLimits { tokens: Some(250), ..NodeLimits::default() };
     let items = Some(ItemPolicy::default());
     let policies = Policies {
-        bounds: Bounds { limits: Some(limits), exhausted: exhausted.clone(), ..Bounds::default() },
+        bounds: Bounds { limits: Some(limits), exhausted: exhausted.cloned(), ..Bounds::default() },
         schedule: Schedule { width_max: Some(2), items, ..Schedule::default() },
         ..Policies::default()
     };
@@ -350,7 +350,7 @@ fn narrow_map(exhausted: Option<Target>, calls: &Calls) -> CompiledGraph {
 async fn g13_the_limit_of_a_node_stops_the_items_that_have_not_begun() {
     let reason = "`work` has used 400 of its 250 tokens";
     let (calls, saved) = (Calls::default(), Saved::new());
-    let graph = narrow_map(Some(Target::Node(name("over"))), &calls);
+    let graph = narrow_map(Some(&Target::Node(name("over"))), &calls);
     let end = saved.start(&saved.engine(&graph)).await;
     let mut expected = vec!["start".to_owned()];
     expected.extend(vec!["worked".to_owned(); made(&calls).len()]);

@@ -2,7 +2,7 @@
 
 use graphrun::{
     checkpoint::{InboxMessage, Message},
-    engine::superstep::{Beginning, Breakpoints, RunSettings},
+    engine::machine::{Breakpoints, FirstStep, RunSettings},
     id::TaskId,
 };
 
@@ -54,7 +54,7 @@ fn a_reached_node_is_reported_unless_it_is_skipped() {
             .edge("plan", "skipped")
             .edge("plan", "write"),
     );
-    let Beginning { mut machine, actions, .. } =
+    let FirstStep { mut machine, actions, .. } =
         Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
     assert_eq!(named(&actions), [("started".to_owned(), None)]);
     let actions = finish(&mut machine, &actions);
@@ -73,7 +73,7 @@ fn a_node_is_reported_after_the_messages_before_it() {
             .edge("plan", "write")
             .inbox("notes"),
     );
-    let Beginning { mut machine, actions, .. } =
+    let FirstStep { mut machine, actions, .. } =
         Machine::start(graph, Limits::default(), run_id(), Update::default()).unwrap();
     machine.queue_messages(vec![message(1, "go")]);
     let actions = finish(&mut machine, &actions);
@@ -93,7 +93,7 @@ fn a_node_before_a_breakpoint_is_reported_once() {
     let before = || [name("plan"), name("write")].into();
     let breakpoints = || Breakpoints { before: before(), ..Breakpoints::default() };
     let terms = || RunSettings { breakpoints: breakpoints(), ..RunSettings::default() };
-    let Beginning { commit, actions, .. } =
+    let FirstStep { commit, actions, .. } =
         Machine::start(graph.clone(), terms(), run_id(), Update::default()).unwrap();
     let is_paused = |actions: &[Action]| matches!(actions.last(), Some(Action::Stop(_)));
     assert!(is_paused(&actions), "{actions:?}");

@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::Checkpoint,
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::superstep::{AttemptStats, Beginning, Machine, TaskEvent},
+    engine::machine::{AttemptStats, FirstStep, Machine, TaskEvent},
     event::Status,
     graph::{Command, ErrorKind, Failure, Limits},
     id::TaskId,
@@ -60,7 +60,7 @@ fn begin(graph: &CompiledGraph, tasks: &[(&str, Vec<String>)]) -> Hand {
         tasks.iter().map(|(id, needs)| json!({ "id": id, "needs": needs })).collect();
     let input = Update::default().write(channel("tasks"), tasks);
     let begun = Machine::start(graph.clone(), Limits::default(), run_id(), input).unwrap();
-    let Beginning { machine, commit: saved, actions } = begun;
+    let FirstStep { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
     hand.perform(actions);
     let each = hand.open.pop_front().expect("the map runs first");
@@ -89,7 +89,7 @@ nodes:
     let input = Update::default().write(channel("list"), json!([1, 2, 3, 4, 5]));
     let limits = graph.graph().limits.clone();
     let begun = Machine::start(graph, limits, run_id(), input).unwrap();
-    let Beginning { machine, commit: saved, actions } = begun;
+    let FirstStep { machine, commit: saved, actions } = begun;
     let mut hand = Hand { machine, open: [].into(), records: Vec::new(), saved, rest: None };
     hand.perform(actions);
     let each = hand.open.pop_front().unwrap();
@@ -262,7 +262,7 @@ fn the_time_of_a_step_is_that_of_its_longest_chain() {
     for (item, ms) in [("a", 5), ("e", 7), ("b", 1), ("c", 3), ("d", 2)] {
         let at = (0..hand.open.len()).find(|&it| id(&hand, it) == item).unwrap();
         let task = hand.open.remove(at).unwrap();
-        let attempt = graphrun::engine::superstep::AttemptStats { ms, ..attempt(1) };
+        let attempt = graphrun::engine::machine::AttemptStats { ms, ..attempt(1) };
         hand.tell(TaskEvent::Finished { task: task.id, command: Command::default(), attempt });
     }
     assert_eq!(hand.machine.position().used.elapsed_ms, 10, "`a`, `c` and `d`");

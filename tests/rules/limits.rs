@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use graphrun::{
     checkpoint::{Checkpoint, InboxMessage, Message, Position},
-    engine::superstep::{AttemptStats, Machine, TaskEvent},
+    engine::machine::{AttemptStats, Machine, TaskEvent},
     event::{Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, ErrorKind, GraphBuilder, IntoNode, Limits, NodeLimits, Policies,

@@ -1,6 +1,6 @@
 //! Nodes that finished, but whose route failed: the result is kept, and only the decision is tried again.
 
-use graphrun::{checkpoint::Outcome, engine::superstep::RunSettings};
+use graphrun::{checkpoint::Outcome, engine::machine::RunSettings};
 
 use super::*;
 

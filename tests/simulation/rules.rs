@@ -4,7 +4,7 @@
 use graphrun::{
     checkpoint::{Checkpoint, Commit, RunStatus, TaskRecord},
     compile::CompiledGraph,
-    engine::superstep::{Action, AttemptStats, Beginning, Machine, Task, TaskEvent},
+    engine::machine::{Action, AttemptStats, FirstStep, Machine, Task, TaskEvent},
     event::{Status, Usage},
     graph::{Command, ErrorKind, Failure, Limits, Question},
     id::{ChannelName, RunId},
@@ -109,7 +109,7 @@ struct Process {
 impl Process {
     fn start(graph: &CompiledGraph, parts: &[Part]) -> Self {
         let run = RunId::parse("r").unwrap();
-        let Beginning { machine, commit, actions } =
+        let FirstStep { machine, commit, actions } =
             Machine::start(graph.clone(), Limits::default(), run, Update::default()).unwrap();
         let saved = (commit, machine.state().as_ref().clone());
         let mut process = Self {

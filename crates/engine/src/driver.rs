@@ -33,8 +33,8 @@ use super::{
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
     log::event_of_emission,
+    machine::{Action, AttemptStats, Machine, TaskEvent},
     nested, spans,
-    superstep::{Action, AttemptStats, Machine, TaskEvent},
     task::AttemptContext,
 };
 use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
@@ -121,7 +121,7 @@ impl<'a> Driver<'a> {
         };
         if end.is_err() {
             // Before the lease ends: another process may start the same tasks then.
-            self.scheduler.discard_and_drain().await;
+            self.scheduler.discard_and_wait().await;
         }
         if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
             let reason = Some("the disk is full".to_owned());
@@ -209,7 +209,7 @@ impl<'a> Driver<'a> {
             Signal::OutOfTime => Box::pin(self.end_step_early()).await,
             Signal::LeaseLost => {
                 // The results of the running tasks can no longer be saved.
-                Box::pin(self.scheduler.discard_and_drain()).await;
+                Box::pin(self.scheduler.discard_and_wait()).await;
                 let action = format!("continue run `{}`", self.machine.run());
                 let source = "its lease has expired, and another process may own it now".into();
                 Err(CheckpointError::Overtaken { action, source }.into())
@@ -489,7 +489,7 @@ impl<'a> Driver<'a> {
 
     /// Saves the final entry.
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
-        self.scheduler.discard_and_drain().await;
+        self.scheduler.discard_and_wait().await;
         spans::note_stop(&self.machine, &status);
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
         self.journal.keep(&self.machine, &status);

@@ -15,7 +15,7 @@ use graphrun_guard::redact::{redact_text, redact_value};
 
 use crate::checkpoint::Mapping;
 
-use super::superstep::TaskEvent;
+use super::machine::TaskEvent;
 
 /// Removes keys from an update.
 pub(super) fn redact_update(update: &mut Update) {

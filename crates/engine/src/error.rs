@@ -7,7 +7,7 @@ use graphrun_core::{
 };
 use thiserror::Error;
 
-use super::{Closed, Difference, Remedy, ReviseError, retry::nothing_failed, superstep};
+use super::{Closed, Difference, Remedy, ReviseError, machine, retry::nothing_failed};
 use crate::checkpoint::CheckpointError;
 
 /// A run could not be started, resumed or saved.
@@ -32,7 +32,7 @@ pub enum RunError {
         run: RunId,
         /// What differs.
         #[source]
-        source: superstep::RestoreError,
+        source: machine::RestoreError,
     },
     /// The workflow changed in a way that breaks the run at its current position. The run was not changed.
     #[error(

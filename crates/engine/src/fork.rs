@@ -15,8 +15,8 @@ use super::{
     compare::{Comparison, compare},
     lease::Lease,
     log::Log,
+    machine::{Machine, ReviseError, migrate_position, migrate_values},
     stream::Sinks,
-    superstep::{Machine, ReviseError, migrate_position, migrate_values},
 };
 use crate::checkpoint::{
     Checkpoint, Commit, Conversation, EarlierTurns, Entry, ForkSource, Mapping, Migration, Outline,

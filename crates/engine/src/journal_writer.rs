@@ -17,9 +17,9 @@ use super::{
     Engine, RunError,
     lease::Lease,
     log::{Log, event_of, event_of_message},
+    machine::{EndedStep, Machine, ProcessedMessage},
     storage::MemoryStorage,
     stream::{Sender, StreamMode},
-    superstep::{EndedStep, Machine, ProcessedMessage},
 };
 use crate::checkpoint::{CheckpointError, Commit, Entry, RunInfo, RunStatus, TaskRecord};
 

@@ -1,14 +1,15 @@
 //! Runs a compiled graph: the rules of a super-step, and the loop that follows them.
 //!
-//! Start with [`superstep`], which makes all decisions; then read `driver`, which carries them out.
-//! - [`superstep`]: the rules, with `budget` for the limits; `driver`: what performs their actions; `task`: one attempt of a
+//! Start with [`machine`], which makes all decisions; then read `driver`, which carries them out.
+//! - [`machine`]: the rules, with `budget` for the limits; `driver`: what performs their actions; `task`: one attempt of a
 //!   node; `entrance`: the removal of keys from what nodes and people give to a run.
 //! - `journal_writer`: which results are saved together; `log`: the numbered events; `lease`: the right to write a run.
 //! - [`checkpoint`]: the journal of a run, and the trait of storage for it; [`results`]: the trait of storage for node results.
 //! - [`storage`]: storage in memory, and the rules that every storage follows.
 //! - [`subgraph`]: a graph as a node of another one; `nested`: how its runs are driven and saved.
 //! - `spans`: what `tracing` subscribers see.
-//! - [`Launch`] (`launch`, and `turn` for threads), [`Run`]: what begins a run, and the handle of one that is driven in its own task.
+//! - [`Launch`] (`launch`): what a program asks for, and [`Run`]: the handle of a run that is driven in its own task; `accept`,
+//!   and `turn` for threads: how a run is saved and becomes that of this process.
 //! - `resume`, `revise`, `fork`, `migrate`, `compare`: what continues, changes, copies and moves saved runs.
 //!
 //! ```
@@ -44,6 +45,7 @@
 // Only tests may print or unwrap.
 #![warn(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 
+mod accept;
 mod answers;
 mod budget;
 pub mod checkpoint;
@@ -57,6 +59,7 @@ mod journal_writer;
 mod launch;
 mod lease;
 mod log;
+pub mod machine;
 mod migrate;
 mod nested;
 pub mod results;
@@ -68,7 +71,6 @@ mod spans;
 pub mod storage;
 mod stream;
 mod subgraph;
-pub mod superstep;
 mod task;
 mod turn;
 
@@ -95,18 +97,18 @@ pub use self::{
     compare::{Difference, Remedy},
     error::RunError,
     launch::{IntoInput, Launch},
+    machine::ReviseError,
     migrate::Migrated,
     nested::NestedGraph,
     retry::{check_retry, failures},
     run::Run,
     stream::{StreamChunk, StreamMode},
     subgraph::{Subgraph, subgraph},
-    superstep::ReviseError,
 };
 use self::{
     lease::Lease,
+    machine::{Breakpoints, RunSettings},
     storage::MemoryStorage,
-    superstep::{Breakpoints, RunSettings},
 };
 pub use crate::checkpoint::OpenQuestion;
 use crate::checkpoint::{
@@ -543,7 +545,7 @@ impl Engine {
     /// use graphrun_analysis::GraphBuilder;
     /// use graphrun_core::{graph::{NodeContext, NodeError, START}, id::NodeName};
     /// use graphrun_engine::{
-    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, superstep::Breakpoints,
+    ///     Engine, checkpoint::Mapping, storage::MemoryStorage, machine::Breakpoints,
     /// };
     ///
     /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]

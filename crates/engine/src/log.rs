@@ -11,8 +11,8 @@ use graphrun_core::{
 
 use super::{
     Clock,
+    machine::ProcessedMessage,
     stream::{DeltaPublisher, Sender, Sinks},
-    superstep::ProcessedMessage,
 };
 use crate::checkpoint::{CheckpointError, Message, Outcome, RunInfo, TaskRecord};
 

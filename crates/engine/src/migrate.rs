@@ -14,11 +14,11 @@ use super::{
     entrance::redact_mapping,
     lease::Lease,
     log::Log,
+    machine::{Machine, RestoreError, ReviseError, migrate_position, migrate_values},
     resume::new_messages,
     retry::failed_records,
     revise::changes,
     stream::Sinks,
-    superstep::{Machine, RestoreError, ReviseError, migrate_position, migrate_values},
 };
 use crate::checkpoint::{
     Basis, Checkpoint, CheckpointError, Commit, Entry, InboxMessage, Mapping, Migration,

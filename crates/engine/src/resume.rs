@@ -11,16 +11,16 @@ use tracing::{Instrument, debug_span};
 
 use super::{
     Answers, Engine, RunError,
+    accept::AcceptedRun,
     answers::{match_answers, replace_answers},
     check_retry,
     compare::{Comparison, compare, suggest},
     journal_writer::JournalWriter,
-    launch::Start,
     lease::Lease,
     log::Log,
+    machine::{self, Action, Machine, RunSettings},
     spans,
     stream::Sinks,
-    superstep::{self, Action, Machine, RunSettings},
 };
 use crate::checkpoint::{
     Checkpoint, CheckpointError, InboxMessage, RunStatus, SavedRun, TaskRecord,
@@ -67,7 +67,7 @@ impl Resumption {
         let answered = match_answers(engine, run, &open, answers).await?;
         let late = machine.expired(engine.clock.now()).into_iter();
         for event in
-            answered.into_iter().chain(late.map(|task| superstep::TaskEvent::Expired { task }))
+            answered.into_iter().chain(late.map(|task| machine::TaskEvent::Expired { task }))
         {
             // The machine wanted to stop because these answers were missing.
             actions.retain(|it| !matches!(it, Action::Stop(_)));
@@ -93,12 +93,12 @@ impl Resumption {
     }
 
     /// Saves that the run continues.
-    pub(super) async fn begin(
+    pub(super) async fn accept(
         self,
         engine: &Engine,
         lease: Lease,
         sinks: Sinks,
-    ) -> Result<Start, RunError> {
+    ) -> Result<AcceptedRun, RunError> {
         let Self { machine, actions, last_seq, replaced, changes, first_trace } = self;
         let span = spans::run(&machine, sinks.span, first_trace.as_deref());
         let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
@@ -112,7 +112,7 @@ impl Resumption {
             journal.add_record(Arc::new(record)).await?;
         }
         journal.save().await?;
-        Ok(Start::ready(machine, journal, actions, span))
+        Ok(AcceptedRun::ready(machine, journal, actions, span))
     }
 }
 

@@ -17,8 +17,8 @@ use super::{
     entrance::redact_update,
     lease::Lease,
     log::Log,
+    machine::{self, Machine, Revision},
     stream::Sinks,
-    superstep::{self, Machine, Revision},
 };
 use crate::checkpoint::{Checkpoint, Commit, Entry, Position, RunStatus, SavedRun};
 
@@ -66,7 +66,7 @@ fn revise(
     let checkpoint = Checkpoint { position, state };
     let (graph, limits) = (engine.graph.clone(), engine.limits.clone());
     let machine = Machine::with_records(graph, limits, run.clone(), checkpoint, records);
-    Ok(superstep::revise(&machine.map_err(changed)?, update, node)?)
+    Ok(machine::revise(&machine.map_err(changed)?, update, node)?)
 }
 
 /// Returns the entry of a step made by a person, after which the run is stopped.

@@ -15,7 +15,7 @@ use tracing::{Span, debug, field, info, info_span, warn};
 
 use crate::{
     checkpoint::{Outcome, RunStatus, TaskRecord},
-    superstep::{Machine, Task},
+    machine::{Machine, Task},
 };
 
 /// Where the span of a run belongs.

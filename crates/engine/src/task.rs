@@ -30,7 +30,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Clock,
-    superstep::{AttemptStats, Task, TaskEvent},
+    machine::{AttemptStats, Task, TaskEvent},
 };
 /// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
 /// is detached and its result discarded.

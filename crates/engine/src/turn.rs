@@ -11,16 +11,16 @@ use tokio::time::sleep;
 
 use super::{
     Engine, RunError,
+    accept::{AcceptedRun, check_input, take_emissions},
     driver::{run_end, run_finished},
     entrance::redact_update,
     journal_writer::JournalWriter,
-    launch::{Start, check_input, take_emissions},
     lease::Lease,
     log::Log,
+    machine::{Action, FirstStep, Machine},
     resume::{changes_since, new_messages},
     spans,
     stream::Sinks,
-    superstep::{Action, Beginning, Machine},
 };
 use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus, RunSummary};
 
@@ -38,15 +38,15 @@ pub(super) async fn find_run(engine: &Engine, thread: &str) -> Result<Option<Run
     }
 }
 
-/// Takes the run of a thread and saves the begin of its next turn. The turn may stop before its first task.
-pub(super) async fn begin(
+/// Accepts the next turn of the run of a thread. The turn may stop before its first task.
+pub(super) async fn accept(
     engine: &Engine,
     thread: &str,
     run: RunId,
     mut input: Update,
     is_queued: bool,
     sinks: Sinks,
-) -> Result<Start, RunError> {
+) -> Result<AcceptedRun, RunError> {
     check_input(engine, &input)?;
     redact_update(&mut input);
     let lease = loop {
@@ -56,9 +56,9 @@ pub(super) async fn begin(
         }
     };
     let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, Turn { beginning, last_seq, changes, first_trace }) =
+    let (lease, Turn { first_step, last_seq, changes, first_trace }) =
         lease.or_give_back(turn).await?;
-    let Beginning { machine, commit, mut actions } = beginning;
+    let FirstStep { machine, commit, mut actions } = first_step;
     let span = spans::run(&machine, sinks.span, first_trace.as_deref());
     let log = Log::after(last_seq, run, sinks, engine.clock.clone());
     let mut journal = JournalWriter::new(engine, lease, log);
@@ -76,16 +76,16 @@ pub(super) async fn begin(
     if let [Action::Stop(status)] = actions.as_slice() {
         journal.add_status(status.clone(), run_finished(&machine, status));
         journal.save().await?;
-        return Ok(Start::Stopped(Box::new(run_end(&machine, status.clone()))));
+        return Ok(AcceptedRun::Stopped(Box::new(run_end(&machine, status.clone()))));
     }
     journal.set_status(RunStatus { status: Status::Running, reason: None });
     journal.save().await?;
-    Ok(Start::ready(machine, journal, actions, span))
+    Ok(AcceptedRun::ready(machine, journal, actions, span))
 }
 
 /// A turn that is ready to begin.
 struct Turn {
-    beginning: Beginning,
+    first_step: FirstStep,
     /// The number of the last event of the turns before.
     last_seq: u64,
     /// The changes of the workflow, as text.
@@ -110,8 +110,8 @@ async fn prepare(
     let changed = |source| RunError::Changed { run: run.clone(), source };
     let state = engine.graph.schema().restore(saved.values).map_err(|it| changed(it.into()))?;
     let ended = Checkpoint { position: saved.position, state };
-    let beginning =
+    let first_step =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok(Turn { beginning, last_seq: saved.last_seq, changes, first_trace })
+    Ok(Turn { first_step, last_seq: saved.last_seq, changes, first_trace })
 }

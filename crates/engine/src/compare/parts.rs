@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Comparison, Names, list};
 use crate::{
     checkpoint::{NodeOutline, Outcome, SavedRun, TaskRecord},
-    superstep::migrate_position,
+    machine::migrate_position,
 };
 
 /// The parts of the nodes and fields of a run.

@@ -13,7 +13,7 @@ use graphrun_core::{event::Usage, graph::PlannedCall, id::TaskId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::superstep::Machine;
+use crate::machine::Machine;
 
 /// The usage and the time limits of the running attempts.
 #[derive(Debug, Default)]

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{futures::EventFutures, queue::Queue};
 use crate::{
+    machine::{AttemptStats, Task, TaskEvent, Wait},
     spans::StepSpans,
-    superstep::{AttemptStats, Task, TaskEvent, Wait},
     task::{AttemptContext, NewAttempt},
 };
 
@@ -165,8 +165,8 @@ impl Scheduler {
         self.context.discard.cancel();
     }
 
-    /// Aborts the running attempts, and discards their results.
-    pub(super) async fn discard_and_drain(&mut self) {
+    /// Aborts the running attempts, discards their results, and waits until none runs.
+    pub(super) async fn discard_and_wait(&mut self) {
         self.discard();
         while self.next_event().await.is_some() {}
     }

@@ -12,9 +12,9 @@ use crate::{
     },
     lease::Lease,
     log::Log,
+    machine::Machine,
     storage::{MemoryStorage, rules::stops_run},
     stream::Sender,
-    superstep::Machine,
 };
 
 /// Where a run is kept.

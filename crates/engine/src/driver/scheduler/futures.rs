@@ -10,7 +10,7 @@ use futures_util::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    superstep::TaskEvent,
+    machine::TaskEvent,
     task::{NodeReturn, Watch},
 };
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 
-use crate::superstep::Task;
+use crate::machine::Task;
 
 /// The tasks that wait to start, and the slots in use.
 ///

@@ -6,8 +6,10 @@
 //!
 //! This file has the cycle of a machine: an event comes, a step begins, advances and is committed. Then read
 //! - `protocol`: the events and actions; `start`: how a run begins or is restored; `status`: what a driver reads.
-//! - `open_step`: the tasks of the step; `task_end`: what follows when one ends; `backoff`: the wait before a retry.
-//! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all.
+//! - `open_step`: the tasks of the step; `task_state`: one of them; `task_end`: what follows when one ends; `backoff`: the
+//!   wait before a retry.
+//! - `routing`: conditions, updates and routes; `frontier`: what runs next; `rounds`: joins that do not wait for all;
+//!   `limits`: what a reached limit changes.
 //! - `facts`: what nodes may read about the run; `inbox` and `breakpoints`: what happens between two steps.
 //! - `revise`, `migrate`: steps that people make; `indexed`: the position by index; `fit`: whether it fits the graph.
 
@@ -18,6 +20,7 @@ mod fit;
 mod frontier;
 mod inbox;
 mod indexed;
+mod limits;
 mod migrate;
 mod open_step;
 mod protocol;
@@ -27,6 +30,7 @@ mod routing;
 mod start;
 mod status;
 mod task_end;
+mod task_state;
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,15 +47,17 @@ pub use self::backoff::Wait;
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
 pub use self::protocol::{
-    Action, AttemptStats, Beginning, EndedStep, RestoreError, Task, TaskEvent,
+    Action, AttemptStats, EndedStep, FirstStep, RestoreError, Task, TaskEvent,
 };
 pub use self::revise::ReviseError;
 use self::{
-    frontier::{StepResults, next_frontier, route_limit, route_to_exhausted},
+    frontier::{StepResults, next_frontier},
     inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
-    open_step::{OpenStep, Phase},
+    limits::{route_limit, route_to_exhausted},
+    open_step::OpenStep,
     routing::Routing,
+    task_state::Phase,
 };
 pub(super) use self::{
     migrate::{migrate_position, migrate_values},
@@ -257,7 +263,7 @@ impl Machine {
                 if !self.commit(actions, Usage::default()) {
                     return;
                 }
-            } else if self.open_step.is_idle() {
+            } else if !self.open_step.has_busy_task() {
                 return actions.push(self.stop_open());
             } else {
                 return;

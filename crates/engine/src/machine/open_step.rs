@@ -1,18 +1,13 @@
-//! The tasks of the step that is not committed yet: the phase, the record and the usage of each.
+//! The tasks of the step that is not committed yet, with their common size, usage, questions and grants.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
-    event::Usage,
-    graph::{
-        ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, NESTED_MEMO, Question, SavedValues,
-        Transition,
-    },
+    graph::{ErrorKind, Failure, GRANT_MEMO, Goto, ItemNeeds, Question, SavedValues, Transition},
     id::{NodeName, Step, TaskId},
     state::{Update, measure},
 };
@@ -24,6 +19,7 @@ use super::{
     AttemptStats, TaskEvent,
     backoff::Wait,
     indexed::{IndexedActivation, IndexedPosition},
+    task_state::{Phase, TaskState, TaskUsage},
 };
 use crate::checkpoint::{EntryHash, NodeUsage, Outcome, TaskRecord};
 
@@ -56,85 +52,6 @@ pub(super) struct OpenStep {
 struct NodeQueue {
     width: u64,
     tasks: Vec<usize>,
-}
-
-/// The state of one task of the step.
-#[derive(Clone, Debug)]
-pub(super) struct TaskState {
-    node: NodeName,
-    /// Its position among the tasks that are dispatched to its node, from zero.
-    pub(super) item: Option<u64>,
-    /// Its place among the items of a map, if they depend on each other.
-    order: Option<Box<ItemDependencies>>,
-    phase: Phase,
-    pub(super) attempt: u32,
-    total: TaskUsage,
-    retries: Retries,
-    pub(super) answers: SavedValues,
-    /// The memos of the task: saved results of parts of its work.
-    pub(super) memos: SavedValues,
-    /// The keys of the questions it has asked.
-    pub(super) question_keys: Vec<String>,
-    /// The result of its node, if the node finished and its targets are not decided.
-    result: Option<Box<(Update, Goto)>>,
-    /// Its record, if the record is final or the task was aborted.
-    pub(super) record: Option<Arc<TaskRecord>>,
-}
-
-/// The place of a task among the items of a map that depend on each other.
-#[derive(Clone, Debug, Default)]
-struct ItemDependencies {
-    key: String,
-    /// The tasks that need this one.
-    dependents: Vec<usize>,
-    /// The number of tasks that it needs and that are not settled.
-    unmet: usize,
-    /// The first task that it needs and that failed.
-    failed_need: Option<usize>,
-    /// The elapsed time of the step before it could begin.
-    before_ms: u64,
-    /// The reason why the order of the items is not known.
-    failure: Option<Box<Failure>>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Phase {
-    /// The driver runs it, or will.
-    Running,
-    /// It is an item of a map and waits for others.
-    Blocked,
-    /// It waits for its next attempt, after this failure.
-    Sleeping { wait: Wait, failure: String },
-    /// It waits for a person.
-    Waiting(Box<Question>),
-    /// It was aborted because a limit of the run is reached.
-    Aborted,
-    /// It failed, and no route caught the failure; or its node finished, and a route failed.
-    Failed(String),
-    /// Its record is final.
-    Settled,
-}
-
-/// The time of a task after its first attempt.
-#[derive(Clone, Copy, Debug, Default)]
-struct Retries {
-    /// The duration of the first attempt, if another one has followed.
-    first_ms: Option<u64>,
-    /// The waits that count towards the time limit of `retry`.
-    waited_ms: u64,
-    /// The attempts that ended because a nested run waits.
-    nested_waits: u32,
-}
-
-/// A wait that a provider asked for counts towards the time limit of `retry` only if it is no longer than this. The
-/// provider knows when a longer one ends.
-const COUNTED_PROVIDER_WAIT_MAX_MS: u64 = 30_000;
-
-/// The usage of a task, summed over its attempts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TaskUsage {
-    pub(super) ms: u64,
-    pub(super) usage: Usage,
 }
 
 impl NodeQueue {
@@ -222,9 +139,9 @@ impl OpenStep {
         self.unsettled == 0
     }
 
-    /// Returns whether no task is busy, so that the step waits for people or failed.
-    pub(super) fn is_idle(&self) -> bool {
-        self.busy == 0
+    /// Returns whether a task is busy; otherwise the step waits for people, or has failed.
+    pub(super) fn has_busy_task(&self) -> bool {
+        self.busy > 0
     }
 
     /// Returns whether the step ends with the next finished task.
@@ -556,66 +473,13 @@ impl OpenStep {
         self.record(index, Outcome::Answered { key, answer, by, question_hash })
     }
 
-    /// Restores the state of a task from its record. If a node is named, failed tasks of other nodes do not run
-    /// again.
+    /// Restores a task from its record. If a node is named, failed tasks of other nodes do not run again.
     pub(super) fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
         if let Outcome::MemoSaved { name, value } = &record.outcome {
             self.keep_memo(index, name, value);
         }
-        let task = &mut self.tasks[index];
-        if !matches!(record.outcome, Outcome::Answered { .. }) {
-            task.total = TaskUsage { ms: record.ms, usage: record.usage };
-        }
-        task.attempt = record.attempt;
-        let phase = match &record.outcome {
-            Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
-                // The size of a result that was decided later is counted already.
-                if task.result.take().is_none() {
-                    let size = record.outcome.update().map_or(0, Update::size);
-                    self.written = self.written.saturating_add(size);
-                }
-                task.record = Some(Arc::new(record));
-                Phase::Settled
-            }
-            Outcome::Undecided { update, goto, .. } => {
-                if task.result.is_none() {
-                    self.written = self.written.saturating_add(update.size());
-                }
-                task.result = Some(Box::new((update.clone(), goto.clone())));
-                if only.is_some_and(|it| *it != record.node) {
-                    Phase::failed(&record)
-                } else {
-                    Phase::Running
-                }
-            }
-            Outcome::Failed { .. } if only.is_some_and(|it| *it != record.node) => {
-                Phase::failed(&record)
-            }
-            Outcome::Failed { .. } => {
-                // Retrying a failed run restarts the number of attempts and drops the memos: a memo may have
-                // caused the failure. A nested run retries only its failed tasks.
-                task.attempt = 1;
-                task.memos.retain(|name| name.starts_with(NESTED_MEMO));
-                task.retries = Retries::default();
-                Phase::Running
-            }
-            Outcome::Retrying { failure, wait_ms, wake } => {
-                task.attempt = record.attempt.saturating_add(1);
-                task.retries.add(failure, *wait_ms, record.ms);
-                let failure = failure.message.clone();
-                let wait = Wait { wake: *wake, duration_ms: *wait_ms };
-                Phase::Sleeping { wait, failure }
-            }
-            Outcome::Aborted | Outcome::MemoSaved { .. } => Phase::Running,
-            Outcome::Asked { question } => {
-                task.question_keys.push(question.key.clone());
-                Phase::Waiting(Box::new(question.clone()))
-            }
-            Outcome::Answered { key, answer, .. } => {
-                task.answers.insert(key.clone(), answer.clone());
-                Phase::Running
-            }
-        };
+        let (phase, written) = self.tasks[index].restore(record, only);
+        self.written = self.written.saturating_add(written);
         let is_settled = phase == Phase::Settled;
         self.set_phase(index, phase);
         if is_settled {
@@ -660,128 +524,6 @@ impl OpenStep {
         self.unsettled =
             self.unsettled + usize::from(before == Phase::Settled) - usize::from(is_settled);
         self.busy = self.busy + usize::from(is_busy) - usize::from(before.is_busy());
-    }
-}
-
-impl TaskState {
-    pub(super) fn new(node: NodeName) -> Self {
-        Self {
-            node,
-            item: None,
-            order: None,
-            phase: Phase::Running,
-            attempt: 1,
-            total: TaskUsage::default(),
-            retries: Retries::default(),
-            answers: SavedValues::default(),
-            memos: SavedValues::default(),
-            question_keys: Vec::new(),
-            result: None,
-            record: None,
-        }
-    }
-
-    pub(super) fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
-    pub(super) fn node(&self) -> &NodeName {
-        &self.node
-    }
-
-    fn order_mut(&mut self) -> &mut ItemDependencies {
-        self.order.get_or_insert_default()
-    }
-
-    /// Returns the key of the item, if it is one whose order counts.
-    fn item_key(&self) -> &str {
-        self.order.as_ref().map_or("", |it| &it.key)
-    }
-
-    /// Returns the elapsed time of the step until the end of its last attempt.
-    fn end_ms(&self) -> u64 {
-        let before_ms = self.order.as_ref().map_or(0, |it| it.before_ms);
-        before_ms.saturating_add(self.total.ms)
-    }
-
-    /// Returns the wait for the next attempt, and the failure before it.
-    pub(super) fn wait(&self) -> Option<(Wait, &str)> {
-        match &self.phase {
-            Phase::Sleeping { wait, failure } => Some((*wait, failure)),
-            _ => None,
-        }
-    }
-
-    /// Returns the number of attempts that count, with the current one: those that ended because a nested run waits do
-    /// not.
-    pub(super) fn counted_attempts(&self) -> u32 {
-        self.attempt.saturating_sub(self.retries.nested_waits)
-    }
-
-    /// Returns how long the task has been retried: its attempts after the first one, and the waits between them.
-    pub(super) fn retried_for(&self) -> Duration {
-        let Retries { first_ms, waited_ms, .. } = self.retries;
-        let worked_ms = first_ms.map_or(0, |it| self.total.ms.saturating_sub(it));
-        Duration::from_millis(worked_ms.saturating_add(waited_ms))
-    }
-
-    /// Returns whether the task needs no continuation: it runs from its beginning, with its memos.
-    pub(super) fn is_untouched(&self) -> bool {
-        self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
-    }
-
-    /// Returns the result of its node, if the node finished and its targets are not decided.
-    pub(super) fn result(&self) -> Option<&(Update, Goto)> {
-        self.result.as_deref()
-    }
-
-    /// Returns the open question.
-    pub(super) fn question(&self) -> Option<&Question> {
-        match &self.phase {
-            Phase::Waiting(question) => Some(question),
-            _ => None,
-        }
-    }
-
-    /// Returns the deadline of the open question, if the task has one with a deadline.
-    pub(super) fn deadline(&self) -> Option<Timestamp> {
-        self.question().and_then(|it| it.deadline)
-    }
-
-    pub(super) fn record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
-        let TaskUsage { ms, usage } = self.total;
-        TaskRecord { task, node: self.node.clone(), attempt: self.attempt, ms, usage, outcome }
-    }
-}
-
-impl Phase {
-    fn failed(record: &TaskRecord) -> Self {
-        Self::Failed(record.failure_reason().expect("it is the record of a failure"))
-    }
-
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Running | Self::Sleeping { .. } | Self::Aborted)
-    }
-}
-
-impl Retries {
-    /// Adds the wait after a failure. `total_ms` is the duration of all attempts so far.
-    fn add(&mut self, failure: &Failure, wait_ms: u64, total_ms: u64) {
-        if failure.is_nested_wait {
-            self.nested_waits = self.nested_waits.saturating_add(1);
-            return;
-        }
-        self.first_ms.get_or_insert(total_ms);
-        if failure.retry_after_ms.is_none_or(|it| it <= COUNTED_PROVIDER_WAIT_MAX_MS) {
-            self.waited_ms = self.waited_ms.saturating_add(wait_ms);
-        }
-    }
-}
-
-impl TaskUsage {
-    fn add(&mut self, attempt: &AttemptStats) {
-        self.ms += attempt.ms;
-        self.usage.add(&attempt.usage);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::checkpoint::{Commit, EntryHash, RunStatus, TaskRecord};
 
 /// A run at its first step, or at the first step of a turn.
 #[derive(Clone, Debug)]
-pub struct Beginning {
+pub struct FirstStep {
     /// The machine of the run.
     pub machine: Machine,
     /// The commit that accepts the run or the turn. Nothing starts before it is durable.

@@ -14,7 +14,7 @@ use super::{
     Machine,
     frontier::{StepResults, next_frontier},
     indexed::{IndexedActivation, IndexedPosition},
-    open_step::{Phase, TaskState},
+    task_state::{Phase, TaskState},
 };
 use crate::checkpoint::{Outcome, Position, TaskRecord};
 

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use super::inbox::Inbox;
 use super::indexed::{IndexedActivation, IndexedPosition};
 use super::open_step::OpenStep;
-use super::{Action, Beginning, Machine, RestoreError, RunSettings};
-use super::{fit, open_step};
+use super::{Action, FirstStep, Machine, RestoreError, RunSettings};
+use super::{fit, task_state::TaskState};
 use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
 
 impl Machine {
@@ -26,7 +26,7 @@ impl Machine {
         settings: impl Into<RunSettings>,
         run: RunId,
         input: Update,
-    ) -> Result<Beginning, StateError> {
+    ) -> Result<FirstStep, StateError> {
         let state = graph.schema().begin(input)?;
         // Defaults are saved with the input: a later change of the schema does not affect a run that has
         // started.
@@ -47,7 +47,7 @@ impl Machine {
         settings: impl Into<RunSettings>,
         run: RunId,
         Checkpoint { position, state }: Checkpoint,
-    ) -> Result<Beginning, RestoreError> {
+    ) -> Result<FirstStep, RestoreError> {
         fit::check(&graph, &position, &[])?;
         let changes = state.as_changes().collect();
         let settings = settings.into();
@@ -68,7 +68,7 @@ impl Machine {
         run: RunId,
         ended: Checkpoint,
         input: &Update,
-    ) -> Result<Beginning, StateError> {
+    ) -> Result<FirstStep, StateError> {
         let Checkpoint { position, state } = ended;
         let schema = graph.schema();
         schema.check(input)?;
@@ -92,7 +92,7 @@ impl Machine {
     }
 
     /// Enters the graph at the next nodes of the position, with the changes that led to the state there.
-    fn enter(mut self, changes: Vec<Change>) -> Beginning {
+    fn enter(mut self, changes: Vec<Change>) -> FirstStep {
         let commit = Commit { position: self.position.named(&self.graph), changes };
         let mut actions = Vec::new();
         self.emit(&mut actions);
@@ -101,7 +101,7 @@ impl Machine {
         } else if self.begin_step(&mut actions) {
             self.advance(&mut actions);
         }
-        Beginning { machine: self, commit, actions }
+        FirstStep { machine: self, commit, actions }
     }
 
     /// Restores a run from where it was saved, and returns the remaining actions. The next step starts even
@@ -120,7 +120,7 @@ impl Machine {
         let has_no_records = records.is_empty();
         let mut machine = Self::with_records(graph, settings, run, checkpoint, records)?;
         let mut actions = Vec::new();
-        if machine.open_step.tasks().iter().all(open_step::TaskState::is_untouched) {
+        if machine.open_step.tasks().iter().all(TaskState::is_untouched) {
             if has_no_records {
                 machine.process_inbox(&mut actions);
             }

@@ -1,0 +1,140 @@
+//! Accepting a run: its beginning is saved, and the run belongs to this process. Only then it is driven.
+
+use std::sync::Arc;
+
+use graphrun_core::{
+    event::Event,
+    id::{ChannelName, RunId},
+    state::{Channel, Update},
+};
+use tracing::{Instrument as _, Span};
+
+use super::{
+    Engine, RunEnd, RunError, Stop,
+    driver::{Driver, run_end, run_finished},
+    entrance,
+    journal_writer::JournalWriter,
+    log::{Log, event_of_emission},
+    machine::{Action, FirstStep, Machine, RunSettings},
+    spans, stream,
+};
+use crate::checkpoint::{Entry, RunInfo};
+
+/// A run that is saved and belongs to this process.
+pub(super) enum AcceptedRun {
+    /// It is ready to be driven.
+    Ready(Box<ReadyRun>),
+    /// It has stopped before its first task.
+    Stopped(Box<RunEnd>),
+}
+
+/// A run before its first action.
+pub(super) struct ReadyRun {
+    pub(super) machine: Machine,
+    pub(super) journal: JournalWriter,
+    pub(super) actions: Vec<Action>,
+    /// The span of the run in this process.
+    pub(super) span: Span,
+}
+
+impl AcceptedRun {
+    /// Returns a run that is ready to be driven.
+    pub(super) fn ready(
+        machine: Machine,
+        journal: JournalWriter,
+        actions: Vec<Action>,
+        span: Span,
+    ) -> Self {
+        Self::Ready(Box::new(ReadyRun { machine, journal, actions, span }))
+    }
+
+    pub(super) fn run(&self) -> &RunId {
+        match self {
+            Self::Ready(ready) => ready.machine.run(),
+            Self::Stopped(end) => &end.run,
+        }
+    }
+
+    pub(super) async fn drive(self, engine: &Engine, stop: &Stop) -> Result<RunEnd, RunError> {
+        let ReadyRun { machine, journal, actions, span } = match self {
+            Self::Ready(ready) => *ready,
+            Self::Stopped(end) => return Ok(*end),
+        };
+        let driver = Driver::new(engine, machine, journal, stop);
+        Box::pin(driver.drive(actions).instrument(span)).await
+    }
+}
+
+/// Accepts a new run with its input.
+pub(super) async fn accept_new(
+    engine: &Engine,
+    info: RunInfo,
+    mut input: Update,
+    sinks: stream::Sinks,
+) -> Result<AcceptedRun, RunError> {
+    check_input(engine, &input)?;
+    entrance::redact_update(&mut input);
+    accept(engine, info, sinks, |settings, run| {
+        Machine::start(engine.graph.clone(), settings, run, input).map_err(RunError::Input)
+    })
+    .await
+}
+
+/// Accepts a new run, of which a function makes the machine.
+pub(super) async fn accept(
+    engine: &Engine,
+    info: RunInfo,
+    sinks: stream::Sinks,
+    machine: impl FnOnce(RunSettings, RunId) -> Result<FirstStep, RunError>,
+) -> Result<AcceptedRun, RunError> {
+    let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
+    let settings = RunSettings { is_in_process: kept.is_some(), ..engine.run_settings() };
+    let FirstStep { machine, commit, mut actions } = machine(settings, info.id.clone())?;
+    let span = spans::run(&machine, sinks.span, None);
+    let info = RunInfo { trace: engine.trace_context.and_then(|it| it(&span)), ..info };
+    let mut log = Log::begin(&info, sinks, engine.clock.clone());
+    for event in take_emissions(&mut actions) {
+        log.add(event);
+    }
+    if let Some(kept) = kept {
+        let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
+        journal.publish().await?;
+        return Ok(AcceptedRun::ready(machine, journal, actions, span));
+    }
+    let graph = Some(engine.outline());
+    let info = RunInfo { graph, ..info };
+    if let [Action::Stop(status)] = actions.as_slice() {
+        // Acceptance and status are saved together. A crash between the two would leave a run that looks
+        // unfinished and gets resumed past its breakpoint.
+        log.add(run_finished(&machine, status));
+        let first = Entry { run_status: Some(status.clone()), ..Entry::from(commit) };
+        JournalWriter::create(engine, &info, first, log).await?.release().await?;
+        return Ok(AcceptedRun::Stopped(Box::new(run_end(&machine, status.clone()))));
+    }
+    let mut journal = JournalWriter::create(engine, &info, commit.into(), log).await?;
+    journal.publish().await?;
+    Ok(AcceptedRun::ready(machine, journal, actions, span))
+}
+
+/// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.
+pub(super) fn take_emissions(actions: &mut Vec<Action>) -> Vec<Event> {
+    let is_emission = |it: &&Action| matches!(it, Action::Emit { .. });
+    let count = actions.iter().take_while(is_emission).count();
+    let emitted = actions.drain(..count).filter_map(|it| match it {
+        Action::Emit { task, node, from, name } => Some(event_of_emission(task, node, from, name)),
+        _ => None,
+    });
+    emitted.collect()
+}
+
+/// The checks of the data flow rely on every input that the graph declares.
+pub(super) fn check_input(engine: &Engine, input: &Update) -> Result<(), RunError> {
+    let graph = engine.graph.graph();
+    let is_missing = |name: &&ChannelName| {
+        let channel = graph.schema.channel(name.as_str());
+        channel.is_some_and(Channel::is_needed_as_input)
+            && !input.writes.iter().any(|(written, _)| written == *name)
+    };
+    let missing: Vec<ChannelName> = graph.input.iter().filter(is_missing).cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(RunError::MissingInput { missing }) }
+}
