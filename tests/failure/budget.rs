@@ -12,7 +12,7 @@ use graphrun::{
     event::{Report, Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
-        NodeContext, NodeError, NodeLimits, Policies, START, Schedule, Target, node_fn,
+        NodeContext, NodeError, NodeLimits, Policies, Question, START, Schedule, Target, node_fn,
     },
     llm::TokenUsage,
 };
@@ -366,6 +366,27 @@ async fn g13_the_limit_of_a_node_stops_the_items_that_have_not_begun() {
     // The limit still holds when the run is retried.
     let again = saved.engine(&graph).retry(saved.run()).await.unwrap();
     assert_eq!((again.status, made(&calls).len()), (Status::Failed, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_the_limit_of_a_node_ends_no_task_that_waits_for_a_person() {
+    let asks = node_fn(|_: Nothing, ctx: NodeContext| async move {
+        if ctx.answers.is_empty() {
+            let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+            let usage = Usage { tokens, cost_usd: None };
+            ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+        }
+        noted(ctx.ask::<String>(Question::new("which", "Which one?"))?)
+    });
+    let limits = NodeLimits { tokens: Some(50), ..NodeLimits::default() };
+    let policies = Policies::from(Bounds { limits: Some(limits), ..Bounds::default() });
+    let graph = GraphBuilder::new::<Team>("asks").node("asks", asks.with_policies(policies));
+    let graph = compiled(graph.edge(START, "asks").edge("asks", "end"));
+    let saved = Saved::new();
+    let engine = saved.engine(&graph);
+    assert_eq!(saved.start(&engine).await.status, Status::Paused);
+    let end = engine.resume(saved.run()).answer("which", "this one").await.unwrap();
+    assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["this one".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -76,10 +76,14 @@ impl Machine {
         Some(left.saturating_sub(Duration::from_millis(before)))
     }
 
-    /// Returns the failure that a task ends with instead of its next attempt, if a limit of its node is reached.
+    /// Returns the failure of a task that has not begun, if a limit of its node is reached. A task that has begun may
+    /// continue, with an answer or after a crash.
     pub fn node_limit_failure(&self, task: TaskId) -> Option<Failure> {
-        let reached = self.reached_node_limit(self.open_step.index(task)?)?;
-        Some(Failure::new(ErrorKind::Limit, reached))
+        let index = self.open_step.index(task)?;
+        if self.open_step.tasks()[index].has_begun() {
+            return None;
+        }
+        Some(Failure::new(ErrorKind::Limit, self.reached_node_limit(index)?))
     }
 
     /// Returns whether the run admits a model call with at least this usage, given the usage of its running attempts.

@@ -213,6 +213,13 @@ impl TaskState {
         Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
 
+    /// Returns whether an attempt has left anything behind.
+    pub(super) fn has_begun(&self) -> bool {
+        let TaskUsage { ms, usage } = self.total;
+        let has_worked = ms > 0 || usage != Usage::default();
+        has_worked || self.attempt > 1 || !self.answers.is_empty() || !self.memos.is_empty()
+    }
+
     /// Returns whether the task needs no continuation: it runs from its beginning, with its memos.
     pub(super) fn is_untouched(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
