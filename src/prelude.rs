@@ -59,8 +59,8 @@ pub use graphrun_core::{
     state::Update,
 };
 pub use graphrun_engine::{
-    Engine, Invoke, Run, RunEnd, RunError, Stop, StreamChunk, StreamMode, storage::MemoryStorage,
-    subgraph,
+    Engine, Invoke, Run, RunEnd, RunError, ShutdownHandle, StreamChunk, StreamMode,
+    storage::MemoryStorage, subgraph,
 };
 #[cfg(feature = "sqlite")]
 pub use graphrun_storage::SqliteStorage;

@@ -22,7 +22,7 @@ use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo},
     compile::{CompiledGraph, compile},
     diagnostic::SourceFile,
-    engine::{Engine, RunEnd, Stop},
+    engine::{Engine, RunEnd, ShutdownHandle},
     event::{Event, EventSink, Report, Status},
     graph::{
         Attempts, Bounds, Command, GraphBuilder, IntoNode, Item, Node, NodeContext, NodeError,
@@ -189,9 +189,12 @@ async fn run(graph: CompiledGraph, input: Value) -> Ran {
         }
         reports
     };
-    let (info, input, stop) = (RunInfo::new("w"), Update::of(&input).unwrap(), Stop::default());
-    let (end, reports) =
-        tokio::join!(engine.run(input).with_info(info).with_events(sink).with_stop(&stop), collect);
+    let (info, input, stop) =
+        (RunInfo::new("w"), Update::of(&input).unwrap(), ShutdownHandle::default());
+    let (end, reports) = tokio::join!(
+        engine.run(input).with_info(info).with_events(sink).with_shutdown(&stop),
+        collect
+    );
     Ran { end: end.unwrap(), reports }
 }
 
@@ -363,18 +366,18 @@ async fn a_finished_node_is_cached_before_a_crash_can_lose_it() {
     let dying = Engine::new(bench.graph(&writer("cache: true")))
         .with_storage(Arc::new(Disturbed::dying_after(1, Arc::clone(&storage))));
     let (info, input) = (RunInfo::new("w"), Update::of(&brief("cats")).unwrap());
-    let (sink, stop) = (EventSink::default(), Stop::default());
+    let (sink, stop) = (EventSink::default(), ShutdownHandle::default());
     dying
         .run(input)
         .with_info(info.clone())
         .with_events(sink.clone())
-        .with_stop(&stop)
+        .with_shutdown(&stop)
         .await
         .unwrap_err();
     assert_eq!(storage.records(&info.id).await.unwrap(), []);
 
     let engine = Engine::new(bench.graph(&writer("cache: true"))).with_storage(storage);
-    let end = engine.resume(&info.id).with_events(sink).with_stop(&stop).await.unwrap();
+    let end = engine.resume(&info.id).with_events(sink).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, bench.model.calls()), (Status::Done, 1));
 }
 

@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _, RunInfo},
     compile::CompiledGraph,
-    engine::{Engine, RunEnd, RunError, Stop},
+    engine::{Engine, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Catch, Command, Dispatch, ErrorKind, GraphBuilder, IntoNode,
@@ -111,12 +111,13 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
         let storage = Arc::new(MemoryStorage::default());
         let (info, engine) =
             (RunInfo::new("fan"), Engine::new(compiled(graph)).with_storage(storage.clone()));
-        let (run, events, stop) = (info.id.clone(), EventSink::default(), Stop::default());
+        let (run, events, stop) =
+            (info.id.clone(), EventSink::default(), ShutdownHandle::default());
         let end = engine
             .run(Update::default())
             .with_info(info)
             .with_events(events)
-            .with_stop(&stop)
+            .with_shutdown(&stop)
             .await
             .unwrap();
         assert_eq!(notes(&end.state), expected, "seed {seed}");
@@ -130,7 +131,8 @@ async fn g3_a_fan_out_of_64_ends_the_same_in_any_order() {
 async fn g18_a_returning_watcher_gets_every_event_once() {
     let storage = Arc::new(MemoryStorage::default());
     let engine = Engine::new(team(40, 5)).with_storage(storage.clone());
-    let (mut sink, stop, info) = (EventSink::default(), Stop::default(), RunInfo::new("team"));
+    let (mut sink, stop, info) =
+        (EventSink::default(), ShutdownHandle::default(), RunInfo::new("team"));
     let (mut told, run) = (sink.subscribe(), info.id.clone());
     let watch = async {
         let (mut heard, mut meanwhile) = (Vec::new(), Vec::new());
@@ -141,7 +143,7 @@ async fn g18_a_returning_watcher_gets_every_event_once() {
         }
         (heard, meanwhile)
     };
-    let work = engine.run(Update::default()).with_info(info).with_events(sink).with_stop(&stop);
+    let work = engine.run(Update::default()).with_info(info).with_events(sink).with_shutdown(&stop);
     let (end, (heard, meanwhile)) = tokio::join!(work, watch);
     assert_eq!(end.unwrap().status, Status::Done);
     assert!(heard.iter().map(|it| it.seq).eq(1..=heard.len() as u64), "{heard:?}");
@@ -370,7 +372,7 @@ async fn busy_at_once(policies: Policies, limits: Limits) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     let asked = stop.clone();
     let stops = node_fn(move |_: Nothing, _| {
         let stop = asked.clone();
@@ -390,7 +392,7 @@ async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
     let engine = engine(graph);
     let info = RunInfo::new("drain");
     let run = info.id.clone();
-    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
     assert_eq!(end.status, Status::Interrupted);
     assert_eq!(notes(&end.state), ["finished all the same"]);
 
@@ -401,20 +403,20 @@ async fn a_drain_lets_running_nodes_finish_and_starts_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_drained_before_it_starts_starts_no_node() {
     let engine = engine(team(0, 0));
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     stop.drain();
     let info = RunInfo::new("team");
-    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, notes(&end.state).len()), (Status::Interrupted, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn finished_tasks_of_an_aborted_run_are_kept() {
-    let (stop, ledger) = (Stop::default(), Ledger::default());
+    let (stop, ledger) = (ShutdownHandle::default(), Ledger::default());
     let (asked, book) = (stop.clone(), ledger.clone());
     let stops = node_fn(move |_: Nothing, ctx: NodeContext| {
         book.done(&ctx);
-        asked.now();
+        asked.abort();
         async { noted("finished") }
     });
     let graph = GraphBuilder::new::<Team>("now")
@@ -425,7 +427,7 @@ async fn finished_tasks_of_an_aborted_run_are_kept() {
     let engine = engine(compiled(graph));
     let info = RunInfo::new("now");
     let run = info.id.clone();
-    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
     assert_eq!(end.status, Status::Interrupted);
     let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
     assert_eq!(notes(&end.state), ["finished", "waits"]);
@@ -434,7 +436,7 @@ async fn finished_tasks_of_an_aborted_run_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     let asked = stop.clone();
     let slow = node_fn(move |_: Nothing, _| {
         let stop = asked.clone();
@@ -449,7 +451,7 @@ async fn a_node_that_outlasts_the_grace_is_dropped_and_runs_again() {
     let info = RunInfo::new("slow");
     let run = info.id.clone();
     let begun = tokio::time::Instant::now();
-    let end = engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let end = engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, begun.elapsed().as_secs()), (Status::Interrupted, 10));
     let end = resume(&engine, &run, BTreeMap::new()).await.unwrap();
     assert_eq!((end.status, notes(&end.state)), (Status::Done, vec!["slow".to_owned()]));
@@ -769,12 +771,12 @@ async fn a_node_and_a_route_may_read_nothing() {
         .route("first", ["second"], |(): &()| "second")
         .edge("second", "end");
     let info = RunInfo::new("nothing");
-    let (sink, stop) = (EventSink::default(), Stop::default());
+    let (sink, stop) = (EventSink::default(), ShutdownHandle::default());
     let end = engine(compiled(graph))
         .run(Update::default())
         .with_info(info)
         .with_events(sink)
-        .with_stop(&stop)
+        .with_shutdown(&stop)
         .await
         .unwrap();
     assert_eq!(notes(&end.state), ["first", "second"]);
@@ -807,12 +809,12 @@ async fn an_answer_to_a_finished_task_reaches_no_other_task() {
     let mut sink = EventSink::default();
     let mut told = sink.subscribe();
     let info = RunInfo::new("late");
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     engine(compiled(graph))
         .run(Update::default())
         .with_info(info)
         .with_events(sink)
-        .with_stop(&stop)
+        .with_shutdown(&stop)
         .await
         .unwrap();
     while let Some(stamped) = told.recv().await {

@@ -14,7 +14,7 @@ use std::{
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Claim, ForkSource, Mapping, Presence, RunInfo},
     compile::CompiledGraph,
-    engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
+    engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, Status},
     graph::{
         Bounds, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question, START, Target,
@@ -146,8 +146,8 @@ impl Bench {
     }
 
     async fn resume(&self, run: &RunId) -> RunEnd {
-        let (events, stop) = (EventSink::default(), Stop::default());
-        self.engine().resume(run).with_events(events).with_stop(&stop).await.unwrap()
+        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+        self.engine().resume(run).with_events(events).with_shutdown(&stop).await.unwrap()
     }
 
     async fn fork(&self, run: &RunId, step: u64, set: &[(&str, Value)]) -> Result<RunId, RunError> {
@@ -313,14 +313,14 @@ async fn g6_a_run_with_an_owner_is_not_updated() {
 async fn a_refused_call_releases_the_run() {
     let bench = Bench::new();
     let run = bench.start(Some("x")).await;
-    let (engine, stop) = (bench.engine(), Stop::default());
+    let (engine, stop) = (bench.engine(), ShutdownHandle::default());
     let answers: Answers = BTreeMap::from([("nobody".to_owned(), json!("x"))]).into();
     let nowhere = Mapping::default().node(name("judge"), name("nowhere"));
     // A process that ends right then leaves nothing that others would wait for.
     let is_free = async || bench.storage.find(run.as_str()).await.unwrap().holder.is_none();
-    engine.resume(&run).with_answers(answers).with_stop(&stop).await.unwrap_err();
+    engine.resume(&run).with_answers(answers).with_shutdown(&stop).await.unwrap_err();
     assert!(is_free().await, "after `resume`");
-    engine.retry(&run).with_stop(&stop).await.unwrap_err();
+    engine.retry(&run).with_shutdown(&stop).await.unwrap_err();
     assert!(is_free().await, "after `retry`");
     engine.update(&run, write("nobody", json!("x")), None).await.unwrap_err();
     assert!(is_free().await, "after `update`");

@@ -15,7 +15,7 @@ use graphrun::{
         asked_questions,
     },
     compile::CompiledGraph,
-    engine::{Answers, Engine, Migrated, RunEnd, RunError, Stop, machine::Breakpoints},
+    engine::{Answers, Engine, Migrated, RunEnd, RunError, ShutdownHandle, machine::Breakpoints},
     event::{Event, EventSink, Status},
     graph::{
         Bounds, Dispatch, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, Question,
@@ -116,8 +116,9 @@ impl Place {
 
     async fn start(&self, engine: &Engine) -> RunEnd {
         let info = RunInfo { id: self.run.clone(), ..RunInfo::new("board") };
-        let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
-        engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.unwrap()
+        let (input, events, stop) =
+            (Update::default(), EventSink::default(), ShutdownHandle::default());
+        engine.run(input).with_info(info).with_events(events).with_shutdown(&stop).await.unwrap()
     }
 
     async fn migrate(&self, graph: GraphBuilder, mapping: &Mapping) -> Result<Migrated, RunError> {
@@ -193,9 +194,10 @@ async fn g17_an_interrupted_task_keeps_its_key_after_migration() {
     let mut sink = EventSink::default();
     let mut events = sink.subscribe();
     let info = RunInfo { id: place.run.clone(), ..RunInfo::new("board") };
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     {
-        let run = engine.run(Update::default()).with_info(info).with_events(sink).with_stop(&stop);
+        let run =
+            engine.run(Update::default()).with_info(info).with_events(sink).with_shutdown(&stop);
         let run = run.into_future();
         tokio::pin!(run);
         // Runs until `quick` has finished, which is saved then; `slow` never finishes.
@@ -391,8 +393,8 @@ async fn g17_migration_keeps_the_results_of_a_partial_map() {
     assert_eq!(saved.summary.status, Status::Failed);
     assert_eq!(saved.summary.reason.as_deref(), Some("`do` failed: it is broken"));
     let engine = place.engine(graph());
-    let stop = Stop::default();
-    let end = engine.retry(&place.run).with_stop(&stop).await.unwrap();
+    let stop = ShutdownHandle::default();
+    let end = engine.retry(&place.run).with_shutdown(&stop).await.unwrap();
     assert_eq!(end.status, Status::Done);
     assert_eq!(list(&end, "notes"), ["work 0", "do 1", "work 2"]);
     assert_eq!(place.ledger.keys().len(), 4, "only what failed ran again");
@@ -524,8 +526,8 @@ async fn forks_from_before_a_migration_use_the_new_graph() {
         let from = ForkSource { run: place.run.clone(), name: "r".into(), step: Step(step) };
         place.engine(graph()).fork(fork, from, BTreeMap::new()).await.unwrap();
         let run = RunId::parse(id).unwrap();
-        let (events, stop) = (EventSink::default(), Stop::default());
-        let end = place.engine(graph()).resume(&run).with_events(events).with_stop(&stop).await;
+        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
+        let end = place.engine(graph()).resume(&run).with_events(events).with_shutdown(&stop).await;
         let end = end.unwrap();
         assert_eq!(
             (end.status, list(&end, "log")),

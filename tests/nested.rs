@@ -17,7 +17,7 @@ use graphrun::{
         asked_questions,
     },
     compile::{CompiledGraph, compile},
-    engine::{Answers, Engine, RunEnd, RunError, Stop, failures},
+    engine::{Answers, Engine, RunEnd, RunError, ShutdownHandle, failures},
     event::Status,
     graph::{NodeContext, NodeError, node_fn},
     id::{ChannelName, NodeName, RunId, Step, TaskId},
@@ -257,13 +257,13 @@ async fn a_nested_failure_keeps_its_siblings_at_every_level() {
         assert_eq!(failed, [FRAGILE]);
 
         let again = Process::new("top.yaml", Fragile::Works);
-        let (engine, stop) = (again.engine(&storage), Stop::default());
+        let (engine, stop) = (again.engine(&storage), ShutdownHandle::default());
         let sound = NodeName::parse_path("middle.inner.deepest.sound").unwrap();
-        let refused = engine.retry(&run()).only(sound.clone()).with_stop(&stop).await;
+        let refused = engine.retry(&run()).only(sound.clone()).with_shutdown(&stop).await;
         let refused = refused.unwrap_err();
         assert!(matches!(refused, RunError::NothingFailed { .. }), "{refused}");
         let fragile = NodeName::parse_path(FRAGILE).unwrap();
-        let end = engine.retry(&run()).only(fragile.clone()).with_stop(&stop).await.unwrap();
+        let end = engine.retry(&run()).only(fragile.clone()).with_shutdown(&stop).await.unwrap();
         assert_eq!(end.status, Status::Paused);
         assert_eq!(again.did(), [FRAGILE], "nothing but what failed");
         let before = first.did();

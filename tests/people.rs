@@ -18,7 +18,7 @@ use graphrun::{
         CheckpointError, Checkpointer, Message, Outcome, QuestionOutcome, RunHistory as _,
         RunInbox as _, RunInfo, RunJournal as _, asked_questions,
     },
-    engine::{Answers, Closed, Engine, RunEnd, RunError, Stop, machine::Breakpoints},
+    engine::{Answers, Closed, Engine, RunEnd, RunError, ShutdownHandle, machine::Breakpoints},
     event::{Event, EventSink, RunEvent, Status},
     graph::{
         Catch, Dispatch, ErrorKind, GraphBuilder, IntoNode, Node, NodeContext, NodeError, Policies,
@@ -80,8 +80,15 @@ impl Place {
 
     async fn start(&self) -> RunEnd {
         let info = RunInfo { id: self.run.clone(), ..RunInfo::new("people") };
-        let (input, events, stop) = (Update::default(), EventSink::default(), Stop::default());
-        self.engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.unwrap()
+        let (input, events, stop) =
+            (Update::default(), EventSink::default(), ShutdownHandle::default());
+        self.engine
+            .run(input)
+            .with_info(info)
+            .with_events(events)
+            .with_shutdown(&stop)
+            .await
+            .unwrap()
     }
 
     async fn answer(&self, answers: &[(&str, Value)]) -> Result<RunEnd, RunError> {
@@ -437,7 +444,7 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
         let dying = Arc::new(Disturbed::dying_after(writes, Arc::clone(&storage)));
         let info = RunInfo::new("patient");
         let run = info.id.clone();
-        let (events, stop) = (EventSink::default(), Stop::default());
+        let (events, stop) = (EventSink::default(), ShutdownHandle::default());
         let engine = Engine::new(compiled(patient())).with_storage(dying);
         let say = async {
             sleep(Duration::from_millis(500)).await;
@@ -448,7 +455,7 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
                 .run(Update::default())
                 .with_info(info)
                 .with_events(events.clone())
-                .with_stop(&stop),
+                .with_shutdown(&stop),
             say
         );
         let end = match end {
@@ -457,7 +464,7 @@ async fn a_crash_neither_loses_nor_repeats_a_message() {
                 assert!(matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. })));
                 crashes += 1;
                 let engine = Engine::new(compiled(patient())).with_storage(Arc::clone(&storage));
-                engine.resume(&run).with_events(events).with_stop(&stop).await.unwrap()
+                engine.resume(&run).with_events(events).with_shutdown(&stop).await.unwrap()
             }
         };
         // The step that processes the message depends on where the process died; the number of times does

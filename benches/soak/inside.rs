@@ -8,7 +8,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{RunInfo, RunMaintenance as _},
-    engine::{Engine, Stop},
+    engine::{Engine, ShutdownHandle},
     event::EventSink,
     graph::{Attempts, GraphBuilder, IntoNode, NodeContext, NodeError, Policies, START, node_fn},
     state::Update,
@@ -70,9 +70,11 @@ async fn one(soak: &Soak, nth: usize) {
     let graph = graph.compile().unwrap();
     let storage = Arc::new(SqliteStorage::open(soak.folder.join("inside.db")).unwrap());
     let engine = Engine::new(graph).with_storage(storage.clone());
-    let (info, events, stop) = (RunInfo::new("inside"), EventSink::default(), Stop::default());
+    let (info, events, stop) =
+        (RunInfo::new("inside"), EventSink::default(), ShutdownHandle::default());
     let id = info.id.clone();
-    let run = engine.run(Update::default()).with_info(info).with_events(events).with_stop(&stop);
+    let run =
+        engine.run(Update::default()).with_info(info).with_events(events).with_shutdown(&stop);
     let patience =
         if nth.is_multiple_of(3) { Duration::from_millis(15) } else { Duration::from_secs(60) };
     // Dropping the run simulates the death of this process.

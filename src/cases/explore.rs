@@ -356,7 +356,7 @@ impl Search<'_> {
         if !has_begun {
             return None;
         }
-        let (machine, actions) = machine.at_limit("a limit is reached".to_owned())?;
+        let (machine, actions) = machine.branch_at_limit("a limit is reached".to_owned())?;
         let tasks = actions.into_iter().filter_map(|it| match it {
             Action::Run(task) => Some(*task),
             _ => None,

@@ -137,14 +137,14 @@ impl Suite {
             None => engine.run(case.input.clone()),
         };
         let mut end =
-            launch.with_info(info).with_events(events.clone()).with_stop(&script.stop).await?;
+            launch.with_info(info).with_events(events.clone()).with_shutdown(&script.stop).await?;
         let mut refused = None;
         while let Some(answers) = said(&script, &end) {
             match engine
                 .resume(&run)
                 .with_answers(answers)
                 .with_events(events.clone())
-                .with_stop(&script.stop)
+                .with_shutdown(&script.stop)
                 .await
             {
                 Ok(next) => end = next,

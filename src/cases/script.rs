@@ -12,7 +12,7 @@ use graphrun_core::words::count;
 
 use super::agents::Conversations;
 use crate::{
-    engine::Stop,
+    engine::ShutdownHandle,
     graph::{
         AccessSet, Command, Edge, Graph, Node, NodeContext, NodeDescription, NodeError, Route,
         RouteChoice, RouteError, RouteTarget, RouteView, SideEffects, Spread, Transition,
@@ -30,7 +30,7 @@ pub(super) struct Script {
     /// The nodes whose prompts are compared.
     prompted: BTreeSet<NodeName>,
     /// Stops the run when it needs an answer that the test case does not have.
-    pub(super) stop: Stop,
+    pub(super) stop: ShutdownHandle,
     /// The conversations of agents with a scripted model.
     pub(super) conversations: Arc<Conversations>,
     told: Mutex<Requests>,
@@ -66,7 +66,7 @@ enum Turn<'a> {
 
 impl Script {
     pub(super) fn new(answers: BTreeMap<NodeName, Answers>, has_models: bool) -> Self {
-        let (prompted, stop) = (BTreeSet::new(), Stop::default());
+        let (prompted, stop) = (BTreeSet::new(), ShutdownHandle::default());
         let conversations = Arc::default();
         Self { answers, has_models, prompted, stop, conversations, told: Mutex::default() }
     }
@@ -238,7 +238,7 @@ impl Node for StandIn {
             Turn::Given(Answer::Says(_)) | Turn::Itself => self.node.run(ctx).await,
             Turn::Missing => {
                 // A `catch` might handle a failure here and hide the gap, so the run stops instead.
-                self.script.stop.now();
+                self.script.stop.abort();
                 pending().await
             }
         }

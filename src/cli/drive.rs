@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Checkpointer, RunInfo, open_questions},
-    engine::{Answers, Engine, ReviseError, RunEnd, RunError, Stop},
+    engine::{Answers, Engine, ReviseError, RunEnd, RunError, ShutdownHandle},
     event::{Deltas, EventSink, MessageDelta, Status},
     id::{NodeName, RunId},
     state::Update,
@@ -129,7 +129,7 @@ impl Run<'_> {
         signals: &mut Signals,
     ) -> Result<(Option<RunEnd>, Option<Signal>), CliError> {
         let mut views = Views::new(self.globals, &self.caption());
-        let (stop, mut sink) = (Stop::default(), EventSink::default());
+        let (stop, mut sink) = (ShutdownHandle::default(), EventSink::default());
         let mut events = sink.subscribe();
         let mut deltas = Views::want_deltas(self.globals).then(|| sink.subscribe_deltas());
         let (engine, id, stopping) = (self.engine.clone(), self.id.clone(), stop.clone());
@@ -137,14 +137,19 @@ impl Run<'_> {
         let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
             match begin {
                 Begin::Start(info, input) => {
-                    engine.run(input).with_info(*info).with_events(sink).with_stop(&stopping).await
+                    engine
+                        .run(input)
+                        .with_info(*info)
+                        .with_events(sink)
+                        .with_shutdown(&stopping)
+                        .await
                 }
                 Begin::Turn(info, input) => {
                     engine
                         .turn(info.name.clone(), input)
                         .with_info(*info)
                         .with_events(sink)
-                        .with_stop(&stopping)
+                        .with_shutdown(&stopping)
                         .await
                 }
                 Begin::Resume(answers) => {
@@ -152,11 +157,11 @@ impl Run<'_> {
                         .resume(&id)
                         .with_answers(answers)
                         .with_events(sink)
-                        .with_stop(&stopping)
+                        .with_shutdown(&stopping)
                         .await
                 }
                 Begin::Retry(node) => {
-                    engine.retry(&id).only(node).with_events(sink).with_stop(&stopping).await
+                    engine.retry(&id).only(node).with_events(sink).with_shutdown(&stopping).await
                 }
             }
         }));
@@ -187,7 +192,7 @@ impl Run<'_> {
                         stop.drain();
                     } else {
                         views.note(&self.globals.stderr.loud("stopping at once"));
-                        stop.now();
+                        stop.abort();
                     }
                 }
                 _ = ticks.tick() => views.tick(),

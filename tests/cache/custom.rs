@@ -103,13 +103,13 @@ async fn a_question_and_results_of_its_answer_are_not_cached() {
             Ok(Update::of(&Sum { sum })?.into())
         });
         let engine = Engine::new(graph);
-        let (info, stop) = (RunInfo::new("w"), Stop::default());
+        let (info, stop) = (RunInfo::new("w"), ShutdownHandle::default());
         let sink = EventSink::default();
         let end = engine
             .run(Update::default())
             .with_info(info.clone())
             .with_events(sink.clone())
-            .with_stop(&stop)
+            .with_shutdown(&stop)
             .await
             .unwrap();
         assert_eq!(end.status, Status::Paused);
@@ -118,7 +118,7 @@ async fn a_question_and_results_of_its_answer_are_not_cached() {
             .resume(&info.id)
             .with_answers(answers)
             .with_events(sink)
-            .with_stop(&stop)
+            .with_shutdown(&stop)
             .await
             .unwrap();
         assert_eq!((end.status, end.state.get("sum")), (Status::Done, Some(&json!(runs))));

@@ -103,7 +103,7 @@ async fn a_cancelled_computation_is_handed_over_to_another_run() {
     let second = engine.run(Update::default()).start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1, "the second run waits");
-    first.stop().now();
+    first.shutdown().abort();
     assert_eq!(first.outcome().await.unwrap().status, Status::Interrupted);
     let end = second.outcome().await.unwrap();
     assert_eq!((end.output::<Sums>().unwrap().sum, runs.load(Ordering::SeqCst)), (4, 2));

@@ -10,7 +10,7 @@ use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _, RunInfo, RunJournal as _},
     compile::compile,
     draw::{Charset, Drawing, NodeStatus, Reason},
-    engine::{Engine, Stop},
+    engine::{Engine, ShutdownHandle},
     graph::{
         Backoff, Catch, Command, Dispatch, Goto, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
         NodeContext, NodeError, OnFinish, Policies, START, Schedule, Transition, Trigger,
@@ -82,8 +82,8 @@ async fn ran(
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo { name: "calm-otter".into(), ..RunInfo::new("ran") };
     let id = info.id.clone();
-    let stop = Stop::default();
-    engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let stop = ShutdownHandle::default();
+    engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
     let saved = storage.load(&id).await.unwrap();
     let records = storage.records(&id).await.unwrap();
     let told = told.lock().unwrap().clone();
@@ -355,8 +355,8 @@ async fn parts_missing_in_a_changed_workflow_become_notes() {
     let engine = Engine::new(graph).with_storage(Arc::clone(&storage) as Arc<dyn Checkpointer>);
     let info = RunInfo::new("ran");
     let id = info.id.clone();
-    let stop = Stop::default();
-    engine.run(Update::default()).with_info(info).with_stop(&stop).await.unwrap();
+    let stop = ShutdownHandle::default();
+    engine.run(Update::default()).with_info(info).with_shutdown(&stop).await.unwrap();
 
     let (new, _) = builder("ran").node("a", node()).edge(START, "a").edge("a", "end").build();
     let saved = storage.load(&id).await.unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{CheckpointError, RunInfo},
-    engine::{Engine, RunEnd, RunError, Stop},
+    engine::{Engine, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, Status},
     fault,
     id::RunId,
@@ -117,7 +117,7 @@ pub(crate) fn info(shape: &str) -> RunInfo {
 async fn obey(order: &Order) -> Result<Status, RunError> {
     let storage = order.database.create()?;
     let graph = shapes::graph(&order.shape, &order.ledger, order.takes);
-    let engine = Engine::new(graph).with_storage(storage.clone()).with_lease(order.lease);
+    let engine = Engine::new(graph).with_storage(storage.clone()).with_lease_duration(order.lease);
     let run = RunId::parse(RUN).unwrap();
     let mut end = match storage.find(RUN).await {
         Err(CheckpointError::UnknownRun(_)) => {
@@ -126,7 +126,7 @@ async fn obey(order: &Order) -> Result<Status, RunError> {
                 .run(Update::default())
                 .with_info(info(&order.shape))
                 .with_events(sink)
-                .with_stop(&stop)
+                .with_shutdown(&stop)
                 .await?
         }
         found => {
@@ -161,8 +161,8 @@ async fn resume(
 }
 
 /// Requests a stop after this many tasks have begun.
-fn watched(stop_after: Option<usize>) -> (Stop, EventSink) {
-    let (stop, mut sink) = (Stop::default(), EventSink::default());
+fn watched(stop_after: Option<usize>) -> (ShutdownHandle, EventSink) {
+    let (stop, mut sink) = (ShutdownHandle::default(), EventSink::default());
     if let Some(count) = stop_after {
         let (mut events, stop) = (sink.subscribe(), stop.clone());
         tokio::spawn(async move {

@@ -18,7 +18,7 @@ use graphrun::{
         Claim, EntryHash, JournalEntry, Presence, RunHistory as _, RunJournal as _, RunLeases as _,
         RunList as _,
     },
-    engine::{Engine, Stop},
+    engine::{Engine, ShutdownHandle},
     event::EventSink,
     id::RunId,
     state::Update,
@@ -151,12 +151,12 @@ async fn run(folder: &Path, shape: &str) -> Vec<JournalEntry> {
     let storage = Arc::new(SqliteStorage::open(folder.join("original.db")).unwrap());
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph).with_storage(storage.clone());
-    let (events, stop) = (EventSink::default(), Stop::default());
+    let (events, stop) = (EventSink::default(), ShutdownHandle::default());
     engine
         .run(Update::default())
         .with_info(info(shape))
         .with_events(events)
-        .with_stop(&stop)
+        .with_shutdown(&stop)
         .await
         .unwrap();
     storage.journal(&RunId::parse(RUN).unwrap()).await.unwrap()
@@ -271,12 +271,12 @@ async fn go_on(folder: &Path, shape: &str, storage: SqliteStorage) -> Result<(),
     }
     let graph = shapes::graph(shape, &folder.join("ledger"), Duration::ZERO);
     let engine = Engine::new(graph).with_storage(Arc::new(storage));
-    let (events, stop) = (EventSink::default(), Stop::default());
+    let (events, stop) = (EventSink::default(), ShutdownHandle::default());
     match engine
         .resume(&run)
         .with_answers(std::collections::BTreeMap::new())
         .with_events(events)
-        .with_stop(&stop)
+        .with_shutdown(&stop)
         .await
     {
         Ok(_) | Err(graphrun::engine::RunError::NothingToDo(_)) => Ok(()),

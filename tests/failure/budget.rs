@@ -2,13 +2,16 @@
 //! and the paid results are kept.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use graphrun::{
     checkpoint::{Outcome, RunHistory as _},
-    engine::Engine,
+    engine::{Engine, subgraph},
     event::{Report, Status, Usage},
     graph::{
         Attempts, Backoff, Bounds, Dispatch, GraphBuilder, IntoNode, ItemPolicy, Limits, Node,
@@ -156,7 +159,7 @@ fn plans(calls: &Calls) -> impl Node + use<> {
             for call in 1..=4 {
                 let call = format!("{} {call}", ctx.node);
                 let answer = async {
-                    ctx.within_budget_for(usage).await;
+                    let _permit = ctx.within_budget_for(usage).await;
                     calls.lock().unwrap().push(call.clone());
                     ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
                     Ok::<_, NodeError>(call.clone())
@@ -250,7 +253,7 @@ fn plans_too_much(used: u64, calls: &Calls) -> impl Node + use<> {
                 let tokens = TokenUsage { input_tokens, calls: 1, ..TokenUsage::default() };
                 Usage { tokens, cost_usd: None }
             };
-            ctx.within_budget_for(usage(100)).await;
+            let _permit = ctx.within_budget_for(usage(100)).await;
             calls.lock().unwrap().push(ctx.node.to_string());
             sleep(Duration::from_secs(1)).await;
             let usage = usage(used);
@@ -279,6 +282,87 @@ async fn g13_calls_at_once_fit_into_the_limit_together() {
         assert_eq!(seen, (status, calls_made, seconds), "{limit} {used}: {:?}", end.reason);
         assert!(end.position.used.usage.total_tokens() <= limit);
     }
+}
+
+/// Reserves a hundred tokens for a call of a second, which uses that many or fails without a usage.
+async fn calls_once(ctx: &NodeContext, fails: bool) -> Result<(), NodeError> {
+    let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+    let usage = Usage { tokens, cost_usd: None };
+    let permit = ctx.within_budget_for(usage).await;
+    sleep(Duration::from_secs(1)).await;
+    if fails {
+        return Err(NodeError::permanent("no connection"));
+    }
+    ctx.report(Report::ModelCall { model: "m".into(), usage, ms: 1 }).await;
+    drop(permit);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_call_that_ends_without_usage_lets_the_next_one_begin() {
+    let node = || {
+        node_fn(|_: Nothing, ctx: NodeContext| async move {
+            // The first call fails, and another one is dropped while it waits.
+            let failed = calls_once(&ctx, true);
+            let dropped = tokio::time::timeout(Duration::from_millis(1), calls_once(&ctx, false));
+            let (failed, dropped) = tokio::join!(failed, dropped);
+            assert!(failed.is_err() && dropped.is_err());
+            calls_once(&ctx, false).await?;
+            sleep(Duration::from_secs(600)).await;
+            noted(ctx.node.to_string())
+        })
+    };
+    let graph = GraphBuilder::new::<Team>("failing").node("a", node()).node("b", node());
+    let graph = graph.edge(START, "a").edge(START, "b").edge("a", "end").edge("b", "end");
+    let saved = Saved::new();
+    let engine = saved.engine(&compiled(graph)).with_limits(tokens(250));
+    let start = Instant::now();
+    let end = saved.start(&engine).await;
+    assert_eq!(
+        (end.status, notes(&end.state)),
+        (Status::Done, vec!["a".to_owned(), "b".to_owned()])
+    );
+    assert!(start.elapsed().as_secs() < 610, "no call waits for one that has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_calls_of_nested_runs_fit_into_the_limit_of_the_outer_run_together() {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_node, seen) = (Arc::clone(&running), Arc::clone(&most));
+    let agent = move || {
+        let (running, most) = (Arc::clone(&of_node), Arc::clone(&seen));
+        node_fn(move |_: Nothing, ctx: NodeContext| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                let tokens = TokenUsage { input_tokens: 100, calls: 1, ..TokenUsage::default() };
+                let usage = Usage { tokens, cost_usd: None };
+                let permit = ctx.within_budget_for(usage).await;
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(Duration::from_secs(90)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                drop(permit);
+                noted(ctx.node.to_string())
+            }
+        })
+    };
+    let mut inner = GraphBuilder::new::<Team>("inner");
+    for node in ["a", "b", "c"] {
+        inner = inner.node(node, agent()).edge(START, node).edge(node, "end");
+    }
+    let nested = subgraph(compiled(inner), |(): ()| Noted { notes: Vec::new() }, |it: Team| it);
+    // The wait for the permit is not idle.
+    let idle_timeout = Some(Duration::from_secs(100));
+    let attempts = Attempts { idle_timeout, ..Attempts::default() };
+    let graph = GraphBuilder::new::<Team>("outer")
+        .node("nested", nested.with_policies(Policies::from(attempts)))
+        .node("beside", agent())
+        .edge(START, "nested")
+        .edge(START, "beside")
+        .edge("nested", "end")
+        .edge("beside", "end");
+    let saved = Saved::new();
+    let end = saved.start(&saved.engine(&compiled(graph)).with_limits(tokens(250))).await;
+    assert_eq!((end.status, most.load(Ordering::SeqCst)), (Status::Done, 2), "{:?}", end.reason);
 }
 
 #[tokio::test(start_paused = true)]

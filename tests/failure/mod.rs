@@ -16,7 +16,7 @@ use crate::support::team::{Noted, Nothing, Team, compiled, name, noted, notes};
 use graphrun::{
     checkpoint::{Checkpointer, RunInfo},
     compile::CompiledGraph,
-    engine::{Engine, RunEnd, RunError, Stop},
+    engine::{Engine, RunEnd, RunError, ShutdownHandle},
     graph::{Catch, Node, NodeContext, Policies, Target, node_fn},
     id::RunId,
     state::Update,
@@ -61,7 +61,7 @@ impl Saved {
     }
 
     async fn resume(&self, engine: &Engine) -> Result<RunEnd, RunError> {
-        let (answers, stop) = (BTreeMap::new(), Stop::default());
-        engine.resume(self.run()).with_answers(answers).with_stop(&stop).await
+        let (answers, stop) = (BTreeMap::new(), ShutdownHandle::default());
+        engine.resume(self.run()).with_answers(answers).with_shutdown(&stop).await
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use graphrun::{
     checkpoint::{CheckpointError, Checkpointer, Outcome, RunHistory as _},
     compile::CompiledGraph,
-    engine::{Engine, RunError, Stop},
+    engine::{Engine, RunError, ShutdownHandle},
     event::{EventSink, Report, Status, Usage},
     graph::{
         Backoff, Bounds, GraphBuilder, IntoNode, Limits, Node, NodeContext, NodeError, Policies,
@@ -187,9 +187,15 @@ async fn g13_limits_count_across_crashes() {
             let dying =
                 Disturbed::dying_after(writes, Arc::clone(&saved.storage) as Arc<dyn Checkpointer>);
             let (info, input) = (saved.info.clone(), Update::default());
-            let (events, stop) = (EventSink::default(), Stop::default());
+            let (events, stop) = (EventSink::default(), ShutdownHandle::default());
             let engine = Engine::new(graph.clone()).with_storage(Arc::new(dying));
-            if engine.run(input).with_info(info).with_events(events).with_stop(&stop).await.is_ok()
+            if engine
+                .run(input)
+                .with_info(info)
+                .with_events(events)
+                .with_shutdown(&stop)
+                .await
+                .is_ok()
             {
                 assert!(writes > begins, "it has not died often");
                 break;

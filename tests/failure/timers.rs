@@ -7,7 +7,7 @@ use std::{
 
 use graphrun::{
     checkpoint::{Outcome, RunHistory as _},
-    engine::{Clock, Engine, Stop},
+    engine::{Clock, Engine, ShutdownHandle},
     event::{EventSink, Report, Status, Usage},
     graph::{
         Backoff, ErrorKind, Failure, GraphBuilder, IntoNode, Limits, NodeContext, START, node_fn,
@@ -118,10 +118,11 @@ async fn g19_a_stop_ends_a_wait_and_resume_continues_it() {
     let (attempts, saved) = (Attempts::new(), Saved::new());
     let graph = compiled(attempts.graph(2, Limits::default()));
     let engine = saved.engine(&graph).with_clock(attempts.clock());
-    let stop = Stop::default();
+    let stop = ShutdownHandle::default();
     let stopped = stop.clone();
     let (input, events) = (Update::default(), EventSink::default());
-    let run = engine.run(input).with_info(saved.info.clone()).with_events(events).with_stop(&stop);
+    let run =
+        engine.run(input).with_info(saved.info.clone()).with_events(events).with_shutdown(&stop);
     let stops = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         stopped.drain();

@@ -12,7 +12,7 @@ use std::{
 use graphrun::{
     checkpoint::{Checkpointer, RunHistory as _},
     compile::{CompiledGraph, compile},
-    engine::{Clock, Engine, RunEnd, Stop, subgraph},
+    engine::{Clock, Engine, RunEnd, ShutdownHandle, subgraph},
     event::{Event, EventSink, Report, Status, Usage},
     graph::{
         ErrorKind, Failure, GraphBuilder, Item, Limits, NodeContext, NodeError, START, dispatch,
@@ -604,7 +604,7 @@ async fn a_graph_is_a_node_and_takes_dispatches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_reaches_the_runs_within_a_run() {
-    let (stop, did) = (Stop::default(), Arc::<Mutex<Vec<String>>>::default());
+    let (stop, did) = (ShutdownHandle::default(), Arc::<Mutex<Vec<String>>>::default());
     let work = |does_stop: bool| {
         let (stop, did) = (stop.clone(), Arc::clone(&did));
         node_fn(move |Count { count }: Count, ctx: NodeContext| {
@@ -642,7 +642,7 @@ async fn a_drain_reaches_the_runs_within_a_run() {
         .unwrap_or_else(|it| panic!("{it}"));
     let engine = Engine::new(graph).with_storage(Arc::new(MemoryStorage::default()));
     let start = tokio::time::Instant::now();
-    let end = engine.run(&Sums::default()).with_stop(&stop).await.unwrap();
+    let end = engine.run(&Sums::default()).with_shutdown(&stop).await.unwrap();
     assert_eq!((end.status, start.elapsed().as_secs()), (Status::Interrupted, 1));
     assert_eq!(*did.lock().unwrap(), ["first"], "it finishes, and nothing follows");
 

@@ -25,7 +25,7 @@ use graphrun::{
     checkpoint::RunInfo,
     compile::compile,
     diagnostic::SourceFile,
-    engine::{Engine, RunEnd, Stop},
+    engine::{Engine, RunEnd, ShutdownHandle},
     event::{Event, EventSink, Report, RunEvent},
     nodes::{Services, factory},
     registry,
@@ -112,8 +112,10 @@ async fn run_prepared(
         events
     };
     let (info, input) = (RunInfo::new("w"), Update::of(&input).unwrap());
-    let stop = Stop::default();
-    let (end, events) =
-        tokio::join!(engine.run(input).with_info(info).with_events(sink).with_stop(&stop), collect);
+    let stop = ShutdownHandle::default();
+    let (end, events) = tokio::join!(
+        engine.run(input).with_info(info).with_events(sink).with_shutdown(&stop),
+        collect
+    );
     Ended { end: end.unwrap(), events }
 }

@@ -8,7 +8,7 @@ use graphrun::{
         RunJournal as _, RunList as _, TaskRecord,
     },
     compile::CompiledGraph,
-    engine::{Clock, Engine, RunEnd, RunError, Stop},
+    engine::{Clock, Engine, RunEnd, RunError, ShutdownHandle},
     event::{Event, EventSink, RunEvent, Status},
     graph::Limits,
     id::{RunId, TaskId},
@@ -115,7 +115,7 @@ impl Fate {
         let limits = Limits { time, ..self.graph.graph().limits.clone() };
         let engine = Engine::new(self.graph.clone()).with_storage(storage);
         let engine = engine.with_limits(limits).with_clock(self.clock.clone());
-        let (mut sink, stop, id) = (EventSink::default(), Stop::default(), &self.info.id);
+        let (mut sink, stop, id) = (EventSink::default(), ShutdownHandle::default(), &self.info.id);
         let mut told = sink.subscribe();
         let work = async {
             let found = self.storage.find(id.as_str()).await;
@@ -124,11 +124,11 @@ impl Fate {
                     .run(Update::default())
                     .with_info(self.info.clone())
                     .with_events(sink)
-                    .with_stop(&stop)
+                    .with_shutdown(&stop)
                     .await
             } else {
                 let answers = self.answers(random.as_deref_mut(), &engine).await;
-                engine.resume(id).with_answers(answers).with_events(sink).with_stop(&stop).await
+                engine.resume(id).with_answers(answers).with_events(sink).with_shutdown(&stop).await
             }
         };
         // Boxed, because moving a future of this size is slow.
@@ -174,8 +174,9 @@ impl Fate {
         {
             let Some(key) = key.filter(|_| random.random_ratio(1, 4)) else { continue };
             let hashes = self.hashes().await;
-            let (answers, stop) = (BTreeMap::from([(key, answer)]), Stop::default());
-            let refused = engine.resume(&self.info.id).with_answers(answers).with_stop(&stop).await;
+            let (answers, stop) = (BTreeMap::from([(key, answer)]), ShutdownHandle::default());
+            let refused =
+                engine.resume(&self.info.id).with_answers(answers).with_shutdown(&stop).await;
             assert!(refused.is_err(), "a wrong answer was taken: {refused:?}");
             assert_eq!(self.hashes().await, hashes, "a wrong answer has changed something");
         }
@@ -280,12 +281,12 @@ impl Signal {
 }
 
 /// Sends a signal if there is one, and never ends.
-async fn sent(signal: Option<Signal>, stop: &Stop) {
+async fn sent(signal: Option<Signal>, stop: &ShutdownHandle) {
     if let Some(Signal { after, twice }) = signal {
         sleep(after).await;
         stop.drain();
         if twice {
-            stop.now();
+            stop.abort();
         }
     }
     std::future::pending::<()>().await;

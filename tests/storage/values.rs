@@ -12,7 +12,7 @@ use graphrun::{
     compile::{CompiledGraph, compile},
     data_limit::DataLimit,
     diagnostic::SourceFile,
-    engine::{Answers, Engine, RunEnd, RunError, Stop},
+    engine::{Answers, Engine, RunEnd, RunError, ShutdownHandle},
     event::{EventSink, Status},
     graph::{
         Command, Dispatch, Goto, GraphBuilder, Node, NodeContext, NodeError, Question, START,
@@ -348,9 +348,9 @@ async fn every_value_that_is_taken_is_read_again(home: Home) {
             let (_, values) = case.saved().await;
             assert_same(&values, &Value::Object(end.state.to_json()));
             if end.status == Status::Paused {
-                let (events, stop) = (EventSink::default(), Stop::default());
+                let (events, stop) = (EventSink::default(), ShutdownHandle::default());
                 let again =
-                    case.engine().resume(&run(&id)).with_events(events).with_stop(&stop).await;
+                    case.engine().resume(&run(&id)).with_events(events).with_shutdown(&stop).await;
                 assert_eq!(again.unwrap().questions, end.questions);
                 let answer = if way == Way::Show { value.clone() } else { json!(true) };
                 let end = case.answer(answer).await.unwrap();

@@ -358,6 +358,7 @@ impl ConcurrencyCheck<'_> {
         match by.ending {
             _ if by.is_spent => format!("leads to {to}, which may be used up"),
             Ending::Caught => format!("its `catch` leads to {to} only"),
+            Ending::Exhausted => format!("its `exhausted` leads to {to} only"),
             Ending::Finished | Ending::Chosen | Ending::Skipped => format!("may lead to {to} only"),
         }
     }

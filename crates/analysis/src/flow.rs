@@ -61,6 +61,9 @@ fn way(names: &[&NodeName], gap: Option<&Gap>) -> String {
         (Some(from), GapKind::Unwritten(Ending::Caught)) => {
             format!("is not written when `{from}` fails and `catch` leads to `{to}`")
         }
+        (Some(from), GapKind::Unwritten(Ending::Exhausted)) => {
+            format!("is not written when `{from}` reaches a limit and `exhausted` leads to `{to}`")
+        }
         (Some(from), GapKind::Unwritten(Ending::Skipped)) => {
             format!("is not written when `{from}` is skipped, because `{from}` writes it")
         }

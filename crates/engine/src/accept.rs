@@ -1,4 +1,4 @@
-//! Accepting a run: its beginning is saved, and the run belongs to this process. Only then it is driven.
+//! Accepts a run: saves its beginning and takes its lease. Only then is it driven.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use graphrun_core::{
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Engine, RunEnd, RunError, Stop,
+    Engine, RunEnd, RunError, ShutdownHandle,
     driver::{Driver, run_end, run_finished},
     entrance,
     journal_writer::JournalWriter,
@@ -18,7 +18,7 @@ use super::{
     machine::{Action, FirstStep, Machine, RunSettings},
     spans, stream,
 };
-use crate::checkpoint::{Entry, RunInfo};
+use crate::checkpoint::{Entry, RunInfo, RunStatus};
 
 /// A run that is saved and belongs to this process.
 pub(super) enum AcceptedRun {
@@ -48,6 +48,11 @@ impl AcceptedRun {
         Self::Ready(Box::new(ReadyRun { machine, journal, actions, span }))
     }
 
+    /// Returns a run that has stopped before its first task.
+    pub(super) fn stopped(machine: &Machine, status: &RunStatus) -> Self {
+        Self::Stopped(Box::new(run_end(machine, status.clone())))
+    }
+
     pub(super) fn run(&self) -> &RunId {
         match self {
             Self::Ready(ready) => ready.machine.run(),
@@ -55,12 +60,16 @@ impl AcceptedRun {
         }
     }
 
-    pub(super) async fn drive(self, engine: &Engine, stop: &Stop) -> Result<RunEnd, RunError> {
+    pub(super) async fn drive(
+        self,
+        engine: &Engine,
+        shutdown: &ShutdownHandle,
+    ) -> Result<RunEnd, RunError> {
         let ReadyRun { machine, journal, actions, span } = match self {
             Self::Ready(ready) => *ready,
             Self::Stopped(end) => return Ok(*end),
         };
-        let driver = Driver::new(engine, machine, journal, stop);
+        let driver = Driver::new(engine, machine, journal, shutdown);
         Box::pin(driver.drive(actions).instrument(span)).await
     }
 }
@@ -80,40 +89,50 @@ pub(super) async fn accept_new(
     .await
 }
 
-/// Accepts a new run, of which a function makes the machine.
+/// Accepts a new run; `first_step` makes its machine.
 pub(super) async fn accept(
     engine: &Engine,
     info: RunInfo,
     sinks: stream::Sinks,
-    machine: impl FnOnce(RunSettings, RunId) -> Result<FirstStep, RunError>,
+    first_step: impl FnOnce(RunSettings, RunId) -> Result<FirstStep, RunError>,
 ) -> Result<AcceptedRun, RunError> {
-    let kept = engine.kept.as_ref().filter(|_| !info.is_thread);
-    let settings = RunSettings { is_in_process: kept.is_some(), ..engine.run_settings() };
-    let FirstStep { machine, commit, mut actions } = machine(settings, info.id.clone())?;
+    let process_storage = engine.process_storage.as_ref().filter(|_| !info.is_thread);
+    let settings =
+        RunSettings { is_in_process: process_storage.is_some(), ..engine.run_settings() };
+    let FirstStep { machine, commit, mut actions } = first_step(settings, info.id.clone())?;
     let span = spans::run(&machine, sinks.span, None);
     let info = RunInfo { trace: engine.trace_context.and_then(|it| it(&span)), ..info };
     let mut log = Log::begin(&info, sinks, engine.clock.clone());
     for event in take_emissions(&mut actions) {
         log.add(event);
     }
-    if let Some(kept) = kept {
-        let mut journal = JournalWriter::in_process(Arc::clone(kept), info, log);
+    if let Some(storage) = process_storage {
+        let mut journal = JournalWriter::in_process(Arc::clone(storage), info, log);
         journal.publish().await?;
         return Ok(AcceptedRun::ready(machine, journal, actions, span));
     }
     let graph = Some(engine.outline());
     let info = RunInfo { graph, ..info };
-    if let [Action::Stop(status)] = actions.as_slice() {
-        // Acceptance and status are saved together. A crash between the two would leave a run that looks
-        // unfinished and gets resumed past its breakpoint.
+    if let Some(status) = immediate_stop(&actions) {
         log.add(run_finished(&machine, status));
         let first = Entry { run_status: Some(status.clone()), ..Entry::from(commit) };
         JournalWriter::create(engine, &info, first, log).await?.release().await?;
-        return Ok(AcceptedRun::Stopped(Box::new(run_end(&machine, status.clone()))));
+        return Ok(AcceptedRun::stopped(&machine, status));
     }
     let mut journal = JournalWriter::create(engine, &info, commit.into(), log).await?;
     journal.publish().await?;
     Ok(AcceptedRun::ready(machine, journal, actions, span))
+}
+
+/// Returns the status of a run that stops before its first task.
+///
+/// Acceptance and status are saved together. A crash between the two would leave a run that looks unfinished and gets
+/// resumed past its breakpoint.
+pub(super) fn immediate_stop(actions: &[Action]) -> Option<&RunStatus> {
+    match actions {
+        [Action::Stop(status)] => Some(status),
+        _ => None,
+    }
 }
 
 /// Takes the first actions that report a reached node, as events: the commit that enters the graph saves them.

@@ -21,7 +21,7 @@ use graphrun_core::{
     id::TaskId,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::coop,
     time::{Instant, sleep_until},
 };
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{budget_gate::BudgetGate, scheduler::Scheduler};
 use super::{
-    Engine, RunEnd, RunError, Stop,
+    Engine, RunEnd, RunError, ShutdownHandle,
     entrance::{redact_event, redact_report},
     journal_writer::JournalWriter,
     log::event_of_emission,
@@ -42,13 +42,13 @@ use crate::checkpoint::{CheckpointError, Outcome, RunStatus};
 /// The number of node messages that may wait for the driver before nodes have to wait.
 const MESSAGES_CAPACITY: usize = 256;
 
-/// The largest number of simultaneously finished tasks that one transaction saves.
-const TOGETHER_MAX: usize = 64;
+/// The largest number of simultaneously finished tasks that one entry saves.
+const EVENTS_PER_ENTRY_MAX: usize = 64;
 
 /// Drives one run in this process.
 pub(super) struct Driver<'a> {
     engine: &'a Engine,
-    stop: &'a Stop,
+    shutdown: &'a ShutdownHandle,
     machine: Machine,
     scheduler: Scheduler,
     budget: BudgetGate,
@@ -64,10 +64,12 @@ enum Signal {
     Task(Box<TaskEvent>),
     /// A message from a node.
     Message(Box<AttemptMessage>),
+    /// A call of a model has ended, and others wait for it.
+    CallEnded,
     /// A drain was requested.
     Drain,
     /// A stop without a grace period was requested, or the grace period of running tasks is over.
-    StopNow,
+    Abort,
     /// The deadline of an open question has passed.
     QuestionExpired,
     /// The time of the run is over.
@@ -82,7 +84,7 @@ impl<'a> Driver<'a> {
         engine: &'a Engine,
         machine: Machine,
         journal: JournalWriter,
-        stop: &'a Stop,
+        shutdown: &'a ShutdownHandle,
     ) -> Self {
         let (sender, messages) = mpsc::channel(MESSAGES_CAPACITY);
         let discard = CancellationToken::new();
@@ -91,17 +93,19 @@ impl<'a> Driver<'a> {
             graph: machine.graph().clone(),
             driver: Arc::new(DriverLink {
                 messages: sender,
-                cancel: stop.now.clone(),
+                cancel: shutdown.abort.clone(),
                 deltas: journal.delta_reader(),
+                call_ended: Notify::new(),
+                outer: engine.outer.as_ref().map(|it| it.reporter.clone()),
             }),
             abort: discard.child_token(),
             discard,
             clock: engine.clock.clone(),
-            provided: nested::provided(engine, &journal, stop),
+            provided: nested::provided(engine, &journal, shutdown),
         };
         let mut driver = Self {
             engine,
-            stop,
+            shutdown,
             machine,
             scheduler: Scheduler::new(engine.limits.concurrency, context),
             budget: BudgetGate::default(),
@@ -121,7 +125,7 @@ impl<'a> Driver<'a> {
         };
         if end.is_err() {
             // Before the lease ends: another process may start the same tasks then.
-            self.scheduler.discard_and_wait().await;
+            self.scheduler.discard_all_and_wait().await;
         }
         if let Err(RunError::Checkpoint(CheckpointError::Full { .. })) = &end {
             let reason = Some("the disk is full".to_owned());
@@ -143,7 +147,7 @@ impl<'a> Driver<'a> {
                 Box::pin(self.end_step_early()).await?
             } else if let Some(status) = self.suspended() {
                 Some(status)
-            } else if let Some(event) = self.take_instant_event() {
+            } else if let Some(event) = self.take_inline_event() {
                 self.handle_task_events(event).await?
             } else {
                 let signal = self.next_signal().await;
@@ -152,38 +156,40 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns the event of a task that was ready at once, unless the run has to stop.
-    fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
+    /// Returns the event of a task that ended in its first poll, unless the run has to stop.
+    fn take_inline_event(&mut self) -> Option<Box<TaskEvent>> {
         let is_due = |it: Instant| it <= Instant::now();
-        let must_stop = self.stop.drain.is_cancelled()
+        let must_stop = self.shutdown.drain.is_cancelled()
             || self.journal.is_lease_lost()
             || self.budget.time_end().is_some_and(is_due);
-        if must_stop { None } else { self.scheduler.take_instant_event() }
+        if must_stop { None } else { self.scheduler.take_inline_event() }
     }
 
-    /// Returns the status with which the engine gives up a run, if all of its tasks wait for longer than `wait_max`. Their
-    /// waits are saved.
+    /// Returns the status of a run to suspend: all of its tasks wait for longer than `wait_max`. Their waits are saved.
     fn suspended(&self) -> Option<RunStatus> {
         let wait_max = self.engine.wait_max.filter(|_| self.scheduler.is_idle())?;
         let left = self.machine.next_wait()?.left(self.engine.clock.now());
-        (wait_max < left).then(|| self.machine.suspended_status())
+        (wait_max < left).then(|| self.machine.open_status())
     }
 
     async fn next_signal(&mut self) -> Signal {
         let (grace_end, time_end) = (self.scheduler.grace_end(), self.budget.time_end());
         let question_deadline = self.question_deadline;
+        let has_planned_calls = self.budget.has_planned_calls();
+        let driver = Arc::clone(self.scheduler.driver());
         yielding::yield_if_pending(async {
             tokio::select! {
                 biased;
                 () = self.journal.lease_lost() => Signal::LeaseLost,
-                () = self.stop.now.cancelled() => Signal::StopNow,
-                () = self.stop.drain.cancelled(), if grace_end.is_none() => Signal::Drain,
-                () = until(grace_end), if grace_end.is_some() => Signal::StopNow,
+                () = self.shutdown.abort.cancelled() => Signal::Abort,
+                () = self.shutdown.drain.cancelled(), if grace_end.is_none() => Signal::Drain,
+                () = until(grace_end), if grace_end.is_some() => Signal::Abort,
                 () = until(time_end), if time_end.is_some() => Signal::OutOfTime,
                 () = until(question_deadline), if question_deadline.is_some() => {
                     Signal::QuestionExpired
                 }
                 Some(message) = self.messages.recv() => Signal::Message(message.into()),
+                () = driver.call_ended.notified(), if has_planned_calls => Signal::CallEnded,
                 Some(event) = self.scheduler.next_event() => Signal::Task(event),
             }
         })
@@ -199,17 +205,21 @@ impl<'a> Driver<'a> {
                 self.journal.save().await?;
                 Ok(None)
             }
+            Signal::CallEnded => {
+                Box::pin(self.admit_calls()).await;
+                Ok(None)
+            }
             Signal::Drain => {
                 fault::hit(Point::ShutdownDrain).map_err(CheckpointError::injected)?;
                 self.scheduler.drain(self.engine.grace);
                 Ok(self.interrupted_if_drained())
             }
-            Signal::StopNow => Box::pin(self.stop_now()).await,
+            Signal::Abort => Box::pin(self.abort_run()).await,
             Signal::QuestionExpired => Box::pin(self.expire_questions()).await,
             Signal::OutOfTime => Box::pin(self.end_step_early()).await,
             Signal::LeaseLost => {
                 // The results of the running tasks can no longer be saved.
-                Box::pin(self.scheduler.discard_and_wait()).await;
+                Box::pin(self.scheduler.discard_all_and_wait()).await;
                 let action = format!("continue run `{}`", self.machine.run());
                 let source = "its lease has expired, and another process may own it now".into();
                 Err(CheckpointError::Overtaken { action, source }.into())
@@ -220,7 +230,7 @@ impl<'a> Driver<'a> {
     /// Starts waiting tasks while slots, time and model budget are left.
     async fn start_tasks(&mut self) {
         // The token is asked here, because `select!` may report the stop only after more tasks have started.
-        while !self.stop.drain.is_cancelled() && !self.budget.is_closed() {
+        while !self.shutdown.drain.is_cancelled() && !self.budget.is_closed() {
             let Some(task) = self.scheduler.next_task() else { break };
             let graph = self.machine.graph();
             let started = || Event::TaskStarted {
@@ -233,7 +243,8 @@ impl<'a> Driver<'a> {
             let (id, number) = (task.id, task.attempt);
             if let Some(failure) = self.machine.node_limit_failure(id) {
                 self.scheduler.refuse(&task, failure);
-                break;
+                coop::consume_budget().await;
+                continue;
             }
             let time_left = self.machine.time_left(id);
             if time_left == Some(Duration::ZERO) {
@@ -254,14 +265,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Applies the event of a task, and those of tasks that ended meanwhile, and saves them at once.
+    /// Applies the event of a task, and those of tasks that ended meanwhile, and saves all in one entry.
     async fn handle_task_events(
         &mut self,
         first: Box<TaskEvent>,
     ) -> Result<Option<RunStatus>, RunError> {
         let mut end = self.apply_event(first).await?;
-        for _ in 1..TOGETHER_MAX {
-            let Some(event) = self.scheduler.next_event_now() else { break };
+        for _ in 1..EVENTS_PER_ENTRY_MAX {
+            let Some(event) = self.scheduler.try_next_event() else { break };
             end = self.apply_event(event).await?.or(end);
         }
         self.save_or_stop(end).await
@@ -294,7 +305,7 @@ impl<'a> Driver<'a> {
         }
         let actions = self.machine.apply(*event);
         let end = self.stage(actions).await?;
-        if self.budget.has_waiting_calls() {
+        if self.budget.has_planned_calls() {
             Box::pin(self.admit_calls()).await;
         }
         Ok(end)
@@ -349,8 +360,8 @@ impl<'a> Driver<'a> {
                     Box::pin(self.journal.add_messages(&messages)).await?;
                 }
                 Action::Run(mut task) => {
-                    if let Some(parent) = &self.engine.parent {
-                        parent.add_grants(&mut task.memos);
+                    if let Some(outer) = &self.engine.outer {
+                        outer.add_grants(&mut task.memos);
                     }
                     self.scheduler.push(task);
                 }
@@ -368,16 +379,16 @@ impl<'a> Driver<'a> {
             MessageContent::Report(report) => {
                 if let Some(usage) = report.usage() {
                     self.budget.add_usage(task, usage);
-                    if let Some(parent) = &self.engine.parent {
-                        parent.reporter.add_usage(usage);
+                    if let Some(outer) = &self.engine.outer {
+                        outer.reporter.add_usage(usage);
                     }
                 }
                 self.publish_report(task, report).await;
                 self.admit_calls().await;
                 Ok(())
             }
-            MessageContent::Spending(call) => {
-                self.budget.plan_call(task, attempt, call);
+            MessageContent::PlannedCall(call) => {
+                self.budget.add_planned_call(task, attempt, call);
                 self.admit_calls().await;
                 Ok(())
             }
@@ -387,11 +398,11 @@ impl<'a> Driver<'a> {
 
     /// Gives a permit to each planned call that fits into the limits.
     async fn admit_calls(&mut self) {
-        while let Some(call) = self.budget.next_admitted(&self.machine) {
-            match &self.engine.parent {
-                Some(parent) => parent.reporter.forward_spending(call).await,
-                // A task that was dropped meanwhile no longer waits.
-                None => _ = call.permit.send(()),
+        let driver = Arc::clone(self.scheduler.driver());
+        while let Some(call) = self.budget.admit_next_call(&self.machine, &driver) {
+            match &self.engine.outer {
+                Some(outer) => outer.reporter.forward_call(call).await,
+                None => call.permit(),
             }
         }
     }
@@ -407,9 +418,9 @@ impl<'a> Driver<'a> {
 
     async fn add_memo(&mut self, task: TaskId, number: u32, memo: Memo) -> Result<(), RunError> {
         let Memo { name, value, ms, usage, saved } = memo;
-        if let Some(parent) = self.engine.parent.as_ref().filter(|_| name.starts_with(GRANT_MEMO)) {
+        if let Some(outer) = self.engine.outer.as_ref().filter(|_| name.starts_with(GRANT_MEMO)) {
             // A grant of a nested run is one of the outer run. An outer run that has ended does not need it.
-            drop(parent.reporter.note(&name, value.clone()).await);
+            drop(outer.reporter.note(&name, value.clone()).await);
         }
         let attempt = AttemptStats { number, ms, usage, ended: self.engine.clock.now() };
         let mut event = TaskEvent::MemoSaved { task, name, value, attempt };
@@ -449,7 +460,7 @@ impl<'a> Driver<'a> {
         // No process can send messages to a run that no storage contains.
         self.machine.is_at_last_task()
             && !self.machine.graph().graph().inbox.is_empty()
-            && self.engine.kept.is_none()
+            && self.engine.process_storage.is_none()
     }
 
     async fn read_inbox(&mut self) -> Result<(), RunError> {
@@ -462,22 +473,24 @@ impl<'a> Driver<'a> {
     /// Ends the step at a limit: aborts the running tasks and keeps the results of the finished ones.
     async fn end_step_early(&mut self) -> Result<Option<RunStatus>, RunError> {
         let step = self.machine.committed_step();
+        self.budget.refuse_planned_calls();
         self.scheduler.abort_all();
         let end = self.apply_remaining_events().await?;
-        self.scheduler.reset();
+        self.scheduler.reopen_after_abort();
         let refused_call = self.budget.refused_call();
         self.budget.reset();
         let mut actions = Vec::new();
         // All open tasks may have finished at this moment.
         if self.machine.committed_step() == step && end.is_none() {
-            actions = self.machine.out_of_budget(refused_call);
+            actions = self.machine.end_step_at_limit(refused_call);
         }
         Ok(self.perform(actions).await?.or(end))
     }
 
     /// Stops the run at once: discards the running tasks and keeps the results of the finished ones.
-    async fn stop_now(&mut self) -> Result<Option<RunStatus>, RunError> {
-        self.scheduler.discard();
+    async fn abort_run(&mut self) -> Result<Option<RunStatus>, RunError> {
+        self.budget.refuse_planned_calls();
+        self.scheduler.discard_unfinished();
         let end = self.apply_remaining_events().await?;
         Ok(end.or_else(|| Some(interrupted())))
     }
@@ -489,7 +502,7 @@ impl<'a> Driver<'a> {
 
     /// Saves the final entry.
     async fn finish(&mut self, status: RunStatus) -> Result<RunEnd, RunError> {
-        self.scheduler.discard_and_wait().await;
+        self.scheduler.discard_all_and_wait().await;
         spans::note_stop(&self.machine, &status);
         self.journal.add_status(status.clone(), run_finished(&self.machine, &status));
         self.journal.keep(&self.machine, &status);

@@ -62,8 +62,8 @@ pub(super) async fn fork(
     };
     let graph = Some(engine.outline());
     let info = RunInfo { fork_source: Some(from), graph, ..info };
-    let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease).await?;
-    engine.checkpointer.release(lease.hold()).await?;
+    let lease = Lease::create(&engine.checkpointer, &info, &first, engine.lease_duration).await?;
+    engine.checkpointer.release(lease.token()).await?;
     lease.forget();
     Ok(())
 }

@@ -16,8 +16,8 @@ use self::target::Target;
 use super::{
     Engine, RunError,
     lease::Lease,
-    log::{Log, event_of, event_of_message},
-    machine::{EndedStep, Machine, ProcessedMessage},
+    log::{Log, event_of_message, event_of_record},
+    machine::{Machine, ProcessedMessage, StepSummary},
     storage::MemoryStorage,
     stream::{Sender, StreamMode},
 };
@@ -43,7 +43,8 @@ impl JournalWriter {
         log: Log,
     ) -> Result<Self, RunError> {
         let first = Entry { events: log.unsaved(), ..first };
-        let lease = Lease::create(&engine.checkpointer, info, &first, engine.lease).await?;
+        let lease =
+            Lease::create(&engine.checkpointer, info, &first, engine.lease_duration).await?;
         fault::hit(Point::AcceptAfterCommit).map_err(CheckpointError::injected)?;
         Ok(Self::new(engine, lease, log))
     }
@@ -81,7 +82,7 @@ impl JournalWriter {
         self.save_step().await?;
         // The reports of a nested run show its progress.
         if !record.is_of_nested_run() {
-            self.log.add_with(|| event_of(&record));
+            self.log.add_with(|| event_of_record(&record));
         }
         self.target.add_record(record, self.log.stream());
         Ok(())
@@ -102,7 +103,7 @@ impl JournalWriter {
     }
 
     /// Ends a step of a run that exists in this process only: this one, or the last one of the machine.
-    pub(super) fn end_step(&mut self, machine: &Machine, ended: Option<EndedStep>) {
+    pub(super) fn end_step(&mut self, machine: &Machine, ended: Option<StepSummary>) {
         self.target.end_step();
         let step = ended.as_ref().map_or_else(|| machine.committed_step(), |it| it.step);
         let next = || ended.map_or_else(|| machine.next_nodes(), |it| it.next);

@@ -11,16 +11,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Answers, Engine, Run, RunEnd, RunError, Stop,
+    Answers, Engine, Run, RunEnd, RunError, ShutdownHandle,
     accept::{self, AcceptedRun},
     lease::Lease,
     machine::Machine,
     resume::Resumption,
-    spans::RunParent,
+    spans::SpanPlacement,
     stream::{self, StreamMode},
-    turn,
+    turn::{self, Turn},
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, RunInfo};
+use crate::checkpoint::{Checkpoint, RunInfo};
 
 /// A run about to be driven. Await it to drive the run here until it stops, or [`start`](Self::start) it in a
 /// separate task. Until then nothing happens.
@@ -32,7 +32,7 @@ pub struct Launch {
     engine: Engine,
     kind: LaunchKind,
     events: EventSink,
-    stop: Stop,
+    shutdown: ShutdownHandle,
     modes: Vec<StreamMode>,
 }
 
@@ -70,35 +70,39 @@ impl IntoInput for Update {
 
 impl Launch {
     pub(super) fn new(engine: &Engine, input: impl IntoInput) -> Self {
-        let info = Box::new(RunInfo::new(&engine.graph.graph().name));
-        Self::of(engine, LaunchKind::New { info, input: input.into_input() })
+        let info = new_info(engine);
+        Self::with_kind(engine, LaunchKind::New { info, input: input.into_input() })
     }
 
-    pub(super) fn at(engine: &Engine, checkpoint: Checkpoint) -> Self {
-        let info = Box::new(RunInfo::new(&engine.graph.graph().name));
-        Self::of(engine, LaunchKind::At { info, checkpoint: Box::new(checkpoint) })
+    pub(super) fn run_at(engine: &Engine, checkpoint: Checkpoint) -> Self {
+        let info = new_info(engine);
+        Self::with_kind(engine, LaunchKind::At { info, checkpoint: Box::new(checkpoint) })
     }
 
     pub(super) fn resume(engine: &Engine, run: &RunId) -> Self {
-        Self::of(engine, LaunchKind::Resume { run: run.clone(), answers: Answers::default() })
+        Self::with_kind(
+            engine,
+            LaunchKind::Resume { run: run.clone(), answers: Answers::default() },
+        )
     }
 
     pub(super) fn retry(engine: &Engine, run: &RunId) -> Self {
-        Self::of(engine, LaunchKind::Retry { run: run.clone(), node: None })
+        Self::with_kind(engine, LaunchKind::Retry { run: run.clone(), node: None })
     }
 
-    fn of(engine: &Engine, kind: LaunchKind) -> Self {
-        let (events, stop) = (EventSink::default(), Stop::default());
-        Self { engine: engine.clone(), kind, events, stop, modes: Vec::new() }
+    fn with_kind(engine: &Engine, kind: LaunchKind) -> Self {
+        let (events, shutdown) = (EventSink::default(), ShutdownHandle::default());
+        Self { engine: engine.clone(), kind, events, shutdown, modes: Vec::new() }
     }
 
     pub(super) fn turn(engine: &Engine, thread: String, input: impl IntoInput) -> Self {
-        let info = Box::new(RunInfo::new(&engine.graph.graph().name));
+        let info = new_info(engine);
         let input = input.into_input();
-        Self::of(engine, LaunchKind::Turn { thread, info, input, is_queued: false })
+        Self::with_kind(engine, LaunchKind::Turn { thread, info, input, is_queued: false })
     }
 
-    /// Lets a turn wait until other turns of its thread have ended, here or in another process.
+    /// Lets a turn wait until other turns of its thread have ended, here or in another process. Has no effect on other
+    /// launches.
     pub fn queued(mut self) -> Self {
         if let LaunchKind::Turn { is_queued, .. } = &mut self.kind {
             *is_queued = true;
@@ -106,7 +110,7 @@ impl Launch {
         self
     }
 
-    /// Sets the id, the name and the origin of a new run.
+    /// Sets the id, the name and the origin of a new run; a thread keeps its name. Has no effect on a run that continues.
     pub fn with_info(mut self, new: RunInfo) -> Self {
         if let LaunchKind::New { info, .. }
         | LaunchKind::At { info, .. }
@@ -117,7 +121,7 @@ impl Launch {
         self
     }
 
-    /// Names a new run. No other run of the storage may have the name.
+    /// Names a new run. No other run of the storage may have the name. A thread has its name from the turn.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         if let LaunchKind::New { info, .. } | LaunchKind::At { info, .. } = &mut self.kind {
             info.name = name.into();
@@ -125,7 +129,8 @@ impl Launch {
         self
     }
 
-    /// Answers a question of a run that is resumed. The answer is a JSON value, or a type that becomes one.
+    /// Answers a question of a run that is resumed. The answer is a JSON value, or a type that becomes one. Has no effect on
+    /// other launches.
     pub fn answer(mut self, question: impl Into<String>, answer: impl Into<Value>) -> Self {
         if let LaunchKind::Resume { answers, .. } = &mut self.kind {
             answers.by_name.insert(question.into(), answer.into());
@@ -133,7 +138,7 @@ impl Launch {
         self
     }
 
-    /// Sets all answers of a run that is resumed.
+    /// Sets all answers of a run that is resumed. Has no effect on other launches.
     pub fn with_answers(mut self, given: impl Into<Answers>) -> Self {
         if let LaunchKind::Resume { answers, .. } = &mut self.kind {
             *answers = given.into();
@@ -141,7 +146,7 @@ impl Launch {
         self
     }
 
-    /// Retries only the failed tasks of this node; with `None`, those of all nodes.
+    /// Retries only the failed tasks of this node; with `None`, those of all nodes. Has no effect on other launches.
     pub fn only(mut self, only: impl Into<Option<NodeName>>) -> Self {
         if let LaunchKind::Retry { node, .. } = &mut self.kind {
             *node = only.into();
@@ -157,8 +162,8 @@ impl Launch {
     }
 
     /// Lets this handle stop the run from outside.
-    pub fn with_stop(mut self, stop: &Stop) -> Self {
-        self.stop = stop.clone();
+    pub fn with_shutdown(mut self, handle: &ShutdownHandle) -> Self {
+        self.shutdown = handle.clone();
         self
     }
 
@@ -186,17 +191,17 @@ impl Launch {
             self.modes.push(StreamMode::Debug);
         }
         let (sender, chunks) = stream::channel(&self.modes);
-        let Self { engine, kind, events, stop, .. } = self;
+        let Self { engine, kind, events, shutdown, .. } = self;
         let accepted = kind.accept(&engine, events, Some(sender)).await?;
         let id = accepted.run().clone();
-        let watched = stop.clone();
+        let watched = shutdown.clone();
         let task = tokio::spawn(async move { accepted.drive(&engine, &watched).await });
-        Ok(Run::new(id, stop, chunks, task))
+        Ok(Run::new(id, shutdown, chunks, task))
     }
 
     async fn drive(self) -> Result<RunEnd, RunError> {
-        let Self { engine, kind, events, stop, .. } = self;
-        kind.accept(&engine, events, None).await?.drive(&engine, &stop).await
+        let Self { engine, kind, events, shutdown, .. } = self;
+        kind.accept(&engine, events, None).await?.drive(&engine, &shutdown).await
     }
 }
 
@@ -218,10 +223,10 @@ impl LaunchKind {
         stream: Option<stream::Sender>,
     ) -> Result<AcceptedRun, RunError> {
         // Only a run in a separate task has a stream here.
-        let span = if stream.is_some() { RunParent::Detached } else { RunParent::Current };
-        let stream = stream.or_else(|| engine.parent.as_ref()?.stream.clone());
-        let parent = engine.parent.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
-        let sinks = stream::Sinks { events, stream, parent, span };
+        let span = if stream.is_some() { SpanPlacement::Detached } else { SpanPlacement::Current };
+        let stream = stream.or_else(|| engine.outer.as_ref()?.stream.clone());
+        let outer = engine.outer.as_ref().map(|it| (it.reporter.clone(), it.node.clone()));
+        let sinks = stream::Sinks { events, stream, outer, span };
         match self {
             Self::New { info, input } => {
                 let input = input.map_err(RunError::Fields)?;
@@ -236,35 +241,24 @@ impl LaunchKind {
             }
             Self::Turn { thread, info, input, is_queued } => {
                 let input = input.map_err(RunError::Fields)?;
-                let turn = |run| {
-                    let (input, sinks) = (input.clone(), sinks.clone());
-                    turn::accept(engine, &thread, run, input, is_queued, sinks)
-                };
-                if let Some(run) = turn::find_run(engine, &thread).await? {
-                    return turn(run).await;
-                }
-                let info = RunInfo { name: thread.clone(), is_thread: true, ..*info };
-                match accept::accept_new(engine, info, input.clone(), sinks.clone()).await {
-                    Err(RunError::Checkpoint(error @ CheckpointError::Exists(_))) => {
-                        // Another turn has begun the thread meanwhile.
-                        let run = turn::find_run(engine, &thread).await?;
-                        turn(run.ok_or(error)?).await
-                    }
-                    accepted => accepted,
-                }
+                turn::accept_or_begin(engine, Turn { thread, input, is_queued }, *info, sinks).await
             }
             Self::Resume { run, answers } => {
-                let lease = Lease::acquire(&engine.checkpointer, &run, engine.lease).await?;
+                let lease =
+                    Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_answers(engine, &run, answers).await;
-                let (lease, resumption) = lease.or_give_back(resumption).await?;
-                resumption.accept(engine, lease, sinks).await
+                Resumption::accept(lease.or_release(resumption).await?, engine, sinks).await
             }
             Self::Retry { run, node } => {
-                let lease = Lease::acquire(&engine.checkpointer, &run, engine.lease).await?;
+                let lease =
+                    Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await?;
                 let resumption = Resumption::with_failed_tasks(engine, &run, node.as_ref()).await;
-                let (lease, resumption) = lease.or_give_back(resumption).await?;
-                resumption.accept(engine, lease, sinks).await
+                Resumption::accept(lease.or_release(resumption).await?, engine, sinks).await
             }
         }
     }
+}
+
+fn new_info(engine: &Engine) -> Box<RunInfo> {
+    Box::new(RunInfo::new(&engine.graph.graph().name))
 }

@@ -44,7 +44,7 @@ static RENEWALS: LazyLock<Option<Handle>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct Lease {
     storage: Arc<dyn Checkpointer>,
-    hold: LeaseToken,
+    token: LeaseToken,
     /// Whether the storage released the lease already, in the transaction with which the run stopped.
     is_released: AtomicBool,
     lost: CancellationToken,
@@ -63,8 +63,8 @@ impl Lease {
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
         let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
-        let hold = storage.create(info, &claim, first).await?;
-        Ok(Self::keep(storage, hold, ttl, presence))
+        let token = storage.create(info, &claim, first).await?;
+        Ok(Self::keep(storage, token, ttl, presence))
     }
 
     /// Takes a run that has no owner, or whose owner is known to be dead.
@@ -75,7 +75,7 @@ impl Lease {
     ) -> Result<Self, CheckpointError> {
         let presence = Presence::new();
         let claim = Claim { owner: presence.owner().clone(), ttl, over: None };
-        let hold = match storage.acquire(run, &claim).await {
+        let token = match storage.acquire(run, &claim).await {
             Err(CheckpointError::Owned { holder, .. }) if holder.owner.is_gone() => {
                 // Of several processes that see the dead owner, only one replaces exactly this lease.
                 let claim = Claim { over: Some(holder.fence), ..claim };
@@ -83,19 +83,19 @@ impl Lease {
             }
             result => result?,
         };
-        Ok(Self::keep(storage, hold, ttl, presence))
+        Ok(Self::keep(storage, token, ttl, presence))
     }
 
     fn keep(
         storage: &Arc<dyn Checkpointer>,
-        hold: LeaseToken,
+        token: LeaseToken,
         ttl: Duration,
         presence: Presence,
     ) -> Self {
         let lost = CancellationToken::new();
         let renewal = Renewal {
             storage: Arc::downgrade(storage),
-            hold: hold.clone(),
+            token: token.clone(),
             ttl,
             lost: lost.clone(),
         };
@@ -103,7 +103,7 @@ impl Lease {
         let renewal = RENEWALS.as_ref().map(spawn);
         Self {
             storage: Arc::clone(storage),
-            hold,
+            token,
             is_released: AtomicBool::new(false),
             lost,
             _renewal: renewal,
@@ -112,8 +112,8 @@ impl Lease {
     }
 
     /// Returns the right to write.
-    pub(super) fn hold(&self) -> &LeaseToken {
-        &self.hold
+    pub(super) fn token(&self) -> &LeaseToken {
+        &self.token
     }
 
     /// Waits until another process owns the run.
@@ -132,12 +132,12 @@ impl Lease {
 
     /// Returns the lease with the result; on an error it releases the run first. A process that ends with
     /// this error would not wait until the lease thread releases the run.
-    pub(super) async fn or_give_back<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
+    pub(super) async fn or_release<T, E>(self, made: Result<T, E>) -> Result<(Self, T), E> {
         match made {
             Ok(made) => Ok((self, made)),
             Err(refused) => {
                 // If this fails, the lease expires and the run is free again.
-                drop(self.storage.release(&self.hold).await);
+                drop(self.storage.release(&self.token).await);
                 self.forget();
                 Err(refused)
             }
@@ -155,10 +155,10 @@ impl Drop for Lease {
         if *self.is_released.get_mut() {
             return;
         }
-        let (storage, hold) = (Arc::clone(&self.storage), self.hold.clone());
+        let (storage, token) = (Arc::clone(&self.storage), self.token.clone());
         if let Some(renewals) = &*RENEWALS {
             // If this fails, the lease expires and the run is free again.
-            renewals.spawn(async move { drop(storage.release(&hold).await) });
+            renewals.spawn(async move { drop(storage.release(&token).await) });
         }
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Lease {
 struct Renewal {
     /// Not kept open: the database is closed as soon as the run stopped.
     storage: Weak<dyn Checkpointer>,
-    hold: LeaseToken,
+    token: LeaseToken,
     ttl: Duration,
     lost: CancellationToken,
 }
@@ -189,7 +189,7 @@ impl Renewal {
     async fn renew(&self) -> Result<(), CheckpointError> {
         fault::hit(Point::LeaseRenew).map_err(CheckpointError::injected)?;
         match self.storage.upgrade() {
-            Some(storage) => storage.renew(&self.hold, self.ttl).await,
+            Some(storage) => storage.renew(&self.token, self.ttl).await,
             None => Ok(()),
         }
     }

@@ -154,7 +154,7 @@ pub(super) fn event_of_emission(
 }
 
 /// Returns the event for a task record.
-pub(super) fn event_of(record: &TaskRecord) -> Event {
+pub(super) fn event_of_record(record: &TaskRecord) -> Event {
     let TaskRecord { task, node, attempt, ms, usage, outcome } = record;
     let (task, node, attempt, ms, usage) = (*task, node.clone(), *attempt, *ms, *usage);
     let to = |transitions: &[graphrun_core::graph::Transition]| {

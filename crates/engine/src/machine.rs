@@ -47,17 +47,16 @@ pub use self::backoff::Wait;
 pub use self::breakpoints::Breakpoints;
 pub use self::inbox::ProcessedMessage;
 pub use self::protocol::{
-    Action, AttemptStats, EndedStep, FirstStep, RestoreError, Task, TaskEvent,
+    Action, AttemptStats, FirstStep, RestoreError, StepSummary, Task, TaskEvent,
 };
 pub use self::revise::ReviseError;
 use self::{
-    frontier::{StepResults, next_frontier},
+    frontier::{StepResults, is_node_limit, next_frontier},
     inbox::{Inbox, InboxChanges},
     indexed::{IndexedActivation, IndexedPosition},
-    limits::{route_limit, route_to_exhausted},
+    limits::route_if_limit_reached,
     open_step::OpenStep,
     routing::Routing,
-    task_state::Phase,
 };
 pub(super) use self::{
     migrate::{migrate_position, migrate_values},
@@ -120,12 +119,12 @@ impl Machine {
         self.now = event.time().map_or(self.now, |it| it.max(self.now));
         // A step with one task: its record, the commit and the next task.
         let mut actions = Vec::with_capacity(3);
-        self.handle(index, event, &mut actions);
+        self.handle_event(index, event, &mut actions);
         self.advance(&mut actions);
         actions
     }
 
-    fn handle(&mut self, index: usize, event: TaskEvent, actions: &mut Vec<Action>) {
+    fn handle_event(&mut self, index: usize, event: TaskEvent, actions: &mut Vec<Action>) {
         match event {
             TaskEvent::Finished { command, attempt, .. } => {
                 self.open_step.add_attempt(index, &attempt);
@@ -148,12 +147,12 @@ impl Machine {
             }
             TaskEvent::Answered { key, answer, by, question_hash, .. } => {
                 let record = self.open_step.answer(index, key, answer, by, question_hash);
-                actions.extend([record.into(), self.run_task(index)]);
+                actions.extend([record.into(), self.run_action(index)]);
             }
             TaskEvent::Expired { .. } => self.expire(index, actions),
             TaskEvent::Woke { .. } => {
                 self.open_step.run_again(index);
-                actions.push(self.run_task(index));
+                actions.push(self.run_action(index));
             }
         }
     }
@@ -161,19 +160,19 @@ impl Machine {
     /// Begins the tasks of the frontier, and returns `true`. Stops the run if the frontier is empty or a limit is
     /// reached.
     fn begin_step(&mut self, actions: &mut Vec<Action>) -> bool {
-        if let Some(stop) = self.stop_between_steps() {
+        if let Some(stop) = self.stop_before_step() {
             actions.push(stop);
             return false;
         }
         actions.reserve(self.position.frontier.len());
         for index in 0..self.position.frontier.len() {
-            self.begin(index, actions);
+            self.begin_task(index, actions);
         }
         true
     }
 
     /// Returns the action that stops a run whose frontier is empty, or that has reached a limit.
-    fn stop_between_steps(&self) -> Option<Action> {
+    fn stop_before_step(&self) -> Option<Action> {
         if self.position.frontier.is_empty() {
             let failure = self.position.failure.clone();
             let status = if failure.is_some() { Status::Failed } else { Status::Done };
@@ -186,23 +185,8 @@ impl Machine {
         Some(Action::stop(Status::Limit, Some(reason)))
     }
 
-    /// Continues a task from its restored state.
-    fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
-        match *self.open_step.tasks()[index].phase() {
-            Phase::Running => self.begin(index, actions),
-            Phase::Sleeping { wait, .. } => {
-                actions.push(Action::Sleep { task: self.open_step.id(index), wait });
-            }
-            Phase::Blocked
-            | Phase::Aborted
-            | Phase::Waiting(_)
-            | Phase::Failed(_)
-            | Phase::Settled => (),
-        }
-    }
-
     /// Begins a task of the step. If its node has finished and its route failed, only the decision is tried again.
-    fn begin(&mut self, index: usize, actions: &mut Vec<Action>) {
+    fn begin_task(&mut self, index: usize, actions: &mut Vec<Action>) {
         if let Some((update, goto)) = self.open_step.take_result(index) {
             self.decide(index, update, goto, actions);
         } else if !self.open_step.block(index) && !self.end_by_failed_need(index, actions) {
@@ -213,18 +197,21 @@ impl Machine {
     /// Ends an item of a map that needs an item which failed. Returns whether it did.
     fn end_by_failed_need(&mut self, index: usize, actions: &mut Vec<Action>) -> bool {
         let Some((failure, need)) = self.open_step.failed_need(index) else { return false };
-        // If that failure was caught for all items, this one takes the same transitions.
+        // If that failure was caught for all items, this one takes the same transitions, for the same reason.
         let caught = need.and_then(|it| match &it.outcome {
-            Outcome::Caught { for_all_items: true, transitions, .. } => Some(transitions.clone()),
+            Outcome::Caught { for_all_items: true, transitions, failure, .. } => {
+                Some((failure.clone(), transitions.clone()))
+            }
             _ => None,
         });
         match caught {
-            Some(transitions) => {
+            Some((cause, transitions)) => {
+                let failure = if is_node_limit(&cause) { cause } else { failure };
                 let (update, for_all_items) = (Update::default(), true);
                 let caught = Outcome::Caught { failure, update, for_all_items, transitions };
                 self.settle(index, caught, actions);
             }
-            None => self.fail(index, failure, actions),
+            None => self.handle_failure(index, failure, actions),
         }
         true
     }
@@ -233,20 +220,20 @@ impl Machine {
     fn run_or_skip(&mut self, index: usize, actions: &mut Vec<Action>) {
         let active = &self.position.frontier[index];
         if self.graph.spec_at(active.node).when.is_none() {
-            return actions.push(self.run_task(index));
+            return actions.push(self.run_action(index));
         }
         let facts = self.facts_of(index);
         let routing = Routing { facts: &facts, ..self.routing() };
         let condition = match routing.false_condition(active) {
-            Ok(None) => return actions.push(self.run_task(index)),
+            Ok(None) => return actions.push(self.run_action(index)),
             Ok(Some(condition)) => condition,
-            Err(failure) => return self.fail(index, failure, actions),
+            Err(failure) => return self.handle_failure(index, failure, actions),
         };
         match routing.transitions(active, &[]) {
             Ok(transitions) => {
                 self.settle(index, Outcome::Skipped { condition, transitions }, actions);
             }
-            Err(failure) => self.fail_uncaught(index, failure, actions),
+            Err(failure) => self.fail_task(index, failure, actions),
         }
     }
 
@@ -257,82 +244,24 @@ impl Machine {
     fn advance(&mut self, actions: &mut Vec<Action>) {
         loop {
             while let Some(index) = self.open_step.next_ready() {
-                self.begin(index, actions);
+                self.begin_task(index, actions);
             }
             if self.open_step.is_complete() {
                 if !self.commit(actions, Usage::default()) {
                     return;
                 }
             } else if !self.open_step.has_busy_task() {
-                return actions.push(self.stop_open());
+                return actions.push(Action::Stop(self.open_status()));
             } else {
                 return;
             }
         }
     }
 
-    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
-    /// before change nothing.
-    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
-        self.inbox.add(messages);
-    }
-
-    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
-    ///
-    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
-    /// failed for good, it stops as failed, as it would have done without the limit.
-    pub fn out_of_budget(&mut self, refused_call: Usage) -> Vec<Action> {
-        if self.open_step.failure().is_some() {
-            return vec![self.stop_open()];
-        }
-        let is_routed = self.limits.exhausted.is_some() && self.position.used.limit.is_none();
-        if !is_routed {
-            let budget = self.budget().with_next_call(refused_call);
-            return vec![Action::stop(Status::Limit, budget.reached_limit(|| true))];
-        }
-        let mut actions = Vec::new();
-        for index in 0..self.open_step.tasks().len() {
-            if self.open_step.tasks()[index].record.is_none() {
-                // The task waits for its turn, its next attempt or a person.
-                actions.push(self.open_step.abort(index).into());
-            }
-        }
-        if self.commit(&mut actions, refused_call) {
-            self.advance(&mut actions);
-        }
-        actions
-    }
-
-    /// Returns the run as it continues at `limits.exhausted` if a limit is reached before the open step, with its first
-    /// actions. None if nothing is set there, or a limit was reached before.
-    ///
-    /// A driver has no use for this: it is for explorations of all that can happen.
-    pub fn at_limit(&self, reason: String) -> Option<(Self, Vec<Action>)> {
-        if self.limits.exhausted.is_none() || self.position.used.limit.is_some() {
-            return None;
-        }
-        let mut machine = self.clone();
-        route_to_exhausted(&machine.graph, &machine.limits, &mut machine.position, reason);
-        machine.open_next_step();
-        let mut actions = Vec::new();
-        if machine.begin_step(&mut actions) {
-            machine.advance(&mut actions);
-        }
-        Some((machine, actions))
-    }
-
-    /// Stops a run whose step is still open: a task failed, or a person has to answer.
-    fn stop_open(&self) -> Action {
-        if let Some(reason) = self.open_step.failure() {
-            return Action::stop(Status::Failed, Some(reason));
-        }
-        Action::stop(Status::Paused, self.unanswered())
-    }
-
     /// Commits the step and begins the next one. Returns whether the next one has begun: otherwise the run stops.
     /// `refused_call` is the least usage of a model call that did not fit into the limits and so ended the step.
     fn commit(&mut self, actions: &mut Vec<Action>, refused_call: Usage) -> bool {
-        self.name_last_step(actions);
+        self.summarize_last_step(actions);
         let changes = match self.fold_step() {
             Ok(changes) => changes,
             Err(error) => {
@@ -342,10 +271,10 @@ impl Machine {
             }
         };
         let records = self.close_step(refused_call);
-        actions.push(self.committed(changes));
+        actions.push(self.commit_action(changes));
         self.process_inbox(actions);
         self.emit(actions);
-        let has_begun = match self.breakpoint(&records) {
+        let has_begun = match self.breakpoint_stop(&records) {
             Some(stop) => {
                 actions.push(stop);
                 false
@@ -356,15 +285,15 @@ impl Machine {
         has_begun
     }
 
-    /// Names the step that these actions end, before another one follows.
-    fn name_last_step(&self, actions: &mut [Action]) {
+    /// Adds a summary to the last `EndStep` of these actions, before the position moves on. Runs with storage have none.
+    fn summarize_last_step(&self, actions: &mut [Action]) {
         let last = actions.iter_mut().rev().find_map(|it| match it {
             Action::EndStep(ended) => Some(ended),
             _ => None,
         });
         if let Some(ended @ None) = last {
             let (step, next) = (self.position.step, self.next_nodes());
-            *ended = Some(Box::new(EndedStep { step, next }));
+            *ended = Some(Box::new(StepSummary { step, next }));
         }
     }
 
@@ -408,7 +337,7 @@ impl Machine {
         for (index, active) in self.position.frontier.iter().enumerate() {
             let (node, spec) = self.graph.at(active.node);
             let Some(name) = &spec.policies.emits else { continue };
-            if self.is_to_run(index) {
+            if self.will_run(index) {
                 let (node, from) = (node.clone(), active.trigger.node().cloned());
                 let (task, name) = (self.open_step.id(index), name.clone());
                 actions.push(Action::Emit { task, node, from, name });
@@ -418,7 +347,7 @@ impl Machine {
 
     /// Returns the action that stops the run if there is a breakpoint before the next step. `records` are those of the
     /// previous step.
-    fn breakpoint(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
+    fn breakpoint_stop(&self, records: &[Arc<TaskRecord>]) -> Option<Action> {
         if self.position.frontier.is_empty() || self.breakpoints.is_empty() {
             return None;
         }
@@ -428,12 +357,12 @@ impl Machine {
         let next = self.position.frontier.iter().enumerate();
         let next = next.map(|(index, it)| (self.graph.name_at(it.node), index));
         let ran = ran.map(|it| &it.node);
-        let reason = self.breakpoints.between(ran, next, |index| self.is_to_run(index))?;
+        let reason = self.breakpoints.between(ran, next, |index| self.will_run(index))?;
         Some(Action::stop(Status::Paused, Some(reason)))
     }
 
     /// Returns the action that saves a step with these changes.
-    fn committed(&self, changes: Vec<Change>) -> Action {
+    fn commit_action(&self, changes: Vec<Change>) -> Action {
         if self.is_in_process {
             return Action::EndStep(None);
         }
@@ -446,16 +375,22 @@ impl Machine {
         if self.inbox.is_empty() || self.position.frontier.is_empty() {
             return;
         }
-        self.name_last_step(actions);
+        self.summarize_last_step(actions);
         let state = Arc::make_mut(&mut self.state);
         let InboxChanges { messages, changes } = self.inbox.process(self.graph.schema(), state);
         self.position.people.last_message = self.inbox.last();
         self.position.people.pending_messages.clear();
         self.position.step = self.position.step.next();
         // This step counts, too.
-        route_limit(&self.graph, StepLimits::from(&self.limits), &mut self.position);
+        route_if_limit_reached(&self.graph, StepLimits::from(&self.limits), &mut self.position);
         self.open_next_step();
-        actions.extend([Action::PublishMessages(messages), self.committed(changes)]);
+        actions.extend([Action::PublishMessages(messages), self.commit_action(changes)]);
+    }
+
+    /// Queues messages, to be processed when the current step is done. Messages that were queued or processed
+    /// before change nothing.
+    pub fn queue_messages(&mut self, messages: Vec<InboxMessage>) {
+        self.inbox.add(messages);
     }
 
     /// Returns the budget with the usage of the open step.
@@ -476,7 +411,7 @@ impl Machine {
         self.position.original_tasks.get(&u32::try_from(index).ok()?)
     }
 
-    fn run_task(&self, index: usize) -> Action {
+    fn run_action(&self, index: usize) -> Action {
         Action::Run(Box::new(self.task_at(index)))
     }
 
@@ -507,9 +442,9 @@ impl Machine {
     }
 
     /// Returns whether a task of the step is not skipped.
-    fn is_to_run(&self, index: usize) -> bool {
+    fn will_run(&self, index: usize) -> bool {
         let facts = self.facts_of(index);
-        Routing { facts: &facts, ..self.routing() }.is_to_run(&self.position.frontier[index])
+        Routing { facts: &facts, ..self.routing() }.will_run(&self.position.frontier[index])
     }
 
     fn visits(&self) -> &Visits {

@@ -46,7 +46,7 @@ pub(super) async fn migrate(
     origin: Option<Value>,
 ) -> Result<Migrated, RunError> {
     redact_mapping(&mut mapping);
-    let run = &lease.hold().run;
+    let run = &lease.token().run;
     fault::hit(Point::AcquireAfter).map_err(CheckpointError::injected)?;
     let saved = engine.checkpointer.load(run).await?;
     let messages = new_messages(engine, &saved).await?;
@@ -70,7 +70,7 @@ pub(super) async fn migrate(
         run_status: Some(prior.after(&migrated)),
         events: log.unsaved(),
     };
-    engine.checkpointer.append(lease.hold(), &entry).await?;
+    engine.checkpointer.append(lease.token(), &entry).await?;
     fault::hit_each(entry.points_after_commit()).map_err(CheckpointError::injected)?;
     Ok(migrated)
 }

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Answers, Clock, Engine, RunEnd, RunError, Stop, failures,
+    Answers, Clock, Engine, RunEnd, RunError, ShutdownHandle, failures,
     journal_writer::JournalWriter,
     storage::{MemoryStorage, TaskJournal},
     stream::Sender,
@@ -77,7 +77,7 @@ impl NestedGraph {
         }
         let (is_begun, run) = (saved.is_some(), nested_id(ctx, journal.run()));
         let storage =
-            MemoryStorage::of_task(journal, saved).map_err(|it| failure_of(&it.into()))?;
+            MemoryStorage::of_task(journal, saved).map_err(|it| node_error(&it.into()))?;
         let nested = NestedRun { ctx, run, storage: Arc::new(storage) };
         nested.drive(&self.graph, input, is_begun).await
     }
@@ -85,7 +85,7 @@ impl NestedGraph {
 
 /// The attempt whose nested run an engine drives.
 #[derive(Clone, Debug)]
-pub(super) struct Parent {
+pub(super) struct OuterAttempt {
     /// Reports what the tasks of the nested run do.
     pub(super) reporter: Reporter,
     /// The node of the attempt.
@@ -96,7 +96,7 @@ pub(super) struct Parent {
     pub(super) stream: Option<Sender>,
 }
 
-impl Parent {
+impl OuterAttempt {
     /// Adds the grants of the outer run to the memos of a task.
     pub(super) fn add_grants(&self, memos: &mut SavedValues) {
         for name in self.grants.names() {
@@ -107,19 +107,29 @@ impl Parent {
 
 /// What nested runs take over from their outer run, besides the context of their task.
 #[derive(Clone, Debug)]
-struct Inheritance {
+struct OuterSettings {
     wait_max: Option<Duration>,
+    grace: Duration,
     stream: Option<Sender>,
     /// The handle of the outer run.
-    stop: Stop,
+    shutdown: ShutdownHandle,
 }
 
 /// Returns the values that the nodes of a run are provided with, and what its nested runs take over.
-pub(super) fn provided(engine: &Engine, journal: &JournalWriter, stop: &Stop) -> Provided {
+pub(super) fn provided(
+    engine: &Engine,
+    journal: &JournalWriter,
+    shutdown: &ShutdownHandle,
+) -> Provided {
     let mut provided = engine.provided.clone();
     if engine.graph.has_nested_runs() {
         let stream = journal.updates_stream().cloned();
-        provided.insert(Inheritance { wait_max: engine.wait_max, stream, stop: stop.clone() });
+        provided.insert(OuterSettings {
+            wait_max: engine.wait_max,
+            grace: engine.grace,
+            stream,
+            shutdown: shutdown.clone(),
+        });
     }
     provided
 }
@@ -145,10 +155,10 @@ impl NestedRun<'_> {
         input: Update,
         is_begun: bool,
     ) -> Result<State, NodeError> {
-        let inherited = self.ctx.provided.get::<Inheritance>();
+        let inherited = self.ctx.provided.get::<OuterSettings>();
         let engine = self.engine(graph, inherited.as_deref());
         // Dropping the task stops a nested run at once. A drain lets its running nodes finish, too.
-        let stop = inherited.map_or_else(Stop::default, |it| it.stop.clone());
+        let shutdown = inherited.map_or_else(ShutdownHandle::default, |it| it.shutdown.clone());
         let mut end = if is_begun {
             let saved = self.saved().await?;
             if saved.summary.status == Status::Done {
@@ -156,28 +166,28 @@ impl NestedRun<'_> {
                 return Ok(state.without_private());
             }
             let answers = self.new_answers(&saved);
-            engine.resume(&self.run).with_answers(answers).with_stop(&stop).await
+            engine.resume(&self.run).with_answers(answers).with_shutdown(&shutdown).await
         } else {
             let info = RunInfo {
                 id: self.run.clone(),
                 name: self.run.to_string(),
                 ..RunInfo::new(&graph.graph().name)
             };
-            engine.run(input).with_info(info).with_stop(&stop).await
+            engine.run(input).with_info(info).with_shutdown(&shutdown).await
         };
         loop {
-            let stopped = end.map_err(|it| failure_of(&it))?;
+            let stopped = end.map_err(|it| node_error(&it))?;
             let Some(open) = stopped.questions.first().filter(|_| is_paused(&stopped)) else {
                 return self.outcome(stopped).await;
             };
             // Without an answer, the task ends here with the question.
             let answer: Value = self.ctx.ask(self.question(open))?;
             let resumed = engine.resume(&self.run).answer(&open.question.key, answer);
-            end = resumed.with_stop(&stop).await;
+            end = resumed.with_shutdown(&shutdown).await;
         }
     }
 
-    fn engine(&self, graph: &CompiledGraph, inherited: Option<&Inheritance>) -> Engine {
+    fn engine(&self, graph: &CompiledGraph, inherited: Option<&OuterSettings>) -> Engine {
         let mut engine = Engine::new(graph.clone()).with_storage(Arc::clone(&self.storage) as _);
         if let Some(clock) = self.ctx.provided.get::<Clock>() {
             engine.clock = Clock::clone(&clock);
@@ -185,16 +195,17 @@ impl NestedRun<'_> {
         engine.provided = self.ctx.provided.clone();
         let NodeContext { reporter, node, task, .. } = self.ctx;
         engine.wait_max = inherited.and_then(|it| it.wait_max);
+        engine.grace = inherited.map_or(engine.grace, |it| it.grace);
         let stream = inherited.and_then(|it| Some(it.stream.as_ref()?.of_nested_run(*task, node)));
         let mut grants = self.ctx.memos.clone();
         grants.retain(|name| name.starts_with(GRANT_MEMO));
         let (reporter, node) = (reporter.clone(), node.clone());
-        engine.parent = Some(Parent { reporter, node, grants, stream });
+        engine.outer = Some(OuterAttempt { reporter, node, grants, stream });
         engine
     }
 
     async fn saved(&self) -> Result<SavedRun, NodeError> {
-        self.storage.load(&self.run).await.map_err(|it| failure_of(&it.into()))
+        self.storage.load(&self.run).await.map_err(|it| node_error(&it.into()))
     }
 
     /// Returns the answers that replace those of failed tasks.
@@ -254,15 +265,17 @@ impl NestedRun<'_> {
             }
             Status::Paused => match next_due(&self.saved().await?.records) {
                 Some(due) => Err(self.wait_until(due, &reason)),
-                None => Err(stopped(&reason).into()),
+                None => Err(stopped_failure(&reason).into()),
             },
-            Status::Interrupted => Err(Failure { is_nested_wait: true, ..stopped(&reason) }.into()),
-            Status::Running => Err(stopped(&reason).into()),
+            Status::Interrupted => {
+                Err(Failure { is_nested_wait: true, ..stopped_failure(&reason) }.into())
+            }
+            Status::Running => Err(stopped_failure(&reason).into()),
         }
     }
 }
 
-fn stopped(reason: &str) -> Failure {
+fn stopped_failure(reason: &str) -> Failure {
     let what = format!("its workflow stopped: {reason}");
     Failure { transient: true, ..Failure::new(ErrorKind::Other, what) }
 }
@@ -286,7 +299,7 @@ fn nested_id(ctx: &NodeContext, number: u64) -> RunId {
     })
 }
 
-fn failure_of(error: &RunError) -> NodeError {
+fn node_error(error: &RunError) -> NodeError {
     let failure = Failure::of(ErrorKind::Other, error);
     // The attempt of the outer task has ended before the entry was saved, so the task can be tried again.
     let transient = matches!(error, RunError::Checkpoint(CheckpointError::Storage { .. }));

@@ -94,12 +94,11 @@ impl Resumption {
 
     /// Saves that the run continues.
     pub(super) async fn accept(
-        self,
+        (lease, resumption): (Lease, Self),
         engine: &Engine,
-        lease: Lease,
         sinks: Sinks,
     ) -> Result<AcceptedRun, RunError> {
-        let Self { machine, actions, last_seq, replaced, changes, first_trace } = self;
+        let Self { machine, actions, last_seq, replaced, changes, first_trace } = resumption;
         let span = spans::run(&machine, sinks.span, first_trace.as_deref());
         let log = Log::after(last_seq, machine.run().clone(), sinks, engine.clock.clone());
         let mut journal = JournalWriter::new(engine, lease, log);

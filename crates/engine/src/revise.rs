@@ -30,7 +30,7 @@ pub(super) async fn update(
     node: Option<&NodeName>,
 ) -> Result<Position, RunError> {
     redact_update(&mut update);
-    let run = &lease.hold().run;
+    let run = &lease.token().run;
     let saved = engine.checkpointer.load(run).await?;
     let before = saved.values.clone();
     let last_seq = saved.last_seq;
@@ -48,7 +48,7 @@ pub(super) async fn update(
     let position = revision.position.clone();
     let mut entry = entry_of(revision, &before, "its state was updated");
     entry.events = log.unsaved();
-    engine.checkpointer.append(lease.hold(), &entry).await?;
+    engine.checkpointer.append(lease.token(), &entry).await?;
     Ok(position)
 }
 

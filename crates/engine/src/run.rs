@@ -1,4 +1,4 @@
-//! The handle of a run that is driven in a separate task.
+//! The outcome of a run, and the handle of one that is driven in a separate task.
 
 use std::{
     pin::Pin,
@@ -6,10 +6,29 @@ use std::{
 };
 
 use futures_util::Stream;
-use graphrun_core::id::RunId;
+use graphrun_core::{event::Status, id::RunId, state::State};
+use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-use super::{RunEnd, RunError, Stop, StreamChunk, stream::Receiver};
+use super::{RunError, ShutdownHandle, StreamChunk, stream::Receiver};
+use crate::checkpoint::{OpenQuestion, Position};
+
+/// The outcome of driving a run until it stopped.
+#[derive(Clone, Debug)]
+pub struct RunEnd {
+    /// The id of the run, to resume it or to read its journal.
+    pub run: RunId,
+    /// Done, failed, paused, limit or interrupted.
+    pub status: Status,
+    /// The reason. A run that is done has one if a limit led it to `limits.exhausted`.
+    pub reason: Option<String>,
+    /// The position at which the run stopped.
+    pub position: Position,
+    /// The state of the run, without private fields: only nodes can use those.
+    pub state: State,
+    /// The questions that are still open.
+    pub questions: Vec<OpenQuestion>,
+}
 
 /// A run that is driven in a separate Tokio task: a stream of [`StreamChunk`]s, and then an [outcome](Self::outcome).
 ///
@@ -44,19 +63,34 @@ use super::{RunEnd, RunError, Stop, StreamChunk, stream::Receiver};
 #[derive(Debug)]
 pub struct Run {
     id: RunId,
-    stop: Stop,
+    shutdown: ShutdownHandle,
     chunks: Receiver,
     task: JoinHandle<Result<RunEnd, RunError>>,
+}
+
+impl RunEnd {
+    /// Reads the state of a run that is done as a struct whose fields are channels.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run is not done, or the state has another form.
+    pub fn output<O: DeserializeOwned>(&self) -> Result<O, RunError> {
+        if self.status != Status::Done {
+            let (run, status, reason) = (self.run.clone(), self.status, self.reason.clone());
+            return Err(RunError::NotDone { run, status, reason });
+        }
+        self.state.read().map_err(RunError::Output)
+    }
 }
 
 impl Run {
     pub(super) fn new(
         id: RunId,
-        stop: Stop,
+        shutdown: ShutdownHandle,
         chunks: Receiver,
         task: JoinHandle<Result<RunEnd, RunError>>,
     ) -> Self {
-        Self { id, stop, chunks, task }
+        Self { id, shutdown, chunks, task }
     }
 
     /// Returns the id of the run, to resume it or to read its journal.
@@ -65,14 +99,14 @@ impl Run {
     }
 
     /// Returns the handle that stops the run.
-    pub fn stop(&self) -> &Stop {
-        &self.stop
+    pub fn shutdown(&self) -> &ShutdownHandle {
+        &self.shutdown
     }
 
     /// Drops the running nodes at once. The last checkpoint and every finished task are kept, so that the run can be
     /// resumed.
     pub fn cancel(&self) {
-        self.stop.now();
+        self.shutdown.abort();
     }
 
     /// Waits until the run stops.

@@ -20,7 +20,7 @@ use crate::{
 
 /// Where the span of a run belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RunParent {
+pub(super) enum SpanPlacement {
     /// Below the current span.
     #[default]
     Current,
@@ -29,7 +29,7 @@ pub(super) enum RunParent {
 }
 
 /// Returns the span of a run that this process drives, with the trace of its first process if that was another one.
-pub(super) fn run(machine: &Machine, parent: RunParent, first_trace: Option<&str>) -> Span {
+pub(super) fn run(machine: &Machine, placement: SpanPlacement, first_trace: Option<&str>) -> Span {
     let (run, workflow) = (machine.run(), &machine.graph().graph().name);
     macro_rules! span {
         ($($parent:tt)*) => {
@@ -45,9 +45,9 @@ pub(super) fn run(machine: &Machine, parent: RunParent, first_trace: Option<&str
         };
     }
     // Without a current span, a subscriber may put it below a caller of the process.
-    match parent {
-        RunParent::Detached if Span::current().id().is_some() => span!(parent: None,),
-        RunParent::Detached | RunParent::Current => span!(),
+    match placement {
+        SpanPlacement::Detached if Span::current().id().is_some() => span!(parent: None,),
+        SpanPlacement::Detached | SpanPlacement::Current => span!(),
     }
 }
 

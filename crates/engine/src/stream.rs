@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Clock, spans::RunParent};
+use super::{Clock, spans::SpanPlacement};
 use crate::checkpoint::{Outcome, TaskRecord};
 
 /// How many chunks wait for a reader; what comes beyond them is counted as missed.
@@ -87,26 +87,26 @@ pub(super) struct Sinks {
     pub(super) events: EventSink,
     pub(super) stream: Option<Sender>,
     /// The attempt whose nested run it is, and its node.
-    pub(super) parent: Option<(Reporter, NodeName)>,
+    pub(super) outer: Option<(Reporter, NodeName)>,
     /// The place of the span of the run.
-    pub(super) span: RunParent,
+    pub(super) span: SpanPlacement,
 }
 
 impl Sinks {
     /// Returns whether there is no reader.
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.stream.is_none() && self.parent.is_none()
+        self.events.is_empty() && self.stream.is_none() && self.outer.is_none()
     }
 
     /// Sends an event to all readers. The attempt of a nested run reports what its tasks do; the rest concerns only the
     /// journal of the nested run.
     pub(super) async fn send(&self, event: &RunEvent) {
         self.events.send(event).await;
-        if let Some((parent, user)) = &self.parent
+        if let Some((outer, user)) = &self.outer
             && let Some(event) = event.event.clone().within(user)
         {
             // Boxed, since hardly any run is nested, and the future is part of that of each step.
-            Box::pin(parent.report(Report::Nested { event: Box::new(event) })).await;
+            Box::pin(outer.report(Report::Nested { event: Box::new(event) })).await;
         }
         if let Some(stream) = &self.stream {
             stream.send_event(event);
@@ -128,7 +128,7 @@ impl DeltaPublisher {
     pub(super) fn of(run: &RunId, sinks: &Sinks, clock: &Clock) -> Option<Arc<dyn DeltaReader>> {
         let is_wanted = sinks.events.wants_deltas()
             || sinks.stream.as_ref().is_some_and(|it| it.wants(StreamMode::Messages))
-            || sinks.parent.as_ref().is_some_and(|(parent, _)| parent.wants_deltas());
+            || sinks.outer.as_ref().is_some_and(|(outer, _)| outer.wants_deltas());
         let publisher = || Self { run: run.clone(), sinks: sinks.clone(), clock: clock.clone() };
         is_wanted.then(|| Arc::new(publisher()) as Arc<dyn DeltaReader>)
     }
@@ -136,9 +136,9 @@ impl DeltaPublisher {
 
 impl DeltaReader for DeltaPublisher {
     fn take(&self, task: TaskId, attempt: u32, piece: MessagePiece) {
-        let Sinks { events, stream, parent, span: _ } = &self.sinks;
-        if let Some((parent, user)) = parent {
-            parent.send_delta(MessagePiece { node: piece.node.within(user), ..piece.clone() });
+        let Sinks { events, stream, outer, span: _ } = &self.sinks;
+        if let Some((outer, user)) = outer {
+            outer.send_delta(MessagePiece { node: piece.node.within(user), ..piece.clone() });
         }
         let MessagePiece { node, message, model, part, text } = piece;
         let (v, ts, run) = (EVENT_VERSION, self.clock.now().to_string(), self.run.clone());

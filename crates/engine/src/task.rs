@@ -32,13 +32,14 @@ use super::{
     Clock,
     machine::{AttemptStats, Task, TaskEvent},
 };
+
 /// How long an aborted node may take to drop. A node that blocks its thread does not react to the abort; it
 /// is detached and its result discarded.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the first poll of a node may take before the next attempts of the node get separate tasks. Longer work
 /// gains from another thread, and delays the other nodes of this one.
-const SHORT: Duration = Duration::from_micros(50);
+const QUICK_POLL_MAX: Duration = Duration::from_micros(50);
 
 /// The result of a node, and when it returned.
 pub(super) type NodeReturn = (Result<Command, NodeError>, Instant);
@@ -107,14 +108,14 @@ impl NewAttempt {
     /// Returns whether the attempt may be polled where it was started.
     ///
     /// A timeout must be able to abandon a node that blocks its thread.
-    pub(super) fn may_start_here(&self, graph: &CompiledGraph) -> bool {
+    pub(super) fn may_poll_inline(&self, graph: &CompiledGraph) -> bool {
         let policies = graph.policies_at(self.node);
         let has_timeout = self.timeout.is_some() || policies.attempts.idle_timeout.is_some();
         !has_timeout && graph.pace(self.node).is_quick()
     }
 
     /// Polls the node once. Returns its event if it is ready, or the attempt, which then needs a task.
-    pub(super) fn poll_here(
+    pub(super) fn poll_inline(
         mut self,
         context: &AttemptContext,
         cx: &mut Context<'_>,
@@ -122,7 +123,7 @@ impl NewAttempt {
         let polled = catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
         let result = match polled {
             Ok(Poll::Pending) => {
-                context.graph.pace(self.node).note(self.started.elapsed() <= SHORT);
+                context.graph.pace(self.node).note(self.started.elapsed() <= QUICK_POLL_MAX);
                 return Err(self);
             }
             Ok(Poll::Ready(result)) => Ok(result),
@@ -137,11 +138,11 @@ impl NewAttempt {
                 Err(panic_failure(panic_text(panic.as_ref())).into())
             }
         };
-        let took = started.elapsed();
-        context.graph.pace(node).note(took <= SHORT);
+        let elapsed = started.elapsed();
+        context.graph.pace(node).note(elapsed <= QUICK_POLL_MAX);
         let (usage, ended) = (reporter.usage(), context.clock.now());
-        let attempt = AttemptStats { number, ms: millis(took), usage, ended };
-        Ok(Box::new(event_of(task, result, attempt)))
+        let attempt = AttemptStats { number, ms: millis(elapsed), usage, ended };
+        Ok(Box::new(task_event(task, result, attempt)))
     }
 
     /// Splits the attempt into the work, which needs its own Tokio task, and its supervision.
@@ -167,7 +168,7 @@ impl NewAttempt {
         let work = async move {
             let begun = Instant::now();
             let first = futures_util::poll!(&mut work);
-            graph.pace(node).note(begun.elapsed() <= SHORT);
+            graph.pace(node).note(begun.elapsed() <= QUICK_POLL_MAX);
             let result = match first {
                 Poll::Ready(result) => result,
                 Poll::Pending => work.await,
@@ -208,7 +209,7 @@ impl Watch {
                 self.abort_and_wait(work).await;
                 return Some(TaskEvent::Aborted { task: self.task, attempt: self.attempt_until(Instant::now()) });
             }
-            message = self.timed_out() => {
+            message = self.wait_for_timeout() => {
                 let message = match self.abort_and_wait(work).await {
                     Some(panic) => format!("{message}; then {}", panic.message),
                     None => message,
@@ -217,7 +218,7 @@ impl Watch {
                 (Err(Failure { transient: true, ..failure }.into()), Instant::now())
             }
         };
-        Some(event_of(self.task, result, self.attempt_until(ended)))
+        Some(task_event(self.task, result, self.attempt_until(ended)))
     }
 
     /// Returns whether a timeout may end the attempt.
@@ -233,7 +234,7 @@ impl Watch {
     }
 
     /// Waits until a timeout expires and returns its description.
-    async fn timed_out(&self) -> String {
+    async fn wait_for_timeout(&self) -> String {
         let total = async {
             let Some(total) = self.total else { return std::future::pending().await };
             // A clock cannot count to the end of a very long timeout.
@@ -247,13 +248,13 @@ impl Watch {
             let Some(idle) = self.idle else { return std::future::pending().await };
             loop {
                 let last_sign = self.reporter.last_report().unwrap_or(self.started);
-                let Some(silent) = last_sign.checked_add(idle) else {
+                let Some(idle_end) = last_sign.checked_add(idle) else {
                     return std::future::pending().await;
                 };
-                if silent <= Instant::now() {
+                if idle_end <= Instant::now() {
                     return format!("no sign of progress for {idle:?}");
                 }
-                sleep_until(silent).await;
+                sleep_until(idle_end).await;
             }
         };
         tokio::select! {
@@ -274,7 +275,11 @@ impl Watch {
 }
 
 /// Returns the event of an attempt that ended.
-fn event_of(task: TaskId, result: Result<Command, NodeError>, attempt: AttemptStats) -> TaskEvent {
+fn task_event(
+    task: TaskId,
+    result: Result<Command, NodeError>,
+    attempt: AttemptStats,
+) -> TaskEvent {
     match result {
         Ok(command) => TaskEvent::Finished { task, command, attempt },
         Err(NodeError::Ask(question)) => TaskEvent::Asked { task, question: *question, attempt },

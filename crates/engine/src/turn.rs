@@ -11,24 +11,24 @@ use tokio::time::sleep;
 
 use super::{
     Engine, RunError,
-    accept::{AcceptedRun, check_input, take_emissions},
-    driver::{run_end, run_finished},
+    accept::{AcceptedRun, accept_new, check_input, immediate_stop, take_emissions},
+    driver::run_finished,
     entrance::redact_update,
     journal_writer::JournalWriter,
     lease::Lease,
     log::Log,
-    machine::{Action, FirstStep, Machine},
+    machine::{FirstStep, Machine},
     resume::{changes_since, new_messages},
     spans,
     stream::Sinks,
 };
-use crate::checkpoint::{Checkpoint, CheckpointError, RunStatus, RunSummary};
+use crate::checkpoint::{Checkpoint, CheckpointError, RunInfo, RunStatus, RunSummary};
 
 /// The time after which a queued turn looks again whether the thread is free.
 const QUEUE_POLL: Duration = Duration::from_millis(50);
 
 /// Returns the run of a thread. A run whose id only begins with the name is another one.
-pub(super) async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunError> {
+async fn find_run(engine: &Engine, thread: &str) -> Result<Option<RunId>, RunError> {
     match engine.checkpointer.find(thread).await {
         Ok(RunSummary { info, .. }) => {
             Ok(Some(info.id).filter(|it| info.name == thread || it.as_str() == thread))
@@ -38,26 +38,54 @@ pub(super) async fn find_run(engine: &Engine, thread: &str) -> Result<Option<Run
     }
 }
 
-/// Accepts the next turn of the run of a thread. The turn may stop before its first task.
-pub(super) async fn accept(
+/// What a caller asks for: a turn of a thread.
+#[derive(Clone)]
+pub(super) struct Turn {
+    pub(super) thread: String,
+    pub(super) input: Update,
+    /// Whether it waits for other turns of the thread.
+    pub(super) is_queued: bool,
+}
+
+/// Accepts a turn of a thread, or its first one with a new run of this id and origin.
+pub(super) async fn accept_or_begin(
     engine: &Engine,
-    thread: &str,
+    turn: Turn,
+    info: RunInfo,
+    sinks: Sinks,
+) -> Result<AcceptedRun, RunError> {
+    if let Some(run) = find_run(engine, &turn.thread).await? {
+        return accept(engine, turn, run, sinks).await;
+    }
+    let info = RunInfo { name: turn.thread.clone(), is_thread: true, ..info };
+    match accept_new(engine, info, turn.input.clone(), sinks.clone()).await {
+        Err(RunError::Checkpoint(error @ CheckpointError::Exists(_))) => {
+            // Another turn has begun the thread meanwhile.
+            let run = find_run(engine, &turn.thread).await?;
+            accept(engine, turn, run.ok_or(error)?, sinks).await
+        }
+        accepted => accepted,
+    }
+}
+
+/// Accepts the next turn of the run of a thread. The turn may stop before its first task.
+async fn accept(
+    engine: &Engine,
+    Turn { thread, mut input, is_queued }: Turn,
     run: RunId,
-    mut input: Update,
-    is_queued: bool,
     sinks: Sinks,
 ) -> Result<AcceptedRun, RunError> {
     check_input(engine, &input)?;
     redact_update(&mut input);
     let lease = loop {
-        match Lease::acquire(&engine.checkpointer, &run, engine.lease).await {
+        match Lease::acquire(&engine.checkpointer, &run, engine.lease_duration).await {
             Err(CheckpointError::Owned { .. }) if is_queued => sleep(QUEUE_POLL).await,
             lease => break lease?,
         }
     };
-    let turn = prepare(engine, thread, &run, &input).await;
-    let (lease, Turn { first_step, last_seq, changes, first_trace }) =
-        lease.or_give_back(turn).await?;
+    let turn = prepare(engine, &thread, &run, &input).await;
+    let (lease, PreparedTurn { first_step, last_seq, changes, first_trace }) =
+        lease.or_release(turn).await?;
     let FirstStep { machine, commit, mut actions } = first_step;
     let span = spans::run(&machine, sinks.span, first_trace.as_deref());
     let log = Log::after(last_seq, run, sinks, engine.clock.clone());
@@ -73,10 +101,10 @@ pub(super) async fn accept(
     for event in take_emissions(&mut actions) {
         journal.add_event(event);
     }
-    if let [Action::Stop(status)] = actions.as_slice() {
+    if let Some(status) = immediate_stop(&actions) {
         journal.add_status(status.clone(), run_finished(&machine, status));
         journal.save().await?;
-        return Ok(AcceptedRun::Stopped(Box::new(run_end(&machine, status.clone()))));
+        return Ok(AcceptedRun::stopped(&machine, status));
     }
     journal.set_status(RunStatus { status: Status::Running, reason: None });
     journal.save().await?;
@@ -84,7 +112,7 @@ pub(super) async fn accept(
 }
 
 /// A turn that is ready to begin.
-struct Turn {
+struct PreparedTurn {
     first_step: FirstStep,
     /// The number of the last event of the turns before.
     last_seq: u64,
@@ -99,7 +127,7 @@ async fn prepare(
     thread: &str,
     run: &RunId,
     input: &Update,
-) -> Result<Turn, RunError> {
+) -> Result<PreparedTurn, RunError> {
     let saved = engine.checkpointer.load(run).await?;
     let first_trace = saved.summary.info.trace.clone();
     let status = saved.summary.status;
@@ -113,5 +141,5 @@ async fn prepare(
     let first_step =
         Machine::turn(engine.graph.clone(), engine.run_settings(), run.clone(), ended, input)
             .map_err(RunError::Input)?;
-    Ok(Turn { first_step, last_seq: saved.last_seq, changes, first_trace })
+    Ok(PreparedTurn { first_step, last_seq: saved.last_seq, changes, first_trace })
 }

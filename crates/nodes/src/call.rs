@@ -223,7 +223,7 @@ impl ChatModel for Watched<'_> {
         }
         let tokens_min = self.calls.tokens_min(self.named, request);
         self.check_window(tokens_min)?;
-        self.ctx.within_budget_for(self.usage_min(request, tokens_min)).await;
+        let permit = self.ctx.within_budget_for(self.usage_min(request, tokens_min)).await;
         let has_asked = std::mem::replace(&mut self.calls.state().has_asked, true);
         let request = &ChatRequest {
             // The request that failed in the last attempt.
@@ -263,6 +263,7 @@ impl ChatModel for Watched<'_> {
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             self.ctx.report(Report::ModelCall { model, usage, ms }).await;
         }
+        drop(permit);
         if let Ok(reply) = &replied {
             self.calls.measure(self.named, request, &reply.usage);
             self.note_estimate(request, &reply.usage);

@@ -69,11 +69,13 @@ fn named_in_retry(section: &Section<'_>) -> Vec<SpannedText> {
 }
 
 fn help(kind: &SpannedText, definition: &NodeDefinition) -> &'static str {
-    let is_timeout = kind.text == ErrorKind::Timeout.as_str();
-    if is_timeout && !is_pure(&*definition.settings) {
-        "give the node a `timeout`, or remove it"
-    } else {
-        "remove it"
+    let is_pure = is_pure(&*definition.settings);
+    match ErrorKind::named(&kind.text) {
+        Some(ErrorKind::Timeout) if !is_pure => "give the node a `timeout`, or remove it",
+        Some(ErrorKind::Limit) => {
+            "only items of a map fail so: give their node `limits`, or use its `exhausted`"
+        }
+        _ => "remove it",
     }
 }
 
@@ -91,6 +93,7 @@ impl NodesRead<'_> {
             let mut failures = self.failures(&map.node, node)?;
             let is_ordered = self.env.maps.get(name).is_some_and(|it| it.item.order.is_some());
             failures.extend(is_ordered.then_some(ErrorKind::Dependency));
+            failures.extend(node.policies.bounds.limits.is_some().then_some(ErrorKind::Limit));
             return Some(failures);
         }
         let is_used = settings.downcast_ref::<EnterNode>().is_some()
@@ -117,6 +120,8 @@ fn of_workflow(workflow: &Workflow) -> Failures {
         let items = policies.schedule.items.as_ref();
         let is_ordered = items.is_some_and(|it| it.order.is_some());
         failures.extend(is_ordered.then_some(ErrorKind::Dependency));
+        let has_limits = items.is_some() && policies.bounds.limits.is_some();
+        failures.extend(has_limits.then_some(ErrorKind::Limit));
     }
     Some(failures)
 }

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     checkpoint::Outline,
-    engine::Stop,
+    engine::ShutdownHandle,
     workflow::case_file::{Row, read_table},
 };
 
@@ -194,7 +194,7 @@ impl EvaluateArgs {
         }
         let checkpointer = database.create()?;
         let place = RunPlace { globals, database, checkpointer };
-        let stop = Stop::default();
+        let stop = ShutdownHandle::default();
         let mut signals = listen()?;
         let mut first = None;
         let mut unsettled = None;
@@ -210,7 +210,7 @@ impl EvaluateArgs {
                         print_message(&globals.stderr.loud(signal.announcement()));
                         stop.drain();
                     } else {
-                        stop.now();
+                        stop.abort();
                     }
                     first = first.or(Some(signal));
                     continue;

@@ -22,7 +22,7 @@ use crate::{
         report_files::Moment,
         terminal::print_message,
     },
-    engine::{Answers, RunError, Stop},
+    engine::{Answers, RunError, ShutdownHandle},
     event::Status,
     id::RunId,
     nodes::ModelSource,
@@ -100,7 +100,11 @@ impl Attempt {
 
 impl Attempt {
     /// Starts or resumes its run, and judges it.
-    pub(super) async fn run(&self, place: &RunPlace<'_>, stop: Stop) -> Result<Judged, CliError> {
+    pub(super) async fn run(
+        &self,
+        place: &RunPlace<'_>,
+        stop: ShutdownHandle,
+    ) -> Result<Judged, CliError> {
         if stop.is_requested() {
             return Ok(Judged::NotStarted);
         }
@@ -124,9 +128,9 @@ impl Attempt {
         // On another thread than the other runs.
         let driving = AbortOnDropHandle::new(tokio::spawn(async move {
             if is_new {
-                engine.run(input).with_info(info).with_stop(&stop).await
+                engine.run(input).with_info(info).with_shutdown(&stop).await
             } else {
-                engine.resume(&run_id).with_answers(Answers::default()).with_stop(&stop).await
+                engine.resume(&run_id).with_answers(Answers::default()).with_shutdown(&stop).await
             }
         }));
         match driving.await.unwrap_or_else(unwind) {

@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 
 use graphrun_core::{
-    graph::{Graph, Target},
+    graph::{Graph, Policies, Target},
     id::NodeName,
 };
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap, visit::DfsPostOrder};
@@ -138,7 +138,12 @@ impl<'a> Tokens<'a> {
     ) -> Vec<Departures> {
         let mut departures: Vec<Departures> = Vec::new();
         for (number, (name, spec)) in graph.nodes.iter().enumerate() {
-            let caught = spec.policies.catch.iter().filter_map(|it| leads.to(name, &it.to));
+            let Policies { bounds, schedule, catch, .. } = &spec.policies;
+            // A map may reach a limit amid its items.
+            let amid = bounds.exhausted.iter();
+            let amid = amid.filter(|_| bounds.limits.is_some() && schedule.items.is_some());
+            let targets = catch.iter().map(|it| &it.to).chain(amid);
+            let caught = targets.filter_map(|it| leads.to(name, it));
             departures.push(Departures { caught: caught.collect(), edges: Vec::new() });
             let exhausted = spec.policies.bounds.exhausted.as_ref().filter(|_| overflows[number]);
             if let Some(next) = exhausted.and_then(Target::node) {

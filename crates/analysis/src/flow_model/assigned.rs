@@ -118,6 +118,7 @@ impl Line {
             (None, None) if self.is_limit => &[TriggerKind::Limit],
             (None, None) => &[TriggerKind::Start],
             (None, Some(_)) if self.ending == Ending::Caught => &[TriggerKind::Caught],
+            (None, Some(_)) if self.ending == Ending::Exhausted => &[TriggerKind::Limit],
             (None, Some(_)) => &[TriggerKind::Then],
         }
     }

@@ -187,6 +187,8 @@ impl<'a> Builder<'_, 'a> {
         let caught = policies.catch.iter().filter_map(|it| self.arrow(&it.to));
         outcomes.extend(caught.map(Outcome::caught));
         let exhausted = policies.bounds.exhausted.as_ref().and_then(|it| self.arrow(it));
+        let may_end_early = policies.bounds.limits.is_some() && policies.schedule.items.is_some();
+        outcomes.extend(exhausted.filter(|_| may_end_early).map(Outcome::exhausted));
         // Nothing is known about a node without declared writes; it counts as writing all fields.
         let fields = |it: &Option<Vec<ChannelName>>| match it {
             Some(fields) => self.fields(fields),

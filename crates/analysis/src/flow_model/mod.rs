@@ -124,6 +124,8 @@ pub enum Ending {
     Chosen,
     /// It failed, and a `catch` leads on.
     Caught,
+    /// It is a map whose node reached a limit before all items had begun, and `exhausted` leads on.
+    Exhausted,
     /// Its condition was false.
     Skipped,
 }
@@ -210,6 +212,11 @@ impl Outcome {
     /// The node failed, and the failure is caught.
     pub fn caught(to: Arrow) -> Self {
         Self { ending: Ending::Caught, decisions: vec![Decision::always(vec![to])] }
+    }
+
+    /// A limit was reached amid the items of a map.
+    pub(crate) fn exhausted(to: Arrow) -> Self {
+        Self { ending: Ending::Exhausted, decisions: vec![Decision::always(vec![to])] }
     }
 
     pub(crate) fn alternatives(&self) -> impl Iterator<Item = &Alternative> {

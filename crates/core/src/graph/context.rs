@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     fmt,
     ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
+    sync::{Notify, mpsc, oneshot},
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,9 @@ use crate::{
     id::{NodeName, RunId, TaskId},
     state::State,
 };
+
+/// How often a task that waits for a permit shows that it is not idle.
+const WAIT_BEAT: Duration = Duration::from_secs(1);
 
 /// The input of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,6 +105,10 @@ pub struct DriverLink {
     pub cancel: CancellationToken,
     /// The readers of the pieces of models' answers, if there are any.
     pub deltas: Option<Arc<dyn DeltaReader>>,
+    /// Wakes the driver when a permitted call has ended.
+    pub call_ended: Notify,
+    /// The attempt whose nested run the driver drives. What happens in the run is progress of the attempt.
+    pub outer: Option<Reporter>,
 }
 
 /// Takes the pieces of models' answers, without waiting.
@@ -173,8 +180,8 @@ pub enum MessageContent {
     Report(Report),
     /// A result to save.
     Memo(Memo),
-    /// The attempt is about to use tokens or money; the driver answers when it may.
-    Spending(PlannedCall),
+    /// The attempt is about to call a model; the driver answers when it may.
+    PlannedCall(PlannedCall),
 }
 
 /// A model call that waits for its permit.
@@ -182,8 +189,54 @@ pub enum MessageContent {
 pub struct PlannedCall {
     /// The least usage of the call.
     pub usage_min: Usage,
+    /// The permit so far: each driver that admits the call adds a part.
+    permit: CallPermit,
     /// Receives the permit. It is dropped if the call does not fit into the limits.
-    pub permit: oneshot::Sender<()>,
+    answer: oneshot::Sender<CallPermit>,
+}
+
+/// The permit for one call of a model. The least usage of the call counts as used until the permit is dropped.
+#[derive(Debug, Default)]
+#[must_use = "hold the permit until the call has ended and its usage is reported"]
+pub struct CallPermit {
+    /// One part for each driver: that of the run, and those of the runs around it.
+    parts: Vec<PermitPart>,
+}
+
+/// Tells a driver, when it is dropped, that a call has ended.
+#[derive(Debug)]
+struct PermitPart {
+    reservation: Option<Arc<()>>,
+    driver: Arc<DriverLink>,
+}
+
+impl PlannedCall {
+    /// Adds the permit of a driver. The reservation is unique until the call has ended.
+    pub fn admit(&mut self, driver: &Arc<DriverLink>) -> Weak<()> {
+        let reservation = Arc::new(());
+        let held = Arc::downgrade(&reservation);
+        let driver = Arc::clone(driver);
+        self.permit.parts.push(PermitPart { reservation: Some(reservation), driver });
+        held
+    }
+
+    /// Returns whether the task no longer waits for the permit.
+    pub fn is_dropped(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Gives the task its permit.
+    pub fn permit(self) {
+        // A task that was dropped meanwhile no longer waits.
+        drop(self.answer.send(self.permit));
+    }
+}
+
+impl Drop for PermitPart {
+    fn drop(&mut self) {
+        self.reservation = None;
+        self.driver.call_ended.notify_one();
+    }
 }
 
 impl Input {
@@ -289,17 +342,19 @@ impl NodeContext {
     ///
     /// The future may be dropped at any time.
     pub async fn within_budget(&self) {
-        self.within_budget_for(Usage::default()).await;
+        let _nothing_is_reserved = self.within_budget_for(Usage::default()).await;
     }
 
     /// As [`within_budget`](Self::within_budget), for a call with at least this usage. It returns only if the rest of each
-    /// limit suffices, so that no money is spent on a call beyond it.
+    /// limit suffices, so that no money is spent on a call beyond it. Until the permit is dropped, that usage is reserved:
+    /// a call that fits into the limits only without it waits. So drop the permit when the usage of the call is reported,
+    /// before you plan the next call.
     ///
     /// # Cancel safety
     ///
     /// The future may be dropped at any time.
-    pub async fn within_budget_for(&self, usage_min: Usage) {
-        self.reporter.within_budget(usage_min).await;
+    pub async fn within_budget_for(&self, usage_min: Usage) -> CallPermit {
+        self.reporter.within_budget(usage_min).await
     }
 }
 
@@ -400,25 +455,31 @@ impl Reporter {
         is_saved.await.map_err(lost)
     }
 
-    async fn within_budget(&self, usage_min: Usage) {
-        self.beat();
-        let Some(attempt) = &self.0.attempt else { return };
-        let (permit, is_told) = oneshot::channel();
-        drop(attempt.send(MessageContent::Spending(PlannedCall { usage_min, permit })).await);
-        if is_told.await.is_err() {
-            // The driver refused and will abort this attempt; wait for that.
-            std::future::pending::<()>().await;
+    async fn within_budget(&self, usage_min: Usage) -> CallPermit {
+        let permit = CallPermit::default();
+        let Some(attempt) = &self.0.attempt else { return permit };
+        let (answer, mut answered) = oneshot::channel();
+        let call = PlannedCall { usage_min, permit, answer };
+        drop(attempt.send(MessageContent::PlannedCall(call)).await);
+        loop {
+            // The time in which other calls use the rest of a limit is not idle.
+            self.beat();
+            match timeout(WAIT_BEAT, &mut answered).await {
+                Ok(Ok(permit)) => return permit,
+                // The driver refused and will abort this attempt; wait for that.
+                Ok(Err(_)) => std::future::pending::<()>().await,
+                Err(_) => (),
+            }
         }
     }
 
     /// Passes the request of a nested run for a model call on to the driver, which sends the permit. Without a run it
     /// permits the call.
-    pub async fn forward_spending(&self, call: PlannedCall) {
+    pub async fn forward_call(&self, call: PlannedCall) {
         self.beat();
         match &self.0.attempt {
-            Some(attempt) => drop(attempt.send(MessageContent::Spending(call)).await),
-            // A task that was dropped meanwhile no longer waits.
-            None => _ = call.permit.send(()),
+            Some(attempt) => drop(attempt.send(MessageContent::PlannedCall(call)).await),
+            None => call.permit(),
         }
     }
 
@@ -437,9 +498,12 @@ impl Reporter {
         }
     }
 
-    /// Reports that the node still works.
+    /// Reports that the node still works, and the nodes whose nested run it is part of.
     pub fn beat(&self) {
         self.0.notes().last_report = Some(Instant::now());
+        if let Some(outer) = self.0.attempt.as_ref().and_then(|it| it.driver.outer.as_ref()) {
+            outer.beat();
+        }
     }
 
     /// Returns the time of the last report or beat of the node.

@@ -28,7 +28,7 @@ pub use self::{
     access::{Access, AccessSet},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
-    context::{Cancel, Input, NodeContext, OriginalTask, Reporter},
+    context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, Reporter},
     definition::{Edge, Graph, NodeSpec},
     facts::{FactNeeds, Remaining, RunFacts},
     failure::{ErrorKind, Failure, FailureClass, NodeError, with_causes},

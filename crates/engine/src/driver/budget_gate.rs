@@ -6,10 +6,15 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use graphrun_core::{event::Usage, graph::PlannedCall, id::TaskId};
+use graphrun_core::{
+    event::Usage,
+    graph::{DriverLink, PlannedCall},
+    id::TaskId,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +25,9 @@ use crate::machine::Machine;
 pub(super) struct BudgetGate {
     attempts: BTreeMap<TaskId, RunningAttempt>,
     /// The calls that wait for calls in progress, with their tasks, oldest first.
-    waiting: VecDeque<(TaskId, PlannedCall)>,
+    planned: VecDeque<(TaskId, PlannedCall)>,
+    /// The least usage of each call in progress, as long as its permit is held.
+    reserved: Vec<(Usage, Weak<()>)>,
     /// When the time of the run ends, per running task; absent if the time is unlimited.
     time_ends: BTreeMap<TaskId, Instant>,
     /// The least usage of the model call that was refused in this step, if one was.
@@ -32,9 +39,6 @@ struct RunningAttempt {
     /// Its number, from one.
     number: u32,
     usage: Usage,
-    /// The least usage of its call in progress. A call that fails reports none, so this holds until the attempt plans
-    /// another call, or ends.
-    planned: Usage,
     abort: CancellationToken,
 }
 
@@ -48,65 +52,79 @@ impl BudgetGate {
 
     /// Adds an attempt; the token aborts it.
     pub(super) fn add_attempt(&mut self, task: TaskId, number: u32, abort: CancellationToken) {
-        let (usage, planned) = (Usage::default(), Usage::default());
-        self.attempts.insert(task, RunningAttempt { number, usage, planned, abort });
+        self.attempts.insert(task, RunningAttempt { number, usage: Usage::default(), abort });
     }
 
     /// Removes an attempt that ended: the machine counts its usage from now on.
     pub(super) fn remove_attempt(&mut self, task: TaskId) {
         self.attempts.remove(&task);
         self.time_ends.remove(&task);
-        self.waiting.retain(|it| it.0 != task);
+        self.planned.retain(|it| it.0 != task);
     }
 
-    /// Adds usage of a running attempt, whose call has ended.
+    /// Adds usage of a running attempt.
     pub(super) fn add_usage(&mut self, task: TaskId, usage: &Usage) {
         if let Some(attempt) = self.attempts.get_mut(&task) {
             attempt.usage.add(usage);
-            attempt.planned = Usage::default();
         }
     }
 
-    /// Adds a call that an attempt plans. That of an attempt which has ended is dropped: a task that an attempt has left
-    /// behind may not spend the budget of the next one.
-    pub(super) fn plan_call(&mut self, task: TaskId, number: u32, call: PlannedCall) {
-        if let Some(attempt) = self.attempts.get_mut(&task).filter(|it| it.number == number) {
-            attempt.planned = Usage::default();
-            self.waiting.push_back((task, call));
+    /// Adds a planned call. A call of an earlier attempt is dropped: code that outlived its attempt may not use the budget
+    /// of the next one.
+    pub(super) fn add_planned_call(&mut self, task: TaskId, number: u32, call: PlannedCall) {
+        if self.attempts.get(&task).is_some_and(|it| it.number == number) {
+            self.planned.push_back((task, call));
         }
     }
 
-    /// Returns the next planned call that the run admits. Its usage counts as used until the call has ended.
+    /// Drops the planned calls: the step ends.
+    pub(super) fn refuse_planned_calls(&mut self) {
+        self.planned.clear();
+    }
+
+    /// Admits the next planned call that fits into the limits, and returns it. Its usage is reserved until its permit is
+    /// dropped, which wakes this driver.
     ///
     /// A call that exceeds the limits gets no permit: this aborts its task, and no further attempt may start. A call
     /// that exceeds them only together with calls in progress waits, and those behind it wait, too.
-    pub(super) fn next_admitted(&mut self, machine: &Machine) -> Option<PlannedCall> {
-        while let Some((task, call)) = self.waiting.pop_front() {
-            let (mut used, mut planned) = (Usage::default(), Usage::default());
-            for attempt in self.attempts.values() {
-                used.add(&attempt.usage);
-                planned.add(&attempt.planned);
-            }
-            let Some(attempt) = self.attempts.get_mut(&task) else { continue };
-            if !machine.admits_call(&used, call.usage_min) {
-                attempt.abort.cancel();
-                self.refused_call.get_or_insert(call.usage_min);
+    pub(super) fn admit_next_call(
+        &mut self,
+        machine: &Machine,
+        driver: &Arc<DriverLink>,
+    ) -> Option<PlannedCall> {
+        while let Some((task, mut call)) = self.planned.pop_front() {
+            if call.is_dropped() {
                 continue;
             }
-            used.add(&planned);
-            if planned != Usage::default() && !machine.admits_call(&used, call.usage_min) {
-                self.waiting.push_front((task, call));
-                return None;
+            let mut used = Usage::default();
+            self.attempts.values().for_each(|it| used.add(&it.usage));
+            if !machine.admits_call(&used, call.usage_min) {
+                if let Some(attempt) = self.attempts.get(&task) {
+                    attempt.abort.cancel();
+                    self.refused_call.get_or_insert(call.usage_min);
+                }
+                continue;
             }
-            attempt.planned = call.usage_min;
+            self.reserved.retain(|(_, permit)| permit.strong_count() > 0);
+            if !self.reserved.is_empty() {
+                self.reserved.iter().for_each(|(usage, _)| used.add(usage));
+                if !machine.admits_call(&used, call.usage_min) {
+                    self.planned.push_front((task, call));
+                    return None;
+                }
+            }
+            let permit = call.admit(driver);
+            if call.usage_min != Usage::default() {
+                self.reserved.push((call.usage_min, permit));
+            }
             return Some(call);
         }
         None
     }
 
     /// Returns whether a planned call waits for calls in progress.
-    pub(super) fn has_waiting_calls(&self) -> bool {
-        !self.waiting.is_empty()
+    pub(super) fn has_planned_calls(&self) -> bool {
+        !self.planned.is_empty()
     }
 
     /// Returns whether a model call was refused, so that no attempt may start.
@@ -129,10 +147,9 @@ impl BudgetGate {
         self.refused_call = None;
     }
 
-    /// Forgets the times and the calls of a step that was ended early, and allows calls again.
+    /// Forgets the times of a step that was ended early, and allows calls again.
     pub(super) fn reset(&mut self) {
         self.time_ends.clear();
-        self.waiting.clear();
         self.reopen();
     }
 }

@@ -1,12 +1,22 @@
 //! Which tasks run, and how many at once: waiting tasks, running attempts, and the waits between attempts.
+//!
+//! A run ends its attempts in three ways:
+//! - `drain`: no task starts; running attempts get a grace period, and their results count.
+//! - `abort_all`: a limit is reached; each running attempt ends with `Aborted` and its usage.
+//! - `discard_unfinished`: the run leaves this process; attempts that have finished still report, the others leave
+//!   nothing.
 
 mod futures;
 mod queue;
 
-use std::{task::Context, time::Duration};
+use std::{sync::Arc, task::Context, time::Duration};
 
 use graphrun_analysis::NodeIndex;
-use graphrun_core::{event::Usage, graph::Failure, id::TaskId};
+use graphrun_core::{
+    event::Usage,
+    graph::{DriverLink, Failure},
+    id::TaskId,
+};
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +57,11 @@ impl Scheduler {
         }
     }
 
+    /// Returns the link through which attempts reach the driver.
+    pub(super) fn driver(&self) -> &Arc<DriverLink> {
+        &self.context.driver
+    }
+
     /// Adds a task that waits for a slot.
     pub(super) fn push(&mut self, task: Box<Task>) {
         if self.grace_end.is_none() {
@@ -80,11 +95,11 @@ impl Scheduler {
     ) -> Option<CancellationToken> {
         let span = self.spans.attempt(&self.context.graph, &task);
         let attempt = NewAttempt::new(&self.context, task, span);
-        self.queue.began();
-        let attempt = if attempt.may_start_here(&self.context.graph) {
-            match attempt.poll_here(&self.context, cx) {
+        self.queue.count_start();
+        let attempt = if attempt.may_poll_inline(&self.context.graph) {
+            match attempt.poll_inline(&self.context, cx) {
                 Ok(event) => {
-                    self.futures.add_ready(event);
+                    self.futures.add_inline(event);
                     return None;
                 }
                 Err(attempt) => attempt,
@@ -100,15 +115,15 @@ impl Scheduler {
 
     /// Ends the task from `next_task` with a failure instead of an attempt.
     pub(super) fn refuse(&mut self, task: &Task, failure: Failure) {
-        self.queue.began();
+        self.queue.count_start();
         let (number, ended) = (task.attempt, self.context.clock.now());
         let attempt = AttemptStats { number, ms: 0, usage: Usage::default(), ended };
-        self.futures.add_ready(TaskEvent::Failed { task: task.id, failure, attempt }.into());
+        self.futures.add_inline(TaskEvent::Failed { task: task.id, failure, attempt }.into());
     }
 
     /// Frees the slots of an attempt of this node that has ended.
     pub(super) fn free_slot(&mut self, node: Option<NodeIndex>) {
-        self.queue.ended(node);
+        self.queue.count_end(node);
     }
 
     /// Returns whether no attempt runs.
@@ -125,14 +140,14 @@ impl Scheduler {
         self.futures.next().await
     }
 
-    /// Returns the event of an attempt that was ready at once.
-    pub(super) fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
-        self.futures.take_instant_event()
+    /// Returns the event of an attempt that ended in its first poll, or that was refused.
+    pub(super) fn take_inline_event(&mut self) -> Option<Box<TaskEvent>> {
+        self.futures.take_inline_event()
     }
 
     /// Returns the next event, if it is available now.
-    pub(super) fn next_event_now(&mut self) -> Option<Box<TaskEvent>> {
-        self.futures.next_now()
+    pub(super) fn try_next_event(&mut self) -> Option<Box<TaskEvent>> {
+        self.futures.try_next()
     }
 
     /// Starts no further task, and gives the running attempts a grace period.
@@ -154,20 +169,20 @@ impl Scheduler {
     }
 
     /// Makes the scheduler usable again after `abort_all`, when all attempts have ended.
-    pub(super) fn reset(&mut self) {
+    pub(super) fn reopen_after_abort(&mut self) {
         self.context.abort = self.context.discard.child_token();
         // A task that was about to start holds a slot of its node; no other task does.
         self.queue.free_all_slots();
     }
 
-    /// Aborts the running attempts. Only attempts that have finished produce an event.
-    pub(super) fn discard(&self) {
+    /// Ends the running attempts without an event. Attempts that have finished still produce theirs.
+    pub(super) fn discard_unfinished(&self) {
         self.context.discard.cancel();
     }
 
     /// Aborts the running attempts, discards their results, and waits until none runs.
-    pub(super) async fn discard_and_wait(&mut self) {
-        self.discard();
+    pub(super) async fn discard_all_and_wait(&mut self) {
+        self.discard_unfinished();
         while self.next_event().await.is_some() {}
     }
 }

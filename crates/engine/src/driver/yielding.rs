@@ -1,9 +1,8 @@
 //! Ends the poll of the driver after it has started a task.
 //!
-//! In one scheduling turn, a thread of Tokio runs a task, then the one that it woke last, and so on. For the third task
-//! in such a row, and for the second task that a task starts, Tokio wakes another thread, which took a fifth of a step.
-//! So a step starts one task, and the driver then ends the row: the next task begins a new one. The program drives and
-//! writes on a thread that also runs nodes, and the runtime has one extra thread, because one may wait for the disk.
+//! A worker thread of Tokio runs a task, then the task that it woke last, and so on. If one poll wakes a second task, or
+//! the row grows to a third, Tokio wakes another thread; that cost a fifth of a step. So the driver starts one task, then
+//! gives up its turn, and the next task begins a new row.
 
 use std::{
     future::poll_fn,

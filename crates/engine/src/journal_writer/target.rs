@@ -119,7 +119,7 @@ impl Target {
     /// Releases the lease.
     pub(super) async fn release(&self) -> Result<(), RunError> {
         if let Self::Storage(it) = self {
-            it.storage.release(it.lease.hold()).await?;
+            it.storage.release(it.lease.token()).await?;
             it.lease.forget();
         }
         Ok(())
@@ -136,7 +136,7 @@ impl StoredRun {
     pub(super) async fn append(&mut self, log: &Log) -> Result<(), RunError> {
         self.entry.events = log.unsaved();
         let span = debug_span!("storage", operation = "append", records = self.entry.records.len());
-        self.storage.append(self.lease.hold(), &self.entry).instrument(span).await?;
+        self.storage.append(self.lease.token(), &self.entry).instrument(span).await?;
         let entry = std::mem::take(&mut self.entry);
         if stops_run(&entry) {
             self.lease.forget();

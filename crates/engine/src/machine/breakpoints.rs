@@ -26,11 +26,11 @@ impl Breakpoints {
         &self,
         ran: impl Iterator<Item = &'a NodeName>,
         next: impl Iterator<Item = (&'a NodeName, usize)>,
-        is_to_run: impl Fn(usize) -> bool,
+        will_run: impl Fn(usize) -> bool,
     ) -> Option<String> {
         let ran: BTreeSet<&NodeName> = ran.filter(|&it| self.after.contains(it)).collect();
         // A condition is evaluated only where a breakpoint depends on it.
-        let next = next.filter(|(node, index)| self.before.contains(*node) && is_to_run(*index));
+        let next = next.filter(|(node, index)| self.before.contains(*node) && will_run(*index));
         let next: BTreeSet<&NodeName> = next.map(|it| it.0).collect();
         let places: Vec<String> = [("after", ran), ("before", next)]
             .into_iter()

@@ -1,9 +1,12 @@
 //! Computes the frontier of the next step from transitions, joins, bounds and limits.
 //!
-//! Deferred nodes are the hard part. A deferred node runs once, after all other work in its workflow. When the run reaches it, it
-//! is put into `deferred`. It is released when nothing that it waits for runs next, and no deferred node that it waits for comes
-//! first, as those of inner workflows do. Dispatches do not wait. A dispatch to a deferred node must leave the visit that is reserved for it, and goes to `exhausted` if
-//! its bound has no other. That target may be deferred as well, so the decision is repeated until no dispatch is refused.
+//! Deferred nodes are the hard part. A deferred node runs once, after all other work of its workflow. When a transition
+//! reaches it, it enters `position.deferred`. It leaves when neither the next tasks nor another deferred node must come
+//! first; deferred nodes of inner workflows come first.
+//!
+//! A dispatch to a deferred node never waits, and it needs a separate visit: one visit stays reserved for the deferred run.
+//! If the bound has no other, the dispatch goes to the node's `exhausted` target. That target may itself be deferred, so
+//! the decision repeats until no dispatch is refused.
 //!
 //! **Example.** `plan` leads to `report`, which is deferred, and to `slow`. After `plan`, `report` waits and `slow` runs;
 //! after `slow`, nothing else is left, and `report` runs.
@@ -26,7 +29,7 @@ use graphrun_core::{
 use super::{
     RestoreError,
     indexed::{IndexedActivation, IndexedPosition},
-    limits::route_limit,
+    limits::route_if_limit_reached,
     rounds::Rounds,
 };
 use crate::{
@@ -59,8 +62,8 @@ pub(super) fn next_frontier(
     }
     let mut before = std::mem::take(&mut position.frontier);
     count_records(graph, position, records.iter().zip(&before));
-    let kept = before.split_off(records.len().min(before.len()));
-    let mut next = FrontierBuilder::new(graph, Some(state), position, kept);
+    let staying = before.split_off(records.len().min(before.len()));
+    let mut next = FrontierBuilder::new(graph, Some(state), position, staying);
     let open_maps = next.open_maps();
     let is_leading = is_followed(records.iter().map(|it| &**it));
     for (record, active) in records.iter().zip(before.drain(..)) {
@@ -72,20 +75,18 @@ pub(super) fn next_frontier(
     }
     next.complete_joins();
     next.drop_abandoned_scopes();
-    next.settle_deferred();
+    next.resolve_deferred();
     next.renew_rounds();
-    let FrontierBuilder { reached, sent, kept, .. } = next;
     // Its memory is used again.
-    position.frontier = before;
-    fill(position, kept, reached, sent);
+    next.fill(before);
 
-    position.failure = position.failure.take().or_else(|| starved(graph, position));
+    position.failure = position.failure.take().or_else(|| starvation_failure(graph, position));
     if position.failure.is_some() {
         position.frontier.clear();
         position.deferred.clear();
         position.rounds.clear();
-    } else if !position.frontier.is_empty() && position.used.limit.is_none() {
-        route_limit(graph, limits, position);
+    } else if !position.frontier.is_empty() {
+        route_if_limit_reached(graph, limits, position);
     }
 }
 
@@ -114,7 +115,7 @@ fn count_records<'a>(
 
 /// Returns the joins and deferred nodes that no longer wait for anything in a position changed by a person,
 /// with their triggers. The frontier does not change.
-pub(super) fn resettled(
+pub(super) fn activate_released(
     graph: &CompiledGraph,
     state: Option<&State>,
     position: &mut Position,
@@ -125,18 +126,18 @@ pub(super) fn resettled(
     let arrived = indexed.joins.iter();
     let arrived = arrived.map(|(to, it)| (*to, it.last().map_or(Trigger::Start, trigger)));
     let arrived = arrived.collect();
-    let kept = indexed.frontier.clone();
-    let mut next = FrontierBuilder::new(graph, state, &mut indexed, kept);
+    let staying = indexed.frontier.clone();
+    let mut next = FrontierBuilder::new(graph, state, &mut indexed, staying);
     next.arrived = arrived;
     next.complete_joins();
-    next.settle_deferred();
+    next.resolve_deferred();
     next.renew_rounds();
-    let reached = next.reached;
-    for (node, _) in &reached {
+    let activated = next.activated;
+    for (node, _) in &activated {
         indexed.count_visit(*node);
     }
     *position = indexed.named(graph);
-    Ok(reached.into_iter().map(|(it, trigger)| (name(it), trigger)).collect())
+    Ok(activated.into_iter().map(|(it, trigger)| (name(it), trigger)).collect())
 }
 
 /// Collects the targets of the tasks of a step.
@@ -146,14 +147,14 @@ struct FrontierBuilder<'a> {
     state: Option<&'a State>,
     position: &'a mut IndexedPosition,
     /// The nodes that are activated, in the order of their transitions until they are sorted.
-    reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<IndexedActivation>,
+    activated: Vec<(NodeIndex, Trigger)>,
+    dispatched: Vec<IndexedActivation>,
     /// The joins with arrivals in this step, with the last arrival of each.
     arrived: BTreeMap<NodeIndex, Trigger>,
     /// The used workflows that a transition left before they finished.
     abandoned_scopes: Vec<String>,
     /// The tasks of the old frontier that stay.
-    kept: Vec<IndexedActivation>,
+    staying: Vec<IndexedActivation>,
     rounds: Rounds,
 }
 
@@ -163,28 +164,28 @@ impl<'a> FrontierBuilder<'a> {
         graph: &'a CompiledGraph,
         state: Option<&'a State>,
         position: &'a mut IndexedPosition,
-        kept: Vec<IndexedActivation>,
+        staying: Vec<IndexedActivation>,
     ) -> Self {
         let mut rounds = Rounds::before(graph, position);
-        for active in &kept {
-            rounds.keep(active.node);
+        for active in &staying {
+            rounds.stay(active.node);
         }
         Self {
             graph,
             state,
             position,
-            reached: Vec::new(),
-            sent: Vec::new(),
+            activated: Vec::new(),
+            dispatched: Vec::new(),
             arrived: BTreeMap::new(),
             abandoned_scopes: Vec::new(),
-            kept,
+            staying,
             rounds,
         }
     }
 
     /// Returns the maps of which items stay: a map ends once, with its last item.
     fn open_maps(&self) -> BTreeSet<NodeIndex> {
-        let items = self.kept.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
+        let items = self.staying.iter().filter(|it| it.is_dispatched()).map(|it| it.node);
         items.filter(|&it| self.policies(it).schedule.items.is_some()).collect()
     }
 
@@ -199,48 +200,54 @@ impl<'a> FrontierBuilder<'a> {
             }
             Outcome::Caught { transitions, failure, .. } => {
                 self.note_caught(active.node, failure);
-                let trigger = if self.policies(active.node).catch_of(failure).is_some() {
+                let is_caught = || self.policies(active.node).catch_of(failure).is_some();
+                let trigger = if is_node_limit(failure) && !is_caught() {
+                    Trigger::Limit { error: failure.message.clone() }
+                } else {
                     let (node, failure) = (record.node.clone(), Box::new(failure.clone()));
                     Trigger::Caught { node, failure }
-                } else {
-                    Trigger::Limit { error: failure.message.clone() }
                 };
                 (transitions, trigger)
             }
             // A limit of the run is reached: the task stays in the frontier, unless the run is routed
             // elsewhere.
             Outcome::Aborted => {
-                self.rounds.keep(active.node);
-                return self.kept.push(active);
+                self.rounds.stay(active.node);
+                return self.staying.push(active);
             }
             _ => unreachable!("a step is committed when every record of it is final"),
         };
         for transition in transitions {
             match transition {
                 Transition::To(Target::End) => (),
-                Transition::To(Target::Fail) => self.fail(&record.node, &active, &trigger),
+                Transition::To(Target::Fail) => self.fail_run(&record.node, &active, &trigger),
                 Transition::To(Target::Node(name)) => {
                     let to = self.index(name);
                     self.rounds.lead(to, active.node);
-                    let trigger = self.trigger_of_exit(&active, to, &trigger);
-                    if let Some(reached) = self.reach(to, trigger) {
-                        let abandoned = self.scopes_left(active.node, reached);
+                    let trigger = self.trigger_at_target(&active, to, &trigger);
+                    if let Some(activated) = self.activate(to, trigger) {
+                        let abandoned = self.scopes_abandoned_by(active.node, activated);
                         self.abandoned_scopes.extend(abandoned);
                     }
                 }
                 Transition::Join(name) => self.arrive(self.index(name), active.node, &trigger),
-                Transition::Dispatch(dispatch) => self.send(dispatch, active.node, &trigger),
+                Transition::Dispatch(dispatch) => self.dispatch(dispatch, active.node, &trigger),
             }
         }
     }
 
     /// Activates a node, or its `exhausted` target if its bound is used up.
-    fn reach(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
+    fn activate(&mut self, node: NodeIndex, trigger: Trigger) -> Option<NodeIndex> {
         let meant = node;
         let (node, trigger) = self.follow_exhausted(0, node, trigger)?;
-        self.rounds.enter(node, meant);
-        self.reached.push((node, trigger));
+        self.push_activated(node, meant, trigger);
         Some(node)
+    }
+
+    /// Activates a node in place of the one that was meant, which may be the same.
+    fn push_activated(&mut self, node: NodeIndex, meant: NodeIndex, trigger: Trigger) {
+        self.rounds.replace(meant, node);
+        self.activated.push((node, trigger));
     }
 
     fn index(&self, name: &NodeName) -> NodeIndex {
@@ -249,14 +256,14 @@ impl<'a> FrontierBuilder<'a> {
 
     /// Returns the trigger of a node that a transition reaches. The `fail` of a used workflow is a failure of the node
     /// that uses it, and its `catch` leads here.
-    fn trigger_of_exit(
+    fn trigger_at_target(
         &self,
         active: &IndexedActivation,
         to: NodeIndex,
         trigger: &Trigger,
     ) -> Trigger {
         match trigger {
-            Trigger::Then { node } if !self.scopes_left(active.node, to).is_empty() => {
+            Trigger::Then { node } if !self.scopes_abandoned_by(active.node, to).is_empty() => {
                 let reason = self.reason_of_fail(node, active, trigger);
                 let failure = Box::new(Failure::new(ErrorKind::Other, reason));
                 Trigger::Caught { node: node.clone(), failure }
@@ -267,7 +274,7 @@ impl<'a> FrontierBuilder<'a> {
 
     /// Returns the used workflows that a transition abandons. Only the last node of a workflow may leave it when
     /// the workflow is done; any other exit, such as a caught failure, abandons the remaining work in it.
-    fn scopes_left(&self, from: NodeIndex, to: NodeIndex) -> Vec<String> {
+    fn scopes_abandoned_by(&self, from: NodeIndex, to: NodeIndex) -> Vec<String> {
         let mut abandoned = Vec::new();
         let ((from, spec), (to, _)) = (self.graph.at(from), self.graph.at(to));
         let done = match &spec.policies.schedule.defer {
@@ -287,9 +294,9 @@ impl<'a> FrontierBuilder<'a> {
     fn drop_abandoned_scopes(&mut self) {
         for scope in &self.abandoned_scopes {
             let stays = |it: NodeIndex| self.graph.name_at(it).strip_scope(scope).is_none();
-            self.reached.retain(|it| stays(it.0));
-            self.sent.retain(|it| stays(it.node));
-            self.kept.retain(|it| stays(it.node));
+            self.activated.retain(|it| stays(it.0));
+            self.dispatched.retain(|it| stays(it.node));
+            self.staying.retain(|it| stays(it.node));
             self.position.joins.retain(|it, _| stays(*it));
             self.position.rounds.retain(|it, _| stays(*it));
             self.position.deferred.retain(|it, _| stays(*it));
@@ -297,7 +304,7 @@ impl<'a> FrontierBuilder<'a> {
     }
 
     /// Decides which deferred nodes wait, and which run next.
-    fn settle_deferred(&mut self) {
+    fn resolve_deferred(&mut self) {
         loop {
             self.hold_back_deferred();
             if self.position.deferred.is_empty() {
@@ -314,29 +321,29 @@ impl<'a> FrontierBuilder<'a> {
 
     /// Lets the deferred nodes among the activated ones wait.
     fn hold_back_deferred(&mut self) {
-        self.sort_reached();
+        self.sort_activated();
         let graph = self.graph;
         let is_deferred = |it: NodeIndex| graph.policies_at(it).schedule.defer.is_some();
-        for (node, trigger) in self.reached.extract_if(.., |it| is_deferred(it.0)) {
+        for (node, trigger) in self.activated.extract_if(.., |it| is_deferred(it.0)) {
             self.position.deferred.entry(node).or_insert(trigger);
         }
     }
 
     /// Activates the deferred nodes that no longer need to wait.
     fn release_free_deferred(&mut self) {
-        let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
-        let reached = self.reached.iter().map(|it| it.0);
-        let running: BTreeSet<NodeIndex> = reached.chain(tasks).collect();
+        let tasks = self.dispatched.iter().chain(&self.staying).map(|it| it.node);
+        let activated = self.activated.iter().map(|it| it.0);
+        let running: BTreeSet<NodeIndex> = activated.chain(tasks).collect();
         let waiting: Vec<NodeIndex> = self.position.deferred.keys().copied().collect();
         for node in &waiting {
             if self.may_run(*node, &running, &waiting)
                 && let Some(trigger) = self.position.deferred.remove(node)
             {
                 // It waited longest, so its trigger is the first one.
-                self.reached.insert(0, (*node, trigger));
+                self.activated.insert(0, (*node, trigger));
             }
         }
-        self.sort_reached();
+        self.sort_activated();
     }
 
     /// Returns whether a deferred node waits for none of these: the nodes that run next, and the other deferred nodes.
@@ -359,17 +366,17 @@ impl<'a> FrontierBuilder<'a> {
             && !waiting.iter().any(|&it| waits(it) && comes_first(it))
     }
 
-    /// Sorts the activated nodes. A node that is reached several times gets the first trigger in task order.
-    fn sort_reached(&mut self) {
-        self.reached.sort_by_key(|it| it.0);
-        self.reached.dedup_by_key(|it| it.0);
+    /// Sorts the activated nodes. A node that is activated several times gets the first trigger in task order.
+    fn sort_activated(&mut self) {
+        self.activated.sort_by_key(|it| it.0);
+        self.activated.dedup_by_key(|it| it.0);
     }
 
     /// Refuses dispatches that would use up the bound of a deferred node, which has a visit reserved. Returns whether
     /// another node is activated in place of one of them.
     fn refuse_reserved_dispatches(&mut self) -> bool {
         let mut others_come = false;
-        for dispatched in std::mem::take(&mut self.sent) {
+        for dispatched in std::mem::take(&mut self.dispatched) {
             let reserved = u32::from(self.position.deferred.contains_key(&dispatched.node));
             others_come |= self.activate_dispatched(reserved, dispatched);
         }
@@ -380,7 +387,7 @@ impl<'a> FrontierBuilder<'a> {
         self.graph.policies_at(node)
     }
 
-    fn send(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
+    fn dispatch(&mut self, dispatch: &Dispatch, from: NodeIndex, trigger: &Trigger) {
         let node = self.index(&dispatch.node);
         self.rounds.lead(node, from);
         let (input, trigger) = (Input::Value(dispatch.input.clone()), trigger.clone());
@@ -394,12 +401,11 @@ impl<'a> FrontierBuilder<'a> {
         let IndexedActivation { node, input, trigger, timeout_ms } = dispatched;
         match self.follow_exhausted(reserved, node, trigger) {
             Some((within, trigger)) if within == node => {
-                self.sent.push(IndexedActivation { node, input, trigger, timeout_ms });
+                self.dispatched.push(IndexedActivation { node, input, trigger, timeout_ms });
                 false
             }
             Some((instead, trigger)) => {
-                self.rounds.enter(instead, node);
-                self.reached.push((instead, trigger));
+                self.push_activated(instead, node, trigger);
                 true
             }
             None => false,
@@ -427,8 +433,8 @@ impl<'a> FrontierBuilder<'a> {
             let arrived = self.position.joins.get(&node).map_or(0, BTreeSet::len);
             if arrived >= self.graph.count_at(node) {
                 let arrived = self.position.joins.remove(&node).unwrap_or_default();
-                self.rounds.fire(self.graph, node, &arrived);
-                let _ = self.reach(node, trigger);
+                self.rounds.complete(self.graph, node, &arrived);
+                let _ = self.activate(node, trigger);
             }
         }
     }
@@ -439,15 +445,15 @@ impl<'a> FrontierBuilder<'a> {
             return;
         }
         let IndexedPosition { joins, deferred, rounds, .. } = &mut *self.position;
-        let tasks = self.sent.iter().chain(&self.kept).map(|it| it.node);
+        let tasks = self.dispatched.iter().chain(&self.staying).map(|it| it.node);
         let waiting = joins.keys().chain(deferred.keys()).copied();
-        let reached = self.reached.iter().map(|it| it.0);
-        let active = reached.chain(tasks).chain(waiting).collect();
+        let activated = self.activated.iter().map(|it| it.0);
+        let active = activated.chain(tasks).chain(waiting).collect();
         *rounds = self.rounds.after(self.graph, std::mem::take(rounds), &active);
     }
 
-    /// Follows `exhausted` until it reaches a node that may still run. If there is none, the run may have failed. This
-    /// many visits of the first node are already reserved.
+    /// Follows `exhausted` until it reaches a node that may still run. If there is none, the run may have failed.
+    /// `reserved` visits of the first node count as used; no visit is reserved at the nodes after it.
     ///
     /// It terminates because `compile` refuses graphs whose `exhausted` targets form a cycle.
     fn follow_exhausted(
@@ -460,7 +466,8 @@ impl<'a> FrontierBuilder<'a> {
             let name = self.graph.name_at(node);
             let policies = self.policies(node);
             let visits = self.position.visits.at(node.index()).unwrap_or(0);
-            let visits = visits.saturating_add(std::mem::take(&mut reserved));
+            let visits = visits.saturating_add(reserved);
+            reserved = 0;
             let node_usage = self.position.used.node_usage.get(name).copied().unwrap_or_default();
             let max_visits = match self.state {
                 Some(state) => policies.bounds.max_visits_in(state),
@@ -489,7 +496,7 @@ impl<'a> FrontierBuilder<'a> {
     fn note_caught(&mut self, node: NodeIndex, failure: &Failure) {
         let policies = self.policies(node);
         if policies.bounds.is_bounded() {
-            let error = failure.message.chars().take(REASON_CHARACTERS_MAX).collect();
+            let error = shortened(&failure.message);
             self.position.caught.insert(node, error);
         }
     }
@@ -500,7 +507,7 @@ impl<'a> FrontierBuilder<'a> {
     }
 
     /// Handles a route to `fail`.
-    fn fail(&mut self, node: &NodeName, active: &IndexedActivation, trigger: &Trigger) {
+    fn fail_run(&mut self, node: &NodeName, active: &IndexedActivation, trigger: &Trigger) {
         let reason = self.reason_of_fail(node, active, trigger);
         self.position.failure.get_or_insert(reason);
     }
@@ -519,13 +526,53 @@ impl<'a> FrontierBuilder<'a> {
             Some(text) => text.to_owned(),
             None => it.to_string(),
         });
-        let text = text.map(|it| it.chars().take(REASON_CHARACTERS_MAX).collect::<String>());
+        let text = text.map(|it| shortened(&it));
         match (text, cause) {
             (Some(text), cause) => {
                 with_cause(format!("`{node}` ended the run: {}", text.trim()), cause.as_deref())
             }
             (None, Some(cause)) => format!("`{node}` ended the run: {cause}"),
             (None, None) => format!("`{node}` ended the run"),
+        }
+    }
+
+    /// Fills the frontier: activated nodes, once each and by name, then dispatched tasks in their order. The memory of the
+    /// old frontier is used again.
+    ///
+    /// This order is the order of the updates. Visits are counted once per step. Tasks that stay were counted when they
+    /// were activated.
+    fn fill(self, memory: Vec<IndexedActivation>) {
+        let Self { position, mut activated, dispatched, staying, .. } = self;
+        position.frontier = memory;
+        if staying.is_empty() && dispatched.is_empty() {
+            // The usual case: the nodes are sorted.
+            for (node, trigger) in activated {
+                position.count_visit(node);
+                position.frontier.push(IndexedActivation::by_edge(node, trigger));
+            }
+            return;
+        }
+        let (staying_dispatched, staying): (Vec<_>, Vec<_>) =
+            staying.into_iter().partition(IndexedActivation::is_dispatched);
+        activated.retain(|(node, _)| staying.iter().all(|it| it.node != *node));
+        let mut counted: Vec<NodeIndex> = activated.iter().map(|it| it.0).collect();
+        position.frontier.extend(staying);
+        for (node, trigger) in activated {
+            position.frontier.push(IndexedActivation::by_edge(node, trigger));
+        }
+        position.frontier.sort_by_key(|it| it.node);
+        position.frontier.extend(staying_dispatched);
+        position.frontier.reserve_exact(dispatched.len());
+        for active in dispatched {
+            if counted.last() != Some(&active.node) {
+                counted.push(active.node);
+            }
+            position.frontier.push(active);
+        }
+        counted.sort();
+        counted.dedup();
+        for node in counted {
+            position.count_visit(node);
         }
     }
 }
@@ -550,7 +597,7 @@ fn rank(name: &NodeName, defer: &Defer) -> (usize, bool) {
 }
 
 /// Returns the failure of a run that has nothing left to run while a join still waits.
-fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> {
+fn starvation_failure(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> {
     let (join, arrived) = position.joins.iter().next().filter(|_| position.frontier.is_empty())?;
     let has_arrived = |it: &NodeName| graph.index(it).is_some_and(|it| arrived.contains(&it));
     let awaited = graph.awaited_at(*join).iter().filter(|it| !has_arrived(it));
@@ -562,44 +609,12 @@ fn starved(graph: &CompiledGraph, position: &IndexedPosition) -> Option<String> 
     Some(format!("`{name}` waits for {some}{}, and nothing is left to run", missing.join(", ")))
 }
 
-/// Fills the frontier: activated nodes, once each and by name, then dispatches in the order they were sent.
-///
-/// This order is the order of the updates. Visits are counted once per step. Tasks that stay were counted
-/// when they were activated.
-fn fill(
-    position: &mut IndexedPosition,
-    kept: Vec<IndexedActivation>,
-    mut reached: Vec<(NodeIndex, Trigger)>,
-    sent: Vec<IndexedActivation>,
-) {
-    if kept.is_empty() && sent.is_empty() {
-        // The usual case: the nodes are sorted.
-        for (node, trigger) in reached {
-            position.count_visit(node);
-            position.frontier.push(IndexedActivation::by_edge(node, trigger));
-        }
-        return;
-    }
-    let (by_edges, dispatched): (Vec<_>, Vec<_>) =
-        kept.into_iter().partition(|it| it.input == Input::State);
-    reached.retain(|(node, _)| by_edges.iter().all(|it| it.node != *node));
-    let mut counted: Vec<NodeIndex> = reached.iter().map(|it| it.0).collect();
-    position.frontier.extend(by_edges);
-    for (node, trigger) in reached {
-        position.frontier.push(IndexedActivation::by_edge(node, trigger));
-    }
-    position.frontier.sort_by_key(|it| it.node);
-    position.frontier.extend(dispatched);
-    position.frontier.reserve_exact(sent.len());
-    for active in sent {
-        if counted.last() != Some(&active.node) {
-            counted.push(active.node);
-        }
-        position.frontier.push(active);
-    }
-    counted.sort();
-    counted.dedup();
-    for node in counted {
-        position.count_visit(node);
-    }
+/// Returns whether a limit of the node itself was reached, and not one of a nested run.
+pub(super) fn is_node_limit(failure: &Failure) -> bool {
+    failure.kind == ErrorKind::Limit && !failure.is_nested
+}
+
+/// Returns the beginning of a text, as long as a reason may be.
+fn shortened(text: &str) -> String {
+    text.chars().take(REASON_CHARACTERS_MAX).collect()
 }

@@ -3,17 +3,74 @@
 use std::collections::BTreeSet;
 
 use graphrun_analysis::CompiledGraph;
-use graphrun_core::graph::{Limits, Target, Trigger};
+use graphrun_core::{
+    event::{Status, Usage},
+    graph::{Limits, Target, Trigger},
+};
 
-use super::indexed::{IndexedActivation, IndexedPosition};
+use super::{
+    Action, Machine,
+    indexed::{IndexedActivation, IndexedPosition},
+};
 use crate::budget::{self, Budget, StepLimits};
 
-/// Routes a run that reached a limit to `limits.exhausted`, if that is set.
-pub(super) fn route_limit(
+impl Machine {
+    /// Ends the step early: running tasks were aborted, and a limit of the run is reached.
+    ///
+    /// The run stops as `limit`, or is routed to `limits.exhausted` with the finished results. If a task has
+    /// failed for good, it stops as failed, as it would have done without the limit.
+    pub fn end_step_at_limit(&mut self, refused_call: Usage) -> Vec<Action> {
+        if self.open_step.failure().is_some() {
+            return vec![Action::Stop(self.open_status())];
+        }
+        if !self.can_route_to_exhausted() {
+            let budget = self.budget().with_next_call(refused_call);
+            return vec![Action::stop(Status::Limit, budget.reached_limit(|| true))];
+        }
+        let mut actions = Vec::new();
+        for index in 0..self.open_step.tasks().len() {
+            if self.open_step.tasks()[index].record.is_none() {
+                // The task waits for its turn, its next attempt or a person.
+                actions.push(self.open_step.abort(index).into());
+            }
+        }
+        if self.commit(&mut actions, refused_call) {
+            self.advance(&mut actions);
+        }
+        actions
+    }
+
+    /// Returns a copy of the run that continues at `limits.exhausted` as if a limit were reached before the open step, with
+    /// its first actions; nothing if that cannot be. Only explorations of a graph use this.
+    pub fn branch_at_limit(&self, reason: String) -> Option<(Self, Vec<Action>)> {
+        if !self.can_route_to_exhausted() {
+            return None;
+        }
+        let mut machine = self.clone();
+        route_to_exhausted(&machine.graph, &machine.limits, &mut machine.position, reason);
+        machine.open_next_step();
+        let mut actions = Vec::new();
+        if machine.begin_step(&mut actions) {
+            machine.advance(&mut actions);
+        }
+        Some((machine, actions))
+    }
+
+    /// Returns whether a reached limit leads to `limits.exhausted`. This happens once in a run.
+    fn can_route_to_exhausted(&self) -> bool {
+        self.limits.exhausted.is_some() && self.position.used.limit.is_none()
+    }
+}
+
+/// Routes a run that reached a limit to `limits.exhausted`, if that is set and the run was not routed there before.
+pub(super) fn route_if_limit_reached(
     graph: &CompiledGraph,
     StepLimits { limits, refused_call }: StepLimits<'_>,
     position: &mut IndexedPosition,
 ) {
+    if position.used.limit.is_some() {
+        return;
+    }
     let nodes = position.frontier.iter().map(|it| it.node);
     let budget = Budget::after(limits, position.steps_of_turn(), &position.used);
     let budget = budget.with_next_call(refused_call);
@@ -23,7 +80,7 @@ pub(super) fn route_limit(
 }
 
 /// Replaces the frontier by `limits.exhausted`, if that is set, because a limit is reached.
-pub(super) fn route_to_exhausted(
+fn route_to_exhausted(
     graph: &CompiledGraph,
     limits: &Limits,
     position: &mut IndexedPosition,

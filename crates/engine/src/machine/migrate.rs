@@ -13,7 +13,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use super::frontier::resettled;
+use super::frontier::activate_released;
 use crate::checkpoint::{
     Activation, Fate, InboxMessage, Mapping, Outcome, Position, Round, SavedRun, TaskRecord,
     UsedBudget,
@@ -84,7 +84,7 @@ impl PositionMigration<'_> {
         let mut kept: Vec<(Option<usize>, Activation)> = kept.collect();
         position.frontier = kept.iter().map(|(_, it)| it.clone()).collect();
         // A dropped node may have been the last one that a join waited for.
-        let reached = resettled(self.graph, self.state.as_ref(), &mut position)
+        let reached = activate_released(self.graph, self.state.as_ref(), &mut position)
             .expect("a migrated position names only nodes of the graph");
         let reached = reached.into_iter();
         kept.extend(reached.map(|(node, trigger)| (None, Activation::by_edge(node, trigger))));

@@ -34,7 +34,7 @@ pub(super) struct OpenStep {
     /// thousand tasks.
     busy: usize,
     /// The size in bytes of the updates and dispatches of this step.
-    written: u64,
+    result_bytes: u64,
     /// The memory for the records of a step.
     spare: Vec<Arc<TaskRecord>>,
     /// The items of maps that waited for others and can begin.
@@ -42,19 +42,19 @@ pub(super) struct OpenStep {
     /// What people have allowed in this step for the rest of the run.
     grants: BTreeSet<String>,
     /// The nodes that run fewer tasks at once than they have.
-    queues: Vec<NodeQueue>,
+    narrow_nodes: Vec<NarrowNode>,
     /// The usage of this step by the nodes that have limits.
-    limited: BTreeMap<NodeName, NodeUsage>,
+    limited_usage: BTreeMap<NodeName, NodeUsage>,
 }
 
 /// The tasks of a node that runs only some of them at once.
 #[derive(Clone, Debug)]
-struct NodeQueue {
+struct NarrowNode {
     width: u64,
     tasks: Vec<usize>,
 }
 
-impl NodeQueue {
+impl NarrowNode {
     fn elapsed_ms(&self, tasks: &[TaskState]) -> u64 {
         let all = self.tasks.iter().map(|it| tasks[*it].total.ms);
         all.fold(0, u64::saturating_add) / self.width
@@ -62,11 +62,11 @@ impl NodeQueue {
 }
 
 /// Returns the nodes of a position that run fewer tasks at once than they have.
-fn queues(graph: &CompiledGraph, position: &IndexedPosition) -> Vec<NodeQueue> {
-    let mut found: BTreeMap<NodeIndex, NodeQueue> = BTreeMap::new();
+fn narrow_nodes(graph: &CompiledGraph, position: &IndexedPosition) -> Vec<NarrowNode> {
+    let mut found: BTreeMap<NodeIndex, NarrowNode> = BTreeMap::new();
     for (index, active) in position.frontier.iter().enumerate() {
         if let Some(width) = graph.policies_at(active.node).schedule.width_max {
-            let new = || NodeQueue { width: width.max(1) as u64, tasks: Vec::new() };
+            let new = || NarrowNode { width: width.max(1) as u64, tasks: Vec::new() };
             found.entry(active.node).or_insert_with(new).tasks.push(index);
         }
     }
@@ -83,12 +83,12 @@ impl OpenStep {
             tasks,
             unsettled: 0,
             busy: 0,
-            written: 0,
+            result_bytes: 0,
             spare,
             ready,
             grants: BTreeSet::new(),
-            queues: Vec::new(),
-            limited: BTreeMap::new(),
+            narrow_nodes: Vec::new(),
+            limited_usage: BTreeMap::new(),
         };
         step.reset(graph, position);
         step
@@ -108,11 +108,12 @@ impl OpenStep {
         self.grants.clear();
         self.tasks.extend(position.frontier.iter().map(task));
         (self.unsettled, self.busy) = (self.tasks.len(), self.tasks.len());
-        (self.number, self.written) = (position.step.next(), 0);
-        self.queues = queues(graph, position);
+        (self.number, self.result_bytes) = (position.step.next(), 0);
+        self.narrow_nodes = narrow_nodes(graph, position);
         let nodes = position.frontier.iter().map(|it| graph.at(it.node));
         let limited = nodes.filter(|(_, spec)| spec.policies.bounds.limits.is_some());
-        self.limited = limited.map(|(name, _)| (name.clone(), NodeUsage::default())).collect();
+        self.limited_usage =
+            limited.map(|(name, _)| (name.clone(), NodeUsage::default())).collect();
     }
 
     pub(super) fn id(&self, index: usize) -> TaskId {
@@ -149,11 +150,11 @@ impl OpenStep {
         self.unsettled == 1
     }
 
-    /// Returns the elapsed time of the step: of the longest task, with those that it waited for. Where a node runs only
-    /// some of its tasks at once, its tasks take at least their whole time, divided by that number.
+    /// Returns the elapsed time of the step: the end of its last task, counting the items that it waited for. A node with
+    /// fewer slots than tasks takes at least the sum of its tasks, divided by its slots.
     pub(super) fn elapsed_ms(&self) -> u64 {
         let longest = self.tasks.iter().map(TaskState::end_ms).max().unwrap_or(0);
-        self.queues.iter().map(|it| it.elapsed_ms(&self.tasks)).fold(longest, u64::max)
+        self.narrow_nodes.iter().map(|it| it.elapsed_ms(&self.tasks)).fold(longest, u64::max)
     }
 
     /// Returns the usage of all tasks, and the elapsed time of the step.
@@ -168,8 +169,8 @@ impl OpenStep {
     /// Returns the elapsed time of the step before the running attempt of a task.
     pub(super) fn elapsed_ms_before_attempt(&self, task: TaskId) -> u64 {
         let Some(index) = self.index(task) else { return 0 };
-        let queue = self.queues.iter().find(|it| it.tasks.binary_search(&index).is_ok());
-        self.tasks[index].end_ms().max(queue.map_or(0, |it| it.elapsed_ms(&self.tasks)))
+        let narrow = self.narrow_nodes.iter().find(|it| it.tasks.binary_search(&index).is_ok());
+        self.tasks[index].end_ms().max(narrow.map_or(0, |it| it.elapsed_ms(&self.tasks)))
     }
 
     /// Returns the reason of the first task that failed for good.
@@ -256,7 +257,7 @@ impl OpenStep {
     pub(super) fn add_attempt(&mut self, index: usize, attempt: &AttemptStats) {
         let task = &mut self.tasks[index];
         task.total.add(attempt);
-        if let Some(used) = self.limited.get_mut(&task.node) {
+        if let Some(used) = self.limited_usage.get_mut(&task.node) {
             used.add(NodeUsage { usage: attempt.usage, elapsed_ms: attempt.ms });
         }
     }
@@ -264,7 +265,7 @@ impl OpenStep {
     /// Counts the usage of restored tasks towards the limits of their nodes.
     pub(super) fn count_limited_usage(&mut self) {
         for task in &self.tasks {
-            if let Some(used) = self.limited.get_mut(&task.node) {
+            if let Some(used) = self.limited_usage.get_mut(&task.node) {
                 let TaskUsage { ms: elapsed_ms, usage } = task.total;
                 used.add(NodeUsage { usage, elapsed_ms });
             }
@@ -272,8 +273,8 @@ impl OpenStep {
     }
 
     /// Returns the usage of a node with limits by the attempts of this step that have ended.
-    pub(super) fn usage_of_limited(&self, node: &NodeName) -> NodeUsage {
-        self.limited.get(node).copied().unwrap_or_default()
+    pub(super) fn limited_usage_of(&self, node: &NodeName) -> NodeUsage {
+        self.limited_usage.get(node).copied().unwrap_or_default()
     }
 
     /// Checks the size of an update and of dispatches of a task, and adds it to that of the step.
@@ -295,11 +296,11 @@ impl OpenStep {
             let what = || format!("item {items} for `{}`", dispatch.node);
             size += measure(&dispatch.input).map_err(|it| too_large(&what(), &it))?;
         }
-        let of_step = self.written.saturating_add(size);
+        let of_step = self.result_bytes.saturating_add(size);
         DataLimit::StateMemory
             .check(of_step)
             .map_err(|it| too_large("the updates and dispatches of this step so far", &it))?;
-        self.written = of_step;
+        self.result_bytes = of_step;
         Ok(())
     }
 
@@ -360,7 +361,7 @@ impl OpenStep {
         Some((Failure::new(ErrorKind::Dependency, message), need.record.as_deref()))
     }
 
-    /// Notes that a task is settled at the tasks that need it.
+    /// Tells the dependents of a settled task, and readies those that need no other.
     fn release(&mut self, index: usize) {
         let Some(order) = &mut self.tasks[index].order else { return };
         let dependents = std::mem::take(&mut order.dependents);
@@ -384,7 +385,7 @@ impl OpenStep {
         }
     }
 
-    /// Aborts a running task. The task counts as busy until the step is ended.
+    /// Aborts a task that is not settled. It counts as busy until the step is ended.
     pub(super) fn abort(&mut self, index: usize) -> Arc<TaskRecord> {
         self.set_phase(index, Phase::Aborted);
         self.keep_record(index, Outcome::Aborted)
@@ -392,11 +393,11 @@ impl OpenStep {
 
     /// Fails a task for good.
     pub(super) fn fail(&mut self, index: usize, failure: Failure) -> TaskRecord {
-        self.failed(index, Outcome::Failed { failure })
+        self.record_failure(index, Outcome::Failed { failure })
     }
 
-    fn failed(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
-        let record = self.record(index, outcome);
+    fn record_failure(&mut self, index: usize, outcome: Outcome) -> TaskRecord {
+        let record = self.make_record(index, outcome);
         self.set_phase(index, Phase::failed(&record));
         record
     }
@@ -409,7 +410,7 @@ impl OpenStep {
         goto: Goto,
         failure: Failure,
     ) -> TaskRecord {
-        self.failed(index, Outcome::Undecided { update, goto, failure })
+        self.record_failure(index, Outcome::Undecided { update, goto, failure })
     }
 
     /// Takes the result of a node whose targets are not decided.
@@ -423,7 +424,7 @@ impl OpenStep {
         let task = &mut self.tasks[index];
         task.retries.add(&failure, wait_ms, task.total.ms);
         let message = failure.message.clone();
-        let record = self.record(index, Outcome::Retrying { failure, wait_ms, wake });
+        let record = self.make_record(index, Outcome::Retrying { failure, wait_ms, wake });
         self.tasks[index].attempt += 1;
         self.set_phase(index, Phase::Sleeping { wait, failure: message });
         record
@@ -448,7 +449,7 @@ impl OpenStep {
         let mut total = task.total;
         total.add(until_now);
         let TaskUsage { ms, usage } = total;
-        let record = self.record(index, Outcome::MemoSaved { name, value });
+        let record = self.make_record(index, Outcome::MemoSaved { name, value });
         TaskRecord { ms, usage, ..record }
     }
 
@@ -456,7 +457,7 @@ impl OpenStep {
     pub(super) fn ask(&mut self, index: usize, question: Question) -> TaskRecord {
         self.set_phase(index, Phase::Waiting(Box::new(question.clone())));
         self.tasks[index].question_keys.push(question.key.clone());
-        self.record(index, Outcome::Asked { question })
+        self.make_record(index, Outcome::Asked { question })
     }
 
     /// Gives a task the answer to its question.
@@ -470,16 +471,21 @@ impl OpenStep {
     ) -> TaskRecord {
         self.run_again(index);
         self.tasks[index].answers.insert(key.clone(), answer.clone());
-        self.record(index, Outcome::Answered { key, answer, by, question_hash })
+        self.make_record(index, Outcome::Answered { key, answer, by, question_hash })
     }
 
     /// Restores a task from its record. If a node is named, failed tasks of other nodes do not run again.
-    pub(super) fn recall(&mut self, index: usize, record: TaskRecord, only: Option<&NodeName>) {
+    pub(super) fn restore_task(
+        &mut self,
+        index: usize,
+        record: TaskRecord,
+        only: Option<&NodeName>,
+    ) {
         if let Outcome::MemoSaved { name, value } = &record.outcome {
             self.keep_memo(index, name, value);
         }
-        let (phase, written) = self.tasks[index].restore(record, only);
-        self.written = self.written.saturating_add(written);
+        let (phase, result_bytes) = self.tasks[index].restore(record, only);
+        self.result_bytes = self.result_bytes.saturating_add(result_bytes);
         let is_settled = phase == Phase::Settled;
         self.set_phase(index, phase);
         if is_settled {
@@ -507,12 +513,12 @@ impl OpenStep {
         self.spare = records;
     }
 
-    fn record(&self, index: usize, outcome: Outcome) -> TaskRecord {
-        self.tasks[index].record(self.id(index), outcome)
+    fn make_record(&self, index: usize, outcome: Outcome) -> TaskRecord {
+        self.tasks[index].make_record(self.id(index), outcome)
     }
 
     fn keep_record(&mut self, index: usize, outcome: Outcome) -> Arc<TaskRecord> {
-        let record = Arc::new(self.record(index, outcome));
+        let record = Arc::new(self.make_record(index, outcome));
         self.tasks[index].record = Some(Arc::clone(&record));
         record
     }

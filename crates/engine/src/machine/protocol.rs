@@ -113,7 +113,7 @@ pub struct AttemptStats {
     pub ms: u64,
     /// Its model usage.
     pub usage: Usage,
-    /// When it ended. The rules have no clock.
+    /// When it ended; for a memo, when it was saved. The rules have no clock.
     pub ended: Timestamp,
 }
 
@@ -124,10 +124,11 @@ pub enum Action {
     Record(Arc<TaskRecord>),
     /// Save a step. Nothing that follows is started or published before it is durable.
     Commit(Box<Commit>),
-    /// End a step of a run that exists in this process only. It is the last one that the machine has committed, unless it
-    /// is named, because other steps have followed at once.
-    EndStep(Option<Box<EndedStep>>),
-    /// Report that the run has reached a node, under the name that its author gave this.
+    /// End a step of a run that exists in this process only. Without a summary it is the last step that the machine has
+    /// committed: the driver reads its number and the next nodes from the machine, and only if an event has a reader. If
+    /// another step follows in the same actions, the machine is already further, so the action carries both.
+    EndStep(Option<Box<StepSummary>>),
+    /// Publish that the run has reached a node, as the event that its author declared (`emits`).
     Emit {
         /// The task of the node.
         task: TaskId,
@@ -153,9 +154,9 @@ pub enum Action {
     Stop(RunStatus),
 }
 
-/// A step that others have followed at once, because their nodes were skipped.
+/// The end of a step that others have followed at once, because their nodes were skipped.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EndedStep {
+pub struct StepSummary {
     /// The number of the step.
     pub step: Step,
     /// The nodes of the step that followed, in task order.
@@ -234,7 +235,7 @@ impl From<Arc<TaskRecord>> for Action {
 }
 
 impl TaskEvent {
-    /// When it happened, as far as it shows that.
+    /// Returns its time, if it has one.
     pub(super) fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Finished { attempt, .. }

@@ -257,7 +257,7 @@ fn finished_record(
 ) -> TaskRecord {
     let fresh = TaskState::new(machine.graph.name_at(active.node).clone());
     let task = machine.open_step.tasks().get(index).unwrap_or(&fresh);
-    task.record(machine.open_step.id(index), Outcome::Finished { update, transitions })
+    task.make_record(machine.open_step.id(index), Outcome::Finished { update, transitions })
 }
 
 fn list(nodes: &[NodeName]) -> String {

@@ -1,16 +1,16 @@
 //! The rounds of joins that do not wait for all of their nodes.
 //!
-//! Such a join runs while other branches of its round still work. Their later arrivals must neither run the join again
-//! nor count for the next round, which a loop may begin before they have finished. So when the join runs, the
-//! round takes in all tasks beside it. Each step passes the membership on: a node belongs to the round if only tasks
+//! Such a join runs while other branches of its round still work. Their later arrivals must not run the join again. They
+//! must not count for the next round either, which a loop may begin while they still work. So the round takes in all
+//! tasks beside the join when it runs. Each step passes the membership on: a node belongs to the round if only tasks
 //! of the round led to it. The round ends with its last task.
 //!
 //! **Example.** `ask` leads to `fast` and `slow`, `slow` to `check`, and the join `answer` waits for one of `fast` and
 //! `check`. When `answer` runs, the round consists of `check`, which is missing. Its arrival is absorbed. If `answer`
 //! leads back to `ask` meanwhile, neither `ask` nor a node after it is part of the round.
 //!
-//! Counting arrivals for each node instead would need no tasks, but a branch that ended elsewhere would then let the
-//! first arrival of the next round vanish.
+//! The alternative, a count of late arrivals per node, would need no tasks. But a branch that ends elsewhere would leave its
+//! count behind, and the next round would lose its first arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct Rounds {
     /// Each node that is activated, with the node that was meant: another one, if that one's bound is used up.
     entered: Vec<(NodeIndex, NodeIndex)>,
     /// The joins that run next, with the nodes that had not arrived.
-    fired: Vec<(NodeIndex, BTreeSet<NodeIndex>)>,
+    completed: Vec<(NodeIndex, BTreeSet<NodeIndex>)>,
 }
 
 impl Rounds {
@@ -47,7 +47,7 @@ impl Rounds {
     }
 
     /// Notes that a task stays as it is.
-    pub(super) fn keep(&mut self, node: NodeIndex) {
+    pub(super) fn stay(&mut self, node: NodeIndex) {
         self.lead(node, node);
     }
 
@@ -59,14 +59,14 @@ impl Rounds {
     }
 
     /// Notes that a node is activated in place of the one that was meant, which may be the same.
-    pub(super) fn enter(&mut self, node: NodeIndex, meant: NodeIndex) {
+    pub(super) fn replace(&mut self, meant: NodeIndex, by: NodeIndex) {
         if self.is_needed {
-            self.entered.push((node, meant));
+            self.entered.push((by, meant));
         }
     }
 
     /// Notes that a join runs after the arrivals of some of its nodes.
-    pub(super) fn fire(
+    pub(super) fn complete(
         &mut self,
         graph: &CompiledGraph,
         join: NodeIndex,
@@ -75,7 +75,7 @@ impl Rounds {
         if self.is_needed {
             let awaited = graph.awaited_at(join).iter().filter_map(|it| graph.index(it));
             let missing = awaited.filter(|it| !arrived.contains(it)).collect();
-            self.fired.push((join, missing));
+            self.completed.push((join, missing));
         }
     }
 
@@ -84,29 +84,29 @@ impl Rounds {
         &self,
         graph: &CompiledGraph,
         mut before: BTreeMap<NodeIndex, IndexedRound>,
-        live: &BTreeSet<NodeIndex>,
+        active: &BTreeSet<NodeIndex>,
     ) -> BTreeMap<NodeIndex, IndexedRound> {
-        for (join, missing) in &self.fired {
+        for (join, missing) in &self.completed {
             before.entry(*join).or_default().missing.extend(missing);
         }
         for (join, round) in &mut before {
             let belongs = |it: &NodeIndex| belongs(graph, *join, *it);
             let stays_in_round = |it: &NodeIndex| {
-                if self.fired.iter().any(|it| it.0 == *join) {
+                if self.completed.iter().any(|it| it.0 == *join) {
                     !self.entered.contains(&(*it, *join))
                 } else {
-                    self.are_within(*it, &round.tasks)
+                    self.is_led_to_only_by(*it, &round.tasks)
                 }
             };
-            let tasks = live.iter().copied().filter(|it| belongs(it) && stays_in_round(it));
+            let tasks = active.iter().copied().filter(|it| belongs(it) && stays_in_round(it));
             round.tasks = tasks.collect();
         }
         before.retain(|_, it| !it.tasks.is_empty() && !it.missing.is_empty());
         before
     }
 
-    /// Returns whether a node was led to, and by these nodes only.
-    fn are_within(&self, node: NodeIndex, nodes: &BTreeSet<NodeIndex>) -> bool {
+    /// Returns whether tasks led to a node, and those of these nodes only.
+    fn is_led_to_only_by(&self, node: NodeIndex, nodes: &BTreeSet<NodeIndex>) -> bool {
         let is_meant = |meant: NodeIndex| meant == node || self.entered.contains(&(node, meant));
         let mut sources = self.sources.iter().filter(|(to, _)| is_meant(*to)).peekable();
         sources.peek().is_some() && sources.all(|(_, from)| nodes.contains(from))

@@ -1,4 +1,4 @@
-//! Decides on the state of a step: which nodes run, which updates fit, and where a finished task leads.
+//! Evaluates conditions, updates and routes on the state at the start of a step.
 
 use graphrun_analysis::{CompiledGraph, NodeIndex};
 use graphrun_core::{
@@ -41,8 +41,7 @@ impl Routing<'_> {
         let spec = self.graph.spec_at(*node);
         let Some(when) = &spec.when else { return Ok(None) };
         let view = self.view(self.state, input, trigger);
-        let holds = contained(|| when.holds(&view))
-            .unwrap_or_else(|message| Err(RouteError::Panicked { what: "condition", message }));
+        let holds = without_panic("condition", || when.holds(&view));
         Ok((!holds.map_err(|it| route_failure(&it))?).then(|| when.text().to_owned()))
     }
 
@@ -54,15 +53,13 @@ impl Routing<'_> {
         trigger: &Trigger,
     ) -> Result<ItemNeeds, Failure> {
         let view = self.view(self.state, &Input::State, trigger);
-        let needs = contained(|| order.needs(items, &view)).unwrap_or_else(|message| {
-            Err(RouteError::Panicked { what: "order of items", message })
-        });
+        let needs = without_panic("order of items", || order.needs(items, &view));
         needs.map_err(|it| route_failure(&it))
     }
 
     /// Returns whether a task is not skipped. A task whose condition cannot be evaluated fails, so it counts
     /// as running.
-    pub(super) fn is_to_run(&self, active: &IndexedActivation) -> bool {
+    pub(super) fn will_run(&self, active: &IndexedActivation) -> bool {
         !matches!(self.false_condition(active), Ok(Some(_)))
     }
 
@@ -183,13 +180,17 @@ impl Routing<'_> {
             self.graph.schema().fold(state, [&own]).map_err(RouteError::State)?;
         }
         let state = changed.as_ref().unwrap_or(self.state);
-        decision(route, &self.view(state, &active.input, &active.trigger))
+        let view = self.view(state, &active.input, &active.trigger);
+        without_panic("route", || as_declared(route, route.decide(&view)?))
     }
 }
 
-fn decision(route: &dyn Route, view: &RouteView<'_>) -> Result<Vec<Transition>, RouteError> {
-    contained(|| as_declared(route, route.decide(view)?))
-        .unwrap_or_else(|message| Err(RouteError::Panicked { what: "route", message }))
+/// Runs code of an author of a graph, and returns a panic as an error.
+fn without_panic<T>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, RouteError>,
+) -> Result<T, RouteError> {
+    contained(work).unwrap_or_else(|message| Err(RouteError::Panicked { what, message }))
 }
 
 /// Returns the failure of a route or condition that could not be evaluated.

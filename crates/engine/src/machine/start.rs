@@ -12,7 +12,10 @@ use super::inbox::Inbox;
 use super::indexed::{IndexedActivation, IndexedPosition};
 use super::open_step::OpenStep;
 use super::{Action, FirstStep, Machine, RestoreError, RunSettings};
-use super::{fit, task_state::TaskState};
+use super::{
+    fit,
+    task_state::{Phase, TaskState},
+};
 use crate::checkpoint::{Checkpoint, Commit, EarlierTurns, Position, TaskRecord};
 
 impl Machine {
@@ -96,7 +99,7 @@ impl Machine {
         let commit = Commit { position: self.position.named(&self.graph), changes };
         let mut actions = Vec::new();
         self.emit(&mut actions);
-        if let Some(stop) = self.breakpoint(&[]) {
+        if let Some(stop) = self.breakpoint_stop(&[]) {
             actions.push(stop);
         } else if self.begin_step(&mut actions) {
             self.advance(&mut actions);
@@ -120,10 +123,13 @@ impl Machine {
         let has_no_records = records.is_empty();
         let mut machine = Self::with_records(graph, settings, run, checkpoint, records)?;
         let mut actions = Vec::new();
-        if machine.open_step.tasks().iter().all(TaskState::is_untouched) {
+        if machine.open_step.tasks().iter().all(TaskState::is_at_beginning) {
+            // A record shows that the step has begun. Messages then wait for its end, so that all of its tasks read one
+            // state.
             if has_no_records {
                 machine.process_inbox(&mut actions);
             }
+            // No task needs a continuation, so the step begins anew. Its limits are checked again: they may have changed.
             if !machine.begin_step(&mut actions) {
                 return Ok((machine, actions));
             }
@@ -134,6 +140,21 @@ impl Machine {
         }
         machine.advance(&mut actions);
         Ok((machine, actions))
+    }
+
+    /// Continues a task from its restored state.
+    fn continue_task(&mut self, index: usize, actions: &mut Vec<Action>) {
+        match *self.open_step.tasks()[index].phase() {
+            Phase::Running => self.begin_task(index, actions),
+            Phase::Sleeping { wait, .. } => {
+                actions.push(Action::Sleep { task: self.open_step.id(index), wait });
+            }
+            Phase::Blocked
+            | Phase::Aborted
+            | Phase::Waiting(_)
+            | Phase::Failed(_)
+            | Phase::Settled => (),
+        }
     }
 
     /// Returns the machine with the saved records, before any task starts.
@@ -155,7 +176,7 @@ impl Machine {
         for record in records {
             let index = machine.open_step.index(record.task);
             let index = index.ok_or(RestoreError::Record(record.task))?;
-            machine.open_step.recall(index, record, only.as_ref());
+            machine.open_step.restore_task(index, record, only.as_ref());
         }
         machine.open_step.count_limited_usage();
         Ok(machine)

@@ -76,11 +76,13 @@ impl Machine {
         Some(left.saturating_sub(Duration::from_millis(before)))
     }
 
-    /// Returns the failure of a task that has not begun, if a limit of its node is reached. A task that has begun may
-    /// continue, with an answer or after a crash.
+    /// Returns the failure of an item of a map, if a limit of its node is reached and the item may not start for that reason.
+    /// An attempt that has begun may continue, with an answer or after a crash.
     pub fn node_limit_failure(&self, task: TaskId) -> Option<Failure> {
         let index = self.open_step.index(task)?;
-        if self.open_step.tasks()[index].has_begun() {
+        let active = &self.position.frontier[index];
+        let is_item = active.is_dispatched() && self.policies(index).schedule.items.is_some();
+        if !is_item || self.open_step.tasks()[index].continues_attempt() {
             return None;
         }
         Some(Failure::new(ErrorKind::Limit, self.reached_node_limit(index)?))
@@ -126,18 +128,19 @@ impl Machine {
         self.open_step.next_wait()
     }
 
-    /// Returns the status of a run that is suspended until its next wait ends.
-    pub fn suspended_status(&self) -> RunStatus {
-        let waits = self.open_step.tasks().iter().filter_map(|it| {
-            let (Wait { wake, .. }, failure) = it.wait()?;
-            Some((wake, format!("`{}` waits until {wake:.0}: {failure}", it.node())))
-        });
-        let waits: BTreeMap<Timestamp, String> = waits.collect();
+    /// Returns the status of a run whose step stays open: a task failed, or each waits for a person or its next attempt.
+    pub fn open_status(&self) -> RunStatus {
         if let Some(reason) = self.open_step.failure() {
             return RunStatus { status: Status::Failed, reason: Some(reason) };
         }
-        let reasons: Vec<String> = waits.into_values().take(1).chain(self.unanswered()).collect();
-        RunStatus { status: Status::Paused, reason: Some(reasons.join("; ")) }
+        let waiting = self.open_step.tasks().iter().filter_map(|it| Some((it, it.wait()?)));
+        let first =
+            waiting.min_by_key(|(_, (wait, _))| wait.wake).map(|(task, (wait, failure))| {
+                format!("`{}` waits until {:.0}: {failure}", task.node(), wait.wake)
+            });
+        let reasons: Vec<String> = first.into_iter().chain(self.unanswered()).collect();
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        RunStatus { status: Status::Paused, reason }
     }
 
     /// Returns the tasks whose deadline has passed without an answer.

@@ -6,9 +6,9 @@ use graphrun_core::state::Update;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::open_step::check_question;
 use super::{Action, Machine};
 use super::{Wait, backoff};
+use super::{frontier::is_node_limit, open_step::check_question};
 use crate::budget;
 use crate::checkpoint::Outcome;
 
@@ -49,6 +49,7 @@ impl Machine {
     ) {
         let (routing, active) = (self.routing(), &self.position.frontier[index]);
         let decided = routing.by_edges(active, &[&update], &goto).and_then(|transitions| {
+            // The update was counted when the node finished, or when its record was restored.
             self.open_step.add_result(&Update::default(), &transitions)?;
             Ok(transitions)
         });
@@ -82,7 +83,7 @@ impl Machine {
             let is_last = attempt >= retry.attempts_after(&failure);
             let is_last = is_last || self.reached_node_limit(index).is_some();
             if is_last || retry.is_over(&failure, lasted) {
-                return self.fail(index, failure, actions);
+                return self.handle_failure(index, failure, actions);
             }
             let seed = format!("{}/{task}/{attempt}", self.run);
             backoff::wait_ms(retry, &seed, attempt, failure.retry_after_ms)
@@ -92,23 +93,30 @@ impl Machine {
         actions.extend([record.into(), Action::Sleep { task, wait }]);
     }
 
-    /// Handles a node that failed for good: a route catches the failure, the map of the item collects it, or the
-    /// task has failed.
-    pub(super) fn fail(&mut self, index: usize, failure: Failure, actions: &mut Vec<Action>) {
+    /// Handles a failure that ends its task. In this order: a `catch` leads on, the map of the item collects it, `exhausted`
+    /// follows a limit of the node; otherwise the task has failed.
+    pub(super) fn handle_failure(
+        &mut self,
+        index: usize,
+        failure: Failure,
+        actions: &mut Vec<Action>,
+    ) {
         let (policies, active) = (self.policies(index), &self.position.frontier[index]);
         let items = policies.schedule.items.as_ref().filter(|_| active.is_dispatched());
         let for_all_items = items.is_some();
-        let failed = items.and_then(|it| it.failed.clone());
-        let failed = failed.filter(|_| failure.ends_its_task());
-        let is_over_limit = failure.kind == ErrorKind::Limit && !failure.is_nested;
-        let exhausted = policies.bounds.exhausted.as_ref().filter(|_| is_over_limit);
-        let to = match (policies.catch_of(&failure), failed, exhausted) {
-            (Some(catch), ..) => catch.to.clone(),
-            (None, Some(failed), _) => return self.collect(index, failure, failed, actions),
-            (None, None, Some(exhausted)) => exhausted.clone(),
-            (None, None, None) => return self.fail_uncaught(index, failure, actions),
+        let catch = policies.catch_of(&failure).map(|it| it.to.clone());
+        let list = items.and_then(|it| it.failed.clone()).filter(|_| failure.ends_its_task());
+        let is_over_limit = is_node_limit(&failure);
+        let exhausted = || policies.bounds.exhausted.clone().filter(|_| is_over_limit);
+        if catch.is_none()
+            && let Some(list) = list
+        {
+            return self.collect_failure(index, failure, list, actions);
+        }
+        let Some(target) = catch.or_else(exhausted) else {
+            return self.fail_task(index, failure, actions);
         };
-        let (transitions, update) = (vec![Transition::To(to)], Update::default());
+        let (transitions, update) = (vec![Transition::To(target)], Update::default());
         let caught = Outcome::Caught { failure, update, for_all_items, transitions };
         self.settle(index, caught, actions);
     }
@@ -119,12 +127,12 @@ impl Machine {
         let (policies, name) = (self.policies(index), self.name_of_task(index));
         policies.bounds.limits.as_ref()?;
         let mut used = self.position.used.node_usage.get(name).copied().unwrap_or_default();
-        used.add(self.open_step.usage_of_limited(name));
+        used.add(self.open_step.limited_usage_of(name));
         budget::reached_by_node(name, policies, used)
     }
 
     /// Records the failure of an item in a list of the state. The item counts as finished.
-    fn collect(
+    fn collect_failure(
         &mut self,
         index: usize,
         failure: Failure,
@@ -151,7 +159,7 @@ impl Machine {
                 );
             }
             // The first failure is the cause.
-            Err(_) => self.fail_uncaught(index, failure, actions),
+            Err(_) => self.fail_task(index, failure, actions),
         }
     }
 
@@ -169,12 +177,7 @@ impl Machine {
     }
 
     /// Handles a failure that no route of the node catches.
-    pub(super) fn fail_uncaught(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn fail_task(&mut self, index: usize, failure: Failure, actions: &mut Vec<Action>) {
         actions.push(self.open_step.fail(index, failure).into());
     }
 
@@ -182,7 +185,7 @@ impl Machine {
     pub(super) fn ask(&mut self, index: usize, question: Question, actions: &mut Vec<Action>) {
         match check_question(&question) {
             Ok(()) => actions.push(self.open_step.ask(index, question).into()),
-            Err(failure) => self.fail(index, failure, actions),
+            Err(failure) => self.handle_failure(index, failure, actions),
         }
     }
 
@@ -193,10 +196,10 @@ impl Machine {
         let Some(deadline) = task.deadline() else { return };
         if task.question().is_some_and(|it| it.nested.is_some()) {
             self.open_step.run_again(index);
-            return actions.push(self.run_task(index));
+            return actions.push(self.run_action(index));
         }
         let message = format!("no answer by {deadline:.0}");
-        self.fail(index, Failure::new(ErrorKind::Timeout, message), actions);
+        self.handle_failure(index, Failure::new(ErrorKind::Timeout, message), actions);
     }
 
     pub(super) fn settle(&mut self, index: usize, outcome: Outcome, actions: &mut Vec<Action>) {

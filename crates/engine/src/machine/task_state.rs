@@ -113,7 +113,7 @@ impl TaskState {
     /// Restores the task from its record. Returns its phase, and the size of the result that it adds to the step. If a
     /// node is named, failed tasks of other nodes do not run again.
     pub(super) fn restore(&mut self, record: TaskRecord, only: Option<&NodeName>) -> (Phase, u64) {
-        let mut written = 0;
+        let mut result_bytes = 0;
         if !matches!(record.outcome, Outcome::Answered { .. }) {
             self.total = TaskUsage { ms: record.ms, usage: record.usage };
         }
@@ -122,14 +122,14 @@ impl TaskState {
             Outcome::Finished { .. } | Outcome::Caught { .. } | Outcome::Skipped { .. } => {
                 // The size of a result that was decided later is counted already.
                 if self.result.take().is_none() {
-                    written = record.outcome.update().map_or(0, Update::size);
+                    result_bytes = record.outcome.update().map_or(0, Update::size);
                 }
                 self.record = Some(Arc::new(record));
                 Phase::Settled
             }
             Outcome::Undecided { update, goto, .. } => {
                 if self.result.is_none() {
-                    written = update.size();
+                    result_bytes = update.size();
                 }
                 self.result = Some(Box::new((update.clone(), goto.clone())));
                 if only.is_some_and(|it| *it != record.node) {
@@ -166,7 +166,7 @@ impl TaskState {
                 Phase::Running
             }
         };
-        (phase, written)
+        (phase, result_bytes)
     }
 
     pub(super) fn phase(&self) -> &Phase {
@@ -213,15 +213,15 @@ impl TaskState {
         Duration::from_millis(worked_ms.saturating_add(waited_ms))
     }
 
-    /// Returns whether an attempt has left anything behind.
-    pub(super) fn has_begun(&self) -> bool {
+    /// Returns whether the next attempt continues an earlier one, which has an answer, or has worked and was no failed one.
+    pub(super) fn continues_attempt(&self) -> bool {
         let TaskUsage { ms, usage } = self.total;
-        let has_worked = ms > 0 || usage != Usage::default();
-        has_worked || self.attempt > 1 || !self.answers.is_empty() || !self.memos.is_empty()
+        let has_worked = ms > 0 || usage != Usage::default() || !self.memos.is_empty();
+        !self.answers.is_empty() || (has_worked && self.counted_attempts() == 1)
     }
 
-    /// Returns whether the task needs no continuation: it runs from its beginning, with its memos.
-    pub(super) fn is_untouched(&self) -> bool {
+    /// Returns whether the next attempt calls the node anew, with its memos if it has any.
+    pub(super) fn is_at_beginning(&self) -> bool {
         self.phase == Phase::Running && self.answers.is_empty() && self.result.is_none()
     }
 
@@ -243,7 +243,7 @@ impl TaskState {
         self.question().and_then(|it| it.deadline)
     }
 
-    pub(super) fn record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
+    pub(super) fn make_record(&self, task: TaskId, outcome: Outcome) -> TaskRecord {
         let TaskUsage { ms, usage } = self.total;
         TaskRecord { task, node: self.node.clone(), attempt: self.attempt, ms, usage, outcome }
     }

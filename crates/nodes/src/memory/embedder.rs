@@ -99,7 +99,7 @@ impl TaskEmbedder {
         request: &EmbeddingRequest,
     ) -> Result<EmbeddingReply, ModelError> {
         let likely = request.estimate();
-        self.ctx.within_budget_for(self.usage(named, likely, None)).await;
+        let _permit = self.ctx.within_budget_for(self.usage(named, likely, None)).await;
         let span = info_span!(
             "embeddings",
             model = named,

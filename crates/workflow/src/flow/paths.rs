@@ -181,6 +181,7 @@ impl Paths {
                 (from, whence)
             }
             GapKind::Unwritten(Ending::Caught) => (from, format!("{whence} by `catch`")),
+            GapKind::Unwritten(Ending::Exhausted) => (from, format!("{whence} by `exhausted`")),
             GapKind::Unwritten(Ending::Skipped) => {
                 (from, format!("not written when `{}` is skipped", name(from)))
             }

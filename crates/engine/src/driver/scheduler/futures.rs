@@ -16,18 +16,18 @@ use crate::{
 
 /// The futures that produce the next events. A dropped future produces none.
 ///
-/// The first future never completes: if all futures of the set were polled in a row, the set would wake its
-/// poller once more, and the runtime would wake another thread for that.
+/// The set always contains one future that never completes. `FuturesUnordered` wakes its poller again after it has polled
+/// every future in a row, and that wake-up costs another thread.
 #[derive(Debug)]
 pub(super) struct EventFutures {
     futures: FuturesUnordered<BoxFuture<'static, Option<TaskEvent>>>,
-    /// The events of attempts that were ready at once.
-    ready: VecDeque<Box<TaskEvent>>,
+    /// The events of attempts that ended in their first poll.
+    inline_events: VecDeque<Box<TaskEvent>>,
 }
 
 impl Default for EventFutures {
     fn default() -> Self {
-        Self { futures: [pending().boxed()].into_iter().collect(), ready: VecDeque::new() }
+        Self { futures: [pending().boxed()].into_iter().collect(), inline_events: VecDeque::new() }
     }
 }
 
@@ -56,14 +56,14 @@ impl EventFutures {
         }));
     }
 
-    /// Adds the event of an attempt that was ready at once.
-    pub(super) fn add_ready(&mut self, event: Box<TaskEvent>) {
-        self.ready.push_back(event);
+    /// Adds the event of an attempt that ended in its first poll.
+    pub(super) fn add_inline(&mut self, event: Box<TaskEvent>) {
+        self.inline_events.push_back(event);
     }
 
-    /// Returns the event of an attempt that was ready at once.
-    pub(super) fn take_instant_event(&mut self) -> Option<Box<TaskEvent>> {
-        self.ready.pop_front()
+    /// Returns the event of an attempt that ended in its first poll.
+    pub(super) fn take_inline_event(&mut self) -> Option<Box<TaskEvent>> {
+        self.inline_events.pop_front()
     }
 
     /// Adds a future that produces an event or none.
@@ -77,7 +77,7 @@ impl EventFutures {
     ///
     /// Loses nothing.
     pub(super) async fn next(&mut self) -> Option<Box<TaskEvent>> {
-        if let Some(event) = self.ready.pop_front() {
+        if let Some(event) = self.inline_events.pop_front() {
             return Some(event);
         }
         while self.futures.len() > 1 {
@@ -89,8 +89,8 @@ impl EventFutures {
     }
 
     /// Returns the next event, if it is available now.
-    pub(super) fn next_now(&mut self) -> Option<Box<TaskEvent>> {
-        if self.ready.is_empty() && self.futures.len() <= 1 {
+    pub(super) fn try_next(&mut self) -> Option<Box<TaskEvent>> {
+        if self.inline_events.is_empty() && self.futures.len() <= 1 {
             return None;
         }
         self.next().now_or_never().flatten()

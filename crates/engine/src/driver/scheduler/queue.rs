@@ -13,17 +13,17 @@ use crate::machine::Task;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// The tasks of nodes without a width; the number orders tasks by arrival.
-    line: VecDeque<(u64, Box<Task>)>,
-    narrow: BTreeMap<NodeIndex, NarrowLine>,
+    unlimited: VecDeque<(u64, Box<Task>)>,
+    limited: BTreeMap<NodeIndex, NodeQueue>,
     pushed: u64,
     running: usize,
 }
 
 /// The tasks of a node with a width, and its used slots.
 #[derive(Debug, Default)]
-struct NarrowLine {
+struct NodeQueue {
     tasks: VecDeque<(u64, Box<Task>)>,
-    taken: usize,
+    used_slots: usize,
 }
 
 impl Queue {
@@ -32,16 +32,16 @@ impl Queue {
         let number = self.pushed;
         self.pushed += 1;
         if graph.policies_at(task.node_index).schedule.width_max.is_none() {
-            self.line.push_back((number, task));
+            self.unlimited.push_back((number, task));
         } else {
-            self.narrow.entry(task.node_index).or_default().tasks.push_back((number, task));
+            self.limited.entry(task.node_index).or_default().tasks.push_back((number, task));
         }
     }
 
     /// Removes the waiting tasks.
     pub(super) fn clear(&mut self) {
-        self.line.clear();
-        self.narrow.values_mut().for_each(|it| it.tasks.clear());
+        self.unlimited.clear();
+        self.limited.values_mut().for_each(|it| it.tasks.clear());
     }
 
     /// Returns the number of running tasks.
@@ -52,33 +52,35 @@ impl Queue {
     /// Removes and returns the first task whose node has a free slot, and takes that slot.
     pub(super) fn next(&mut self, graph: &CompiledGraph) -> Option<Box<Task>> {
         let number = |line: &VecDeque<(u64, Box<Task>)>| line.front().map(|it| it.0);
-        let free = self.narrow.iter().filter_map(|(node, line)| {
+        let free = self.limited.iter().filter_map(|(node, line)| {
             let width = graph.policies_at(*node).schedule.width_max;
-            let first = number(&line.tasks).filter(|_| width.is_none_or(|max| line.taken < max))?;
+            let first =
+                number(&line.tasks).filter(|_| width.is_none_or(|max| line.used_slots < max))?;
             Some((first, *node))
         });
-        let narrow = free.min().filter(|it| number(&self.line).is_none_or(|wide| it.0 < wide));
-        let Some((_, node)) = narrow else { return self.line.pop_front().map(|it| it.1) };
-        let line = self.narrow.get_mut(&node)?;
-        line.taken += 1;
+        let first =
+            free.min().filter(|it| number(&self.unlimited).is_none_or(|other| it.0 < other));
+        let Some((_, node)) = first else { return self.unlimited.pop_front().map(|it| it.1) };
+        let line = self.limited.get_mut(&node)?;
+        line.used_slots += 1;
         line.tasks.pop_front().map(|it| it.1)
     }
 
     /// Counts the task from `next` as running.
-    pub(super) fn began(&mut self) {
+    pub(super) fn count_start(&mut self) {
         self.running += 1;
     }
 
     /// Counts a task of this node as ended.
-    pub(super) fn ended(&mut self, node: Option<NodeIndex>) {
+    pub(super) fn count_end(&mut self, node: Option<NodeIndex>) {
         self.running -= 1;
-        if let Some(line) = node.and_then(|it| self.narrow.get_mut(&it)) {
-            line.taken = line.taken.saturating_sub(1);
+        if let Some(line) = node.and_then(|it| self.limited.get_mut(&it)) {
+            line.used_slots = line.used_slots.saturating_sub(1);
         }
     }
 
     /// Frees the slots of all nodes: nothing runs, and the task from `next` does not start.
     pub(super) fn free_all_slots(&mut self) {
-        self.narrow.values_mut().for_each(|it| it.taken = 0);
+        self.limited.values_mut().for_each(|it| it.used_slots = 0);
     }
 }
