@@ -307,7 +307,7 @@ impl Globals {
         let engine = Engine::new(graph).with_storage(checkpointer);
         #[cfg(feature = "otel")]
         let engine = engine.with_trace_context(crate::telemetry::trace_context);
-        Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease))
+        Ok(self.lease()?.into_iter().fold(engine, Engine::with_lease_duration))
     }
 
     /// Returns the duration of a lease, if it is configured.
