@@ -86,6 +86,7 @@ fn unknown(name: &str) -> DeclaredTool {
     let sandbox = crate::SandboxSettings {
         memory_bytes: 0,
         time: Duration::ZERO,
+        room_bytes: 0,
         requirements: Vec::new(),
         network: Vec::new(),
         dependencies: Vec::new(),
