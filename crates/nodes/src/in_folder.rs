@@ -121,6 +121,11 @@ pub(super) enum SandboxFolder {
 }
 
 impl SandboxFolder {
+    /// No folder.
+    pub(super) fn none() -> Self {
+        Self::Copy(Arc::default())
+    }
+
     /// Opens the folder that a node names, if it names one. Without `can_mount`, and if the folder cannot be mounted, its
     /// files are read.
     pub(super) async fn open(

@@ -297,6 +297,8 @@ pub(crate) struct ToolKeys {
     /// One of `sandboxes`, for `run`.
     #[serde(rename = "in")]
     within: Option<SandboxName>,
+    /// One of `folders`: the command starts in it, and its changes are lost.
+    folder: Option<FolderName>,
     /// Files or folders beside the workflow that the command gets, under the same paths.
     scripts: Option<OneOrMany<Text>>,
     /// The HTTP request.
