@@ -16,8 +16,7 @@ use crate::{
     id::RunId,
     nodes::{LockFileReadError, read_lock_file},
     sandbox::{
-        LockFile, NetworkAccess, NetworkHost, PackageCache, PackageInstaller, PackagesError,
-        Registries, Sandbox,
+        LockFile, NetworkAccess, NetworkHost, PackageCache, PackagesError, Registries, Sandbox,
     },
     workflow::{LockFileUse, Workflow},
 };
@@ -84,9 +83,8 @@ pub(super) async fn provide(
     let installer = Installer::of(network::access(options))?;
     let mut refusals = Refusals::default();
     for it in &missing {
-        let hosts = installer.registries.hosts(it.used.installer).iter();
-        let hosts: Vec<&NetworkHost> =
-            hosts.filter(|host| !installer.access.allows(host)).collect();
+        let hosts = installer.registries.hosts(&it.lock).into_iter();
+        let hosts: Vec<NetworkHost> = hosts.filter(|host| !installer.access.allows(host)).collect();
         if !hosts.is_empty() {
             let problem = format!("{} of `{}`", it.packages(), it.used.path);
             refusals.add_problem(format!("{problem} in the folder `{}`", it.used.folder));
@@ -143,9 +141,7 @@ impl Installer {
     ) -> Result<Self, CliError> {
         let mut installer = Self::of(NetworkAccess::default())?;
         installer.more_hosts = [public, private].concat();
-        let registries = [PackageInstaller::Pip, PackageInstaller::Npm];
-        let registries = registries.iter().flat_map(|it| installer.registries.hosts(*it));
-        let access = registries.chain(public).cloned();
+        let access = installer.registries.all_hosts().chain(public).cloned();
         let access = access.fold(NetworkAccess::default(), NetworkAccess::allow);
         installer.access = private.iter().cloned().fold(access, NetworkAccess::allow_private);
         Ok(installer)
@@ -164,7 +160,7 @@ impl Installer {
             dependency.packages(),
             used.path
         ));
-        let hosts = [self.registries.hosts(used.installer), &self.more_hosts].concat();
+        let hosts = [&self.registries.hosts(lock)[..], &self.more_hosts].concat();
         let network = self.access.open(&hosts).map_err(|host| {
             CliError::new(Exit::Unusable, format!("the registry at `{host}` is not allowed"))
         })?;

@@ -219,7 +219,7 @@ fn database(database: Result<Database, CliError>) -> Check {
     }
 }
 
-/// Checks git, which only workflows with `folders` need, and names worktrees without a run.
+/// Checks git, which only workflows with `folders` need, and names the worktrees and homes without a run.
 async fn folders(database: Result<Database, CliError>) -> Check {
     let git = match folders::version().await {
         Ok(version) => format!("git {version}"),
@@ -230,17 +230,20 @@ async fn folders(database: Result<Database, CliError>) -> Check {
         let checkpointer = database.open()?;
         run_folders::left_over(&database, checkpointer.as_deref()).await
     };
-    match left_over.await {
-        // The check of the database reports the reason.
-        Err(_) => Check::good("folders", git),
-        Ok(paths) if paths.is_empty() => Check::good("folders", git),
-        Ok(paths) => {
+    // The check of the database reports the reason of an error.
+    let left_over = left_over.await.unwrap_or_default();
+    let (mut detail, mut help) = (git, Vec::new());
+    for (what, paths, remedy) in [
+        ("worktrees", left_over.worktrees, "git worktree remove --force PATH` in its repository"),
+        ("homes of programs", left_over.homes, "rm -r PATH`"),
+    ] {
+        if !paths.is_empty() {
             let list: Vec<String> = paths.iter().map(|it| format!("`{}`", it.display())).collect();
-            let detail = format!("{git}; worktrees without a run: {}", list.join(", "));
-            Check::good("folders", detail)
-                .help(Some("remove each with `git worktree remove --force PATH` in its repository"))
+            detail += &format!("; {what} without a run: {}", list.join(", "));
+            help.push(format!("remove {what} without a run by `{remedy}"));
         }
     }
+    Check::good("folders", detail).help((!help.is_empty()).then(|| help.join("; ")))
 }
 
 /// Checks what a workflow needs of this machine and of its operator. It starts nothing and records nothing.

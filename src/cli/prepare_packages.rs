@@ -32,7 +32,7 @@ const COMMIT_CHARACTERS: usize = 12;
 
 /// Install the packages that lock files of the repository name, before a run needs them
 ///
-/// The lock files are those of the current commit of each folder with `dependencies`. pip and npm run in a sandbox that
+/// The lock files are those of the current commit of each folder with `dependencies`. The installers run in a sandbox that
 /// reaches their registries, and run no code of a package. The packages go into the cache. `--prune` removes packages
 /// from there.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// A field of the input, as for `execute`: the repositories depend on it
     #[arg(short, long, value_name = "KEY=VALUE")]
     input: Vec<InputFlag>,
-    /// Let pip and npm reach this host, too, if a registry keeps its files there; can be given several times
+    /// Let the installers reach this host, too, if a registry keeps its files there; can be given several times
     #[arg(long, value_name = "HOST")]
     allow_network: Vec<NetworkHost>,
     /// The same, also for a host on this machine or in a private network, and for the registry itself

@@ -1,6 +1,9 @@
 //! The report of a run, built from its saved entries: the object that `--output json` prints.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -19,6 +22,7 @@ use crate::{
     },
     engine::failures,
     event::{Event, Report as TaskReport, RunEvent, Status, Usage},
+    folders::RunFolder,
     graph::{ErrorKind, Failure, FailureClass},
     id::{ChannelName, NodeName, RunId, TaskId},
 };
@@ -45,7 +49,11 @@ pub(super) struct RunReport {
     /// The failed tasks of the open step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) failures: Vec<FailureLine>,
+    /// The written files. Those in the worktree of a run are left out: their place is the branch.
     pub(super) artifacts: Vec<String>,
+    /// The branches of the run; omitted if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) branches: Vec<BranchLine>,
     pub(super) resume: Option<String>,
     /// When a paused run can continue by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +61,14 @@ pub(super) struct RunReport {
     /// The usage of each node that called models; not part of the object.
     #[serde(skip)]
     pub(super) by_node: Vec<(NodeName, Usage)>,
+}
+
+/// The branch of a folder of the run, in the repository of the user.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct BranchLine {
+    pub(super) folder: String,
+    pub(super) repository: PathBuf,
+    pub(super) branch: String,
 }
 
 /// The result of one task.
@@ -114,7 +130,8 @@ impl RunReport {
         // A task may have several records; their order stays.
         trace.sort_by_key(|it| it.0);
         let origin = Origin::of(&summary.info).ok();
-        let (output, private) = origin.map(|it| (it.output, it.private)).unwrap_or_default();
+        let (output, private, folders) =
+            origin.map(|it| (it.output, it.private, it.folders)).unwrap_or_default();
         let is_failed = summary.status == Status::Failed;
         // After a route to `fail`, nothing is left to continue.
         let is_over = is_failed && position.frontier.is_empty();
@@ -134,7 +151,8 @@ impl RunReport {
             trace: trace.into_iter().map(|it| it.1).collect(),
             questions: questions.into_iter().map(QuestionLine::from).collect(),
             answers: Vec::new(),
-            artifacts: artifacts(events),
+            artifacts: artifacts(events, &folders),
+            branches: folders.iter().filter_map(BranchLine::of).collect(),
             by_node: usage_by_node(events),
             failures: failures(&open).into_iter().map(FailureLine::from).collect(),
         }
@@ -157,6 +175,18 @@ impl RunReport {
             Some(kind) if kind.is_from_outside() => Exit::Unusable,
             _ => Exit::of(self.status),
         }
+    }
+}
+
+impl BranchLine {
+    /// Returns the branch of a folder, which is made at the first use.
+    fn of(folder: &RunFolder) -> Option<Self> {
+        let RunFolder { name, repository, branch, worktree, .. } = folder;
+        worktree.exists().then(|| Self {
+            folder: name.clone(),
+            repository: repository.clone(),
+            branch: branch.clone(),
+        })
     }
 }
 
@@ -258,11 +288,15 @@ fn is_reported(stamped: &RunEvent) -> bool {
     }
 }
 
-/// Returns the written files without duplicates, in the order of their first writing.
-fn artifacts(events: &[RunEvent]) -> Vec<String> {
+/// Returns the written files outside of worktrees, without duplicates, in the order of their first writing.
+fn artifacts(events: &[RunEvent], folders: &[RunFolder]) -> Vec<String> {
+    // Beside the worktree of the run are those of its tasks.
+    let worktrees: Vec<&Path> = folders.iter().filter_map(|it| it.worktree.parent()).collect();
+    let is_inside = |path: &str| worktrees.iter().any(|it| Path::new(path).starts_with(it));
     let mut paths: Vec<String> = Vec::new();
     for stamped in events {
         if let Event::TaskReported { report: TaskReport::Artifact { path }, .. } = &stamped.event
+            && !is_inside(path)
             && !paths.contains(path)
         {
             paths.push(path.clone());

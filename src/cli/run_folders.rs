@@ -22,6 +22,8 @@ use crate::{
 
 /// The folder of all worktrees, if the environment names no folder for the state of programs.
 const FALLBACK: &str = ".graphrun/folders";
+/// The characters of a commit that a note shows.
+const COMMIT_CHARACTERS: usize = 12;
 /// The start of the name of a run's folder. An id alone may be `..`.
 const RUN_PREFIX: &str = "run-";
 
@@ -42,7 +44,16 @@ pub(super) async fn find(
         let worktree = place(database)?.join(format!("{RUN_PREFIX}{run}")).join(&request.name);
         let from = PathBuf::from(request.from);
         let new = NewFolder { name: request.name, from, branch: request.branch, worktree };
-        found.push(new.find().await.map_err(|error| refuse(&name, error))?);
+        let folder = new.find().await.map_err(|error| refuse(&name, error))?;
+        // A checkout that cannot be compared has no note.
+        if folder.has_uncommitted_changes().await.unwrap_or(false) {
+            let repository = folder.repository.display();
+            let commit: String = folder.base.chars().take(COMMIT_CHARACTERS).collect();
+            print_message(&format!(
+                "`{repository}` has changes that are not committed; the run starts from the commit {commit}, without them"
+            ));
+        }
+        found.push(folder);
     }
     Ok(found)
 }
@@ -137,7 +148,15 @@ pub(super) async fn remove(info: &RunInfo, database: &Database) {
     }
 }
 
-/// Returns the worktrees without a run in the database.
+/// What runs have left that are no longer in the database.
+#[derive(Debug, Default)]
+pub(super) struct LeftOver {
+    pub(super) worktrees: Vec<PathBuf>,
+    /// The homes of programs.
+    pub(super) homes: Vec<PathBuf>,
+}
+
+/// Returns the worktrees and the homes without a run in the database. Those of other databases are left out.
 ///
 /// # Errors
 ///
@@ -145,26 +164,37 @@ pub(super) async fn remove(info: &RunInfo, database: &Database) {
 pub(super) async fn left_over(
     database: &Database,
     checkpointer: Option<&dyn Checkpointer>,
-) -> Result<Vec<PathBuf>, CliError> {
-    let mut found = Vec::new();
+) -> Result<LeftOver, CliError> {
+    let mut found = LeftOver::default();
     // Without the folder there are no worktrees.
     for entry in fs::read_dir(place(database)?).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let run = name.to_str().and_then(|it| it.strip_prefix(RUN_PREFIX));
-        let Some(run) = run.and_then(|it| RunId::parse(it).ok()) else { continue };
-        let is_known = match checkpointer {
-            None => false,
-            Some(checkpointer) => match checkpointer.find(run.as_str()).await {
-                Err(CheckpointError::UnknownRun(_)) => false,
-                // A damaged run may be repaired.
-                Ok(_) | Err(CheckpointError::Damaged { .. }) => true,
-                Err(error) => return Err(error.into()),
-            },
-        };
-        let worktrees = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-        let worktrees = worktrees.map(|it| it.path()).filter(|it| it.is_dir());
-        found.extend(worktrees.filter(|_| !is_known));
+        let Some(run) = name.to_str().and_then(|it| it.strip_prefix(RUN_PREFIX)) else { continue };
+        if is_gone(run, checkpointer).await? {
+            let worktrees = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+            found.worktrees.extend(worktrees.map(|it| it.path()).filter(|it| it.is_dir()));
+        }
     }
-    found.sort();
+    let prefix = format!("{}-", key_of(database));
+    for (name, homes) in RunHomes::all(&cache_dir()) {
+        let Some(run) = name.strip_prefix(&prefix) else { continue };
+        if is_gone(run, checkpointer).await? {
+            found.homes.push(homes.folder().to_owned());
+        }
+    }
+    found.worktrees.sort();
+    found.homes.sort();
     Ok(found)
+}
+
+/// Returns whether a text is the id of a run, and the database has no such run.
+async fn is_gone(run: &str, checkpointer: Option<&dyn Checkpointer>) -> Result<bool, CliError> {
+    let Ok(run) = RunId::parse(run) else { return Ok(false) };
+    let Some(checkpointer) = checkpointer else { return Ok(true) };
+    match checkpointer.find(run.as_str()).await {
+        Err(CheckpointError::UnknownRun(_)) => Ok(true),
+        // A damaged run may be repaired.
+        Ok(_) | Err(CheckpointError::Damaged { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{
     answer::example,
     database::Database,
-    report::RunReport,
+    report::{BranchLine, RunReport},
     terminal::Paint,
     words::{clean, cost, count, duration, shell_word, table, tokens},
 };
@@ -35,6 +35,10 @@ pub(super) fn draw(report: &RunReport, database: &Database, paint: Paint) -> Str
     if report.artifacts.len() > ARTIFACTS_MAX {
         let more = format!("… and {} more", report.artifacts.len() - ARTIFACTS_MAX);
         rows.push(row(paint, "", more));
+    }
+    for (at, BranchLine { repository, branch, .. }) in report.branches.iter().enumerate() {
+        let text = format!("{branch} in {}", repository.display());
+        rows.push(row(paint, if at == 0 { "branch" } else { "" }, clean(&text)));
     }
     if report.usage.tokens.calls > 0 {
         rows.push(row(paint, "models", took(&report.usage)));

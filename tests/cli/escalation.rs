@@ -34,6 +34,13 @@ fn parts_are_published_after_a_retry_and_an_escalation() {
     assert_eq!((&published[0]["task_id"], &published[1]["task_id"]), (&json!("T1"), &json!("T2")));
     assert_eq!(published[1]["commit"], git(&repo, &["rev-parse", "escalation/one"]));
     assert_eq!(git(&repo, &["status", "--porcelain", "--branch"]), "## main");
+    let repository = fs::canonicalize(&repo).unwrap();
+    let branch = json!({ "folder": "repo", "repository": repository, "branch": "escalation/one" });
+    assert_eq!(report["branches"], json!([branch]));
+    let written = report["artifacts"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    assert!(written.clone().all(|it| it.ends_with("out/report.md")), "{}", report["artifacts"]);
+    let shown = place.run(["runs", "show", "one"]).stdout;
+    assert!(shown.contains(&format!("escalation/one in {}", repository.display())), "{shown}");
     let text = fs::read_to_string(place.path("out/report.md")).unwrap();
     assert!(text.contains("Done.") && text.contains("- T2 Describe the module"), "{text}");
 }

@@ -92,6 +92,25 @@ fn a_removed_run_takes_its_worktree_with_it() {
     assert!(told.contains("worktrees without a run") && told.contains("run-three/repo"), "{told}");
 }
 
+#[test]
+fn changes_that_are_not_committed_are_no_part_of_a_run() {
+    let place = Place::new();
+    repository(&place);
+    let clean = place.run(execute(&workflow("repository"), "one"));
+    assert!(!clean.stderr.contains("not committed"), "{clean}");
+    let changed = in_repository(&place, &["ls-files"]).lines().next().unwrap().to_owned();
+    fs::write(place.path("repo").join(&changed), "mine\n").unwrap();
+    let noted = place.run(execute(&workflow("repository"), "two"));
+    done(&noted);
+    let commit = &in_repository(&place, &["rev-parse", "HEAD"])[..12];
+    let expected =
+        format!("changes that are not committed; the run starts from the commit {commit}");
+    assert!(noted.stderr.replace("\n  ", " ").contains(&expected), "{noted}");
+    assert_eq!(fs::read_to_string(place.path("repo").join(&changed)).unwrap(), "mine\n");
+    let changed = in_repository(&place, &["diff", "--name-only", "main", "graphrun/two"]);
+    assert!(!changed.contains("mine"), "{changed}");
+}
+
 /// A copy has at most 64 MiB.
 #[test]
 fn a_command_gets_a_large_repository_without_a_copy() {
@@ -179,6 +198,35 @@ fn a_killed_run_makes_no_second_commit() {
         assert_eq!(in_repository(&place, &["rev-parse", "review"]), commits, "{fault}");
         assert_eq!(worktrees(&place), 1);
     }
+}
+
+#[test]
+fn a_lost_worktree_and_a_lost_repository_are_named() {
+    let place = Place::new();
+    repository(&place);
+    let workflow = workflow("repository");
+    let pause = [&execute(&workflow, "one")[..], &["--pause-before", "commit"]].concat();
+    assert_eq!(place.run(pause).code, 3);
+    fs::rename(place.path("repo"), place.path("moved")).unwrap();
+    let resume = ["resume", "one", "--output", "json"];
+    let gone = place.run(resume);
+    let reason = gone.json()["reason"].as_str().unwrap().to_owned();
+    let expected =
+        format!("the repository `{}` of the run does not exist", place.path("repo").display());
+    assert!(gone.code == 5 && reason.contains(&expected), "{gone}");
+    assert!(reason.contains("put the repository back at this path, then resume"), "{gone}");
+
+    fs::rename(place.path("moved"), place.path("repo")).unwrap();
+    let list = in_repository(&place, &["worktree", "list"]);
+    let worktree = list.lines().last().unwrap().split(' ').next().unwrap().to_owned();
+    fs::remove_dir_all(&worktree).unwrap();
+    let resumed = place.run(resume);
+    done(&resumed);
+    let warned = resumed.stderr.replace("\n  ", " ");
+    assert!(
+        warned.contains("was gone; it is made again from its branch") && warned.contains(&worktree),
+        "{resumed}"
+    );
 }
 
 #[test]

@@ -57,7 +57,10 @@ fn each_template_is_valid_and_its_commands_work() {
             // Of a thread, the last summary counts the calls of all turns.
             calls = calls.max(called(&said));
         }
-        if let Ok(recording) = fs::read_to_string(place.path("new/recording.jsonl")) {
+        // The recordings of the systems have memory, too, and ways that they do not take here.
+        let recording = fs::read_to_string(place.path("new/recording.jsonl"));
+        assert!(pattern != "team" || recording.is_ok(), "{template} runs without a key");
+        if let Some(recording) = recording.ok().filter(|_| pattern != "team") {
             assert_eq!(
                 recording.lines().count(),
                 calls,
@@ -69,13 +72,16 @@ fn each_template_is_valid_and_its_commands_work() {
 
 /// Returns the code with which a command of a template must end on a machine without keys and without a person.
 fn expected(command: &str, pattern: &str, said: &str) -> i32 {
-    if pattern == "team" && command.starts_with("graphrun execute ") {
+    let is_recorded = command.contains("--replay");
+    if pattern == "team" && command.starts_with("graphrun execute ") && !is_recorded {
         // Nothing but the keys is missing: the workflow loads and the input fits.
         assert!(said.contains("no key for openai"), "{command}: {said}");
         return 5;
     }
     if said.contains(" asks: ") {
-        assert!(said.contains("or with: graphrun approve "), "{said}");
+        let mut answered =
+            ["or with: graphrun approve ", "answer it with: graphrun resume "].iter();
+        assert!(answered.any(|it| said.contains(it)), "{said}");
         return 3;
     }
     0

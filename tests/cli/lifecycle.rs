@@ -40,6 +40,19 @@ fn a_change_goes_back_until_its_tests_pass_and_nothing_blocks() {
     assert!(text.contains("- P3 greet.py:9: greet and farewell"), "{text}");
 }
 
+/// A copy has at most 64 MiB.
+#[test]
+fn the_tests_of_a_large_repository_run_without_a_copy() {
+    let place = Place::new();
+    repository(&place);
+    let repo = place.path("repo");
+    fs::File::create(repo.join("large")).unwrap().set_len(80 << 20).unwrap();
+    git(&repo, &["add", "--all"]);
+    git(&repo, &["commit", "--quiet", "--message", "large"]);
+    let ended = execute(&place, "lifecycle", "one", &["--out", "out"]);
+    assert_eq!((ended.code, &ended.json()["status"]), (0, &json!("done")), "{ended}");
+}
+
 #[test]
 fn a_change_that_reaches_its_last_gate_fails_with_the_reason() {
     let place = Place::new();

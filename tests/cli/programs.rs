@@ -472,6 +472,33 @@ fn a_session_in_a_sandbox_lasts_as_long_as_its_run() {
     }
 }
 
+/// A run may be removed by a machine that has another cache.
+#[test]
+fn doctor_names_the_homes_of_removed_runs() {
+    let run = format!("gone-{}", unique_id().to_lowercase());
+    let place = Place::new();
+    write_boxed_session(&place, "json", "none");
+    execute(&place, &["--run-id", &run]);
+    let [home] = &homes(&run)[..] else { panic!("no home") };
+    let doctor = || {
+        let checks = place.run(["doctor", "--output", "json"]).json();
+        let all = checks.as_array().unwrap().iter();
+        all.clone().find(|it| it["name"] == "folders").unwrap().clone()
+    };
+    assert!(!doctor()["detail"].as_str().unwrap().contains("homes"), "{}", doctor());
+    assert_eq!(place.run(["runs", "rm", &run]).code, 0);
+    assert!(homes(&run).is_empty());
+    fs::create_dir(home).unwrap();
+    let found = doctor();
+    let (detail, help) = (found["detail"].as_str().unwrap(), found["help"].as_str().unwrap());
+    let expected = format!("homes of programs without a run: `{}`", home.display());
+    assert!(detail.contains(&expected) && help.contains("`rm -r PATH`"), "{found}");
+    // Those of another database may belong to its runs.
+    let other = Place::new().run(["doctor"]).stdout;
+    assert!(!other.contains(&run), "{other}");
+    fs::remove_dir(home).unwrap();
+}
+
 #[test]
 fn a_home_without_end_stops_its_program() {
     let run = format!("hoard-{}", unique_id().to_lowercase());

@@ -11,6 +11,7 @@ mod links;
 mod page;
 mod programs;
 mod providers;
+mod rules;
 mod sessions;
 mod summary;
 mod tables;

@@ -82,7 +82,7 @@ impl Home {
         let text = format!(
             "graphrun: 1\nname: w\nstate:\n  path: {{ type: string, default: unused }}\n  answer: string\n  \
              result: json\n  files: {{ type: json, default: [] }}\n  out: json\ninput: [files]\n\
-             agents: {{ a: {{ model: x/1, tools: [fs.read, fs.write, fs.edit, fs.rm] }} }}\n\
+             agents: {{ a: {{ model: x/1, tools: [fs.read, fs.write, fs.edit, fs.patch, fs.rm] }} }}\n\
              sandboxes: {{ box: {{ time: 30s, python: {{ requirements: [pytest] }} }} }}\n\
              folders: {{ repo: {{ from: path, git: true }} }}\nstart: it\nnodes:\n{nodes}"
         );
@@ -121,7 +121,8 @@ fn results(model: &Scripted) -> Vec<String> {
 
 #[tokio::test]
 async fn an_agent_changes_files_of_its_folder_and_no_others() {
-    let home = Home::new(&[("a.txt", "one two two\n"), ("old.txt", "old\n")]);
+    let home =
+        Home::new(&[("a.txt", "one two two\n"), ("b.txt", "one\ntwo\n"), ("old.txt", "old\n")]);
     let model = Scripted::new([
         calls([
             tool(1, "fs.write", &json!({"path": "src/new.txt", "content": "new\n"})),
@@ -136,6 +137,13 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
             tool(10, "fs.edit", &json!({"path": "link", "old": "outside", "new": "x"})),
             tool(11, "fs.rm", &json!({"path": "../outside"})),
             tool(12, "fs.write", &json!({"path": "large", "content": "x".repeat((1 << 20) + 1)})),
+            tool(
+                14,
+                "fs.patch",
+                &json!({"path": "b.txt", "patch": "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"}),
+            ),
+            tool(15, "fs.patch", &json!({"path": "b.txt", "patch": "@@ -1 +1 @@\n-three\n"})),
+            tool(16, "fs.patch", &json!({"path": "link", "patch": "@@ -1 +1 @@\n-outside\n"})),
         ]),
         calls([tool(13, "fs.read", &json!({"path": "src/new.txt"}))]),
         says("done"),
@@ -156,6 +164,9 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
         "error: `link` cannot be read: it leads out of the folder",
         "error: there is no file `../outside`",
         "error: the file was not accepted",
+        "{\"path\":\"b.txt\",\"bytes\":6}",
+        "error: `b.txt` is not changed: hunk 1 is not in the file as it is; read the file again",
+        "error: `link` cannot be read: it leads out of the folder",
         "{\"text\":\"new\\n\"",
     ]
     .into_iter()
@@ -164,10 +175,27 @@ async fn an_agent_changes_files_of_its_folder_and_no_others() {
         assert!(results[at].starts_with(expected), "{at}: {}", results[at]);
     }
     assert_eq!(home.read("a.txt").unwrap(), "1 two two\n");
+    assert_eq!(home.read("b.txt").unwrap(), "one\n2\n");
     assert_eq!((home.read("src/new.txt").as_deref(), home.read("old.txt")), (Some("new\n"), None));
     assert_eq!(fs::read_to_string(home.0.path().join("outside")).unwrap(), "outside\n");
     assert!(home.repository().join("old.txt").exists(), "the checkout of the user changed");
     assert!(fs::symlink_metadata(home.worktree().join("link")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn a_declared_tool_runs_in_the_folder_and_changes_nothing() {
+    let home = Home::new(&[("a.txt", "one\n")]);
+    let program = "import json, sys; word = json.load(sys.stdin)['word']; text = open('a.txt').read(); \
+                   open('a.txt', 'w').write('changed'); print(json.dumps({'has': word in text, 'now': open('a.txt').read()}))";
+    let nodes = format!(
+        "  it: {{ tool: look, args: {{ word: '\"one\"' }}, writes: result, then: end }}\ntools:\n  look:\n    about: Looks.\n    \
+         run: [python3, -c, {program:?}]\n    in: box\n    folder: repo\n    input: {{ word: string }}\n    \
+         output: {{ has: bool, now: string }}\n"
+    );
+    let ended = home.run(&nodes, json!({}), services()).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(ended.state("result"), &json!({ "has": true, "now": "changed" }));
+    assert_eq!(home.read("a.txt").unwrap(), "one\n");
 }
 
 #[tokio::test]

@@ -148,6 +148,13 @@ async fn entries_of_another_type_are_left_out_with_a_warning() {
     assert_eq!(ended.state("known"), &json!([]), "{}", ended.reason());
     let warned = |ended: &Ended| ended.told().contains(" of the tier `insights` w");
     assert!(!warned(&ended), "the condition on `entry.module` comes first");
+    // An entry without the field is no failure of the condition.
+    let condition = "has(entry.module) && entry.module == area && entry.value.severity == \"high\"";
+    let of_value = USE.replace(condition, "entry.value.severity == \"high\"");
+    let ended = home.run(&of_value, json!({"task": "text", "area": "x"})).await;
+    assert_eq!(ended.end.status, Status::Done, "{}", ended.reason());
+    assert_eq!(ended.state("known"), &json!([]));
+    assert!(warned(&ended), "{}", ended.told());
     let all = USE.replace("    where: has(entry.module) && entry.module == area && entry.value.severity == \"high\"\n", "");
     let ended = home.run(&all, json!({"task": "text", "area": "x"})).await;
     assert_eq!(ended.state("known"), &json!([]));

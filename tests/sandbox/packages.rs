@@ -1,17 +1,20 @@
 //! Packages of lock files: how they are installed, and what programs see of them.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use graphrun::sandbox::{
-    Finished, InstalledPackages, Job, LockFile, Network, NetworkAccess, NetworkHost, PackageCache,
-    PackagesError, PythonEnvironment, Registries, Sandbox,
+    Finished, InstalledPackages, Job, Limits, LockFile, Network, NetworkAccess, NetworkHost,
+    Outcome, PackageCache, PackagesError, PythonEnvironment, Registries, Sandbox, SourceFile,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::support::registry::{Registry, empty_cache};
 
 fn registries(registry: &Registry) -> Registries {
-    let variables = registry.variables();
+    of_variables(&registry.variables())
+}
+
+fn of_variables(variables: &[(&'static str, String)]) -> Registries {
     Registries::of(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.clone())).unwrap()
 }
 
@@ -26,9 +29,35 @@ async fn install(
     cache: &Path,
     lock: &LockFile,
 ) -> Result<InstalledPackages, PackagesError> {
+    install_from(registry, &registries(registry), cache, lock).await
+}
+
+async fn install_from(
+    registry: &Registry,
+    registries: &Registries,
+    cache: &Path,
+    lock: &LockFile,
+) -> Result<InstalledPackages, PackagesError> {
     let (sandbox, cancel) = (Sandbox::probe().unwrap(), CancellationToken::new());
     let cache = PackageCache::new(cache);
-    cache.install(lock, (&sandbox, network(registry)), &registries(registry), &cancel).await
+    cache.install(lock, (&sandbox, network(registry)), registries, &cancel).await
+}
+
+/// Runs a program on a project of these files, with packages that need a compiler.
+async fn build(packages: &InstalledPackages, files: &[(&str, &str)], argv: &[&str]) -> Finished {
+    let file = |(path, content): &(&str, &str)| SourceFile {
+        path: (*path).to_owned(),
+        content: (*content).to_owned(),
+    };
+    let job = Job {
+        argv: argv.iter().map(|it| (*it).to_owned()).collect(),
+        files: files.iter().map(file).collect(),
+        read_only: packages.mounts(),
+        env: packages.environment(),
+        limits: Limits { wall: Duration::from_secs(300), ..Limits::default() },
+        ..Job::default()
+    };
+    Sandbox::probe().unwrap().run(&job, &CancellationToken::new()).await.unwrap()
 }
 
 async fn run(packages: &InstalledPackages, cache: &Path, argv: &[&str]) -> Finished {
@@ -92,6 +121,155 @@ async fn node_finds_the_locked_packages_and_no_script_of_them_runs() {
     assert_eq!(run(&packages, &cache, &["left-step"]).await.output, "stepped\n");
     let expected = ["/left-step/-/left-step-1.0.0.tgz"];
     assert_eq!(registry.requests(), expected, "the name of the public registry is replaced");
+}
+
+#[tokio::test]
+async fn cargo_builds_with_the_locked_crates() {
+    let (registry, (_folder, cache)) = (Registry::start(), empty_cache());
+    let text = registry.cargo_lock(&["adder 1.2.0", "doubler 1.0.0"]);
+    let lock = LockFile::cargo(text.as_bytes()).unwrap();
+    assert_eq!(PackageCache::new(&cache).find(&lock).await.unwrap(), None);
+    let packages = install(&registry, &cache, &lock).await.unwrap();
+    let asked = [
+        "/crates/config.json",
+        "/crates/dl/adder/1.2.0/download",
+        "/crates/dl/doubler/1.0.0/download",
+    ];
+    let mut requests = registry.requests();
+    requests.sort();
+    assert_eq!(requests, asked);
+
+    let manifest =
+        "[package]\nname = \"app\"\nversion = \"0.1.0\"\n[dependencies]\ndoubler = \"1\"\n";
+    let code = "#[test]\nfn it_doubles() {\n    assert_eq!(doubler::double(21), 42);\n    \
+                assert_eq!(doubler::BUILT, \"in-the-sandbox\");\n}\n";
+    let files = [("Cargo.toml", manifest), ("Cargo.lock", &text), ("src/lib.rs", code)];
+    let built = build(&packages, &files, &["cargo", "test", "--locked"]).await;
+    assert_eq!(built.outcome, Outcome::Passed, "{}", built.output);
+    assert!(built.output.contains("test it_doubles ... ok"), "{}", built.output);
+
+    // A crate that is not locked is not there, and no registry is asked.
+    let more = manifest.to_owned() + "serde = \"1\"\n";
+    let files = [("Cargo.toml", &more[..]), ("Cargo.lock", &text), ("src/lib.rs", code)];
+    let refused = build(&packages, &files, &["cargo", "test"]).await;
+    assert!(
+        refused.output.contains("no matching package named `serde` found"),
+        "{}",
+        refused.output
+    );
+    assert_eq!(registry.requests().len(), asked.len());
+}
+
+#[tokio::test]
+async fn go_builds_with_the_locked_modules() {
+    let (registry, (_folder, cache)) = (Registry::start(), empty_cache());
+    let (sums, manifest) = registry.go_files();
+    let lock = LockFile::go(sums.as_bytes(), manifest.as_bytes()).unwrap();
+    let packages = install(&registry, &cache, &lock).await.unwrap();
+    let asked = registry.requests();
+    assert!(asked.contains(&"/go/example.com/%21halver/@v/v1.0.0.zip".to_owned()), "{asked:?}");
+
+    let code = "package app\n\nimport (\n\t\"testing\"\n\n\t\"example.com/Halver\"\n)\n\n\
+                func TestHalf(t *testing.T) {\n\tif halver.Half(8) != 4 {\n\t\tt.Fail()\n\t}\n}\n";
+    let files = [("go.mod", &manifest[..]), ("go.sum", &sums), ("app_test.go", code)];
+    let built = build(&packages, &files, &["go", "test", "-v", "./..."]).await;
+    assert_eq!(built.outcome, Outcome::Passed, "{}", built.output);
+    assert!(built.output.contains("--- PASS: TestHalf"), "{}", built.output);
+
+    let more =
+        manifest.replace("example.com/Halver v1.0.0", "example.com/Halver v2.0.0+incompatible");
+    let files = [("go.mod", &more[..]), ("go.sum", &sums), ("app_test.go", code)];
+    let refused = build(&packages, &files, &["go", "test", "./..."]).await;
+    assert!(refused.outcome != Outcome::Passed, "{}", refused.output);
+    assert_eq!(registry.requests(), asked);
+}
+
+#[tokio::test]
+async fn crates_and_modules_with_other_hashes_are_refused() {
+    let (registry, (_folder, cache)) = (Registry::start(), empty_cache());
+    let error =
+        async |lock: LockFile| install(&registry, &cache, &lock).await.unwrap_err().to_string();
+    let cargo = |text: &str| LockFile::cargo(text.as_bytes()).unwrap();
+    let text = registry.cargo_lock(&["adder 1.2.0"]);
+    let at = text.find("checksum = \"").unwrap() + "checksum = \"".len();
+    let changed = format!("{}{}{}", &text[..at], "0".repeat(64), &text[at + 64..]);
+    let refused = error(cargo(&changed)).await;
+    assert!(refused.contains("adder-1.2.0.crate: FAILED"), "{refused}");
+    // The archive of one crate has the folder of another one.
+    let refused = error(cargo(&registry.cargo_lock(&["thief 1.0.0"]))).await;
+    assert!(refused.contains("the archive of thief 1.0.0 has other files"), "{refused}");
+    let refused = error(cargo(&text.replace("1.2.0", "1.2.1"))).await;
+    assert!(
+        refused.starts_with("cargo cannot install the packages: ") && refused.contains("404"),
+        "{refused}"
+    );
+
+    let (sums, manifest) = registry.go_files();
+    let lines: Vec<&str> = sums.lines().collect();
+    // The hash of another file.
+    let (first, other) = (lines[0], lines[2].split(' ').nth(2).unwrap());
+    let changed = sums.replacen(first.split(' ').nth(2).unwrap(), other, 1);
+    let refused = error(LockFile::go(changed.as_bytes(), manifest.as_bytes()).unwrap()).await;
+    assert!(refused.contains("checksum mismatch"), "{refused}");
+    assert_eq!(entries(&cache), [""; 0]);
+}
+
+/// Everything of `cache` as text, without what no text is.
+fn contains(folder: &Path, secret: &str) -> bool {
+    let found = Command::new("grep").args(["-rqF", secret]).arg(folder).status().unwrap();
+    found.success()
+}
+
+#[tokio::test]
+async fn keys_of_registries_stay_with_the_installer() {
+    const SECRETS: [&str; 3] =
+        ["hunter2-of-the-index", "token-of-the-scope-0123", "token-of-the-crates-0123"];
+    let (registry, (_folder, cache)) = (Registry::start(), empty_cache());
+    let (scoped, manifest) = registry.scoped_npm_files();
+    let (sums, go_manifest) = registry.go_files();
+    let locks = [
+        LockFile::pip(registry.pinned("shouter", "2.0").as_bytes()).unwrap(),
+        LockFile::npm(scoped.as_bytes(), manifest.as_bytes()).unwrap(),
+        LockFile::cargo(registry.cargo_lock(&["adder 1.2.0"]).as_bytes()).unwrap(),
+        LockFile::go(sums.as_bytes(), go_manifest.as_bytes()).unwrap(),
+    ];
+    let right = registry.private_variables();
+    // The same addresses, with other passwords and tokens.
+    let wrong: Vec<(&'static str, String)> = right
+        .iter()
+        .map(|(name, value)| {
+            let value = value.replace("hunter2-of-the-index", "hunter3-of-the-index");
+            (*name, if *name == "NPM_TOKEN" { "another-token-0123".to_owned() } else { value })
+        })
+        .collect();
+    let wrong = {
+        let mut registries = wrong;
+        registries.push(("CARGO_REGISTRIES_MIRROR_TOKEN", "another-token-of-crates".to_owned()));
+        of_variables(&registries)
+    };
+    for lock in &locks {
+        let refused = install_from(&registry, &wrong, &cache, lock).await.unwrap_err().to_string();
+        let other = ["hunter3-of-the-index", "another-token-0123", "another-token-of-crates"];
+        assert!(!other.iter().any(|it| refused.contains(it)), "{refused}");
+        assert!(
+            refused.contains("401") || refused.contains("E401") || refused.contains("No matching"),
+            "{refused}"
+        );
+    }
+    assert_eq!(entries(&cache), [""; 0]);
+    let right = of_variables(&right);
+    for lock in &locks {
+        let packages = install_from(&registry, &right, &cache, lock).await.unwrap();
+        for secret in SECRETS {
+            assert!(!contains(packages.folder(), secret), "{secret} in {:?}", lock.installer());
+        }
+        let printed =
+            build(&packages, &[], &["bash", "-c", "env; cat /.cargo/config.toml || true"]).await;
+        assert!(!SECRETS.iter().any(|it| printed.output.contains(it)), "{}", printed.output);
+    }
+    assert!(
+        registry.requests().contains(&"/private/@team/left-step/-/left-step-1.0.0.tgz".to_owned())
+    );
 }
 
 #[tokio::test]

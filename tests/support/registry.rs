@@ -68,13 +68,81 @@ impl Registry {
     }
 
     /// Returns the variables of an operator who uses this registry.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
-        let authority = self.folder.path().join("authority.pem");
-        [
-            ("PIP_INDEX_URL", format!("https://{}/simple", self.host())),
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        self.variables_of("", "")
+    }
+
+    /// Returns the variables of an operator who uses the part of this registry that asks for a password, with the right ones.
+    pub(crate) fn private_variables(&self) -> Vec<(&'static str, String)> {
+        self.variables_of("/private", "me:hunter2-of-the-index@")
+    }
+
+    fn variables_of(&self, folder: &str, user: &str) -> Vec<(&'static str, String)> {
+        let origin = |user: &str| format!("https://{user}{}{folder}", self.host());
+        let home = self.folder.path().join(format!("home{}", folder.replace('/', "-")));
+        fs::create_dir_all(home.join(".cargo")).unwrap();
+        let (cargo, npm) = (home.join(".cargo"), home.join(".npmrc"));
+        let config = format!(
+            "[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+{}/crates/\"\n",
+            origin("")
+        );
+        fs::write(cargo.join("config.toml"), config).unwrap();
+        let scope = format!("@team:registry={}/\n", origin(""));
+        let token = format!("//{}{folder}/:_authToken=${{NPM_TOKEN}}\n", self.host());
+        if user.is_empty() {
+            fs::write(npm, scope).unwrap();
+        } else {
+            fs::write(npm, scope + &token).unwrap();
+            let token = "[registries.mirror]\ntoken = \"token-of-the-crates-0123\"\n";
+            fs::write(cargo.join("credentials.toml"), token).unwrap();
+        }
+        vec![
+            ("PIP_INDEX_URL", format!("{}/simple", origin(user))),
             ("npm_config_registry", format!("https://{}/", self.host())),
-            ("SSL_CERT_FILE", authority.display().to_string()),
+            ("npm_config_userconfig", home.join(".npmrc").display().to_string()),
+            ("NPM_TOKEN", "token-of-the-scope-0123".to_owned()),
+            ("CARGO_HOME", cargo.display().to_string()),
+            ("GOPROXY", format!("{}/go,direct", origin(user))),
+            ("SSL_CERT_FILE", self.folder.path().join("authority.pem").display().to_string()),
         ]
+    }
+
+    /// Returns a `Cargo.lock` with these crates, each as `NAME VERSION`.
+    pub(crate) fn cargo_lock(&self, crates: &[&str]) -> String {
+        let entry = |name: &&str| {
+            let (name, version) = name.split_once(' ').unwrap();
+            let hash = self.about["crates"][format!("{name}-{version}")].as_str().unwrap();
+            let needs = if name == "doubler" { "dependencies = [\"adder\"]\n" } else { "" };
+            format!(
+                "\n[[package]]\nname = \"{name}\"\nversion = \"{version}\"\nsource = \
+                 \"registry+https://github.com/rust-lang/crates.io-index\"\nchecksum = \"{hash}\"\n{needs}"
+            )
+        };
+        let app =
+            "\n[[package]]\nname = \"app\"\nversion = \"0.1.0\"\ndependencies = [\"doubler\"]\n";
+        let (before, after): (Vec<&str>, Vec<&str>) = crates.iter().partition(|it| **it < "app");
+        let all = |it: Vec<&str>| it.iter().map(entry).collect::<String>();
+        format!("version = 3\n{}{app}{}", all(before), all(after))
+    }
+
+    /// Returns a `go.sum` with the modules `example.com/Halver` and the one that it needs, and a `go.mod`.
+    pub(crate) fn go_files(&self) -> (String, String) {
+        let sums = self.about["sums"].as_array().unwrap().iter();
+        let sums = sums.map(|it| format!("{}\n", it.as_str().unwrap())).collect();
+        let manifest = "module example.com/app\n\ngo 1.18\n\nrequire (\n\texample.com/Halver v1.0.0\n\t\
+                        example.com/divider v1.1.0 // indirect\n)\n";
+        (sums, manifest.to_owned())
+    }
+
+    /// Returns a `package-lock.json` with the package `@team/left-step`, and its `package.json`.
+    pub(crate) fn scoped_npm_files(&self) -> (String, String) {
+        let (lock, manifest) = self.npm_files();
+        let public = "https://registry.npmjs.org/left-step/-/left-step-1.0.0.tgz";
+        let team = format!("https://{}/private/@team/left-step/-/left-step-1.0.0.tgz", self.host());
+        let scoped =
+            |text: &str| text.replace(public, &team).replace("left-step\"", "@team/left-step\"");
+        let program = "\"@team/left-step\": \"bin.js\"";
+        (scoped(&lock).replace(program, "\"left-step\": \"bin.js\""), scoped(&manifest))
     }
 
     /// Returns the line that pins a wheel.

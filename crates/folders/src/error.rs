@@ -36,6 +36,12 @@ pub enum FolderError {
         /// The branch.
         branch: String,
     },
+    /// The repository of the run is gone.
+    #[error("the repository `{}` of the run does not exist", path.display())]
+    RepositoryGone {
+        /// The repository.
+        path: PathBuf,
+    },
     /// The branch of the run is gone.
     #[error("the branch `{branch}` of the run was deleted")]
     BranchGone {
@@ -168,6 +174,7 @@ impl FolderError {
             Self::BranchTaken { .. } => {
                 "use `run.id` in the name of the branch, or delete that branch"
             }
+            Self::RepositoryGone { .. } => "put the repository back at this path, then resume",
             Self::BranchGone { .. } => {
                 "`git fsck --lost-found` in the repository finds its last commit; make the branch there again"
             }
@@ -182,7 +189,10 @@ impl FolderError {
                 "put a `commit` or a `discard` of the folder before the merge"
             }
             Self::CheckedOut { .. } => "check out another branch there, or merge by hand",
-            Self::TooLarge { .. } => "a folder for a sandbox is a smaller repository",
+            Self::TooLarge { .. } => {
+                "commands and pytest get a larger folder without a copy where the kernel mounts it; \
+                 `graphrun doctor` shows that"
+            }
             _ => return None,
         })
     }

@@ -52,6 +52,17 @@ impl KeptFolder {
         found.map_err(|it| FolderError::io("read the folder")(it.into()))?
     }
 
+    /// Returns the paths of the regular files, sorted. Those in `.git` are not among them. Links are not followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_mountable`](Self::is_mountable).
+    pub async fn paths(&self) -> Result<Vec<PathBuf>, FolderError> {
+        let path = self.path.clone();
+        let found = tokio::task::spawn_blocking(move || paths_of_files(&path)).await;
+        found.map_err(|it| FolderError::io("read the folder")(it.into()))?
+    }
+
     /// Returns whether the folder has a regular file with this content.
     pub fn has(&self, path: &Path, content: &[u8]) -> bool {
         let file = Folder::open(&self.path).and_then(|it| it.open_file(path));
@@ -77,6 +88,21 @@ fn is_plain(root: &Path) -> Result<bool, FolderError> {
         Ok(if is_git { Visited::Whole } else { Visited::Open })
     })?;
     Ok(is_plain)
+}
+
+fn paths_of_files(root: &Path) -> Result<Vec<PathBuf>, FolderError> {
+    let mut paths = Vec::new();
+    walk(root, MOUNTED_ENTRIES_MAX, |_, path, entry| {
+        if entry.file_name().eq_ignore_ascii_case(".git") {
+            return Ok(Visited::Whole);
+        }
+        if entry.file_type().map_err(FolderError::io("read the folder"))?.is_file() {
+            paths.push(path.to_owned());
+        }
+        Ok(Visited::Open)
+    })?;
+    paths.sort();
+    Ok(paths)
 }
 
 fn read_all(root: &Path) -> Result<Vec<FolderFile>, FolderError> {

@@ -63,12 +63,14 @@ pub struct OpenFolder {
     pub(crate) run: String,
     pub(crate) folder: RunFolder,
     pub(crate) git: Git,
+    is_made_again: bool,
 }
 
 /// A folder with its worktree, which no operation changes meanwhile. Others may read it.
 #[derive(Debug)]
 pub struct KeptFolder {
     pub(crate) path: PathBuf,
+    is_made_again: bool,
     _lock: fs::File,
 }
 
@@ -127,14 +129,16 @@ impl RunFolders {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
         let held = lock(&folder.beside("lock")).await?;
+        folder.check_repository()?;
+        let mut is_made_again = false;
         if !folder.is_complete() || !folder.check_branch(held.try_clone().ok()).await? {
-            folder
-                .make(&self.run, held.try_clone().map_err(FolderError::io("lock the folder"))?)
-                .await?;
+            let held = held.try_clone().map_err(FolderError::io("lock the folder"))?;
+            is_made_again = folder.make(&self.run, held).await?;
         }
         folder.remove_stale_lock();
         let git = Git::new(&folder.worktree, Some(held)).await?;
-        let open = OpenFolder { run: self.run.clone(), folder: folder.clone(), git };
+        let (run, folder) = (self.run.clone(), folder.clone());
+        let open = OpenFolder { run, folder, git, is_made_again };
         open.complete_merge().await?;
         Ok(open)
     }
@@ -147,15 +151,18 @@ impl RunFolders {
     pub async fn keep(&self, name: &str) -> Result<KeptFolder, FolderError> {
         let unknown = || FolderError::Unknown { name: name.to_owned() };
         let folder = self.folders.get(name).ok_or_else(unknown)?;
+        let mut is_made_again = false;
         loop {
             let lock = lock_shared(&folder.beside("lock")).await?;
+            folder.check_repository()?;
             let is_whole = folder.is_complete() && !folder.beside("merge").exists();
             if is_whole && folder.check_branch(lock.try_clone().ok()).await? {
-                return Ok(KeptFolder { path: folder.worktree.clone(), _lock: lock });
+                let path = folder.worktree.clone();
+                return Ok(KeptFolder { path, is_made_again, _lock: lock });
             }
             drop(lock);
             // This makes the worktree, and completes a merge that a killed process has begun.
-            drop(self.open(name).await?);
+            is_made_again |= self.open(name).await?.is_made_again;
         }
     }
 }
@@ -165,6 +172,11 @@ impl KeptFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Returns whether the worktree was gone and is made again. Changes that were not committed are lost then.
+    pub fn is_made_again(&self) -> bool {
+        self.is_made_again
+    }
 }
 
 impl OpenFolder {
@@ -172,9 +184,32 @@ impl OpenFolder {
     pub fn path(&self) -> &Path {
         &self.folder.worktree
     }
+
+    /// Returns whether the worktree was gone and is made again. Changes that were not committed are lost then.
+    pub fn is_made_again(&self) -> bool {
+        self.is_made_again
+    }
 }
 
 impl RunFolder {
+    /// Returns whether the checkout of the user has changes of known files that are not committed. They are no part of the run.
+    /// Files that git does not know are left out: some of them are ignored only by the settings of the user.
+    ///
+    /// # Errors
+    ///
+    /// Fails when git fails.
+    pub async fn has_uncommitted_changes(&self) -> Result<bool, FolderError> {
+        let git = Git::new(&self.repository, None).await?;
+        let arguments = [
+            "--no-optional-locks",
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--ignore-submodules=all",
+        ];
+        Ok(!git.text("look for changes", &arguments).await?.is_empty())
+    }
+
     /// Removes the worktree. Also removes the branch if it has no commit of the run and is not checked out elsewhere.
     ///
     /// # Errors
@@ -224,9 +259,10 @@ impl RunFolder {
         }
     }
 
-    /// Makes the branch, unless this run has made it, and checks it out.
-    async fn make(&self, run: &str, held: fs::File) -> Result<(), FolderError> {
+    /// Makes the branch, unless this run has made it, and checks it out. Returns whether the run had a worktree that is gone.
+    async fn make(&self, run: &str, held: fs::File) -> Result<bool, FolderError> {
         let git = Git::new(&self.repository, Some(held)).await?.alone().await?;
+        let is_gone = !self.worktree.exists();
         self.forget_worktree(&git).await?;
         let (reference, mark) = (self.reference(), self.mark(run));
         let branch = || self.branch.clone();
@@ -240,7 +276,15 @@ impl RunFolder {
         let path = self.worktree.to_string_lossy();
         let arguments = ["worktree", "add", "--quiet", "--", &path, &self.branch];
         git.run("check out the branch", &arguments).await?;
-        fs::write(self.beside("ready"), b"").map_err(FolderError::io("mark the worktree"))
+        fs::write(self.beside("ready"), b"").map_err(FolderError::io("mark the worktree"))?;
+        Ok(is_own && is_gone)
+    }
+
+    fn check_repository(&self) -> Result<(), FolderError> {
+        match self.repository.is_dir() {
+            true => Ok(()),
+            false => Err(FolderError::RepositoryGone { path: self.repository.clone() }),
+        }
     }
 
     /// Removes the worktree, also an incomplete one, and its entry in the list of the repository.

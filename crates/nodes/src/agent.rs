@@ -341,6 +341,7 @@ impl Node for Agent {
             folder: tools_folder(&ctx, folder).await?,
             caller: ctx.node.to_string(),
             memory: task_memory(&ctx, &self.services, &self.definition.tiers),
+            node: Some(ctx.clone()),
             ..ToolContext::default()
         };
         Ok(self.ask(&ctx, &answer, &tool_ctx).await?.into())

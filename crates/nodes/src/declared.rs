@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     call_in_sandbox::Streams,
+    in_folder::SandboxFolder,
     sandboxed::{Bench, SandboxServices},
 };
 
@@ -56,20 +57,35 @@ impl Declared {
             ToolError::permanent(message)
         };
         let bench = self.bench.get_or_try_init(prepare).await.map_err(no_sandbox)?;
-        let open = bench.open().map_err(no_sandbox)?;
         let streams = Streams::new();
         let mut files = tool.scripts.clone();
         files.push(SourceFile { path: streams.input.clone(), content: input.to_string() });
-        let job = Job {
-            argv: streams.argv(tool.argv.iter().cloned()),
-            files,
-            read_only: open.mounts.clone(),
-            limits: tool.sandbox.limits(),
-            collect: vec![streams.output.clone(), streams.errors.clone()],
-            required: tool.argv.first().cloned().into_iter().collect(),
-            ..Job::default()
+        let job = |folder: &SandboxFolder| {
+            Ok(Job {
+                argv: streams.argv(tool.argv.iter().cloned()),
+                files: files.clone(),
+                folder: folder.files(),
+                mounted: folder.mounted(),
+                limits: tool.sandbox.limits(),
+                collect: vec![streams.output.clone(), streams.errors.clone()],
+                required: tool.argv.first().cloned().into_iter().collect(),
+                ..Job::default()
+            })
         };
-        let finished = match open.sandbox.run(&job, &ctx.cancel).await {
+        let (ran, refused) = match &tool.folder {
+            None => {
+                let open = bench.open().map_err(no_sandbox)?;
+                let job = job(&SandboxFolder::none()).map_err(no_sandbox)?;
+                let job = Job { read_only: open.mounts.clone(), ..job };
+                (open.sandbox.run(&job, &ctx.cancel).await, open.refused())
+            }
+            Some(name) => {
+                let no_node = || ToolError::permanent("only a node of a run has its folders");
+                let node = ctx.node.as_ref().ok_or_else(no_node)?;
+                (bench.run_in_folder(node, Some(name), job).await.map_err(no_sandbox)?, None)
+            }
+        };
+        let finished = match ran {
             Ok(finished) => finished,
             Err(SandboxError::ProgramNotFound { program }) => {
                 let message = format!("there is no program `{program}` inside the sandbox");
@@ -93,7 +109,7 @@ impl Declared {
             Outcome::OutOfMemory => "the command used too much memory".to_owned(),
             Outcome::OutputLimit => "the command wrote too much output".to_owned(),
         };
-        let refused = open.refused().map(|it| format!(" ({it})")).unwrap_or_default();
+        let refused = refused.map(|it| format!(" ({it})")).unwrap_or_default();
         let why = why + &refused;
         let said = if stderr.is_empty() { &stdout } else { &stderr };
         Err(ToolError::permanent(with_text(why, said)))

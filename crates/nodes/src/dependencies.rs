@@ -13,9 +13,6 @@ use thiserror::Error;
 
 use crate::{in_folder, in_folder::folders_of, sandboxed::hinted};
 
-/// The file beside a `package-lock.json`.
-const MANIFEST: &str = "package.json";
-
 /// A lock file cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -48,13 +45,18 @@ pub async fn read_lock_file(
         folders.base_file(&used.folder, (path, LockFile::BYTES_MAX as u64)).await
     };
     let lock = read(&used.path).await?;
+    let manifest = match used.installer.manifest_name() {
+        None => Vec::new(),
+        Some(name) => {
+            let folder = used.path.rsplit_once('/').map(|(folder, _)| format!("{folder}/"));
+            read(&format!("{}{name}", folder.unwrap_or_default())).await?
+        }
+    };
     let checked = match used.installer {
         PackageInstaller::Pip => LockFile::pip(&lock),
-        PackageInstaller::Npm => {
-            let folder = used.path.rsplit_once('/').map(|(folder, _)| format!("{folder}/"));
-            let manifest = format!("{}{MANIFEST}", folder.unwrap_or_default());
-            LockFile::npm(&lock, &read(&manifest).await?)
-        }
+        PackageInstaller::Npm => LockFile::npm(&lock, &manifest),
+        PackageInstaller::Cargo => LockFile::cargo(&lock),
+        PackageInstaller::Go => LockFile::go(&lock, &manifest),
     };
     checked.map_err(|source| LockFileReadError::Refused {
         folder: used.folder.clone(),

@@ -1,11 +1,16 @@
 //! The homes of programs in sandboxes, which keep their sessions there.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use graphrun_core::graph::NodeContext;
 
 /// The folder in the cache with the homes of all runs.
 const FOLDER: &str = "homes";
+/// The start of the name of a run's folder. An id alone may be `..`.
+const RUN_PREFIX: &str = "run-";
 
 /// The homes of a run, one for each agent of each of its nested runs. The program that starts the run provides it, and
 /// removes the folder with the run.
@@ -17,8 +22,17 @@ pub struct RunHomes {
 impl RunHomes {
     /// Returns the homes of a run in a cache, by a name that no other run has.
     pub fn new(cache: &Path, run: &str) -> Self {
-        // An id alone may be `..`.
-        Self { folder: cache.join(FOLDER).join(format!("run-{run}")) }
+        Self { folder: cache.join(FOLDER).join(format!("{RUN_PREFIX}{run}")) }
+    }
+
+    /// Returns the homes in a cache, each with the name of its run.
+    pub fn all(cache: &Path) -> impl Iterator<Item = (String, Self)> {
+        let entries = fs::read_dir(cache.join(FOLDER)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            let name = entry.file_name();
+            let run = name.to_str()?.strip_prefix(RUN_PREFIX)?.to_owned();
+            Some((run, Self { folder: entry.path() }))
+        })
     }
 
     /// Returns the folder with all of them. It may be missing.

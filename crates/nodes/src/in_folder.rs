@@ -7,6 +7,7 @@ use std::{
 
 use graphrun_core::{
     diagnostic::Diagnostic,
+    event::Report,
     graph::{ErrorKind, Failure, NodeContext, NodeError},
 };
 use graphrun_folders::{FolderError, KeptFolder, OpenFolder, RunFolders};
@@ -18,7 +19,20 @@ use graphrun_workflow::{
 
 /// Opens a folder of the run. No other task uses it until it is dropped.
 pub(super) async fn open_folder(ctx: &NodeContext, name: &str) -> Result<OpenFolder, NodeError> {
-    folders_of(ctx)?.open(name).await.map_err(|it| failure(&it))
+    let folder = folders_of(ctx)?.open(name).await.map_err(|it| failure(&it))?;
+    if folder.is_made_again() {
+        report_lost_worktree(ctx, folder.path()).await;
+    }
+    Ok(folder)
+}
+
+/// Reports that the worktree of a folder was gone.
+async fn report_lost_worktree(ctx: &NodeContext, path: &Path) {
+    let message = format!(
+        "the worktree `{}` was gone; it is made again from its branch, without changes that were not committed",
+        path.display()
+    );
+    ctx.report(Report::Warning { message }).await;
 }
 
 /// Returns the folders of the run.
@@ -107,6 +121,11 @@ pub(super) enum SandboxFolder {
 }
 
 impl SandboxFolder {
+    /// No folder.
+    pub(super) fn none() -> Self {
+        Self::Copy(Arc::default())
+    }
+
     /// Opens the folder that a node names, if it names one. Without `can_mount`, and if the folder cannot be mounted, its
     /// files are read.
     pub(super) async fn open(
@@ -118,6 +137,9 @@ impl SandboxFolder {
             return files_of(ctx, name).await.map(Self::Copy);
         };
         let kept = folders_of(ctx)?.keep(name).await.map_err(|it| failure(&it))?;
+        if kept.is_made_again() {
+            report_lost_worktree(ctx, kept.path()).await;
+        }
         if kept.is_mountable().await.map_err(|it| failure(&it))? {
             return Ok(Self::Mounted(kept));
         }
@@ -138,6 +160,14 @@ impl SandboxFolder {
         match self {
             Self::Copy(_) => None,
             Self::Mounted(folder) => Some(folder.path().to_owned()),
+        }
+    }
+
+    /// Returns the paths of its regular files, if it is mounted.
+    pub(super) async fn mounted_paths(&self) -> Result<Arc<[PathBuf]>, NodeError> {
+        match self {
+            Self::Copy(_) => Ok(Arc::default()),
+            Self::Mounted(folder) => Ok(folder.paths().await.map_err(|it| failure(&it))?.into()),
         }
     }
 

@@ -3,7 +3,10 @@
 //! The result is the node's update, so it is part of the journal: a resumed run, a fork and a replay of the records see
 //! the same entries, also if the memory has changed since.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use async_trait::async_trait;
 use graphrun_core::{
@@ -196,8 +199,10 @@ impl NodeSettings for RecallSettings {
 }
 
 impl Recall {
-    fn search(&self, ctx: &NodeContext) -> Result<Search, NodeError> {
-        let RecallSettings { tier, query, module, condition, limit, .. } = &self.definition;
+    /// Returns the search. `skipped` counts the entries on which the condition fails because their values do not fit the type
+    /// of the tier.
+    fn search(&self, ctx: &NodeContext, skipped: &Arc<AtomicUsize>) -> Result<Search, NodeError> {
+        let RecallSettings { tier, query, module, condition, limit, tiers, .. } = &self.definition;
         let view = ExpressionView::of(ctx);
         let text = |it: &Option<Expression>| -> Result<Option<String>, NodeError> {
             let Some(expression) = it else { return Ok(None) };
@@ -207,10 +212,19 @@ impl Recall {
             None => Filter::default(),
             Some(condition) => {
                 let (condition, ctx) = (condition.clone(), ctx.clone());
+                let (declared, skipped) = (tiers.get(tier).cloned(), Arc::clone(skipped));
                 Filter::new(move |entry: &Entry| {
                     let view = ExpressionView::of(&ctx);
-                    let fits = condition.evaluate_with(&view, &entry_value(entry));
-                    fits.map(|it| it == Value::Bool(true)).map_err(|it| it.to_string())
+                    let value = entry.value();
+                    match condition.evaluate_with(&view, &entry_value(entry)) {
+                        Ok(fits) => Ok(fits == Value::Bool(true)),
+                        // An entry of an earlier workflow may lack the field.
+                        Err(_) if declared.as_ref().is_some_and(|it| it.check(&value).is_err()) => {
+                            skipped.fetch_add(1, Relaxed);
+                            Ok(false)
+                        }
+                        Err(error) => Err(error.to_string()),
+                    }
                 })
             }
         };
@@ -235,8 +249,10 @@ impl Node for Recall {
             let message = format!("the workflow has no tier `{tier}`");
             Failure::new(ErrorKind::Other, message)
         })?;
-        let recalled = memory.recall(self.search(&ctx)?).await;
+        let without_condition = Arc::new(AtomicUsize::new(0));
+        let recalled = memory.recall(self.search(&ctx, &without_condition)?).await;
         let (entries, skipped) = recalled.map_err(|it| failure(&it))?;
+        let skipped = skipped + without_condition.load(Relaxed);
         if skipped > 0 {
             let ty = tiers.get(tier).map(|it| describe(&it.ty)).unwrap_or_default();
             let (many, are) = match skipped {

@@ -14,7 +14,7 @@ use graphrun_core::{
     state::Update,
 };
 use graphrun_sandbox::{
-    JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
+    Allowed, JobError, Project, PytestError, SandboxError, SourceFile, TestCommand, TestReport,
     TestSettings, run_node, run_pytest, run_test_command,
 };
 use graphrun_workflow::{ExpressionView, kind::Services};
@@ -69,13 +69,22 @@ impl RunTests {
         let prepare = || Bench::prepare(&self.definition.sandbox, &self.sandboxes);
         let bench = self.bench.get_or_try_init(prepare).await?;
         let open = bench.open_for(ctx).await?;
-        // The other runners choose among the files.
-        let takes_any = matches!(self.definition.runner, TestRunner::Command(_));
+        // Others choose among the files.
+        let takes_any = match &self.definition.runner {
+            TestRunner::Pytest(it) => it.allows(Allowed::Conftest),
+            TestRunner::Node(_) => false,
+            TestRunner::Command(_) => true,
+        };
         let name = self.definition.folder.as_ref();
         let ran = loop {
             let folder = SandboxFolder::open(ctx, name, takes_any && bench.can_mount()).await?;
+            let mounted_paths = match &self.definition.runner {
+                TestRunner::Pytest(_) => folder.mounted_paths().await?,
+                TestRunner::Node(_) | TestRunner::Command(_) => Arc::default(),
+            };
             let (copied, mounted) = (folder.files(), folder.mounted());
-            let project = Project { folder: copied, mounted, files: files.to_vec() };
+            let files = files.to_vec();
+            let project = Project { folder: copied, mounted, mounted_paths, files };
             let ran = match &self.definition.runner {
                 TestRunner::Pytest(it) => self.run_pytest(ctx, &open, &project, it).await,
                 TestRunner::Node(it) => self.run_node(ctx, &open, &project, it).await,
@@ -134,9 +143,9 @@ impl RunTests {
         command: &TestCommand,
     ) -> Result<TestResult, PytestError> {
         let limits = self.definition.sandbox.limits();
-        let (sandbox, mounts) = (&open.sandbox, &open.mounts);
+        let (sandbox, place) = (&open.sandbox, (&open.mounts[..], &open.env));
         let report =
-            run_test_command(sandbox, mounts, command, project, &limits, &ctx.cancel).await?;
+            run_test_command(sandbox, place, command, project, &limits, &ctx.cancel).await?;
         let counts = report.counts.unwrap_or_default();
         Ok(TestResult {
             passed: report.is_passed,

@@ -1,6 +1,7 @@
 //! The sandbox and the packages of a workflow, for the nodes that run code.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -54,6 +55,8 @@ pub(super) struct OpenBench {
     pub(super) environment: Option<PythonEnvironment>,
     /// The mounts of all packages.
     pub(super) mounts: Vec<Mount>,
+    /// The variables with which programs find packages.
+    pub(super) env: BTreeMap<String, String>,
 }
 
 impl SandboxServices {
@@ -110,9 +113,10 @@ impl Bench {
     pub(super) fn open(&self) -> Result<OpenBench, NodeError> {
         let environment = self.environment.clone();
         let mounts = environment.iter().flat_map(|it| it.mounts().to_vec()).collect();
+        let env = BTreeMap::new();
         if self.hosts.is_empty() {
             let sandbox = self.sandbox.clone();
-            return Ok(OpenBench { sandbox, network: None, environment, mounts });
+            return Ok(OpenBench { sandbox, network: None, environment, mounts, env });
         }
         let network = self.access.open(&self.hosts).map_err(|host| {
             let message = format!(
@@ -122,7 +126,7 @@ impl Bench {
             Failure::new(ErrorKind::Sandbox, message)
         })?;
         let sandbox = self.sandbox.with_network(Arc::clone(&network));
-        Ok(OpenBench { sandbox, network: Some(network), environment, mounts })
+        Ok(OpenBench { sandbox, network: Some(network), environment, mounts, env })
     }
 
     /// Runs a job, with the packages of the sandbox, in the folder that a node names, if it names one: mounted, or copied
@@ -136,7 +140,11 @@ impl Bench {
         let open = self.open_for(ctx).await?;
         let (ran, folder) = loop {
             let folder = SandboxFolder::open(ctx, name, self.can_mount()).await?;
-            let job = Job { read_only: open.mounts.clone(), ..job(&folder)? };
+            let mut job = Job { read_only: open.mounts.clone(), ..job(&folder)? };
+            // A variable of the node counts more.
+            for (name, value) in &open.env {
+                job.env.entry(name.clone()).or_insert_with(|| value.clone());
+            }
             match open.sandbox.run(&job, &ctx.cancel).await {
                 Err(error) if self.copies_after(&error) => {}
                 ran => break (ran, folder),
@@ -152,7 +160,8 @@ impl Bench {
 
 impl OpenBench {
     fn add(&mut self, packages: &InstalledPackages) {
-        self.mounts.push(packages.mount());
+        self.mounts.extend(packages.mounts());
+        self.env.extend(packages.environment());
         if packages.installer() == PackageInstaller::Pip {
             self.environment = self.environment.take().map(|it| it.with_packages(packages));
         }

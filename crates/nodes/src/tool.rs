@@ -58,7 +58,8 @@ impl Node for Call {
         let folder = tools_folder(&ctx, self.definition.folder.as_ref()).await?;
         let (key, cancel) = (ctx.idempotency_key(), ctx.cancel.token());
         let memory = task_memory(&ctx, &self.services, &self.definition.tiers);
-        let tool_ctx = ToolContext { key, cancel, folder, caller: ctx.node.to_string(), memory };
+        let (caller, node) = (ctx.node.to_string(), Some(ctx.clone()));
+        let tool_ctx = ToolContext { key, cancel, folder, caller, memory, node };
         let folder = self.definition.folder.as_deref();
         let asked = AskedCall { tool: &self.tool, input: &input, name: "tool", folder };
         let input = match asked.ask(&ctx).await? {

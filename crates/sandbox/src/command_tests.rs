@@ -2,7 +2,7 @@
 //!
 //! The report lies where generated code can write, so the result proves nothing: it counts only together with the exit code.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +120,7 @@ pub struct CommandReport {
     pub wall: std::time::Duration,
 }
 
-/// Runs a test command on the files of a project.
+/// Runs a test command on the files of a project, with these mounts and variables.
 ///
 /// # Errors
 /// When the sandbox could not run the command, and when `cancel` fired.
@@ -129,7 +129,7 @@ pub struct CommandReport {
 /// As [`Sandbox::run`].
 pub async fn run_test_command(
     sandbox: &Sandbox,
-    mounts: &[Mount],
+    (mounts, env): (&[Mount], &BTreeMap<String, String>),
     command: &TestCommand,
     project: &Project,
     limits: &Limits,
@@ -145,6 +145,7 @@ pub async fn run_test_command(
         mounted: project.mounted.clone(),
         files: project.files.clone(),
         read_only: mounts.to_vec(),
+        env: env.clone(),
         limits: limits.clone(),
         collect: command.report_path.iter().cloned().collect(),
         ..Job::default()

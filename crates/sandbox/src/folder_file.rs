@@ -9,9 +9,10 @@ use super::source_file::SourceFile;
 pub struct Project {
     /// The copy of a folder.
     pub folder: Arc<[FolderFile]>,
-    /// A folder of the host that lies below all of them, without a copy. Only a test command gets it: the other runners
-    /// choose among the files.
+    /// A folder of the host that lies below all of them, without a copy. A runner that chooses among the files cannot have it.
     pub mounted: Option<PathBuf>,
+    /// The paths of the regular files of the mounted folder, for a runner that looks for tests.
+    pub mounted_paths: Arc<[PathBuf]>,
     /// The files above it.
     pub files: Vec<SourceFile>,
 }
@@ -24,14 +25,15 @@ impl Project {
         let files: Vec<SourceFile> =
             self.files.iter().filter(|it| !is_left_out(&it.path)).cloned().collect();
         let is_less = folder.len() < self.folder.len() || files.len() < self.files.len();
-        (Self { folder, files, mounted: self.mounted.clone() }, is_less)
+        (Self { folder, files, ..self.clone() }, is_less)
     }
 
     /// Returns the paths of the regular files. A path that is not UTF-8 names no test.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         let is_file = |it: &&FolderFile| matches!(it.content, FolderContent::File { .. });
         let folder = self.folder.iter().filter(is_file).filter_map(|it| it.path.to_str());
-        folder.chain(self.files.iter().map(|it| it.path.as_str()))
+        let mounted = self.mounted_paths.iter().filter_map(|it| it.to_str());
+        folder.chain(mounted).chain(self.files.iter().map(|it| it.path.as_str()))
     }
 }
 

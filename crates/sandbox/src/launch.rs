@@ -260,10 +260,14 @@ impl Launch {
 }
 
 /// The whole environment of every program. Fixed seeds and no colours, so that the same code prints the same output; no
-/// buffering, so that the output of a stopped program is not lost. The last folder of `PATH` exists with
-/// packages of JavaScript only.
+/// buffering, so that the output of a stopped program is not lost. The folders of `/dependencies` and `/node_modules` exist
+/// with packages of their languages only. `/usr/local/go` is where the installer of Go puts it.
 const FIXED_ENVIRONMENT: [(&str, &str); 10] = [
-    ("PATH", "/usr/local/bin:/usr/bin:/bin:/aliases:/node_modules/.bin"),
+    (
+        "PATH",
+        "/dependencies/rust/bin:/dependencies/go-root/bin:/usr/local/bin:/usr/bin:/bin:/aliases:\
+         /usr/local/go/bin:/node_modules/.bin",
+    ),
     ("HOME", "/box/.home"),
     ("TMPDIR", "/tmp"),
     ("LANG", "C.UTF-8"),

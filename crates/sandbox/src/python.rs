@@ -95,7 +95,7 @@ impl PythonEnvironment {
     #[must_use]
     pub fn with_packages(mut self, packages: &InstalledPackages) -> Self {
         self.packages.push(packages.folder().to_owned());
-        self.mounts.push(packages.mount());
+        self.mounts.extend(packages.mounts());
         self
     }
 

@@ -41,7 +41,8 @@ pub(super) fn read_cache(
     let mut kinds = scope.env.registry.kinds().iter();
     let refusal =
         kinds.find_map(|it| it.kind.refuses_cache(section.get(it.key())?, &scope.env.registry));
-    let in_folder = section.has_or_means("folder").then(|| CacheRefusal {
+    let is_in_folder = section.has_or_means("folder") || settings.is_some_and(has_tool_in_folder);
+    let in_folder = is_in_folder.then(|| CacheRefusal {
         what: "a node with `folder`".to_owned(),
         help: "omit it: its result depends on the files of the folder",
     });
@@ -67,6 +68,11 @@ pub(super) fn read_cache(
 /// Whether a node finds packages of a repository, which differ from run to run.
 fn has_dependencies(settings: &dyn NodeSettings) -> bool {
     settings.all_sandboxes().any(|it| !it.dependencies.is_empty())
+}
+
+/// Whether a tool of a node runs in a folder of the run.
+fn has_tool_in_folder(settings: &dyn NodeSettings) -> bool {
+    settings.declared_tools().iter().any(|it| it.folder().is_some())
 }
 
 /// Whether a node runs a command on this machine.

@@ -123,6 +123,8 @@ pub struct SandboxSettings {
     pub memory_bytes: u64,
     /// Time of one run.
     pub time: Duration,
+    /// Room for files in the work folder, and again for temporary ones.
+    pub room_bytes: u64,
     /// The installed Python packages, as pip names them.
     pub requirements: Vec<String>,
     /// The hosts that programs may reach, if the operator allows them, too.
@@ -266,10 +268,13 @@ impl Workflow {
 impl SandboxSettings {
     /// The part of the cache key of jobs in this sandbox.
     pub fn fingerprint(&self) -> Value {
-        let Self { memory_bytes, time, requirements, network, dependencies } = self;
+        let Self { memory_bytes, time, room_bytes, requirements, network, dependencies } = self;
         let mut fingerprint = json!({
             "memory": memory_bytes, "time_ms": time.as_millis(), "requirements": requirements,
         });
+        if *room_bytes != graphrun_sandbox::Limits::default().work_bytes {
+            fingerprint["room"] = json!(room_bytes);
+        }
         if !network.is_empty() {
             fingerprint["network"] = network.iter().map(ToString::to_string).collect();
         }
@@ -282,10 +287,13 @@ impl SandboxSettings {
 
     /// The limits of a job in this sandbox.
     pub fn limits(&self) -> graphrun_sandbox::Limits {
+        let default = graphrun_sandbox::Limits::default();
         graphrun_sandbox::Limits {
             wall: self.time,
             memory_bytes: self.memory_bytes,
-            ..graphrun_sandbox::Limits::default()
+            work_bytes: self.room_bytes,
+            file_bytes: default.file_bytes.max(self.room_bytes / 2),
+            ..default
         }
     }
 }

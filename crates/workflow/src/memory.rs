@@ -261,7 +261,12 @@ impl Tier {
         Type::Record(Arc::new(Record { name: Some("entry".into()), fields, is_closed: true }))
     }
 
-    fn check(&self, value: &Value) -> Result<(), String> {
+    /// Checks that a value fits the type of the tier.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the place of the first problem in the value.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
         // Most tiers have texts.
         if self.ty == Type::String && value.is_string() {
             return Ok(());

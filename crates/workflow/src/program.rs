@@ -280,6 +280,7 @@ mod tests {
             settings: SandboxSettings {
                 memory_bytes: 1,
                 time: std::time::Duration::ZERO,
+                room_bytes: 1,
                 requirements: Vec::new(),
                 network: Vec::new(),
                 dependencies: Vec::new(),

@@ -485,12 +485,14 @@ pub(crate) fn read_sandbox(
     let get = |key| section.as_ref().and_then(|it| it.get(key));
     let memory = get("memory").and_then(|it| report.bytes(it, "`memory`"));
     let time = get("time").and_then(|it| report.duration(it, "`time`"));
+    let room = get("room").and_then(|it| report.bytes(it, "`room`"));
     let network = get("network").map(|it| read_network(report, it));
     let requirements = get("python").map(|it| read_requirements(report, it));
     let dependencies = get("dependencies").map(|it| read_dependencies(report, it, find_folder));
     SandboxSettings {
         memory_bytes: memory.unwrap_or(MEMORY_BYTES),
         time: time.unwrap_or(TIME),
+        room_bytes: room.unwrap_or(graphrun_sandbox::Limits::default().work_bytes),
         requirements: requirements.unwrap_or_default(),
         network: network.unwrap_or_default(),
         dependencies: dependencies.unwrap_or_default(),
@@ -512,7 +514,7 @@ fn read_dependencies(
     let folder = folder.and_then(|it| report.word(it, "`folder`"));
     let folder = folder.and_then(|it| find_folder(report, it));
     let mut locks = Vec::new();
-    for installer in [PackageInstaller::Pip, PackageInstaller::Npm] {
+    for installer in PackageInstaller::ALL {
         let path = section.get(installer.as_str());
         let path = path.and_then(|it| report.word(it, &format!("`{installer}`")));
         let path = path.and_then(|it| check_lock_path(report, installer, it));
@@ -522,10 +524,10 @@ fn read_dependencies(
             path,
         }));
     }
-    if section.get("pip").is_none() && section.get("npm").is_none() {
+    if PackageInstaller::ALL.iter().all(|it| section.get(it.as_str()).is_none()) {
         let place = report.place(&yaml.range);
         let finding = Diagnostic::error("GR006", "`dependencies` names no lock file");
-        let help = "write `pip: requirements.txt` or `npm: package-lock.json`";
+        let help = "write `pip: requirements.txt`, `npm: package-lock.json`, `cargo: Cargo.lock` or `go: go.sum`";
         report.push(finding.at(place, "nothing to install").help(help));
     }
     locks
@@ -537,16 +539,15 @@ fn check_lock_path(
     installer: PackageInstaller,
     word: SpannedText,
 ) -> Option<String> {
-    const NPM_LOCK: &str = "package-lock.json";
     if let Err(error) = check_path(&word.text) {
         let message = format!("`{}` is no path in the folder: {error}", word.text);
         report.bad_value(&word, message, "write a path as in `service/requirements.txt`");
         return None;
     }
     let name = word.text.rsplit('/').next().unwrap_or_default();
-    if installer == PackageInstaller::Npm && name != NPM_LOCK {
-        let message = format!("`{}` is no lock file of npm", word.text);
-        report.bad_value(&word, message, "name a `package-lock.json`");
+    if let Some(expected) = installer.lock_name().filter(|it| *it != name) {
+        let message = format!("`{}` is no lock file of {installer}", word.text);
+        report.bad_value(&word, message, &format!("name a `{expected}`"));
         return None;
     }
     Some(word.text)

@@ -86,11 +86,12 @@ fn unknown(name: &str) -> DeclaredTool {
     let sandbox = crate::SandboxSettings {
         memory_bytes: 0,
         time: Duration::ZERO,
+        room_bytes: 0,
         requirements: Vec::new(),
         network: Vec::new(),
         dependencies: Vec::new(),
     };
-    let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new() };
+    let command = CommandTool { argv: Vec::new(), sandbox, scripts: Vec::new(), folder: None };
     let signature = ToolSignature { name: name.to_owned(), input, output };
     let (about, action) = (String::new(), ToolAction::Command(command));
     DeclaredTool { signature, about, action, approve: Approval::Never }
@@ -189,11 +190,16 @@ fn read_command(
         return None;
     };
     report.uses("sandboxes", &word.text);
-    refuse_dependencies(report, &word, sandbox, "the command of a tool");
+    let folder = section.get("folder").and_then(|it| report.word(it, "`folder`"));
+    if folder.is_none() {
+        refuse_dependencies(report, &word, sandbox, "the command of a tool without `folder`");
+    }
+    let folder = folder.and_then(|it| sections.find_folder(report, it));
     if argv.is_empty() {
         return None;
     }
-    Some(CommandTool { argv, sandbox: sandbox.clone(), scripts: scripts.unwrap_or_default() })
+    let (sandbox, scripts) = (sandbox.clone(), scripts.unwrap_or_default());
+    Some(CommandTool { argv, sandbox, scripts, folder })
 }
 
 fn read_request(report: &mut Report, yaml: &Yaml, arguments: Option<&Type>) -> Option<RequestTool> {

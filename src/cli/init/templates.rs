@@ -21,7 +21,8 @@ pub(super) struct Template {
     pub(super) commands: &'static [(&'static str, &'static str)],
 }
 
-/// The files of a template: those of a folder of templates, or those of `graphs` with their prompts.
+/// The files of a template: those of a folder of templates, or those of `graphs` with their prompts, and with a recording and
+/// the small repository that its agents work on.
 macro_rules! files {
     ($template:literal: $($path:literal),+ $(,)?) => {
         &[$(($path, include_str!(concat!("../../../graphs/templates/", $template, "/", $path)))),+]
@@ -35,11 +36,38 @@ macro_rules! files {
             )),+
         ]
     };
+    (
+        [$($path:literal),+ $(,)?], $prompts:literal: [$($prompt:literal),+ $(,)?],
+        $recording:literal, $example:literal: $($file:literal),+ $(,)?
+    ) => {
+        &[
+            $(($path, include_str!(concat!("../../../graphs/", $path))),)+
+            $((
+                concat!("prompts/", $prompts, "/", $prompt),
+                include_str!(concat!("../../../prompts/", $prompts, "/", $prompt)),
+            ),)+
+            (
+                "recording.jsonl",
+                include_str!(concat!("../../../tests/recordings/", $recording)),
+            ),
+            $((
+                concat!("example/", $file),
+                include_str!(concat!("../../../tests/recordings/", $example, "/", $file)),
+            )),+
+        ]
+    };
 }
 
 const RECORDED: &str = "a run with recorded answers, without a key";
 const CASES: &str = "its test cases, without a model";
 const YOUR_MODELS: &str = "a run on your repository, with your models";
+/// The first command of a template with the folder `example`.
+const EXAMPLE: (&str, &str) = (
+    "git -C example init --quiet && git -C example add . && git -C example -c user.name=me \
+     -c user.email=me@localhost commit --quiet -m first",
+    "a repository to try it on",
+);
+const ON_EXAMPLE: &str = "a run on it with recorded answers, without a key";
 
 /// All templates: the small ones by pattern, then the systems.
 const TEMPLATES: &[Template] = &[
@@ -183,12 +211,17 @@ const TEMPLATES: &[Template] = &[
         about: "a software team that turns a brief into tested code",
         files: files!(
             ["dev_team.yaml", "dev_team.test.yaml"],
-            "dev_team": "architect.md", "architect.system.md", "ba.md", "ba.system.md", "flush.md",
+            "dev_team": ["architect.md", "architect.system.md", "ba.md", "ba.system.md", "flush.md",
             "qa.md", "qa.system.md", "qc.md", "qc.system.md", "report.md", "sse.first.md",
-            "sse.retry.md", "sse.system.md", "ta.md", "ta.system.md", "tl.md", "tl.system.md",
+            "sse.retry.md", "sse.system.md", "ta.md", "ta.system.md", "tl.md", "tl.system.md"],
+            "dev_team/retry.jsonl", "dev_team": "brief.md",
         ),
         commands: &[
             ("graphrun test dev_team.yaml", CASES),
+            (
+                "graphrun execute dev_team.yaml -i brief=@example/brief.md --replay recording.jsonl",
+                RECORDED,
+            ),
             (
                 "graphrun execute dev_team.yaml -i brief='A shopping list' --out build",
                 "a run with your models, in the sandbox",
@@ -203,11 +236,18 @@ const TEMPLATES: &[Template] = &[
         about: "four agents that change a repository in iterations",
         files: files!(
             ["cycle.yaml", "cycle.test.yaml", "phase_result.yaml", "phase_result.test.yaml"],
-            "cycle": "cd.again.md", "cd.md", "cd.system.md", "ep.md", "ep.system.md", "ra.again.md",
-            "ra.md", "ra.system.md", "report.md", "vas.again.md", "vas.md", "vas.system.md",
+            "cycle": ["cd.again.md", "cd.md", "cd.system.md", "ep.md", "ep.system.md", "ra.again.md",
+            "ra.md", "ra.system.md", "report.md", "vas.again.md", "vas.md", "vas.system.md"],
+            "cycle/farewell.jsonl", "greeting": "greet.py", "conftest.py", "tests/test_greet.py",
         ),
         commands: &[
             ("graphrun test cycle.yaml --coverage", CASES),
+            EXAMPLE,
+            (
+                "graphrun execute cycle.yaml -i repo_path=example -i task='Add farewell to greet.py, so that all tests \
+                 pass.' --replay recording.jsonl",
+                ON_EXAMPLE,
+            ),
             (
                 "graphrun execute cycle.yaml -i repo_path=../my_repo -i task='Add a function'",
                 YOUR_MODELS,
@@ -225,12 +265,19 @@ const TEMPLATES: &[Template] = &[
                 "lifecycle.yaml", "lifecycle.test.yaml", "lifecycle_policy.yaml",
                 "lifecycle_policy.test.yaml",
             ],
-            "lifecycle": "coder.system.md", "follow_up.md", "implement.md", "report.md",
-            "review.md", "reviewer.system.md",
+            "lifecycle": ["coder.system.md", "follow_up.md", "implement.md", "report.md",
+            "review.md", "reviewer.system.md"],
+            "lifecycle/farewell.jsonl", "greeting": "greet.py", "conftest.py", "tests/test_greet.py",
         ),
         commands: &[
             ("graphrun test lifecycle_policy.yaml --coverage", "its rules, without a model"),
             ("graphrun test lifecycle.yaml", "its test cases"),
+            EXAMPLE,
+            (
+                "graphrun execute lifecycle.yaml -i repo_path=example -i task='Add farewell to greet.py, so that all tests \
+                 pass.' --replay recording.jsonl",
+                ON_EXAMPLE,
+            ),
             (
                 "graphrun execute lifecycle.yaml -i repo_path=../my_repo -i task='Add a function'",
                 YOUR_MODELS,
@@ -244,11 +291,18 @@ const TEMPLATES: &[Template] = &[
         about: "an architect, a developer and QA that change a repository part by part",
         files: files!(
             ["escalation.yaml", "escalation.test.yaml"],
-            "escalation": "architect.system.md", "blueprint.md", "developer.system.md",
-            "implement.md", "planner.system.md", "qa.md", "qa.system.md", "report.md", "split.md",
+            "escalation": ["architect.system.md", "blueprint.md", "developer.system.md",
+            "implement.md", "planner.system.md", "qa.md", "qa.system.md", "report.md", "split.md"],
+            "escalation/farewell.jsonl", "greeting": "greet.py", "conftest.py", "tests/test_greet.py",
         ),
         commands: &[
             ("graphrun test escalation.yaml", CASES),
+            EXAMPLE,
+            (
+                "graphrun execute escalation.yaml -i repo_path=example -i task='Add farewell to greet.py, so that all tests \
+                 pass.' --replay recording.jsonl",
+                ON_EXAMPLE,
+            ),
             (
                 "graphrun execute escalation.yaml -i repo_path=../my_repo -i task='Add a function'",
                 YOUR_MODELS,
@@ -266,18 +320,29 @@ const TEMPLATES: &[Template] = &[
                 "autocode.yaml", "autocode.test.yaml", "autocode_subtask.yaml",
                 "autocode_subtask.test.yaml", "autocode_commands.py",
             ],
-            "autocode": "analyst.system.md", "assess.md", "assessor.system.md",
+            "autocode": ["analyst.system.md", "assess.md", "assessor.system.md",
             "code.again.md", "code.md", "coder.system.md", "compact.md", "context.md",
             "critique.md", "discovery.md", "fix.md", "fixer.system.md", "history.md",
             "interview.md", "mend.md", "plan.md", "planner.system.md", "progress.md",
             "quick_spec.md", "recover.md", "recovery.system.md", "report.md",
             "requirements.md", "research.md", "review.md", "reviewer.system.md", "spec.md",
-            "spec_file.md", "summariser.system.md", "validate.md", "writer.system.md",
+            "spec_file.md", "summariser.system.md", "validate.md", "writer.system.md"],
+            "autocode/simple.jsonl", "autocode/shop": "prices.py", "conftest.py", "tests/test_prices.py",
         ),
         commands: &[
             (
                 "graphrun test autocode_subtask.yaml --coverage",
                 "the rules of a sub-task, without a model",
+            ),
+            EXAMPLE,
+            (
+                "graphrun execute autocode.yaml -i repo_path=example -i task='Add discounts and a receipt.' \
+                 --replay recording.jsonl --run-id first",
+                "a run on it with recorded answers, without a key, until it asks for your approval",
+            ),
+            (
+                "graphrun resume first --answer approve='{\"decision\": \"approved\"}'",
+                "your approval",
             ),
             (
                 "graphrun execute autocode.yaml -i repo_path=../my_repo -i task='Add a function'",

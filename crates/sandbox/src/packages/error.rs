@@ -1,5 +1,7 @@
 //! The reasons why packages are not installed, and advice.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use super::{install::BYTES_MAX, lock_file::PackageInstaller, registries::RegistryError};
@@ -12,6 +14,20 @@ pub enum PackagesError {
     /// A program is missing on this machine, where the sandbox finds its programs.
     #[error("`{0}` is not installed in /usr")]
     MissingTool(&'static str),
+    /// The compiler for the packages is missing.
+    #[error("`{tool}` is not installed")]
+    NoToolchain {
+        /// The program.
+        tool: &'static str,
+    },
+    /// The compiler for the packages is in a folder that no program of a sandbox can read.
+    #[error("`{tool}` is in `{}`, which the user inside the sandbox cannot read", root.display())]
+    UnreadableToolchain {
+        /// The program.
+        tool: &'static str,
+        /// Its folder.
+        root: PathBuf,
+    },
     /// The machine could not do its part.
     #[error(transparent)]
     Host(#[from] PythonError),
@@ -57,14 +73,24 @@ impl PackagesError {
             Self::MissingTool(tool) => {
                 Some(format!("install it, for example with `apt-get install {tool}`"))
             }
+            Self::NoToolchain { tool } | Self::UnreadableToolchain { tool, .. } => Some(format!(
+                "install `{tool}` below /usr, for example by a package of the system; without root, one in your home \
+                 will do"
+            )),
             Self::Host(error) => error.hint().map(str::to_owned),
             Self::Sandbox { source, .. } => source.hint(),
+            Self::Registry(RegistryError::Settings { .. } | RegistryError::Certificates { .. }) => None,
             Self::Registry(_) => {
                 Some("name a registry as in `https://mirror.example.com/simple`".to_owned())
             }
             Self::Install { installer: PackageInstaller::Pip, .. } => Some(
                 "the file must list every package that the others need, as `pip-compile` and `uv pip compile` write it, \
                  and each must have a wheel"
+                    .to_owned(),
+            ),
+            Self::Install { installer: PackageInstaller::Go, .. } => Some(
+                "`go mod tidy` writes `go.mod` and `go.sum` so that they fit each other; set `GOPROXY` if the modules are \
+                 private"
                     .to_owned(),
             ),
             Self::Install { .. } | Self::Stopped { .. } | Self::TooLarge | Self::SpecialFile => None,

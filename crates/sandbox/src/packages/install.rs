@@ -1,10 +1,12 @@
 //! Installs the packages of lock files into the cache, before any run needs them.
 //!
 //! The installer runs in a sandbox, which reaches the registry and has the checked parts of the lock file, and nothing
-//! else of the repository. No code of a package runs: pip takes wheels only, and npm runs no scripts. The packages go
-//! into a folder of the cache that is mounted writable there, and read-only in every sandbox later.
+//! else of the repository. No code of a package runs: pip takes wheels only, npm runs no scripts, and crates and modules of
+//! Go are only unpacked. The packages go into a folder of the cache that is mounted writable there, and read-only in every
+//! sandbox later.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::lchown,
     path::{Path, PathBuf},
@@ -13,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use graphrun_guard::redact::redact;
 use nix::unistd::{getegid, geteuid};
 use tokio::{process::Command, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +24,7 @@ use super::{
     error::PackagesError,
     lock_file::{LockFile, PackageInstaller},
     registries::Registries,
+    toolchain::Toolchain,
 };
 use crate::{
     cache_entry::{CacheEntry, PACKAGES, fault, key_of, make_readable},
@@ -28,7 +32,7 @@ use crate::{
     interpreter::{Interpreter, is_readable_inside},
     job::{Finished, FixedFile, Job, Limits, Mount, Outcome},
     mounts::find_tool,
-    network::Network,
+    network::{Answer, Connections, Network},
     probe::Sandbox,
     python_error::PythonError,
     room::{RoomLimit, TooLarge},
@@ -41,11 +45,20 @@ const FORMAT: &str = "graphrun-packages-1";
 pub(crate) const PYTHON_INSIDE: &str = "/dependencies/python";
 /// The folder of JavaScript packages inside a sandbox. Node looks there last for a file in the work folder.
 pub(crate) const NODE_INSIDE: &str = "/node_modules";
+/// The folder of crates inside a sandbox, with settings that cargo finds from every folder.
+const CARGO_INSIDE: &str = "/.cargo";
+/// The folder of modules of Go inside a sandbox.
+const GO_INSIDE: &str = "/dependencies/go";
+/// The variables with which go finds them, and nothing else.
+const GO_ENVIRONMENT: [(&str, &str); 3] =
+    [("GOMODCACHE", GO_INSIDE), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
 /// The folder that an installer fills.
 const FILLED_INSIDE: &str = "/packages";
 
 const INSTALL_PIP: &str = include_str!("install_pip.sh");
 const INSTALL_NPM: &str = include_str!("install_npm.sh");
+const INSTALL_CARGO: &str = include_str!("install_cargo.sh");
+const INSTALL_GO: &str = include_str!("install_go.sh");
 /// The name of the file with certificates inside, below `/graphrun`.
 const CERTIFICATES: &str = "certificates.pem";
 
@@ -60,7 +73,7 @@ const MEMORY_BYTES: u64 = 2 << 30;
 /// The most bytes of a single file.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// The lines of the output of an installer in its error.
-const LAST_LINES: usize = 6;
+const LAST_LINES: usize = 8;
 
 /// The installed packages of lock files, below the folder of the cache.
 #[derive(Clone, Debug)]
@@ -73,6 +86,8 @@ pub struct PackageCache {
 pub struct InstalledPackages {
     installer: PackageInstaller,
     folder: PathBuf,
+    /// The compiler for them, if they need one.
+    toolchain: Option<Toolchain>,
 }
 
 /// The programs of this machine that an installation needs.
@@ -81,16 +96,31 @@ struct Tools {
     identity: Vec<Vec<u8>>,
     /// The interpreter of Python, for packages of Python.
     python: Option<Interpreter>,
+    /// The compiler, for packages of Rust and Go.
+    toolchain: Option<Toolchain>,
 }
 
 impl InstalledPackages {
-    /// Returns the mount that a job with the packages needs.
-    pub fn mount(&self) -> Mount {
+    /// Returns the mounts that a job with the packages needs.
+    pub fn mounts(&self) -> Vec<Mount> {
         let inside = match self.installer {
             PackageInstaller::Pip => PYTHON_INSIDE,
             PackageInstaller::Npm => NODE_INSIDE,
+            PackageInstaller::Cargo => CARGO_INSIDE,
+            PackageInstaller::Go => GO_INSIDE,
         };
-        Mount { host: self.folder.clone(), inside: inside.into() }
+        let packages = Mount { host: self.folder.clone(), inside: inside.into() };
+        let toolchain = self.toolchain.iter().filter_map(|it| it.mount.clone());
+        [packages].into_iter().chain(toolchain).collect()
+    }
+
+    /// Returns the variables that a job with the packages needs.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let variables = match self.installer {
+            PackageInstaller::Go => GO_ENVIRONMENT.as_slice(),
+            PackageInstaller::Pip | PackageInstaller::Npm | PackageInstaller::Cargo => &[],
+        };
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     /// Returns their installer.
@@ -118,7 +148,7 @@ impl PackageCache {
     pub async fn find(&self, lock: &LockFile) -> Result<Option<InstalledPackages>, PackagesError> {
         let tools = Tools::find(lock.installer).await?;
         let found = self.entry(lock, &tools)?.find();
-        Ok(found.map(|folder| InstalledPackages { installer: lock.installer, folder }))
+        Ok(found.map(|folder| tools.installed(lock, folder)))
     }
 
     /// Installs the packages of a lock file, unless they are installed. `network` leads to the hosts of the registry.
@@ -163,7 +193,7 @@ impl PackageCache {
                 Ok::<_, PackagesError>(tree)
             })
             .await?;
-        Ok(InstalledPackages { installer: lock.installer, folder })
+        Ok(tools.installed(lock, folder))
     }
 
     fn entry(&self, lock: &LockFile, tools: &Tools) -> Result<CacheEntry, PackagesError> {
@@ -180,18 +210,29 @@ impl PackageCache {
 
 impl Tools {
     async fn find(installer: PackageInstaller) -> Result<Self, PackagesError> {
-        match installer {
+        let toolchain = Toolchain::find(installer).await?;
+        let system =
+            || [std::env::consts::ARCH, std::env::consts::OS].map(|it| it.as_bytes().to_vec());
+        let (identity, python) = match installer {
             PackageInstaller::Pip => {
                 let python = Interpreter::find().await?;
-                let identity = python.identity().map(<[u8]>::to_vec).into();
-                Ok(Self { identity, python: Some(python) })
+                (python.identity().map(<[u8]>::to_vec).into(), Some(python))
             }
-            PackageInstaller::Npm => {
-                // Without scripts, the packages depend on the system, and not on the version of node or npm.
-                let system = [std::env::consts::ARCH, std::env::consts::OS];
-                Ok(Self { identity: system.map(|it| it.as_bytes().to_vec()).into(), python: None })
-            }
-        }
+            // Without scripts, the packages depend on the system, and not on the version of node or npm.
+            PackageInstaller::Npm => (system().into(), None),
+            PackageInstaller::Cargo | PackageInstaller::Go => (Vec::new(), None),
+        };
+        Ok(Self { identity, python, toolchain })
+    }
+
+    /// Returns the mounts that make them exist inside.
+    fn mounts(&self) -> Vec<Mount> {
+        let toolchain = self.toolchain.iter().filter_map(|it| it.mount.clone());
+        self.python.iter().filter_map(Interpreter::mount).chain(toolchain).collect()
+    }
+
+    fn installed(&self, lock: &LockFile, folder: PathBuf) -> InstalledPackages {
+        InstalledPackages { installer: lock.installer, folder, toolchain: self.toolchain.clone() }
     }
 }
 
@@ -203,33 +244,43 @@ async fn job(
     folder: &Path,
 ) -> Result<Job, PackagesError> {
     let mut fixed = lock.files.clone();
-    let url = registries.url(lock.installer);
     let certificates = registries.certificates(lock.installer)?;
-    let (registry, trusted) = match lock.installer {
-        PackageInstaller::Pip => ("PIP_INDEX_URL", "PIP_CERT"),
-        PackageInstaller::Npm => ("npm_config_registry", "NODE_EXTRA_CA_CERTS"),
+    let trusted = match lock.installer {
+        PackageInstaller::Pip => "PIP_CERT",
+        PackageInstaller::Npm => "NODE_EXTRA_CA_CERTS",
+        PackageInstaller::Cargo => "CURL_CA_BUNDLE",
+        PackageInstaller::Go => "SSL_CERT_FILE",
     };
-    // The address may have a password, which must be on no command line.
-    let mut settings = vec![format!("{registry}={url}\0")];
+    // They may have passwords, which must be on no command line.
+    let settings = registries.settings(lock).into_iter();
+    let mut settings: Vec<String> = settings.map(|(name, it)| format!("{name}={it}\0")).collect();
     if let Some(content) = certificates {
         settings.push(format!("{trusted}=/graphrun/{CERTIFICATES}\0"));
         fixed.push(FixedFile { path: CERTIFICATES.to_owned(), content });
     }
-    let (script, arguments, required) = if let Some(python) = &tools.python {
-        let program = python.executable.to_string_lossy().into_owned();
-        let hashes = if lock.has_hashes { "--require-hashes" } else { "" };
-        let mut arguments = vec![hashes.to_owned(), program.clone(), "-I".to_owned()];
-        arguments.extend(pip_of(python).await?);
-        (INSTALL_PIP, arguments, program)
-    } else {
-        find_tool("npm").ok_or(PackagesError::MissingTool("npm"))?;
-        (INSTALL_NPM, Vec::new(), "npm".to_owned())
+    let (script, arguments, required) = match lock.installer {
+        PackageInstaller::Pip => {
+            let python = tools.python.as_ref().expect("packages of Python have an interpreter");
+            let program = python.executable.to_string_lossy().into_owned();
+            let hashes = if lock.has_hashes { "--require-hashes" } else { "" };
+            let mut arguments = vec![hashes.to_owned(), program.clone(), "-I".to_owned()];
+            arguments.extend(pip_of(python).await?);
+            (INSTALL_PIP, arguments, program)
+        }
+        PackageInstaller::Npm => (INSTALL_NPM, Vec::new(), "npm".to_owned()),
+        PackageInstaller::Cargo => (INSTALL_CARGO, Vec::new(), "curl".to_owned()),
+        PackageInstaller::Go => (INSTALL_GO, Vec::new(), "go".to_owned()),
     };
+    for (installer, tool) in [(PackageInstaller::Npm, "npm"), (PackageInstaller::Cargo, "curl")] {
+        if lock.installer == installer && find_tool(tool).is_none() {
+            return Err(PackagesError::MissingTool(tool));
+        }
+    }
     let wrapper = ["bash", "-c", script, "install"].map(str::to_owned);
     Ok(Job {
         argv: wrapper.into_iter().chain(arguments).collect(),
         fixed,
-        read_only: tools.python.iter().filter_map(Interpreter::mount).collect(),
+        read_only: tools.mounts(),
         writable: Some(Mount { host: folder.to_owned(), inside: FILLED_INSIDE.into() }),
         limits: Limits {
             wall: TIME_MAX,
@@ -305,16 +356,25 @@ fn check(
     let last =
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|it| it.trim().to_owned());
     let connections = network.connections();
-    let refused = connections.iter().filter(|it| it.answer != crate::network::Answer::Opened);
-    let detail: Vec<String> = last.chain(refused.map(ToString::to_string)).collect();
-    Err(PackagesError::Install { installer, detail: detail.join("; ") })
+    let refused = connections.iter().filter(|it| it.answer != Answer::Opened);
+    let shown = |it: &Connections| match it.answer {
+        Answer::Inside => {
+            let host = it.host.trim_end_matches(":443");
+            format!("{it} (pass `--allow-network-private {host}` if you trust it)")
+        }
+        _ => it.to_string(),
+    };
+    let detail: Vec<String> = last.chain(refused.map(shown)).collect();
+    // An installer may print the address of its registry, with a password.
+    let detail = redact(&detail.join("; ")).into_owned();
+    Err(PackagesError::Install { installer, detail })
 }
 
 /// Returns the folder with the packages. A link in its place would lead to other files.
 fn tree_of(installer: PackageInstaller, unfinished: &Path) -> Result<PathBuf, PackagesError> {
     let below: &[&str] = match installer {
-        PackageInstaller::Pip => &["tree"],
         PackageInstaller::Npm => &["tree", "node_modules"],
+        PackageInstaller::Pip | PackageInstaller::Cargo | PackageInstaller::Go => &["tree"],
     };
     let mut folder = unfinished.to_owned();
     for name in below {
@@ -375,7 +435,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("real/node_modules")).unwrap();
         std::os::unix::fs::symlink("real", folder.path().join("tree")).unwrap();
-        for installer in [PackageInstaller::Pip, PackageInstaller::Npm] {
+        for installer in PackageInstaller::ALL {
             let refused = tree_of(installer, folder.path());
             assert!(matches!(refused, Err(PackagesError::SpecialFile)), "{refused:?}");
         }

@@ -4,11 +4,11 @@
 //! names another place, such as an address, a path or another file, is refused with its line. The installers never read
 //! the original: each reader writes a new file of the accepted parts.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use thiserror::Error;
 
-use super::{npm_lock, pip_lock};
+use super::{cargo_lock, go_sum, npm_lock, pip_lock};
 use crate::job::FixedFile;
 
 /// The most packages of a lock file.
@@ -23,6 +23,10 @@ pub enum PackageInstaller {
     Pip,
     /// Installs JavaScript packages from a `package-lock.json`.
     Npm,
+    /// Installs crates of Rust from a `Cargo.lock`.
+    Cargo,
+    /// Installs modules of Go from a `go.sum`.
+    Go,
 }
 
 /// A checked lock file.
@@ -34,6 +38,8 @@ pub struct LockFile {
     pub(super) package_count: usize,
     /// Whether each package has a hash.
     pub(super) has_hashes: bool,
+    /// The scopes of its JavaScript packages, as in `@scope`. Each can have a registry.
+    pub(super) scopes: BTreeSet<String>,
 }
 
 /// A lock file is not acceptable.
@@ -73,11 +79,35 @@ pub enum LockFileError {
 }
 
 impl PackageInstaller {
+    /// Every installer.
+    pub const ALL: [Self; 4] = [Self::Pip, Self::Npm, Self::Cargo, Self::Go];
+
     /// Returns the name of the program.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pip => "pip",
             Self::Npm => "npm",
+            Self::Cargo => "cargo",
+            Self::Go => "go",
+        }
+    }
+
+    /// Returns the only name that its lock files can have; `None` for those of pip, which can have any.
+    pub fn lock_name(self) -> Option<&'static str> {
+        match self {
+            Self::Pip => None,
+            Self::Npm => Some("package-lock.json"),
+            Self::Cargo => Some("Cargo.lock"),
+            Self::Go => Some("go.sum"),
+        }
+    }
+
+    /// Returns the name of the file that is read together with a lock file, if there is one.
+    pub fn manifest_name(self) -> Option<&'static str> {
+        match self {
+            Self::Npm => Some("package.json"),
+            Self::Go => Some("go.mod"),
+            Self::Pip | Self::Cargo => None,
         }
     }
 }
@@ -116,6 +146,24 @@ impl LockFile {
     /// Fails with the first entry that is no package of a registry.
     pub fn npm(lock: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
         npm_lock::read(text_of(lock)?, text_of(manifest)?)
+    }
+
+    /// Reads a `Cargo.lock`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first package that is none of the repository and none of crates.io.
+    pub fn cargo(bytes: &[u8]) -> Result<Self, LockFileError> {
+        cargo_lock::read(text_of(bytes)?)
+    }
+
+    /// Reads a `go.sum`, and the `go.mod` beside it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first line that is no module of a proxy.
+    pub fn go(sums: &[u8], manifest: &[u8]) -> Result<Self, LockFileError> {
+        go_sum::read(text_of(sums)?, text_of(manifest)?)
     }
 
     /// Returns the installer of its packages.

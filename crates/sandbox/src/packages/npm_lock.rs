@@ -72,13 +72,15 @@ pub(super) fn read(text: &str, manifest: &str) -> Result<LockFile, LockFileError
         kept.insert(path.clone(), Value::Object(entry));
     }
     let package_count = kept.keys().filter(|it| !it.is_empty()).count();
-    let lock = json!({ "lockfileVersion": 3, "requires": true, "packages": kept });
+    let lock = json!({ "lockfileVersion": 3, "requires": true, "packages": &kept });
     let file = |path: &str, content: &Value| FixedFile {
         path: path.to_owned(),
         content: content.to_string().into_bytes(),
     };
     let files = vec![file(LOCK, &lock), file(MANIFEST, &read_manifest(manifest)?)];
-    Ok(LockFile { installer: PackageInstaller::Npm, package_count, has_hashes: true, files })
+    let installer = PackageInstaller::Npm;
+    let scopes = kept.keys().filter_map(|it| scope_of(it)).collect();
+    Ok(LockFile { installer, package_count, has_hashes: true, scopes, files })
 }
 
 /// Checks the entry of a package, and returns what npm reads of it.
@@ -137,6 +139,12 @@ fn is_below_node_modules(path: &str) -> bool {
     }
 }
 
+/// Returns the scope of the package at a path.
+fn scope_of(path: &str) -> Option<String> {
+    let name = path.rsplit_once("node_modules/")?.1;
+    name.starts_with('@').then(|| name.split('/').next().unwrap_or_default().to_owned())
+}
+
 /// Whether a text has hashes, separated by spaces, and one of them is strong. npm checks the strongest.
 fn is_integrity(text: &str) -> bool {
     let is_strong = |it: &str| {
@@ -161,6 +169,8 @@ fn form(file: &str, error: &serde_json::Error) -> LockFileError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const HASH: &str = "sha512-6FlzubTLZG3J2a/NVCAleEhjzq5oxgHyaCU9yYXvcLsvoVaHJq/s5xXI6/XXP6tz7R9xAOtHnSO/tXtF3WRTlA==";
@@ -204,6 +214,9 @@ mod tests {
         let text = lock("node_modules/b", &entry(&format!(", \"resolved\": \"{public}\"")));
         let read_lock = read(&text, "{}").unwrap();
         assert_eq!(content(&read_lock, 0)["packages"]["node_modules/b"]["resolved"], public);
+        assert_eq!(read_lock.scopes, BTreeSet::new());
+        let text = lock("node_modules/b/node_modules/@s/a", &entry(""));
+        assert_eq!(read(&text, "{}").unwrap().scopes, ["@s".to_owned()].into());
         let bundled = "{\"version\": \"1.0.0\", \"inBundle\": true}";
         assert!(read(&lock("node_modules/a/node_modules/b", bundled), "{}").is_ok());
     }

@@ -1,5 +1,7 @@
 //! Files of requirements, in the part of pip's format that pins packages.
 
+use std::collections::BTreeSet;
+
 use super::lock_file::{LockFile, LockFileError, PACKAGES_MAX, PackageInstaller};
 use crate::job::FixedFile;
 
@@ -49,6 +51,7 @@ pub(super) fn read(text: &str) -> Result<LockFile, LockFileError> {
         installer: PackageInstaller::Pip,
         package_count: all.len(),
         has_hashes,
+        scopes: BTreeSet::new(),
         files: vec![FixedFile { path: REQUIREMENTS.to_owned(), content: content.into_bytes() }],
     })
 }

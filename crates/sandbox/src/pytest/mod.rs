@@ -52,7 +52,8 @@ pub enum PytestError {
 /// Runs the tests of a project, and the fixed ones of a person.
 ///
 /// The files lie in the work folder, where pytest starts; the folder and its `src` are on the search path. The project's
-/// own settings of pytest are ignored unless [`Allowed::Config`] is set.
+/// own settings of pytest are ignored unless [`Allowed::Config`] is set. Without [`Allowed::Conftest`], a project has no mounted
+/// folder, because its `conftest.py` is left out.
 ///
 /// # Errors
 /// When the sandbox could not run pytest, and when `cancel` fired. Everything the code does is in the report.
@@ -72,12 +73,14 @@ pub async fn run_pytest(
     }
     let secret = rand::random::<[u8; 32]>().to_vec();
     let allows_conftest = settings.allows(Allowed::Conftest);
+    debug_assert!(allows_conftest || project.mounted.is_none(), "nothing of it can be left out");
     let (project, has_left_out) = project.without(|it| !allows_conftest && is_conftest(it));
     let argv = ["-I", "-S", "-B", "/graphrun/boot/boot.py"].map(str::to_owned);
     let job = Job {
         argv: [environment.python().to_owned()].into_iter().chain(argv).collect(),
         fixed: fixed_files(&project, settings, limits),
         folder: project.folder,
+        mounted: project.mounted,
         files: project.files,
         read_only: environment.mounts().to_vec(),
         limits: limits.clone(),

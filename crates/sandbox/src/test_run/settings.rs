@@ -84,7 +84,8 @@ impl Default for TestSettings {
 }
 
 impl TestSettings {
-    pub(crate) fn allows(&self, what: Allowed) -> bool {
+    /// Returns whether something of a project is accepted.
+    pub fn allows(&self, what: Allowed) -> bool {
         self.allow.contains(&what)
     }
 }

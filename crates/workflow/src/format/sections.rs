@@ -171,6 +171,8 @@ pub(crate) struct SandboxKeys {
     memory: Option<Memory>,
     /// The time limit of an execution, such as `60s`.
     time: Option<Duration>,
+    /// The room for files in the work folder, and again in `/tmp`, such as `1G`; it is memory of the machine.
+    room: Option<Memory>,
     /// The Python environment.
     python: Option<PythonKeys>,
     /// The packages that lock files of one of `folders` name. They are installed before a run, by `graphrun prepare`.
@@ -295,6 +297,8 @@ pub(crate) struct ToolKeys {
     /// One of `sandboxes`, for `run`.
     #[serde(rename = "in")]
     within: Option<SandboxName>,
+    /// One of `folders`: the command starts in it, and its changes are lost.
+    folder: Option<FolderName>,
     /// Files or folders beside the workflow that the command gets, under the same paths.
     scripts: Option<OneOrMany<Text>>,
     /// The HTTP request.
@@ -357,6 +361,10 @@ pub(crate) struct DependenciesKeys {
     pip: Option<Text>,
     /// The path of a `package-lock.json` in the folder.
     npm: Option<Text>,
+    /// The path of a `Cargo.lock` in the folder.
+    cargo: Option<Text>,
+    /// The path of a `go.sum` in the folder, with a `go.mod` beside it.
+    go: Option<Text>,
 }
 
 /// The limits of a whole run. At a limit it stops and can be resumed, or it leads to `exhausted`.

@@ -66,6 +66,8 @@ pub struct CommandTool {
     pub sandbox: SandboxSettings,
     /// The files beside the workflow that the command gets.
     pub scripts: Vec<SourceFile>,
+    /// The folder of the run in which the command starts.
+    pub folder: Option<String>,
 }
 
 /// An HTTP request.
@@ -297,14 +299,27 @@ impl DeclaredTool {
         }
     }
 
+    /// Returns the folder of the run in which its command starts, if it has one.
+    pub fn folder(&self) -> Option<&str> {
+        match &self.action {
+            ToolAction::Command(tool) => tool.folder.as_deref(),
+            ToolAction::Request(_) | ToolAction::Server(_) => None,
+        }
+    }
+
     /// The part of it that identifies the nodes that call it.
     pub fn fingerprint(&self) -> Value {
         let action = match &self.action {
-            ToolAction::Command(CommandTool { argv, sandbox, scripts }) => {
+            ToolAction::Command(CommandTool { argv, sandbox, scripts, folder }) => {
                 let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex().to_string();
                 let scripts = scripts.iter().map(|it| (it.path.as_str(), hash(&it.content)));
                 let scripts: BTreeMap<&str, String> = scripts.collect();
-                json!({"argv": argv, "sandbox": sandbox.fingerprint(), "scripts": scripts})
+                let mut fingerprint =
+                    json!({"argv": argv, "sandbox": sandbox.fingerprint(), "scripts": scripts});
+                if let Some(folder) = folder {
+                    fingerprint["folder"] = folder.as_str().into();
+                }
+                fingerprint
             }
             ToolAction::Request(request) => request.fingerprint(),
             ToolAction::Server(ServerTool { server, tool, request }) => {

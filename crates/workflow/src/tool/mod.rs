@@ -12,6 +12,7 @@ mod memory;
 use std::{fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
+use graphrun_core::graph::NodeContext;
 use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -29,9 +30,9 @@ use crate::memory::{TaskMemory, Tiers};
 
 /// The built-in tools, in the order of the documentation.
 pub const BUILT_IN: &[BuiltIn] = {
-    let [a, b, c, d, e, f, g] = fs::TOOLS;
-    let [h, i] = memory::TOOLS;
-    &[a, b, c, d, e, f, g, h, i]
+    let [a, b, c, d, e, f, g, h] = fs::TOOLS;
+    let [i, j] = memory::TOOLS;
+    &[a, b, c, d, e, f, g, h, i, j]
 };
 
 /// A built-in tool.
@@ -151,6 +152,8 @@ pub struct ToolContext {
     pub caller: String,
     /// The memory of the workflow, if it declares any.
     pub memory: Option<Arc<TaskMemory>>,
+    /// The context of the node that calls, with the folders of the run.
+    pub node: Option<NodeContext>,
 }
 
 /// Calls the tools of MCP servers.

@@ -46,7 +46,7 @@ fn edit(root: &Path, input: &Edit) -> Result<Changed, ToolError> {
 }
 
 /// Reads a whole file. Keys in it stay: they are written back, and are not shown.
-fn read(root: &Path, path: &str) -> Result<String, ToolError> {
+pub(super) fn read(root: &Path, path: &str) -> Result<String, ToolError> {
     let failed = |error: BeneathError| {
         ToolError::permanent(match error {
             BeneathError::Missing => format!("there is no `{path}`"),

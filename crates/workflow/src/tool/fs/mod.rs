@@ -5,6 +5,7 @@ mod edit;
 mod folder;
 mod grep;
 mod list;
+mod patch;
 mod read;
 mod remove;
 mod write;
@@ -19,8 +20,16 @@ use self::folder::{PATH_CHARACTERS_MAX, ToolFolder};
 use super::{BuiltIn, Tool, ToolContext, ToolError, tool_fn};
 
 /// The tools of this folder.
-pub(super) const TOOLS: [BuiltIn; 7] =
-    [read::TOOL, list::TOOL, grep::TOOL, context::TOOL, write::TOOL, edit::TOOL, remove::TOOL];
+pub(super) const TOOLS: [BuiltIn; 8] = [
+    read::TOOL,
+    list::TOOL,
+    grep::TOOL,
+    context::TOOL,
+    write::TOOL,
+    edit::TOOL,
+    patch::TOOL,
+    remove::TOOL,
+];
 
 /// The most bytes read of one file; a search reads as many.
 const READ_BYTES_MAX: u64 = 256 << 10;
