@@ -52,7 +52,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const SESSION: &str = "
     SET client_encoding = 'UTF8';
     SET default_transaction_isolation = 'read committed';
-    SET default_transaction_read_only = off;
     SET statement_timeout = '25s';
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '10s';
