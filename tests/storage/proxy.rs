@@ -73,8 +73,7 @@ impl Proxy {
         let requests = Arc::new(AtomicU32::new(0));
         let (way_next, way_lost) = (Arc::clone(&next), Arc::clone(&lost));
         let way_requests = Arc::clone(&requests);
-        let way =
-            Way { to: to.to_owned(), next: way_next, lost: way_lost, requests: way_requests };
+        let way = Way { to: to.to_owned(), next: way_next, lost: way_lost, requests: way_requests };
         let (stop, stopped) = oneshot::channel::<()>();
         let (told, heard) = std::sync::mpsc::channel();
         thread::spawn(move || {
