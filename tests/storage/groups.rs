@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphrun::{
-    checkpoint::{CheckpointError, Checkpointer, Entry, LeaseToken},
+    checkpoint::{CheckpointError, Checkpointer, Claim, Entry, LeaseToken},
     id::Step,
     storage::{PostgresStorage, SqliteStorage},
 };
@@ -198,6 +198,55 @@ async fn a_locked_run_delays_no_other_of_its_group() {
     drop(client);
     connection.await.unwrap().unwrap();
     assert_eq!(storage.load(&holds[7].run).await.unwrap().position.step, Step(1));
+}
+
+/// A transaction of several statements waits for the server once for each.
+#[tokio::test]
+async fn entries_of_owned_runs_take_one_request() {
+    let (schema, proxy) = (Schema::new(), Proxy::before_test_server());
+    let storage = PostgresStorage::open(&proxy.url(&schema)).unwrap();
+    let storage: Arc<dyn Checkpointer> = Arc::new(storage);
+    let hold = create(&storage, "R1").await;
+    // The first entry prepares the statement.
+    for step in 1..=3 {
+        let before = proxy.requests();
+        storage.append(&hold, &record(step, 0, finished()).into()).await.unwrap();
+        storage.append(&hold, &record(step, 1, finished()).into()).await.unwrap();
+        assert!(step == 1 || proxy.requests() == before + 2);
+        let entry = commit(step, vec![appended("notes", &["x"])]);
+        storage.append(&hold, &entry.into()).await.unwrap();
+    }
+    for step in 4..=6 {
+        let before = proxy.requests();
+        let entry = commit(step, vec![appended("notes", &["x"])]);
+        storage.append(&hold, &entry.into()).await.unwrap();
+        assert_eq!(proxy.requests(), before + 1, "step {step}");
+    }
+    // Two statements, of which the first one looks for the id and the name.
+    let before = proxy.requests();
+    create(&storage, "R2").await;
+    assert_eq!(proxy.requests(), before + 2);
+}
+
+#[tokio::test]
+async fn a_cached_head_that_is_out_of_date_saves_nothing() {
+    let schema = Schema::new();
+    let storages: [Arc<dyn Checkpointer>; 2] =
+        [(); 2].map(|()| Arc::new(PostgresStorage::open(&schema.url()).unwrap()) as _);
+    let [ours, theirs] = &storages;
+    let hold = create(ours, "R1").await;
+    ours.append(&hold, &commit(1, vec![]).into()).await.unwrap();
+    // Another process writes with the same lease, which only a test does.
+    theirs.append(&hold, &commit(2, vec![]).into()).await.unwrap();
+    let error = ours.append(&hold, &commit(2, vec![]).into()).await.unwrap_err();
+    assert!(told(&error).contains("expected step 3, got step 2"), "{error:?}");
+    ours.append(&hold, &commit(3, vec![]).into()).await.unwrap();
+    let over = Claim { over: Some(hold.fence), ..claim() };
+    let other = theirs.acquire(&hold.run, &over).await.unwrap();
+    let error = ours.append(&hold, &commit(4, vec![]).into()).await.unwrap_err();
+    assert!(told(&error).contains("the run was taken over"), "{error:?}");
+    theirs.append(&other, &commit(4, vec![]).into()).await.unwrap();
+    assert_eq!(theirs.load(&hold.run).await.unwrap().position.step, Step(4));
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! A proxy between a program and its PostgreSQL server that loses connections at chosen moments.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     thread,
 };
@@ -38,6 +39,7 @@ pub(crate) struct Proxy {
     address: SocketAddr,
     next: Arc<AtomicU8>,
     lost: Arc<AtomicU32>,
+    requests: Arc<AtomicU32>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -46,6 +48,7 @@ struct Way {
     to: String,
     next: Arc<AtomicU8>,
     lost: Arc<AtomicU32>,
+    requests: Arc<AtomicU32>,
 }
 
 impl Proxy {
@@ -67,7 +70,10 @@ impl Proxy {
     /// Starts a proxy before the server at this address, on separate threads.
     fn before(to: &str) -> Self {
         let (next, lost) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
-        let way = Way { to: to.to_owned(), next: Arc::clone(&next), lost: Arc::clone(&lost) };
+        let requests = Arc::new(AtomicU32::new(0));
+        let (way_next, way_lost) = (Arc::clone(&next), Arc::clone(&lost));
+        let way_requests = Arc::clone(&requests);
+        let way = Way { to: to.to_owned(), next: way_next, lost: way_lost, requests: way_requests };
         let (stop, stopped) = oneshot::channel::<()>();
         let (told, heard) = std::sync::mpsc::channel();
         thread::spawn(move || {
@@ -81,7 +87,7 @@ impl Proxy {
                 }
             });
         });
-        Self { address: heard.recv().unwrap(), next, lost, _stop: stop }
+        Self { address: heard.recv().unwrap(), next, lost, requests, _stop: stop }
     }
 
     /// Loses the connection at the next commit.
@@ -92,6 +98,11 @@ impl Proxy {
     /// Returns how many commits lost their connection.
     pub(crate) fn lost(&self) -> u32 {
         self.lost.load(Ordering::SeqCst)
+    }
+
+    /// Returns how many requests the server got that it answers with one round trip.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 
@@ -110,52 +121,77 @@ async fn serve(listener: TcpListener, way: Way) {
             let server = TcpStream::connect(&way.to).await.unwrap();
             let ((from_client, to_client), (from_server, to_server)) =
                 (client.into_split(), server.into_split());
+            let commits = AtomicBool::new(false);
             // When one direction ends, both do.
             tokio::select! {
-                _ = requests(from_client, to_server, &way) => (),
-                _ = answers(from_server, to_client, &way) => (),
+                _ = requests(from_client, to_server, &way, &commits) => (),
+                _ = answers(from_server, to_client, &way, &commits) => (),
             }
         });
     }
 }
 
 /// Forwards messages of the client:
-/// <https://www.postgresql.org/docs/current/protocol-message-formats.html>.
+/// <https://www.postgresql.org/docs/current/protocol-message-formats.html>. `commits` is set when the next answer ends a
+/// statement that is a transaction of its own.
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
     way: &Way,
+    commits: &AtomicBool,
 ) -> std::io::Result<()> {
     // Only the first message has no type byte.
     let length = client.read_u32().await?;
     let mut body = vec![0; length as usize - 4];
     client.read_exact(&mut body).await?;
     server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
+    // The names of the prepared statements that are a transaction of their own.
+    let mut statements = BTreeSet::new();
     loop {
         let letter = client.read_u8().await?;
         let length = client.read_u32().await?;
         let mut body = vec![0; length as usize - 4];
         client.read_exact(&mut body).await?;
-        let is_commit = letter == b'Q' && body == b"COMMIT\0";
+        let mut texts = body.split(|it| *it == 0);
+        let is_commit = match letter {
+            b'Q' => body == b"COMMIT\0",
+            b'P' => {
+                let (name, sql) = (texts.next().unwrap(), texts.next().unwrap().trim_ascii_start());
+                let writes = sql.windows(12).any(|it| it == b"INSERT INTO ");
+                if sql.starts_with(b"WITH ") && writes {
+                    statements.insert(name.to_vec());
+                }
+                false
+            }
+            // The portal, which is unnamed, comes before the statement.
+            b'B' => statements.contains(texts.nth(1).unwrap()),
+            _ => false,
+        };
         if is_commit && take(way, Loss::Before) {
             return Ok(());
         }
+        commits.fetch_or(is_commit && letter == b'B', Ordering::SeqCst);
+        way.requests.fetch_add(u32::from(matches!(letter, b'Q' | b'S')), Ordering::SeqCst);
         server.write_all(&[&[letter][..], &length.to_be_bytes(), &body].concat()).await?;
     }
 }
 
-/// Forwards messages of the server. A commit is done when its tag arrives.
+/// Forwards messages of the server. A commit is done when its tag arrives, and a statement that is a transaction when the
+/// server is ready for the next one.
 async fn answers(
     mut server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
     way: &Way,
+    commits: &AtomicBool,
 ) -> std::io::Result<()> {
     loop {
         let letter = server.read_u8().await?;
         let length = server.read_u32().await?;
         let mut body = vec![0; length as usize - 4];
         server.read_exact(&mut body).await?;
-        if letter == b'C' && body == b"COMMIT\0" && take(way, Loss::After) {
+        let is_commit = (letter == b'C' && body == b"COMMIT\0")
+            || (letter == b'Z' && commits.swap(false, Ordering::SeqCst));
+        if is_commit && take(way, Loss::After) {
             return Ok(());
         }
         client.write_all(&[&[letter][..], &length.to_be_bytes(), &body].concat()).await?;

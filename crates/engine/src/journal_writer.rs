@@ -180,7 +180,7 @@ impl JournalWriter {
                 return Ok(());
             }
             // Boxed: a run without storage would otherwise move this future at each step.
-            Box::pin(run.append(&self.log)).await?;
+            Box::pin(run.append(&mut self.log)).await?;
         }
         for saved in self.confirmations.drain(..) {
             // A node that was dropped meanwhile no longer waits.

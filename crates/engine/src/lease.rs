@@ -1,13 +1,13 @@
 //! Keeps the leases of runs while their nodes work.
 
 use std::{
-    future::pending,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, LazyLock, Weak,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use graphrun_core::{
@@ -16,9 +16,11 @@ use graphrun_core::{
 };
 use tokio::{
     runtime::{self, Handle},
-    time::{Instant, sleep},
+    sync::Notify,
+    task::AbortHandle,
+    time::sleep_until,
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::{
     CheckpointError, Checkpointer, Claim, Entry, LeaseToken, Presence, RunInfo,
@@ -27,15 +29,40 @@ use crate::checkpoint::{
 /// How many times a lease is renewed during its duration.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// The runtime of the thread that renews the leases of all runs of this process. None if it could not start: then a
-/// lease expires after its duration, and the fencing token protects the run.
-static RENEWALS: LazyLock<Option<Handle>> = LazyLock::new(|| {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let handle = runtime.handle().clone();
-    let renew = move || runtime.block_on(pending::<()>());
-    thread::Builder::new().name("lease".to_owned()).spawn(renew).ok()?;
-    Some(handle)
-});
+/// The pause between renewals of a lease that lasts longer than a clock counts.
+const PAUSE_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// The renewals of this process. None if their thread could not start: then a lease expires after its duration, and
+/// the fencing token protects the run.
+static RENEWALS: LazyLock<Option<Renewals>> = LazyLock::new(Renewals::start);
+
+/// The leases of all runs of this process, and the thread that renews them.
+#[derive(Debug)]
+struct Renewals {
+    thread: Handle,
+    schedule: Arc<Schedule>,
+}
+
+/// The leases in the order in which they are renewed.
+///
+/// A new lease is due after those before it, so the thread need not be woken for it, nor for one that ends. A run that
+/// ends before its first renewal therefore costs the thread nothing.
+#[derive(Debug, Default)]
+struct Schedule {
+    leases: Mutex<Leases>,
+    /// Notified if a lease is due before the thread wakes up.
+    is_earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Leases {
+    by_number: BTreeMap<u64, Renewal>,
+    last_number: u64,
+    /// When each is renewed next.
+    due: BTreeSet<(Instant, u64)>,
+    /// When the thread wakes up; none if it waits for a lease.
+    wakes: Option<Instant>,
+}
 
 /// The lease of a run. A separate thread renews it, so that a node that blocks the runtime does not make the
 /// process look dead.
@@ -48,7 +75,8 @@ pub(super) struct Lease {
     /// Whether the storage released the lease already, in the transaction with which the run stopped.
     is_released: AtomicBool,
     lost: CancellationToken,
-    _renewal: Option<AbortOnDropHandle<()>>,
+    /// The number of its renewal.
+    renewal: Option<u64>,
     /// Shows other runs of this process that the owner is alive.
     _presence: Presence,
 }
@@ -93,20 +121,16 @@ impl Lease {
         presence: Presence,
     ) -> Self {
         let lost = CancellationToken::new();
-        let renewal = Renewal {
-            storage: Arc::downgrade(storage),
-            token: token.clone(),
-            ttl,
-            lost: lost.clone(),
-        };
-        let spawn = |it: &Handle| AbortOnDropHandle::new(it.spawn(renewal.run()));
-        let renewal = RENEWALS.as_ref().map(spawn);
+        let renewal = RENEWALS.as_ref().map(|it| {
+            let lease = RenewedLease { storage: Arc::downgrade(storage), token: token.clone(), ttl };
+            it.schedule.add(lease, lost.clone())
+        });
         Self {
             storage: Arc::clone(storage),
             token,
             is_released: AtomicBool::new(false),
             lost,
-            _renewal: renewal,
+            renewal,
             _presence: presence,
         }
     }
@@ -152,38 +176,140 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if *self.is_released.get_mut() {
-            return;
+        let Some(renewals) = &*RENEWALS else { return };
+        if let Some(number) = self.renewal {
+            renewals.schedule.remove(number);
         }
-        let (storage, token) = (Arc::clone(&self.storage), self.token.clone());
-        if let Some(renewals) = &*RENEWALS {
+        if !*self.is_released.get_mut() {
+            let (storage, token) = (Arc::clone(&self.storage), self.token.clone());
             // If this fails, the lease expires and the run is free again.
-            renewals.spawn(async move { drop(storage.release(&token).await) });
+            renewals.thread.spawn(async move { drop(storage.release(&token).await) });
         }
     }
 }
 
+/// The renewal of a lease.
+#[derive(Debug)]
 struct Renewal {
+    lease: RenewedLease,
+    lost: CancellationToken,
+    /// When it was renewed last.
+    renewed: Instant,
+    /// When it is renewed next; none while it is being renewed.
+    due: Option<Instant>,
+    /// The attempt that may be at work.
+    attempt: Option<AbortHandle>,
+}
+
+/// What renews a lease.
+#[derive(Clone, Debug)]
+struct RenewedLease {
     /// Not kept open: the database is closed as soon as the run stopped.
     storage: Weak<dyn Checkpointer>,
     token: LeaseToken,
     ttl: Duration,
-    lost: CancellationToken,
 }
 
-impl Renewal {
-    async fn run(self) {
-        let pause = self.ttl / RENEWALS_PER_LEASE;
-        let mut renewed = Instant::now();
+impl Renewals {
+    fn start() -> Option<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let (thread, schedule) = (runtime.handle().clone(), Arc::<Schedule>::default());
+        let renewing = Arc::clone(&schedule);
+        let renew = move || runtime.block_on(renewing.renew_all());
+        thread::Builder::new().name("lease".to_owned()).spawn(renew).ok()?;
+        Some(Self { thread, schedule })
+    }
+}
+
+impl Schedule {
+    /// Adds a lease that was just taken, and returns the number of its renewal.
+    fn add(&self, lease: RenewedLease, lost: CancellationToken) -> u64 {
+        let mut leases = self.leases();
+        leases.last_number += 1;
+        let number = leases.last_number;
+        let renewal = Renewal { lease, lost, renewed: Instant::now(), due: None, attempt: None };
+        leases.by_number.insert(number, renewal);
+        self.plan(&mut leases, number);
+        number
+    }
+
+    /// Ends the renewal of a lease.
+    fn remove(&self, number: u64) {
+        let mut leases = self.leases();
+        let Some(removed) = leases.by_number.remove(&number) else { return };
+        if let Some(due) = removed.due {
+            leases.due.remove(&(due, number));
+        }
+        if let Some(attempt) = removed.attempt {
+            attempt.abort();
+        }
+    }
+
+    /// Plans the next renewal of a lease.
+    fn plan(&self, leases: &mut Leases, number: u64) {
+        let Some(renewal) = leases.by_number.get_mut(&number) else { return };
+        let due = renewal.lease.next_renewal();
+        renewal.due = Some(due);
+        leases.due.insert((due, number));
+        if leases.wakes.is_none_or(|it| due < it) {
+            leases.wakes = Some(due);
+            self.is_earlier.notify_one();
+        }
+    }
+
+    /// Renews all leases when they are due.
+    async fn renew_all(self: Arc<Self>) {
         loop {
-            sleep(pause).await;
-            match self.renew().await {
-                Ok(()) => renewed = Instant::now(),
-                // The storage may become reachable again in time.
-                Err(error) if !is_taken(&error) && renewed.elapsed() < self.ttl => (),
-                Err(_) => return self.lost.cancel(),
+            match self.start_due() {
+                Some(wakes) => tokio::select! {
+                    () = sleep_until(wakes.into()) => (),
+                    () = self.is_earlier.notified() => (),
+                },
+                None => self.is_earlier.notified().await,
             }
         }
+    }
+
+    /// Starts the renewals that are due, and returns when the next one is.
+    fn start_due(self: &Arc<Self>) -> Option<Instant> {
+        let now = Instant::now();
+        let mut leases = self.leases();
+        while let Some((_, number)) = leases.due.first().copied().filter(|(due, _)| *due <= now) {
+            leases.due.pop_first();
+            if let Some(renewal) = leases.by_number.get_mut(&number) {
+                renewal.due = None;
+                let renew = Arc::clone(self).renew(number, renewal.lease.clone());
+                renewal.attempt = Some(tokio::spawn(renew).abort_handle());
+            }
+        }
+        leases.wakes = leases.due.first().map(|(due, _)| *due);
+        leases.wakes
+    }
+
+    /// Renews a lease once, and plans its next renewal unless the lease is lost.
+    async fn renew(self: Arc<Self>, number: u64, lease: RenewedLease) {
+        let result = lease.renew().await;
+        let mut leases = self.leases();
+        let Some(renewal) = leases.by_number.get_mut(&number) else { return };
+        match result {
+            Ok(()) => renewal.renewed = Instant::now(),
+            // The storage may become reachable again in time.
+            Err(error) if !is_taken(&error) && renewal.renewed.elapsed() < lease.ttl => (),
+            Err(_) => return renewal.lost.cancel(),
+        }
+        self.plan(&mut leases, number);
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RenewedLease {
+    /// Returns when to renew it, if that has just been done.
+    fn next_renewal(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.ttl / RENEWALS_PER_LEASE).unwrap_or(now + PAUSE_MAX)
     }
 
     async fn renew(&self) -> Result<(), CheckpointError> {

@@ -107,6 +107,17 @@ impl Log {
         self.unsaved.clone()
     }
 
+    /// Takes the events to save next, until they are [given back](Self::give_back): a copy would cost as much as
+    /// encoding them.
+    pub(super) fn take_unsaved(&mut self) -> Vec<RunEvent> {
+        std::mem::take(&mut self.unsaved)
+    }
+
+    /// Takes back the events that were saved, or could not be.
+    pub(super) fn give_back(&mut self, events: Vec<RunEvent>) {
+        self.unsaved = events;
+    }
+
     /// Discards the unpublished events: their entry was not saved, so they did not happen.
     pub(super) fn discard_unpublished(&mut self) {
         let discarded = self.unsaved.len() - self.published;

@@ -5,6 +5,7 @@
 
 use std::{
     mem,
+    panic::{self, AssertUnwindSafe},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -54,6 +55,29 @@ impl<W, R> Group<W, R> {
         })
     }
 
+    /// Writes on the calling thread, if no writer is at work. Jobs that come meanwhile wait for the writer that `start`
+    /// starts afterwards.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn write_here<T>(
+        &self,
+        write: impl FnOnce() -> T,
+        start: impl FnOnce(),
+    ) -> Option<T> {
+        if mem::replace(&mut self.waiting().has_writer, true) {
+            return None;
+        }
+        let written = panic::catch_unwind(AssertUnwindSafe(write));
+        let has_jobs = {
+            let mut waiting = self.waiting();
+            waiting.has_writer = !waiting.jobs.is_empty();
+            waiting.has_writer
+        };
+        if has_jobs {
+            start();
+        }
+        Some(written.unwrap_or_else(|panic| panic::resume_unwind(panic)))
+    }
+
     /// Takes the next jobs; without any, the caller writes no longer.
     pub(crate) fn next(&self) -> Vec<Job<W, R>> {
         let mut waiting = self.waiting();
@@ -89,5 +113,35 @@ impl<W, R> Default for Group<W, R> {
 impl<W, R> Default for Waiting<W, R> {
     fn default() -> Self {
         Self { jobs: Vec::new(), has_writer: false }
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use std::{
+        cell::Cell,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn jobs_that_come_while_a_thread_writes_get_a_writer() {
+        let (group, started) = (Group::<u32, u32>::default(), Cell::new(0));
+        let start = || started.set(started.get() + 1);
+        assert_eq!(group.write_here(|| 1, start), Some(1));
+        assert_eq!(started.get(), 0, "nothing waits");
+        let mut waiting = None;
+        let written = group.write_here(
+            || {
+                assert_eq!(group.write_here(|| 0, start), None, "a writer is at work");
+                let mut job = Box::pin(group.add(7, start));
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(job.as_mut().poll(&mut cx).is_pending());
+                waiting = Some(job);
+            },
+            start,
+        );
+        assert_eq!((written, started.get()), (Some(()), 1));
     }
 }

@@ -133,10 +133,12 @@ impl StoredRun {
     }
 
     /// Saves the pending entry with the events of the log, then streams its writes and its state.
-    pub(super) async fn append(&mut self, log: &Log) -> Result<(), RunError> {
-        self.entry.events = log.unsaved();
+    pub(super) async fn append(&mut self, log: &mut Log) -> Result<(), RunError> {
+        self.entry.events = log.take_unsaved();
         let span = debug_span!("storage", operation = "append", records = self.entry.records.len());
-        self.storage.append(self.lease.token(), &self.entry).instrument(span).await?;
+        let saved = self.storage.append(self.lease.token(), &self.entry).instrument(span).await;
+        log.give_back(std::mem::take(&mut self.entry.events));
+        saved?;
         let entry = std::mem::take(&mut self.entry);
         if stops_run(&entry) {
             self.lease.forget();

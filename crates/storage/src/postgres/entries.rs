@@ -93,25 +93,50 @@ pub(super) struct NewRow<'a> {
     pub(super) row: &'a Row,
 }
 
+/// The columns of rows, as arrays of a statement.
+#[derive(Debug)]
+pub(super) struct RowValues<'a> {
+    pub(super) numbers: Vec<i64>,
+    pub(super) steps: Vec<i64>,
+    pub(super) seqs: Vec<i64>,
+    pub(super) changes: Vec<Option<&'a [u8]>>,
+    pub(super) metas: Vec<&'a [u8]>,
+    pub(super) data: Vec<&'a [u8]>,
+    pub(super) hashes: Vec<&'a [u8]>,
+}
+
+impl<'a> RowValues<'a> {
+    pub(super) fn of(rows: impl Iterator<Item = &'a Row> + Clone) -> Result<Self, Fault> {
+        let numbers = |of: fn(&Row) -> u64| {
+            rows.clone().map(|it| signed(of(it))).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            numbers: numbers(|it| it.number)?,
+            steps: numbers(|it| it.step.0)?,
+            seqs: numbers(|it| it.seq)?,
+            changes: rows.clone().map(|it| it.body.changes()).collect(),
+            metas: rows.clone().map(|it| it.body.meta()).collect(),
+            data: rows.clone().map(|it| it.body.data()).collect(),
+            hashes: rows.map(|it| it.hash.0.as_slice()).collect(),
+        })
+    }
+}
+
 /// Saves rows with one statement.
 pub(super) async fn insert(session: &Session, rows: &[NewRow<'_>]) -> Result<(), Fault> {
     let sql = "INSERT INTO journal (run, number, step, seq, changes, meta, data, hash)
                SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[],
                    $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])";
-    let numbers = |of: fn(&Row) -> u64| {
-        rows.iter().map(|it| signed(of(it.row))).collect::<Result<Vec<_>, _>>()
-    };
-    let bytes = |of: fn(&Row) -> &[u8]| rows.iter().map(|it| of(it.row)).collect::<Vec<_>>();
-    let changes: Vec<Option<&[u8]>> = rows.iter().map(|it| it.row.body.changes()).collect();
+    let columns = RowValues::of(rows.iter().map(|it| it.row))?;
     let values: [&(dyn ToSql + Sync); 8] = [
         &rows.iter().map(|it| it.run).collect::<Vec<_>>(),
-        &numbers(|it| it.number)?,
-        &numbers(|it| it.step.0)?,
-        &numbers(|it| it.seq)?,
-        &changes,
-        &bytes(|it| it.body.meta()),
-        &bytes(|it| it.body.data()),
-        &bytes(|it| &it.hash.0),
+        &columns.numbers,
+        &columns.steps,
+        &columns.seqs,
+        &columns.changes,
+        &columns.metas,
+        &columns.data,
+        &columns.hashes,
     ];
     session.execute(sql, &values).await?;
     Ok(())

@@ -5,7 +5,7 @@ use std::{error::Error as _, io};
 use deadpool_postgres::{HookError, PoolError};
 use graphrun_engine::{checkpoint::CheckpointError, storage::rules::Refusal};
 use thiserror::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::place::Place;
 /// Why a transaction failed.
@@ -62,6 +62,24 @@ impl Fault {
             Self::Silent | Self::Busy => true,
             Self::Postgres(error) => error.code().map_or_else(|| is_lost(error), is_passing_code),
             Self::Closed
+            | Self::Refused(_)
+            | Self::Unwritable(_)
+            | Self::Known(_)
+            | Self::Unusable(_) => false,
+        }
+    }
+
+    /// Returns whether a statement with this result may be saved: the server has not reported its failure.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::Silent => true,
+            // A server that ends the connection may have committed before.
+            Self::Postgres(error) => {
+                let severity = error.as_db_error().map(DbError::parsed_severity);
+                severity != Some(Some(Severity::Error))
+            }
+            Self::Busy
+            | Self::Closed
             | Self::Refused(_)
             | Self::Unwritable(_)
             | Self::Known(_)

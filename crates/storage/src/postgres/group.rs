@@ -1,14 +1,22 @@
-//! Groups of entries in one transaction.
+//! Groups of new runs and entries that are saved together.
 //!
-//! The transaction locks the heads of all runs with one statement, and writes all rows with two. It skips a run that another
-//! transaction has locked: its entry is saved alone, so that no other run waits for that lock.
+//! One statement saves the entries of all runs whose heads are cached, and two create all new runs: see `statements`. The
+//! rest is one transaction, which locks the heads of its runs with one statement, and writes all rows with two. It
+//! skips a run that another transaction has locked: its entry is saved alone, so that no other run waits for that lock.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use async_trait::async_trait;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{join, try_join, try_join_all};
 use graphrun_core::{fault, id::RunId};
-use graphrun_engine::{checkpoint::CheckpointError, storage::rules::stops_run};
+use graphrun_engine::{
+    checkpoint::{CheckpointError, LeaseToken, RunInfo},
+    storage::rules::stops_run,
+};
 
 use super::{
     entries::{Journal, NewRow, insert},
@@ -16,20 +24,36 @@ use super::{
     run::{Locked, NewHead, Run, put},
     run_server::RunServer,
     session::{Earlier, Session, Work},
-    work::Append,
+    statements::{AppendCached, CachedAppend, CreateAll},
+    work::{Append, Create},
 };
 use crate::{
-    group::Job,
-    head::{EncodedEntry, NextEntry},
+    group::{Done, Job},
+    head::{EncodedEntry, NextEntry, StoredHead},
 };
 
-/// Appends an entry to a run, together with those of other runs.
-pub(super) async fn append(server: &Arc<RunServer>, append: Append) -> Result<(), CheckpointError> {
+/// A write that a run waits for.
+pub(super) enum Waiting {
+    Run(Create),
+    Entry(Append),
+}
+
+/// A write, and the sender of its result.
+struct Pending<W> {
+    work: W,
+    done: Done<LeaseToken>,
+}
+
+/// Saves a new run or an entry, together with those of other runs. Returns the lease of the run.
+pub(super) async fn save(
+    server: &Arc<RunServer>,
+    waiting: Waiting,
+) -> Result<LeaseToken, CheckpointError> {
     let start = || {
         let writer = Writer(Arc::clone(server));
         server.server.detach(writer.write_all());
     };
-    server.group().add(append, start).await
+    server.group().add(waiting, start).await
 }
 
 /// The task that writes.
@@ -42,39 +66,164 @@ impl Writer {
             if jobs.is_empty() {
                 return;
             }
-            self.write(jobs).await;
+            let since = Instant::now();
+            let (mut runs, mut entries) = (Vec::new(), Vec::new());
+            for Job { work, done } in jobs {
+                match work {
+                    Waiting::Run(work) => runs.push(Pending { work, done }),
+                    Waiting::Entry(work) => entries.push(Pending { work, done }),
+                }
+            }
+            join(self.create(since, runs), self.append(since, entries)).await;
         }
     }
 
-    /// Saves together what can be, and starts a task for each of the others.
-    async fn write(&self, jobs: Vec<Job<Append, ()>>) {
-        let since = Instant::now();
-        let (appends, replies): (Vec<_>, Vec<_>) =
-            jobs.into_iter().map(|it| (it.work, it.done)).unzip();
-        let group = AppendAll { server: Arc::clone(&self.0), appends };
-        let (saved, in_doubt) = match self.0.server.attempt_once(&group, false).await {
-            Ok(saved) => (saved, false),
-            Err((fault, _)) if group.appends.len() == 1 && !fault.is_passing() => {
-                (vec![Saved::Refused(fault)], false)
-            }
-            // If a group cannot be saved, each is saved alone, to find out which ones can be.
-            Err((_, in_doubt)) => (group.appends.iter().map(|_| Saved::Alone).collect(), in_doubt),
-        };
-        for ((append, done), saved) in group.appends.into_iter().zip(replies).zip(saved) {
-            match saved {
-                Saved::Done => done.send(Ok(())),
-                Saved::Refused(fault) => {
-                    done.send(Err(fault.explain(&self.0.server.place, append.action())));
-                }
-                Saved::Alone => {
-                    let (server, earlier) = (Arc::clone(&self.0), Earlier { since, in_doubt });
-                    self.0.server.detach(async move {
-                        let action = append.action();
-                        done.send(server.server.transact_after(earlier, action, &append).await);
-                    });
+    /// Creates together what can be, and starts a task for each of the others.
+    async fn create(&self, since: Instant, pending: Vec<Pending<Create>>) {
+        let earlier = Earlier { since, in_doubt: false };
+        // Of two runs with one id or name, the second one follows when the first one is saved.
+        let mut words = BTreeSet::new();
+        let (together, later): (Vec<_>, Vec<_>) = pending.into_iter().partition(|it| {
+            let RunInfo { id, name, .. } = &it.work.info;
+            let is_new = words.insert(id.to_string());
+            (name == id.as_str() || words.insert(name.clone())) && is_new
+        });
+        if !together.is_empty() {
+            let (creates, replies): (Vec<_>, Vec<_>) =
+                together.into_iter().map(|it| (it.work, it.done)).unzip();
+            let group = CreateAll { server: Arc::clone(&self.0), creates };
+            let (made, in_doubt) = match self.0.server.attempt_once(&group, false).await {
+                Ok(made) => (made, false),
+                Err((_, in_doubt)) => (group.creates.iter().map(|_| None).collect(), in_doubt),
+            };
+            for ((work, done), made) in group.creates.into_iter().zip(replies).zip(made) {
+                match made {
+                    Some(hold) => done.send(Ok(hold)),
+                    None => self.save_alone(
+                        Earlier { in_doubt, ..earlier },
+                        work.action(),
+                        Pending { work, done },
+                    ),
                 }
             }
         }
+        for it in later {
+            self.save_alone(earlier, it.work.action(), it);
+        }
+    }
+
+    /// Appends together what can be, and starts a task for each of the others.
+    async fn append(&self, since: Instant, pending: Vec<Pending<Append>>) {
+        let rest = self.append_cached(since, pending).await;
+        if !rest.is_empty() {
+            self.append_locked(since, rest).await;
+        }
+    }
+
+    /// Appends the entries of runs whose heads are cached, and returns those that need a transaction.
+    async fn append_cached(
+        &self,
+        since: Instant,
+        pending: Vec<Pending<Append>>,
+    ) -> Vec<Pending<Append>> {
+        let (mut appends, mut replies, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for Pending { work, done } in pending {
+            match CachedAppend::encode(&self.0, work) {
+                Ok(append) => {
+                    appends.push(append);
+                    replies.push(done);
+                }
+                Err(work) => rest.push(Pending { work, done }),
+            }
+        }
+        if appends.is_empty() {
+            return rest;
+        }
+        let group = AppendCached(appends);
+        let attempted = self.0.server.attempt_once(&group, false).await;
+        let AppendCached(appends) = group;
+        match attempted {
+            Ok(saved) => {
+                for (append, done) in appends.into_iter().zip(replies) {
+                    if saved.contains(&append.key()) {
+                        done.send(Ok(append.note_saved(&self.0)));
+                    } else {
+                        rest.push(Pending { work: append.append, done });
+                    }
+                }
+            }
+            Err((fault, in_doubt)) => {
+                let pending = appends.into_iter().zip(replies);
+                let pending = pending.map(|(it, done)| Pending { work: it.append, done }).collect();
+                self.save_each_alone(since, pending, fault, in_doubt);
+            }
+        }
+        rest
+    }
+
+    /// Appends entries with one transaction that locks their runs.
+    async fn append_locked(&self, since: Instant, pending: Vec<Pending<Append>>) {
+        let (appends, replies): (Vec<_>, Vec<_>) =
+            pending.into_iter().map(|it| (it.work, it.done)).unzip();
+        let group = AppendAll { server: Arc::clone(&self.0), appends };
+        let attempted = self.0.server.attempt_once(&group, false).await;
+        let pending = group.appends.into_iter().zip(replies);
+        let pending = pending.map(|(work, done)| Pending { work, done });
+        let saved = match attempted {
+            Ok(saved) => saved,
+            Err((fault, in_doubt)) => {
+                return self.save_each_alone(since, pending.collect(), fault, in_doubt);
+            }
+        };
+        for (it, saved) in pending.zip(saved) {
+            match saved {
+                Saved::Done => it.done.send(Ok(it.work.hold)),
+                Saved::Refused(fault) => {
+                    let refused = fault.explain(&self.0.server.place, it.work.action());
+                    it.done.send(Err(refused));
+                }
+                Saved::Alone => {
+                    self.save_alone(Earlier { since, in_doubt: false }, it.work.action(), it);
+                }
+            }
+        }
+    }
+
+    /// Saves the entries of a group that failed: each alone, to find out which ones can be saved.
+    fn save_each_alone(
+        &self,
+        since: Instant,
+        pending: Vec<Pending<Append>>,
+        fault: Fault,
+        in_doubt: bool,
+    ) {
+        match <[_; 1]>::try_from(pending) {
+            Ok([only]) if !fault.is_passing() => {
+                let action = only.work.action();
+                only.done.send(Err(fault.explain(&self.0.server.place, action)));
+            }
+            Ok(only) => self.save_all_alone(Earlier { since, in_doubt }, only),
+            Err(pending) => self.save_all_alone(Earlier { since, in_doubt }, pending),
+        }
+    }
+
+    fn save_all_alone(&self, earlier: Earlier, pending: impl IntoIterator<Item = Pending<Append>>) {
+        for it in pending {
+            self.save_alone(earlier, it.work.action(), it);
+        }
+    }
+
+    /// Starts a task that saves a run or an entry with a transaction of its own.
+    fn save_alone<W: Work<Output = LeaseToken>>(
+        &self,
+        earlier: Earlier,
+        action: String,
+        Pending { work, done }: Pending<W>,
+    ) {
+        let server = Arc::clone(&self.0);
+        self.0.server.detach(async move {
+            done.send(server.server.transact_after(earlier, action, &work).await);
+        });
     }
 }
 
@@ -162,9 +311,11 @@ impl Work for AppendAll {
         let (rows, heads): (Vec<_>, Vec<_>) = (rows.collect(), heads.collect());
         // Both are sent together.
         try_join(insert(session, &rows), put(session, &heads)).await?;
-        for (at, run, EncodedEntry { row, finished, .. }, _) in encoded {
+        for (at, run, EncodedEntry { row, head, committed, finished }, lease) in encoded {
             let append = &appends[at];
             server.open_steps().note(&run.id, row.hash, &append.entry, finished);
+            let stored = StoredHead { head, committed, hash: row.hash, lease };
+            server.heads().note(run.clone(), stored);
             let points = append.entry.points_in_transaction();
             fault::hit_each(points).map_err(CheckpointError::injected)?;
             append.note_sent(&row);

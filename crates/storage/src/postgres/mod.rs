@@ -2,10 +2,11 @@
 //!
 //! `place` and `tls` describe the connection; `open` checks and creates the tables, `migrate`
 //! updates older formats; `session` runs transactions, `fault` has their errors. The memory across
-//! runs uses these, too. `work` has one type for each transaction of a run; `run` and `entries` are
-//! the SQL, and `run_server` keeps what a process need not read again. The format is that of `storage/journal`. Here,
+//! runs uses these, too. `work` has one type for each transaction of a run, and `statements` those that are one
+//! statement; `run` and `entries` are the SQL, and `run_server` keeps what a process need not read again. The format is that of `storage/journal`. Here,
 //! each call of the trait becomes one transaction.
 
+mod cached_heads;
 mod entries;
 mod fault;
 mod group;
@@ -17,6 +18,7 @@ mod results;
 mod run;
 mod run_server;
 mod session;
+mod statements;
 mod tls;
 mod work;
 
@@ -37,6 +39,7 @@ pub use self::{
     session::{Mode, Server, Session, Work, get},
 };
 use self::{
+    group::Waiting,
     inbox::{Inbox, Post},
     open::Owned,
     place::Place,
@@ -165,16 +168,16 @@ impl RunJournal for PostgresStorage {
         claim: &Claim,
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
-        let action = format!("create run `{}`", info.id);
         let json = journal::info(info)?;
         let (info, claim, first) = (info.clone(), claim.clone(), first.clone());
         let server = Arc::clone(&self.runs);
-        self.transact(action, Create { info, json, claim, first, server }).await
+        let create = Create { info, json, claim, first, server };
+        group::save(&self.runs, Waiting::Run(create)).await
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        let work = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.runs));
-        group::append(&self.runs, work).await
+        let append = Append::new(hold.clone(), entry.clone(), Arc::clone(&self.runs));
+        group::save(&self.runs, Waiting::Entry(append)).await.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

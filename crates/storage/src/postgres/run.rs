@@ -163,32 +163,63 @@ pub(super) async fn put(session: &Session, heads: &[NewHead<'_>]) -> Result<(), 
                    AS n (run, number, committed, step, seq, hash, run_status, checksum, fence, owner,
                        until, lease_checksum)
                WHERE heads.run = n.run";
-    let numbers = |of: fn(&NewHead<'_>) -> u64| {
-        heads.iter().map(|it| signed(of(it))).collect::<Result<Vec<_>, _>>()
-    };
-    let status = |it: &NewHead<'_>| serde_json::to_string(&it.head.run_status);
-    let statuses = heads.iter().map(status).collect::<Result<Vec<_>, _>>();
-    let statuses = statuses.map_err(Fault::Unwritable)?;
-    let checksum = |(it, status): (&NewHead<'_>, &String)| {
-        let id = it.run.id.as_str();
-        checksum::of_head(id, it.head, it.committed, &it.hash.0, status).to_vec()
-    };
+    let columns = HeadValues::of(heads.iter().copied())?;
     let values: [&(dyn ToSql + Sync); 12] = [
         &heads.iter().map(|it| it.run.key).collect::<Vec<_>>(),
-        &numbers(|it| it.head.number)?,
-        &numbers(|it| it.committed)?,
-        &numbers(|it| it.head.step.0)?,
-        &numbers(|it| it.head.seq)?,
+        &columns.numbers,
+        &columns.committed,
+        &columns.steps,
+        &columns.seqs,
         &heads.iter().map(|it| it.hash.0.as_slice()).collect::<Vec<_>>(),
-        &statuses,
-        &heads.iter().zip(&statuses).map(checksum).collect::<Vec<_>>(),
-        &numbers(|it| it.lease.fence)?,
+        &columns.statuses,
+        &columns.checksums,
+        &columns.fences,
         &heads.iter().map(|it| it.lease.json.as_deref()).collect::<Vec<_>>(),
-        &heads.iter().map(|it| it.lease.until_ms()).collect::<Vec<_>>(),
-        &heads.iter().map(|it| it.lease.checksum(&it.run.id).to_vec()).collect::<Vec<_>>(),
+        &columns.untils,
+        &columns.lease_checksums,
     ];
     session.execute(sql, &values).await?;
     Ok(())
+}
+
+/// The columns of heads, as arrays of a statement.
+#[derive(Debug)]
+pub(super) struct HeadValues {
+    pub(super) numbers: Vec<i64>,
+    pub(super) committed: Vec<i64>,
+    pub(super) steps: Vec<i64>,
+    pub(super) seqs: Vec<i64>,
+    pub(super) statuses: Vec<String>,
+    pub(super) checksums: Vec<Vec<u8>>,
+    pub(super) fences: Vec<i64>,
+    pub(super) untils: Vec<i64>,
+    pub(super) lease_checksums: Vec<Vec<u8>>,
+}
+
+impl HeadValues {
+    pub(super) fn of<'a>(heads: impl Iterator<Item = NewHead<'a>> + Clone) -> Result<Self, Fault> {
+        let numbers = |of: fn(&NewHead<'_>) -> u64| {
+            heads.clone().map(|it| signed(of(&it))).collect::<Result<Vec<_>, _>>()
+        };
+        let status = |it: NewHead<'_>| serde_json::to_string(&it.head.run_status);
+        let statuses = heads.clone().map(status).collect::<Result<Vec<_>, _>>();
+        let statuses = statuses.map_err(Fault::Unwritable)?;
+        let checksum = |(it, status): (NewHead<'_>, &String)| {
+            let id = it.run.id.as_str();
+            checksum::of_head(id, it.head, it.committed, &it.hash.0, status).to_vec()
+        };
+        Ok(Self {
+            numbers: numbers(|it| it.head.number)?,
+            committed: numbers(|it| it.committed)?,
+            steps: numbers(|it| it.head.step.0)?,
+            seqs: numbers(|it| it.head.seq)?,
+            checksums: heads.clone().zip(&statuses).map(checksum).collect(),
+            statuses,
+            fences: numbers(|it| it.lease.fence)?,
+            untils: heads.clone().map(|it| it.lease.until_ms()).collect(),
+            lease_checksums: heads.map(|it| it.lease.checksum(&it.run.id).to_vec()).collect(),
+        })
+    }
 }
 
 impl Locked {

@@ -5,11 +5,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use graphrun_engine::checkpoint::CheckpointError;
+use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
 
 use super::{
+    cached_heads::CachedHeads,
+    group::Waiting,
     session::{Server, unfinished},
-    work::Append,
 };
 use crate::{group::Group, journal::Codec, open_steps::OpenSteps};
 
@@ -18,13 +19,14 @@ pub(super) struct RunServer {
     pub(super) server: Arc<Server>,
     codec: Mutex<Codec>,
     open_steps: Mutex<OpenSteps>,
-    group: Group<Append, ()>,
+    heads: Mutex<CachedHeads>,
+    group: Group<Waiting, LeaseToken>,
 }
 
 impl RunServer {
     pub(super) fn new(server: Arc<Server>) -> Result<Self, CheckpointError> {
-        let (codec, open_steps, group) = (new_codec()?, Mutex::default(), Group::default());
-        Ok(Self { server, codec: Mutex::new(codec), open_steps, group })
+        let (open_steps, heads, group) = (Mutex::default(), Mutex::default(), Group::default());
+        Ok(Self { server, codec: Mutex::new(new_codec()?), open_steps, heads, group })
     }
 
     /// Returns the cache of open steps.
@@ -32,8 +34,13 @@ impl RunServer {
         self.open_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the entries that wait for the next transaction.
-    pub(super) fn group(&self) -> &Group<Append, ()> {
+    /// Returns the cache of heads.
+    pub(super) fn heads(&self) -> MutexGuard<'_, CachedHeads> {
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the runs and the entries that wait for the next transaction.
+    pub(super) fn group(&self) -> &Group<Waiting, LeaseToken> {
         &self.group
     }
 

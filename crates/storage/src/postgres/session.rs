@@ -51,6 +51,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// when it is on the server's disk.
 const SESSION: &str = "
     SET client_encoding = 'UTF8';
+    SET default_transaction_isolation = 'read committed';
     SET statement_timeout = '25s';
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '10s';
@@ -105,6 +106,8 @@ pub enum Mode {
     Write,
     /// Writes only leases.
     Lease,
+    /// Writes with one statement, which is a transaction of its own.
+    Statement,
 }
 
 /// A connection in a transaction. It is reused only if the transaction ended.
@@ -200,7 +203,7 @@ impl Server {
     ) -> Result<W::Output, CheckpointError> {
         let mut pause = PAUSE_MAX / 100;
         let patience = match W::MODE {
-            Mode::Read | Mode::Write => PATIENCE,
+            Mode::Read | Mode::Write | Mode::Statement => PATIENCE,
             Mode::Lease => LEASE_TIME,
         };
         let deadline = since + patience;
@@ -235,7 +238,7 @@ impl Server {
         in_doubt: bool,
     ) -> Result<W::Output, (Fault, bool)> {
         let try_time = match W::MODE {
-            Mode::Read | Mode::Write => TRY_TIME,
+            Mode::Read | Mode::Write | Mode::Statement => TRY_TIME,
             Mode::Lease => LEASE_TIME,
         };
         let mut sent = false;
@@ -254,6 +257,7 @@ impl Server {
             Mode::Read => (&self.pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
             Mode::Write => (&self.pool, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
             Mode::Lease => (&self.leases, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
+            Mode::Statement => return self.attempt_statement(work, in_doubt, sent).await,
         };
         let session = Session(Some(pool.get().await?));
         // Both are sent at once; a read in a transaction that did not begin does no harm.
@@ -275,6 +279,24 @@ impl Server {
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Makes one attempt at work whose last statement is a transaction of its own.
+    async fn attempt_statement<W: Work>(
+        &self,
+        work: &W,
+        in_doubt: bool,
+        sent: &mut bool,
+    ) -> Result<W::Output, Fault> {
+        let session = Session(Some(self.pool.get().await?));
+        // The time limit may end the attempt at any moment from now on.
+        *sent = true;
+        let worked = work.attempt(&session, in_doubt).await;
+        *sent = worked.as_ref().err().is_none_or(Fault::leaves_doubt);
+        if matches!(&worked, Ok(_) | Err(Fault::Known(_) | Fault::Refused(_))) {
+            session.keep();
+        }
+        worked
     }
 }
 

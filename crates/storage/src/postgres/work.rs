@@ -24,7 +24,7 @@ use super::{
     session::{Mode, Session, Work, get},
 };
 use crate::{
-    head::{EncodedEntry, NextEntry},
+    head::{EncodedEntry, NextEntry, StoredHead},
     journal::{Reader, Row, damaged, encode},
     lease::Lease,
 };
@@ -137,6 +137,11 @@ impl Work for Create {
 }
 
 impl Create {
+    /// Returns the name of saving it for messages.
+    pub(super) fn action(&self) -> String {
+        format!("create run `{}`", self.info.id)
+    }
+
     /// Returns the lease of an earlier attempt, if that created the run: no other process has this
     /// owner.
     async fn made_before(
@@ -235,9 +240,9 @@ impl Append {
 
 #[async_trait]
 impl Work for Append {
-    type Output = ();
+    type Output = LeaseToken;
 
-    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<(), Fault> {
+    async fn attempt(&self, session: &Session, in_doubt: bool) -> Result<LeaseToken, Fault> {
         let Self { hold, entry, server, .. } = self;
         // The attempt in doubt had this lock, too, and kept it until its end.
         let Locked { run, stored, .. } = Run::lock(session, &hold.run).await?;
@@ -246,7 +251,7 @@ impl Work for Append {
         if let Some((number, hash)) = before.filter(|_| in_doubt)
             && journal.has(number, hash).await?
         {
-            return Ok(());
+            return Ok(hold.clone());
         }
         let append = NextEntry::new(hold, &stored, entry, &mut server.open_steps())?;
         let open = match append.needed_rows() {
@@ -268,7 +273,8 @@ impl Work for Append {
         server.open_steps().note(&run.id, row.hash, entry, finished);
         fault::hit_each(entry.points_in_transaction()).map_err(CheckpointError::injected)?;
         self.note_sent(&row);
-        Ok(())
+        server.heads().note(run, StoredHead { head, committed, hash, lease });
+        Ok(hold.clone())
     }
 }
 

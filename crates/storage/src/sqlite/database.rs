@@ -2,7 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, TryLockError},
+    time::Duration,
 };
 
 use graphrun_engine::checkpoint::{CheckpointError, LeaseToken};
@@ -13,6 +14,8 @@ use super::{
     group::Waiting,
     head_cache::HeadCache,
     identity::Identity,
+    lone_run::LoneRun,
+    open::BUSY_TIMEOUT,
     reserve,
     write::Write,
 };
@@ -24,6 +27,7 @@ pub(super) struct Database {
     identity: Option<Identity>,
     session: Mutex<Session>,
     group: Group<Waiting, LeaseToken>,
+    lone_run: LoneRun,
 }
 
 struct Session {
@@ -49,6 +53,8 @@ pub(super) enum Mode {
     /// Waits for other writers at its begin: a transaction that starts with reading, and finds its snapshot outdated
     /// when it writes, fails at once.
     Write,
+    /// The same, but fails at once if another process writes.
+    WriteIfFree,
 }
 
 /// A transaction that is rolled back unless it is committed.
@@ -63,7 +69,8 @@ impl Database {
         let tools = Tools { codec, heads: HeadCache::default(), open_steps: OpenSteps::default() };
         let session = Mutex::new(Session { connection, tools, failed: false });
         let (path, identity) = (path.to_owned(), Identity::of(path));
-        Ok(Self { path, identity, session, group: Group::default() })
+        let (group, lone_run) = (Group::default(), LoneRun::default());
+        Ok(Self { path, identity, session, group, lone_run })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -78,16 +85,33 @@ impl Database {
 
     /// Saves a new run or an entry in one transaction, and returns the lease of the run.
     pub(super) fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
-        let work = |database: &Connection, tools: &mut Tools| {
-            tools.heads.begin(database)?;
-            write.encode(database, tools)?.put(database, tools)
-        };
-        let hold = if write.may_use_reserve() {
+        let work = |database: &Connection, tools: &mut Tools| write.save(database, tools);
+        let hold = if write.stops_run() {
             self.at_need(|| write.action(), work)?
         } else {
             self.run(Mode::Write, || write.action(), work)?
         };
         self.check_identity().map(|()| hold)
+    }
+
+    /// Same as `save`, but returns none, and saves nothing, if it had to wait for the connection or for another process, or
+    /// if the disk is full.
+    pub(super) fn save_if_free(
+        &self,
+        write: Write<'_>,
+    ) -> Option<Result<LeaseToken, CheckpointError>> {
+        let mut session = match self.session.try_lock() {
+            Ok(session) => session,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let saved = session.run(Mode::WriteIfFree, |database, tools| write.save(database, tools));
+        drop(session);
+        match saved {
+            Ok(hold) => Some(self.check_identity().map(|()| hold)),
+            Err(fault) if fault.is_busy() || fault.is_full() => None,
+            Err(fault) => Some(Err(fault.explain(&self.path, write.action()))),
+        }
     }
 
     /// Saves several in one transaction, and returns the result of each. Fails if the transaction does: then none is
@@ -116,6 +140,10 @@ impl Database {
 
     pub(super) fn group(&self) -> &Group<Waiting, LeaseToken> {
         &self.group
+    }
+
+    pub(super) fn lone_run(&self) -> &LoneRun {
+        &self.lone_run
     }
 
     /// Writes; if the disk is full, with the reserved space.
@@ -173,8 +201,33 @@ impl Database {
     ) -> Result<T, CheckpointError> {
         // A panic while the lock was held rolled its transaction back, so the connection is usable.
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let Session { connection, tools, failed } = &mut *session;
-        let is_write = mode == Mode::Write;
+        session.run(mode, work).map_err(|fault| fault.explain(&self.path, action()))
+    }
+
+    /// Returns the space of removed runs to the file system, unless another process uses the
+    /// database.
+    pub(super) fn compact(&self) -> Result<(), CheckpointError> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        // This cannot be part of a transaction: it needs exclusive access to the file.
+        let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+        match done {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+            done => done.map_err(|it| {
+                let action = format!("make {} smaller", self.path.display());
+                Fault::from(it).explain(&self.path, action)
+            }),
+        }
+    }
+}
+
+impl Session {
+    fn run<T>(
+        &mut self,
+        mode: Mode,
+        work: impl FnOnce(&Connection, &mut Tools) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let Self { connection, tools, failed } = self;
+        let is_write = mode != Mode::Read;
         let work = || -> Result<T, Fault> {
             if *failed && is_write {
                 return Err(Fault::Failed);
@@ -194,22 +247,7 @@ impl Database {
             let no_tidying = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(connection.set_db_config(no_tidying, true));
         }
-        done.map_err(|fault| fault.explain(&self.path, action()))
-    }
-
-    /// Returns the space of removed runs to the file system, unless another process uses the
-    /// database.
-    pub(super) fn compact(&self) -> Result<(), CheckpointError> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // This cannot be part of a transaction: it needs exclusive access to the file.
-        let done = session.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
-        match done {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
-            done => done.map_err(|it| {
-                let action = format!("make {} smaller", self.path.display());
-                Fault::from(it).explain(&self.path, action)
-            }),
-        }
+        done
     }
 }
 
@@ -218,9 +256,17 @@ impl<'a> Transaction<'a> {
         // Cached, unlike the statements of a transaction of rusqlite: to parse them takes long, beside a small entry.
         let sql = match mode {
             Mode::Read => "BEGIN DEFERRED",
-            Mode::Write => "BEGIN IMMEDIATE",
+            Mode::Write | Mode::WriteIfFree => "BEGIN IMMEDIATE",
         };
-        connection.prepare_cached(sql)?.execute([])?;
+        let mut begin = connection.prepare_cached(sql)?;
+        if mode == Mode::WriteIfFree {
+            connection.busy_timeout(Duration::ZERO)?;
+            let begun = begin.execute([]);
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            begun?;
+        } else {
+            begin.execute([])?;
+        }
         Ok(Self(connection))
     }
 

@@ -40,6 +40,16 @@ struct Locked {
 }
 
 impl Fault {
+    /// Returns whether another process has locked the database.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if is_busy(error))
+    }
+
+    /// Returns whether the disk is full.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if is_full(error))
+    }
+
     /// Returns the error for the caller that tried `action` on the database at `path`.
     pub(super) fn explain(self, path: &Path, action: String) -> CheckpointError {
         match self {
@@ -51,7 +61,7 @@ impl Fault {
             Self::Damaged(how) => damaged(path, &how),
             Self::Unusable(reason) => unusable(path, &reason),
             Self::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
-            Self::Sqlite(source) if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+            Self::Sqlite(source) if is_busy(&source) => {
                 let source = Locked { path: path.display().to_string(), source }.into();
                 CheckpointError::Storage { action, source }
             }
@@ -62,6 +72,11 @@ impl Fault {
             Self::Failed => CheckpointError::Storage { action, source: self.into() },
         }
     }
+}
+
+/// Returns whether the error means that another process has locked the database.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 /// Returns whether the error means a full disk.

@@ -1,6 +1,6 @@
 //! Groups of new runs and entries in one transaction.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use graphrun_engine::checkpoint::{CheckpointError, Claim, Entry, LeaseToken, RunInfo};
 
@@ -19,6 +19,18 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
+    fn of(write: Write<'_>) -> Self {
+        match write {
+            Write::Run(NewRun { info, json, claim, first }) => Self::Run {
+                info: Box::new(info.clone()),
+                json: json.to_vec(),
+                claim: claim.clone(),
+                first: first.clone(),
+            },
+            Write::Entry(hold, entry) => Self::Entry(hold.clone(), entry.clone()),
+        }
+    }
+
     fn write(&self) -> Write<'_> {
         match self {
             Self::Run { info, json, claim, first } => {
@@ -29,16 +41,29 @@ impl Waiting {
     }
 }
 
-/// Saves a new run or an entry, together with those of other runs.
+/// Saves a new run or an entry: on this thread, or together with those of other runs.
 pub(super) async fn save(
     database: &Arc<Database>,
-    waiting: Waiting,
+    write: Write<'_>,
 ) -> Result<LeaseToken, CheckpointError> {
     let start = || {
         let writer = Writer(Arc::clone(database));
         tokio::task::spawn_blocking(move || writer.write_all());
     };
-    database.group().add(waiting, start).await
+    if database.lone_run().note_next(write.run(), write.stops_run())
+        && let Some(Some(saved)) = database.group().write_here(|| save_here(database, write), start)
+    {
+        return saved;
+    }
+    database.group().add(Waiting::of(write), start).await
+}
+
+/// Saves one, unless it would have to wait.
+fn save_here(database: &Database, write: Write<'_>) -> Option<Result<LeaseToken, CheckpointError>> {
+    let began = Instant::now();
+    let saved = database.save_if_free(write);
+    database.lone_run().note_duration(began.elapsed());
+    saved
 }
 
 /// The thread that writes.
@@ -83,5 +108,11 @@ fn save_all(
         return saved.into_iter().zip(writes()).map(explain).collect();
     }
     // If a group cannot be saved, each is saved alone, to find out which ones can be.
-    writes().map(|it| database.save(it)).collect()
+    let save = |write| {
+        let began = Instant::now();
+        let saved = database.save(write);
+        database.lone_run().note_duration(began.elapsed());
+        saved
+    };
+    writes().map(save).collect()
 }

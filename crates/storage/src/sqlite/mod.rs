@@ -11,6 +11,7 @@ mod fault;
 mod group;
 mod head_cache;
 mod identity;
+mod lone_run;
 mod migrate;
 mod open;
 mod payload;
@@ -35,7 +36,6 @@ pub use self::open::{FileKind, explain};
 use self::{
     database::{Database, Mode, verify},
     fault::Fault,
-    group::Waiting,
     run::Run,
     write::{NewRun, Write},
 };
@@ -89,9 +89,9 @@ impl SqliteStorage {
         Self::new(path, open::RUNS.open_existing(path)?)
     }
 
-    /// Runs transactions on the thread of the caller from now on. The default hands each
-    /// transaction to another thread and waits for it; with this setting, a step wakes no other
-    /// thread.
+    /// Runs transactions on the thread of the caller from now on. The default hands a
+    /// transaction to another thread and waits for it, unless it saves an entry of the only run and the last ones were
+    /// quick; with this setting, a step wakes no other thread.
     ///
     /// Other tasks of that thread wait for the disk. So this is for a runtime with more threads
     /// than runs, such as that of a program with one run.
@@ -119,6 +119,13 @@ impl SqliteStorage {
     fn new(path: &Path, connection: Connection) -> Result<Self, CheckpointError> {
         let database = Arc::new(Database::new(path, connection)?);
         Ok(Self { database, threads: Threads::Others })
+    }
+
+    async fn save(&self, write: Write<'_>) -> Result<LeaseToken, CheckpointError> {
+        match self.threads {
+            Threads::Same => self.database.save(write),
+            Threads::Others => group::save(&self.database, write).await,
+        }
     }
 
     /// Writes in one transaction.
@@ -185,22 +192,12 @@ impl RunJournal for SqliteStorage {
         first: &Entry,
     ) -> Result<LeaseToken, CheckpointError> {
         let json = journal::info(info)?;
-        let saved = if self.threads == Threads::Same {
-            self.database.save(Write::Run(NewRun { info, json: &json, claim, first }))
-        } else {
-            let (info, claim, first) = (Box::new(info.clone()), claim.clone(), first.clone());
-            group::save(&self.database, Waiting::Run { info, json, claim, first }).await
-        };
-        saved.inspect(|_| reserve::keep(self.database.path()))
+        let write = Write::Run(NewRun { info, json: &json, claim, first });
+        self.save(write).await.inspect(|_| reserve::keep(self.database.path()))
     }
 
     async fn append(&self, hold: &LeaseToken, entry: &Entry) -> Result<(), CheckpointError> {
-        let saved = if self.threads == Threads::Same {
-            self.database.save(Write::Entry(hold, entry))
-        } else {
-            group::save(&self.database, Waiting::Entry(hold.clone(), entry.clone())).await
-        };
-        saved.map(drop)
+        self.save(Write::Entry(hold, entry)).await.map(drop)
     }
 
     async fn load(&self, run: &RunId) -> Result<SavedRun, CheckpointError> {

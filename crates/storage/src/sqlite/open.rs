@@ -23,7 +23,7 @@ use super::{
 use crate::migrations::Migrations;
 
 /// How long a transaction waits for those of other processes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between attempts at operations for which SQLite does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);

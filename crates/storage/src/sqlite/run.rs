@@ -121,12 +121,16 @@ impl Run {
 
     /// Fails if another run has the id or the name.
     pub(super) fn require_new(database: &Connection, info: &RunInfo) -> Result<(), Fault> {
-        for new in [info.id.as_str(), &info.name] {
-            if !Self::select(database, "WHERE id = ?1 OR name = ?1", [new])?.is_empty() {
-                return Err(CheckpointError::Exists(new.to_owned()).into());
-            }
+        let words = [info.id.as_str(), &info.name];
+        let sql = "SELECT id, name FROM runs WHERE id IN (?1, ?2) OR name IN (?1, ?2)";
+        let word = |row: &Row<'_>, at: usize| {
+            Ok::<_, Fault>(String::from_utf8_lossy(bytes(row, at)?).into_owned())
+        };
+        let taken = collect(database, sql, words, |row| Ok([word(row, 0)?, word(row, 1)?]))?;
+        match words.into_iter().find(|it| taken.iter().flatten().any(|word| word == it)) {
+            Some(word) => Err(CheckpointError::Exists(word.to_owned()).into()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Inserts a new run.

@@ -1,6 +1,6 @@
 //! Tests that need access to the connection.
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{error::Error as _, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use graphrun_core::{
     id::ChannelName,
@@ -80,6 +80,59 @@ async fn a_locked_database_is_a_named_error() {
     assert_eq!(storage.load(&id()).await.unwrap().summary.step, Step(0));
     other.execute_batch("ROLLBACK").unwrap();
     storage.append(&hold, &commit(1, "x")).await.unwrap();
+}
+
+/// A name that no other thread of this process has; the system keeps its first 15 bytes.
+const WAITERS: &str = "lone-run-waiter";
+
+/// Runs a future in a runtime, and returns its result and whether it started a thread for blocking work.
+fn run_and_watch<T>(work: impl Future<Output = T>) -> (T, bool) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().thread_name(WAITERS).build().unwrap();
+    let made = runtime.block_on(work);
+    let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let is_waiter = |it: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(it.unwrap().path().join("comm"));
+        name.is_ok_and(|it| it.trim() == WAITERS)
+    };
+    (made, threads.any(is_waiter))
+}
+
+/// Polls a future once.
+async fn is_pending(mut work: Pin<&mut impl Future>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_pending())).await
+}
+
+#[test]
+fn a_lone_run_saves_on_its_thread_after_quick_writes() {
+    let folder = TempDir::new().unwrap();
+    let ((storage, hold), has_waited) = run_and_watch(storage_with_a_run(&folder));
+    assert!(has_waited, "the disk is not known yet");
+    let assume_quick = || {
+        (0..100).for_each(|_| storage.database.lone_run().note_duration(Duration::ZERO));
+    };
+    assume_quick();
+    let (saved, has_waited) = run_and_watch(storage.append(&hold, &commit(1, "x")));
+    saved.unwrap();
+    assert!(!has_waited);
+    // Another connection writes, so this one has to wait.
+    let other = Connection::open(folder.path().join("runs.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assume_quick();
+    let ((), has_waited) = run_and_watch(async {
+        let next = commit(2, "x");
+        let mut saving = std::pin::pin!(storage.append(&hold, &next));
+        assert!(is_pending(saving.as_mut()).await);
+        other.execute_batch("ROLLBACK").unwrap();
+        saving.await.unwrap();
+    });
+    assert!(has_waited);
+    // A refused entry is refused once, with its reason.
+    assume_quick();
+    let (refused, _) = run_and_watch(storage.append(&hold, &commit(2, "x")));
+    assert!(matches!(refused, Err(CheckpointError::Overtaken { .. })), "{refused:?}");
+    let (saved, _) = run_and_watch(storage.load(&id()));
+    assert_eq!(saved.unwrap().position.step, Step(2));
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! The writes of a run: its beginning, and its entries.
 
-use graphrun_core::fault::{self, Point, hit_each};
+use graphrun_core::{
+    fault::{self, Point, hit_each},
+    id::RunId,
+};
 use graphrun_engine::{
     checkpoint::{Claim, Entry, LeaseToken, RunInfo},
     storage::rules::{Head, beginning, stops_run},
@@ -48,9 +51,27 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Returns its run.
+    pub(super) fn run(&self) -> &RunId {
+        match self {
+            Self::Run(new) => &new.info.id,
+            Self::Entry(hold, _) => &hold.run,
+        }
+    }
+
     /// Returns whether it stops or suspends its run, and may use the reserve for that.
-    pub(super) fn may_use_reserve(self) -> bool {
+    pub(super) fn stops_run(self) -> bool {
         matches!(self, Self::Entry(_, entry) if stops_run(entry))
+    }
+
+    /// Saves it in a transaction that saves nothing else.
+    pub(super) fn save(
+        self,
+        database: &Connection,
+        tools: &mut Tools,
+    ) -> Result<LeaseToken, Fault> {
+        tools.heads.begin(database)?;
+        self.encode(database, tools)?.put(database, tools)
     }
 
     /// Checks and encodes it. This only reads, so that a refusal affects nothing else in the transaction.
