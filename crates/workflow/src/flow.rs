@@ -383,19 +383,26 @@ impl<'a> Sources<'a> {
         let mut names = on.as_ref()?.text()?.trim().split('.');
         let field = self.schema.channel(names.next()?)?.ty().required().clone();
         let ty = names.try_fold(field, |ty, name| Some(ty.field(name)?.required().clone()))?;
-        let has = |value: &str| arms.iter().any(|it| it.0.text == value);
-        let is_complete = match &ty {
-            Type::Enum(values) => values.iter().all(|it| has(it)),
-            Type::Bool => has("true") && has("false"),
-            _ => true,
+        let values: Vec<&str> = match &ty {
+            Type::Enum(values) => values.iter().map(String::as_str).collect(),
+            Type::Bool => vec!["true", "false"],
+            _ => return None,
         };
+        let has = |value: &str| arms.iter().any(|it| it.0.text == value);
+        let missing = values.iter().filter(|it| !has(it)).count();
+        // A misspelt case has its target.
+        let misspelt = arms.iter().filter(|it| !values.contains(&it.0.text.as_str())).count();
         let choice = |to: &NodeName| RouteChoice {
             to: vec![Target::Node(to.clone())],
             is_dispatched: false,
             known: self.every_field(),
         };
         let choices = || self.declarations.nodes.iter().map(choice).collect();
-        (!is_complete).then(|| DraftEdge::Choice { from, choices: choices(), proved: Vec::new() })
+        (missing > misspelt).then(|| DraftEdge::Choice {
+            from,
+            choices: choices(),
+            proved: Vec::new(),
+        })
     }
 
     fn is_doubted(self, target: &Target) -> bool {

@@ -337,13 +337,21 @@ fn warn_of_unread_fields(
         }
     }
     let is_input = |name: &str| inputs.iter().any(|it| it.text == name);
+    // A command that writes its exit code fails for none, so the field has an effect although nothing reads it.
+    let shows_success: BTreeSet<&str> = draft
+        .nodes
+        .values()
+        .filter_map(|it| Some(it.kind?.kind.success_fields(&it.section)))
+        .flatten()
+        .map(|it| it.0)
+        .collect();
     // Without `output`, the result has all fields that are not private.
     let has_output = root.get("output").is_some();
     for Entry { key, .. } in root.get("state").map(Yaml::entries).unwrap_or_default() {
         let name = key.text.as_str();
         let Some(channel) = env.schema.channel(name) else { continue };
         let is_result = !has_output && !channel.is_private();
-        if is_result || is_input(name) || is_read(report, name) {
+        if is_result || is_input(name) || is_read(report, name) || shows_success.contains(name) {
             continue;
         }
         let writes = |it: &&NodeName| env.flow.may_write(it, name);

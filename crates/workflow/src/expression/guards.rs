@@ -76,7 +76,10 @@ impl Checker<'_> {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
             Proved::Ordered { .. } => (),
-            Proved::Sized { list, least } => self.learn_size(list, least),
+            Proved::Sized { list, number, fulfils } => {
+                let known = sizes::known(&self.present, &list.to_string());
+                self.learn_size(list, sizes::least(known, number, fulfils));
+            }
             Proved::Contained { item, within } => {
                 if !matches!(self.noted(within), Some(Type::Map(_))) {
                     self.learn_size(within, 1);

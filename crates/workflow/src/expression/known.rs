@@ -73,7 +73,9 @@ pub(crate) fn facts_after(
                     schema,
                 ));
             }
-            Proved::Sized { list, least } => known.extend(size_of(list, least, schema)),
+            Proved::Sized { list, number, fulfils } => {
+                known.extend(size_of(list, sizes::least(0, number, fulfils), schema));
+            }
             Proved::Contained { item, within } => {
                 known.extend(item_of(item, within, schema));
                 known.extend(range_of(item, Operator::Equal, item_range(within, schema), schema));
@@ -210,8 +212,8 @@ pub(super) enum Proved<'n> {
     Ordered { left: &'n Node, operator: Operator, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
-    /// A list has at least so many items.
-    Sized { list: &'n Node, least: i64 },
+    /// The size of a list fulfils a comparison with a number.
+    Sized { list: &'n Node, number: i64, fulfils: &'n dyn Fn(i64) -> bool },
     /// A list has this item, or a map this key.
     Contained { item: &'n Node, within: &'n Node },
     /// This condition holds, or does not.
@@ -237,14 +239,14 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Prove
                 let fulfils =
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
                 if let Some(list) = sized_list(value) {
-                    prove(Proved::Sized { list, least: sizes::least(number, fulfils) });
+                    prove(Proved::Sized { list, number, fulfils: &fulfils });
                 }
                 prove(Proved::Numbered { value, fulfils: &fulfils });
             }
             let is_unequal = (operator == Operator::Unequal) == outcome
                 && matches!(operator, Operator::Equal | Operator::Unequal);
             if is_unequal && number.is_empty_list() {
-                prove(Proved::Sized { list: value, least: 1 });
+                prove(Proved::Sized { list: value, number: 0, fulfils: &|it| it > 0 });
             }
         }
     }

@@ -156,7 +156,7 @@ impl Checker<'_, '_> {
             let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
                 (Some(path), Some(number)) => {
                     let fulfils = fulfilled_by(operator, number, is_turned, outcome);
-                    Some((path, sizes::least(number, fulfils)))
+                    Some((path, sizes::least(0, number, fulfils)))
                 }
                 _ if is_unequal && is_empty_list(other) => path_of(list).map(|it| (it, 1)),
                 _ => None,
