@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use graphrun_core::usage::TokenUsage;
+
 use super::{
     Suite,
     coverage::used_up,
@@ -240,13 +242,11 @@ impl Search<'_> {
         let mut actions = Vec::new();
         let mut step = Vec::new();
         for (task, (outcomes, &at)) in open.tasks.iter().zip(choices.iter().zip(chosen)) {
-            let Outcome { label, result, .. } = &outcomes[at];
-            let attempt = AttemptStats {
-                number: task.attempt,
-                ms: 0,
-                usage: Usage::default(),
-                ended: jiff::Timestamp::UNIX_EPOCH,
-            };
+            let Outcome { label, result, uses_up_limits, .. } = &outcomes[at];
+            let (ms, usage) =
+                if *uses_up_limits { self.limits_of(&task.node) } else { (0, Usage::default()) };
+            let ended = jiff::Timestamp::UNIX_EPOCH;
+            let attempt = AttemptStats { number: task.attempt, ms, usage, ended };
             let task_id = task.id;
             let mut applied = match result.clone() {
                 Ok(command) => {
@@ -259,6 +259,18 @@ impl Search<'_> {
         }
         self.note_accidents(open, choices, chosen, &actions, &step);
         self.arrive(machine, &before, actions, &open.records, Some(open.at), step);
+    }
+
+    /// Returns the duration and the usage at which a node has used up its limits.
+    fn limits_of(&self, node: &NodeName) -> (u64, Usage) {
+        let policies = self.graph.node(node).map(|it| &it.policies);
+        let Some(limits) = policies.and_then(|it| it.bounds.limits.as_ref()) else {
+            return (0, Usage::default());
+        };
+        let input_tokens = limits.tokens.unwrap_or_default();
+        let ms = limits.time.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        let tokens = TokenUsage { input_tokens, ..TokenUsage::default() };
+        (ms, Usage { tokens, cost_usd: limits.usd })
     }
 
     /// Reports a node that failed although the search tried no failure: it could not compute, its

@@ -1,7 +1,10 @@
 //! The outcomes of nodes that affect where a run continues: all values of enums and booleans that a
 //! condition reads, numbers around those it names, and each kind of failure that is caught.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
@@ -16,7 +19,7 @@ use crate::{
         SavedValues, SideEffects,
     },
     id::{ChannelName, NodeName, RunId},
-    state::{Channel, Type, Update, complete, smallest},
+    state::{Channel, NumberRange, Type, Update, complete, smallest},
     workflow::{Workflow, case_file::accesses},
 };
 
@@ -26,6 +29,8 @@ const VALUES_MAX: usize = 256;
 const OUTCOMES_MAX: usize = 1_024;
 /// The maximum length of a generated list, for conditions on a length.
 const LIST_MAX: i64 = 4;
+/// The largest difference of the ends of a range of whole numbers that are all tried.
+const WHOLE_NUMBERS_MAX: f64 = 16.0;
 /// The maximum depth of nested fields with distinct values.
 const DEPTH_MAX: usize = 4;
 
@@ -37,6 +42,14 @@ pub(super) struct Outcome {
     pub(super) result: Result<Command, Failure>,
     /// Whether it is a failure that the workflow expects, because a `catch` handles it.
     pub(super) is_expected: bool,
+    /// Whether its attempt uses up the limits of its node.
+    pub(super) uses_up_limits: bool,
+}
+
+impl Outcome {
+    fn new(label: String, result: Result<Command, Failure>) -> Self {
+        Self { label, result, is_expected: false, uses_up_limits: false }
+    }
 }
 
 /// The outcomes of nodes, computed once for each node.
@@ -96,15 +109,20 @@ impl<'a> Outcomes<'a> {
                 task.node
             ));
             let (label, result) = (String::new(), Ok(Command::default()));
-            return vec![Outcome { label, result, is_expected: false }];
+            return vec![Outcome::new(label, result)];
         };
         let updates = self.updates(&format!("`{}`", task.node), &writes);
-        let finished = |(label, update): (String, Update)| {
-            let result = Ok(update.into());
-            Outcome { label, result, is_expected: false }
-        };
+        let finished = |(label, update): (String, Update)| Outcome::new(label, Ok(update.into()));
         let mut outcomes: Vec<Outcome> = updates.into_iter().map(finished).collect();
         outcomes.extend(self.failures(&task.node));
+        if spec.policies.bounds.limits.is_some() {
+            let used_up = outcomes.clone().into_iter().map(|it| Outcome {
+                label: joined(&it.label, "its limits are used up"),
+                uses_up_limits: true,
+                ..it
+            });
+            outcomes.extend(used_up);
+        }
         self.made.insert(task.node.clone(), outcomes.clone());
         outcomes
     }
@@ -171,7 +189,7 @@ impl<'a> Outcomes<'a> {
                 return None;
             }
         };
-        Some(Outcome { label, result, is_expected: false })
+        Some(Outcome::new(label, result))
     }
 
     fn run(
@@ -361,9 +379,8 @@ fn collect(
     let mut values = match ty.required() {
         Type::Bool => vec![json!(true), json!(false)],
         Type::Enum(values) => values.iter().map(|it| json!(it)).collect(),
-        Type::Int(_) | Type::Float(_) => {
-            around(&access.numbers).into_iter().map(|it| json!(it)).collect()
-        }
+        Type::Int(range) => whole_numbers(*range, access).into_iter().map(|it| json!(it)).collect(),
+        Type::Float(range) => fractions(*range, access).into_iter().map(|it| json!(it)).collect(),
         Type::String => {
             let named = access.texts.iter().map(|it| json!(it));
             [json!(""), json!("x")].into_iter().chain(named).collect()
@@ -389,6 +406,43 @@ fn collect(
 fn around(numbers: &[i64]) -> BTreeSet<i64> {
     let near = numbers.iter().flat_map(|it| [it.saturating_sub(1), *it, it.saturating_add(1)]);
     near.chain([0]).collect()
+}
+
+/// Returns the whole numbers that conditions distinguish: all of a small range, or else those around the numbers they name.
+fn whole_numbers(range: NumberRange, access: &Access) -> BTreeSet<i64> {
+    if let Some(all) = all_of(range) {
+        return all.collect();
+    }
+    let named = access.numbers.iter().copied();
+    let beside = access.fractions.iter().flat_map(|it| [it.0.floor(), it.0.ceil()]);
+    #[expect(clippy::cast_possible_truncation, reason = "a number beyond the ends becomes the end")]
+    let beside = beside.chain(range.min).chain(range.max).map(|it| it as i64);
+    around(&named.chain(beside).collect::<Vec<i64>>())
+}
+
+/// Returns all whole numbers of a range, if they are few.
+#[expect(clippy::cast_possible_truncation, reason = "the numbers of a small range are small")]
+pub(super) fn all_of(range: NumberRange) -> Option<RangeInclusive<i64>> {
+    let (min, max) = (range.min?, range.max?);
+    let is_small = max - min < WHOLE_NUMBERS_MAX && min.abs() < 1e15 && max.abs() < 1e15;
+    is_small.then(|| min.ceil() as i64..=max.floor() as i64)
+}
+
+/// Returns the numbers that conditions distinguish: those they name, one between each two of them, and one beyond each end.
+#[expect(clippy::cast_precision_loss, reason = "the condition compares floats, too")]
+fn fractions(range: NumberRange, access: &Access) -> Vec<f64> {
+    let whole = access.numbers.iter().map(|it| *it as f64);
+    let named = whole.chain(access.fractions.iter().map(|it| it.0));
+    let mut numbers: Vec<f64> = named.chain(range.min).chain(range.max).collect();
+    if numbers.is_empty() {
+        return vec![0.0];
+    }
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    let between: Vec<f64> = numbers.windows(2).map(|it| f64::midpoint(it[0], it[1])).collect();
+    let (first, last) = (numbers[0] - 1.0, numbers[numbers.len() - 1] + 1.0);
+    let all = numbers.into_iter().chain(between).chain([first, last]);
+    all.filter(|it| it.is_finite()).collect()
 }
 
 /// Returns lists with none, one and two items, and with the lengths that a condition distinguishes.
@@ -425,7 +479,7 @@ fn lists(item: &Type, access: &Access) -> Vec<Value> {
 fn failure(node: &NodeName, kind: ErrorKind) -> Outcome {
     let label = format!("fails: {kind}");
     let result = Err(Failure::new(kind, format!("`{node}` fails: {kind}")));
-    Outcome { label, result, is_expected: true }
+    Outcome { is_expected: true, ..Outcome::new(label, result) }
 }
 
 /// Returns a value with another one placed at a path; missing fields are completed later.

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use super::outcomes::all_of;
 use crate::{
     graph::{AccessSet, Edge, Graph},
     id::ChannelName,
-    state::{Channel, NumberRange, Type},
+    state::{Channel, NumberRange},
     workflow::{
         Workflow,
         case_file::{Computed, accesses, computed},
@@ -68,22 +69,14 @@ pub(super) fn undecided(definition: &Workflow, graph: &Graph) -> Vec<String> {
     }
     for (name, spec) in &graph.nodes {
         let field = spec.policies.bounds.visits_field.as_ref();
-        if let Some(field) = field.filter(|it| chosen.contains(*it)) {
+        let has_few = |field: &ChannelName| {
+            let channel = graph.schema.channel(field.as_str());
+            let range = channel.and_then(|it| it.ty().required().range());
+            range.and_then(all_of).is_some()
+        };
+        if let Some(field) = field.filter(|it| chosen.contains(*it) && !has_few(it)) {
             found.insert(format!(
                 "every bound of `{name}`: `{field}` has more values than are tried"
-            ));
-        }
-    }
-    for access in accesses.iter().filter(|it| it.numbers.len() > 1) {
-        let channel = graph.schema.channel(access.channel.as_str());
-        let ty = channel.map(|it| it.ty().clone());
-        let ty = access.path.iter().fold(ty, |ty, name| ty?.field(name).cloned());
-        if ty.is_some_and(|it| matches!(it.required(), Type::Float(_)))
-            && chosen.contains(&access.channel)
-        {
-            found.insert(format!(
-                "fractions between the numbers that `{}` is compared with",
-                access.channel
             ));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -19,10 +19,13 @@ use super::{
 };
 use crate::{beneath::read_named, data_limit::DataLimit, workflow::format_text};
 
+/// The path that stands for stdin.
+const STDIN: &str = "-";
+
 /// Lay out workflows and test cases: spaces, line breaks and quotes, never their values
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The files to lay out; of a folder, all workflows and test cases below it
+    /// The files to lay out; of a folder, all workflows and test cases below it; `-` lays out stdin and prints it
     #[arg(required = true, value_name = "FILE|FOLDER")]
     paths: Vec<PathBuf>,
     /// Change nothing; fail if a file is laid out differently
@@ -34,6 +37,9 @@ impl Args {
     /// Lays out every file. A file that cannot be read does not keep the others from being laid out.
     pub(super) fn run(&self, globals: &Globals) -> Result<Exit, CliError> {
         globals.expect_output("fmt", &[Output::Text, Output::Json])?;
+        if self.paths.iter().any(|it| it.as_os_str() == STDIN) {
+            return self.lay_out_stdin(globals);
+        }
         let files = find(&self.paths)?;
         let (mut changed, mut refused) = (Vec::new(), 0_usize);
         for file in &files {
@@ -57,6 +63,25 @@ impl Args {
             (0, true) => Exit::Failed,
             _ => Exit::Usage,
         })
+    }
+
+    /// Prints the text of stdin as it is laid out. With `--check`, only the exit code shows whether it differs.
+    fn lay_out_stdin(&self, globals: &Globals) -> Result<Exit, CliError> {
+        if self.paths.len() > 1 || globals.output == Output::Json {
+            let message = "`-` stands for stdin, whose layout is printed as a text";
+            return Err(
+                CliError::usage(message).with_help("lay out one text at a time: `graphrun fmt -`")
+            );
+        }
+        let path = Path::new(STDIN);
+        let text = read_stdin().map_err(|error| CliError::read(path, error))?;
+        let laid_out =
+            format_text("stdin", &text).map_err(|findings| CliError::invalid(path, findings))?;
+        if self.check {
+            return Ok(if laid_out == text { Exit::Done } else { Exit::Failed });
+        }
+        print_result(&laid_out).map_err(CliError::write)?;
+        Ok(Exit::Done)
     }
 
     /// Lays out a file; returns whether its layout differs.
@@ -89,6 +114,16 @@ impl Args {
         lines.push(format!("{files}: {changes} changed, {kept} as before{refused}\n"));
         lines.concat()
     }
+}
+
+fn read_stdin() -> io::Result<String> {
+    let limit = DataLimit::FileBytes;
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(limit.value().saturating_add(1)).read_to_end(&mut bytes)?;
+    limit.check(bytes.len() as u64).map_err(|reached| {
+        io::Error::new(io::ErrorKind::FileTooLarge, format!("the text is {reached}"))
+    })?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Replaces the content of a file at once, so that a crash leaves the old or the new one. A link stays a link.

@@ -111,10 +111,7 @@ mod words;
 mod workflow_files;
 mod yes_no;
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, OnceLock},
-};
+use std::{process::ExitCode, sync::OnceLock};
 
 use clap::{CommandFactory, Parser};
 use graphrun_workflow::Registry;
@@ -235,7 +232,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
 /// Fails if the command line runs already in this process.
 fn register(registry: Registry, globals: &Globals) -> Result<(), CliError> {
     // A command that needs the configuration reports its mistakes.
-    let configured = globals.config().ok().map(|it| Arc::clone(&it.providers));
+    let configured = globals.config().ok().map(|it| models::providers_at_their_addresses(it));
     let registry = match configured {
         Some(providers) => registry.providers(providers),
         None => registry,

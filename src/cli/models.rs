@@ -6,15 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{error::CliError, exit::Exit, options::Settings};
+use super::{config::Config as UserConfig, error::CliError, exit::Exit, options::Settings};
 use crate::{
     cases::Recorded,
     graph::{ErrorKind, Failure},
     id::NodeName,
     llm::{
         ChatModel, ChatReply, ChatRequest, Config, ConfigError, EmbeddingClient, EmbeddingModel,
-        EmbeddingRecorder, ModelError, OpenAiCompatible, Recorder, RecordingError, RecordingFile,
-        Replay,
+        EmbeddingRecorder, ModelError, OpenAiCompatible, ProviderSettings,
+        Providers as KnownProviders, Recorder, RecordingError, RecordingFile, Replay,
     },
     nodes::ModelSource,
     workflow::Program,
@@ -142,6 +142,25 @@ fn config(model: &str, settings: &Settings) -> Result<Config, ConfigError> {
         _ => env::var(name).ok(),
     };
     settings.providers.config(model, &variable)
+}
+
+/// Returns the providers of a configuration, each with the protocol of the address that the environment gives it.
+pub(super) fn providers_at_their_addresses(config: &UserConfig) -> Arc<KnownProviders> {
+    let base_url = config.get("base_url").map(|it| it.text.clone());
+    let address = |name: &str| {
+        let of_default = base_url.clone().filter(|_| name == KnownProviders::DEFAULT);
+        of_default.or_else(|| env::var(KnownProviders::address_variable(name)).ok())
+    };
+    let mut providers = KnownProviders::clone(&config.providers);
+    for (name, provider) in config.providers.iter() {
+        let address = address(name).filter(|it| !it.trim().is_empty());
+        let profile = address.map(|it| provider.profile_at(&it));
+        if let Some(profile) = profile.filter(|it| *it != provider.profile) {
+            let protocol = Some(profile.protocol);
+            providers.add(name, ProviderSettings { protocol, ..ProviderSettings::default() });
+        }
+    }
+    Arc::new(providers)
 }
 
 /// Models by their names in a workflow.

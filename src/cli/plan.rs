@@ -264,22 +264,12 @@ impl Plan {
 }
 
 impl KnownTotals {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        reason = "a cost is not negative, and a larger one is the largest number"
-    )]
     fn of(envelope: &Envelope, nodes: &[PlannedNode]) -> Self {
-        const PARTS_OF_A_USD: f64 = 1e9;
         let nodes: BTreeMap<&NodeName, &PlannedNode> =
             nodes.iter().map(|it| (&it.node, it)).collect();
-        let cost = |it: &PlannedNode| Some((it.cost_usd_max? * PARTS_OF_A_USD).ceil() as u64);
+        let cost = |it: &PlannedNode| it.cost_usd_max.map(parts_of_usd);
         let cost = envelope.most(|name, _| cost(nodes.get(name)?));
-        Self {
-            tokens: envelope.most(|name, _| nodes.get(name)?.tokens_max),
-            cost_usd: cost as f64 / PARTS_OF_A_USD,
-        }
+        Self { tokens: envelope.most(|name, _| nodes.get(name)?.tokens_max), cost_usd: usd(cost) }
     }
 }
 
@@ -311,7 +301,10 @@ impl PlannedNode {
             envelope;
         let (tokens_max, cost_usd_max) = match calls_max {
             Some(0) => (Some(0), Some(0.0)),
-            _ => (rates.tokens(&node, *attempts_max), rates.cost(&node, *attempts_max)),
+            _ => (
+                rates.tokens(&node, *visits_max, *attempts_max),
+                rates.cost(&node, *visits_max, *attempts_max),
+            ),
         };
         Self {
             node,
@@ -352,6 +345,24 @@ impl PlannedLimits {
             exhausted: limits.exhausted.as_ref().map(ToString::to_string),
         }
     }
+}
+
+/// The parts of a US dollar in which costs are added.
+const PARTS_OF_A_USD: f64 = 1e9;
+
+/// Returns a cost in whole parts.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cost is not negative, and a larger one is the largest number"
+)]
+fn parts_of_usd(cost: f64) -> u64 {
+    (cost * PARTS_OF_A_USD).ceil() as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a cost is shown with a few digits")]
+fn usd(parts: u64) -> f64 {
+    parts as f64 / PARTS_OF_A_USD
 }
 
 fn ms(time: Duration) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::cli::program::Place;
+use crate::cli::program::{Ended, Place};
 
 const CROOKED: &str = "graphrun: 1   # first\nname:   x\n";
 const LAID_OUT: &str = "graphrun: 1 # first\nname: x\n";
@@ -33,12 +33,34 @@ fn files_are_laid_out_once() {
     assert_eq!(fs::read_dir(place.path("flows")).unwrap().count(), 3, "no other file is left");
 }
 
+/// All files that `graphrun init` writes are below `graphs`.
 #[test]
 fn the_templates_are_laid_out() {
     let place = Place::new();
-    let templates = format!("{}/graphs/templates", env!("CARGO_MANIFEST_DIR"));
-    let checked = place.run(["fmt", "--check", &templates]);
+    let root = env!("CARGO_MANIFEST_DIR");
+    let folders = [format!("{root}/graphs"), format!("{root}/examples")];
+    let checked = place.run(["fmt", "--check", &folders[0], &folders[1]]);
     assert_eq!(checked.code, 0, "{checked}");
+}
+
+fn from_stdin(place: &Place, args: &[&str], text: &str) -> Ended {
+    fs::write(place.path("input"), text).unwrap();
+    let input = fs::File::open(place.path("input")).unwrap();
+    Ended::of(place.command(["fmt"].iter().chain(args)).stdin(input))
+}
+
+#[test]
+fn a_text_on_stdin_is_laid_out_to_stdout() {
+    let place = Place::new();
+    let printed = from_stdin(&place, &["-"], CROOKED);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, LAID_OUT), "{printed}");
+    for (text, code) in [(CROOKED, 1), (LAID_OUT, 0)] {
+        let checked = from_stdin(&place, &["--check", "-"], text);
+        assert_eq!((checked.code, checked.stdout.as_str()), (code, ""), "{checked}");
+    }
+    let broken = from_stdin(&place, &["-"], "graphrun: 1\nname: [x\n");
+    assert!(broken.code == 2 && broken.stderr.contains("GR001"), "{broken}");
+    assert_eq!(place.run(["fmt", "-", "a.yaml"]).code, 2);
 }
 
 #[test]

@@ -160,3 +160,47 @@ fn the_worst_case_of_two_thousand_nodes_in_loops_is_found() {
     let ended = place.run(["validate", "many.yaml"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended}");
 }
+
+const INNER: &str = r#"
+graphrun: 1
+name: inner
+state: { t: string, a: string, b: string }
+input: t
+output: b
+models: { m: openai/gpt-5-mini }
+agents: { w: { model: m } }
+start: one
+nodes:
+  one: { agent: w, prompt: { text: "{{ t }}" }, writes: a, retry: 2, then: two }
+  two: { agent: w, prompt: { text: "{{ a }}" }, writes: b, retry: 1, then: end }
+"#;
+
+const OUTER: &str = r#"
+graphrun: 1
+name: outer
+state: { text: string, done: string }
+input: text
+output: done
+start: single
+nodes:
+  single: { use: { workflow: inner.yaml, in: { t: text }, out: { done: b }, nested: true }, retry: 3, then: end }
+"#;
+
+/// `one` has 2 × 3 calls and `two` 3. Each of the two further attempts at the nested run follows a failure of one of
+/// them, and at most `one` runs again: 9 + 2 × 6.
+#[test]
+fn a_nested_run_that_is_tried_again_repeats_only_a_failed_step() {
+    let place = Place::new();
+    fs::write(place.path("inner.yaml"), INNER).unwrap();
+    fs::write(place.path("outer.yaml"), OUTER).unwrap();
+    let planned = place.run(["plan", "outer.yaml", "--output", "json"]).json();
+    assert_eq!(planned["calls_max"], json!(21), "{planned}");
+    assert_eq!(planned["tokens_max"], json!(21 * 400_000), "{planned}");
+    assert!(planned["cost_usd_max"].as_f64().is_some_and(|it| it > 0.0), "{planned}");
+    assert!(planned["models"].get("openai/gpt-5-mini").is_some(), "{planned}");
+    // A run that a route led to failure begins anew.
+    let failing = INNER.replace("retry: 1, then: end", "retry: 1, then: fail");
+    fs::write(place.path("inner.yaml"), failing).unwrap();
+    let planned = place.run(["plan", "outer.yaml", "--output", "json"]).json();
+    assert_eq!(planned["calls_max"], json!(27), "{planned}");
+}

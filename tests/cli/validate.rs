@@ -138,3 +138,28 @@ fn a_hint_fails_nothing() {
     assert!(level("sarif").contains("\"level\": \"note\""));
     assert!(level("json").contains("\"severity\": \"hint\""));
 }
+
+/// A server in place of OpenAI has the protocol `chat`, which has these settings.
+#[test]
+fn settings_of_a_provider_at_another_address_are_those_of_its_protocol() {
+    let place = Place::new();
+    let text = r#"
+graphrun: 1
+name: seeded
+state: { question: string, answer: string }
+input: question
+output: answer
+agents: { x: { model: openai/gpt-4.1, seed: 3, stop: END } }
+start: a
+nodes:
+  a: { agent: x, prompt: { text: "{{ question }}" }, writes: answer, then: end }
+"#;
+    fs::write(place.path("seeded.yaml"), text).unwrap();
+    let own = place.run(["validate", "--strict", "seeded.yaml"]);
+    assert!(own.code == 2 && own.stdout.contains("GR045"), "{own}");
+    let elsewhere = place.run_with(
+        ["validate", "--strict", "seeded.yaml"],
+        [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")],
+    );
+    assert_eq!(elsewhere.code, 0, "{elsewhere}");
+}

@@ -334,7 +334,7 @@ async fn where_a_run_failed_is_where_it_stands() {
     for (text, words) in [
         (drawing.to_mermaid(), ["class n1 failed", "class n2 unreached"]),
         (drawing.to_dot(), ["penwidth=3", "not reached"]),
-        (drawing.to_svg(), ["class=\"node failed\"", "class=\"node unreached\""]),
+        (drawing.to_svg(), ["class=\"node failed\"", "(taken 1 time)"]),
     ] {
         assert!(words.iter().all(|it| text.contains(it)), "{text}");
     }

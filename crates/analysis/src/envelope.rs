@@ -48,6 +48,7 @@ use graphrun_core::{
 };
 use petgraph::algo::{has_path_connecting, tarjan_scc};
 
+pub(crate) use self::steps::calls_of_task;
 use self::{
     ending::CertainEnds,
     flow::Flows,
@@ -222,8 +223,7 @@ impl Envelope {
             let (visits_max, why) = (visits[number].most, visits[number].why.clone());
             let attempts = u64::from(steps::attempts_max(spec));
             let attempts_max = visits_max.saturating_mul(attempts);
-            let calls_max =
-                spec.node.describe().calls_max.map(|it| it.saturating_mul(attempts_max));
+            let calls_max = steps::calls_of_task(spec).map(|it| it.saturating_mul(visits_max));
             let is_dispatched = tokens.is_dispatched(number);
             let time_max = steps::task_time(spec).map(|it| steps::times(it, visits_max));
             let envelope =

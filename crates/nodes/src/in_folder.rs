@@ -50,14 +50,19 @@ pub(super) fn failure(error: &FolderError) -> NodeError {
         FolderError::Conflict { .. } => ErrorKind::Conflict,
         FolderError::Secret { .. } => ErrorKind::Secret,
         FolderError::Write(error) => return refused_write(error),
-        FolderError::NoBranch { .. }
-        | FolderError::NoCommit { .. }
+        FolderError::NoCommit { .. }
         | FolderError::Uncommitted { .. }
         | FolderError::TooLarge { .. } => ErrorKind::Other,
         _ => ErrorKind::Folder,
     };
     let failure = Failure::of(kind, error);
-    let hint = error.hint().map(|it| format!(" ({it})")).unwrap_or_default();
+    let hint = match error {
+        FolderError::NoBranch { .. } => {
+            Some("make it with `git branch`, then resume, or correct `into`")
+        }
+        error => error.hint(),
+    };
+    let hint = hint.map(|it| format!(" ({it})")).unwrap_or_default();
     Failure { message: failure.message + &hint, ..failure }.into()
 }
 

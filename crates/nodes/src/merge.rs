@@ -141,7 +141,11 @@ impl Kind for MergeKind {
 /// Reads `into` or `from`.
 fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSide> {
     match (parts.get("into"), parts.get("from")) {
-        (Some(yaml), None) => reader.text_expression(yaml, "a branch").map(MergeSide::Into),
+        (Some(yaml), None) => {
+            let branch = reader.text_expression(yaml, "a branch")?;
+            check_branch(reader, yaml, &branch);
+            Some(MergeSide::Into(branch))
+        }
         (None, Some(yaml)) => {
             let commits = reader.expression(yaml)?;
             let texts = Type::List(Box::new(Type::String));
@@ -160,6 +164,29 @@ fn read_side(reader: &mut NodeReader<'_>, parts: &Section<'_>) -> Option<MergeSi
             None
         }
     }
+}
+
+/// Reports a constant that cannot be the name of a branch. Whether the repository has the branch is known in a run.
+fn check_branch(reader: &mut NodeReader<'_>, yaml: &Yaml, branch: &Expression) {
+    let Some(name) = branch.constant() else { return };
+    let Some(name) = name.as_str().filter(|it| !is_branch_name(it)) else { return };
+    let place = reader.report().place(&yaml.range);
+    let message = format!("{name:?} is not the name of a branch");
+    let finding = Diagnostic::error("GR009", message).at(place, "no branch can have it");
+    reader.report().push(finding.help("write a name as git allows it, such as `'\"main\"'`"));
+}
+
+/// Whether git allows a branch of this name (`git check-ref-format`).
+fn is_branch_name(name: &str) -> bool {
+    let is_refused = |it: char| it.is_ascii_control() || " ~^:?*[\\".contains(it);
+    let is_part = |it: &str| !it.is_empty() && !it.starts_with('.') && !it.ends_with(".lock");
+    !name.contains(is_refused)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.starts_with('-')
+        && !name.ends_with('.')
+        && !["@", "HEAD"].contains(&name)
+        && name.split('/').all(is_part)
 }
 
 impl NodeSettings for MergeNode {
@@ -260,4 +287,21 @@ impl MergeNode {
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_branch_name;
+
+    #[test]
+    fn names_that_git_refuses_are_no_branches() {
+        for name in ["main", "auto/fix-1", "release/2.0", "größe", "a.b", "-x/y", "a@b"] {
+            assert_eq!(is_branch_name(name), name != "-x/y", "{name}");
+        }
+        let refused = ["", "a b", "a..b", "/a", "a/", "a//b", ".a", "a/.b", "a.lock", "a.", "a~1"];
+        for name in refused.into_iter().chain(["a^", "a:b", "a?", "a*", "a[", "a\\b", "a@{b", "@"])
+        {
+            assert!(!is_branch_name(name), "{name:?}");
+        }
+    }
 }

@@ -16,12 +16,14 @@ use super::in_folder::{failure, folders_of};
 pub struct NestedUseNode {
     settings: NestedUse,
     nested: NestedGraph,
+    calls_again_max: Option<u64>,
 }
 
 impl NestedUseNode {
     /// Makes the node from its settings and the graph of its workflow.
     pub fn new(settings: NestedUse, nested: NestedGraph) -> Self {
-        Self { settings, nested }
+        let calls_again_max = nested.graph().calls_again_max();
+        Self { settings, nested, calls_again_max }
     }
 }
 
@@ -76,6 +78,7 @@ impl Node for NestedUseNode {
             kind: "use",
             contract: Contract { reads: None, writes: Some(takes.collect()) },
             writes_always: Some(self.settings.takes_always.clone()),
+            calls_again_max: self.calls_again_max,
             ..NodeDescription::default()
         })
     }

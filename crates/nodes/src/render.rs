@@ -96,7 +96,13 @@ impl NodeSettings for RenderNode {
 
     fn computes(&self) -> Option<Vec<Computation>> {
         let fields = self.reads.iter().cloned().map(Access::whole).collect();
-        let from = AccessSet { fields, item_paths: vec![Vec::new()], ..AccessSet::default() };
+        // A template may divide.
+        let from = AccessSet {
+            fields,
+            item_paths: vec![Vec::new()],
+            may_fail: true,
+            ..AccessSet::default()
+        };
         Some(vec![Computation { to: self.writes.clone(), from, is_copy: false }])
     }
 }

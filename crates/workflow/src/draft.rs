@@ -24,6 +24,7 @@ use super::{
     report::Report,
     shape::{Section, is_later},
     structure::{FAILED, MAP},
+    success::SuccessFields,
 };
 
 /// The keys of a `parallel`.
@@ -240,8 +241,8 @@ impl EdgeDraft<'_> {
 
 impl RouteDraft<'_> {
     /// The facts that each decision proves; nothing, if none does.
-    pub(super) fn proved(&self, schema: &Schema) -> Vec<Vec<ProvedFact>> {
-        self.learned(|it| facts_after(it, schema))
+    pub(super) fn proved(&self, schema: &Schema, success: &SuccessFields) -> Vec<Vec<ProvedFact>> {
+        self.learned(|it| facts_after(it, schema, success))
     }
 
     /// What each decision proves. The function gives what follows from a condition that is true, and from one that is false.

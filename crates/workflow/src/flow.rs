@@ -16,18 +16,19 @@ use graphrun_analysis::flow_model::{Assigned, DraftEdge, DraftNode, FlowModel, f
 use graphrun_core::{
     graph::{Edge, Limits, NodeDescription, Policies, RouteChoice, Target, TriggerKind},
     id::{ChannelName, NodeName},
-    state::{NumberRange, Schema},
+    state::{NumberRange, Schema, Type},
 };
 
 pub(super) use self::paths::Paths;
 use super::{
     Registry, Workflow,
     declarations::Declarations,
-    draft::{EdgeDraft, NodeDraft, WorkflowDraft},
+    draft::{EdgeDraft, NodeDraft, RouteDraft, WorkflowDraft},
     expression::{Fact, ProvedFact},
     reader::Yaml,
     shape::Section,
     structure::fields_of_use,
+    success::SuccessFields,
     written::AssignedFields,
 };
 /// The assigned fields before and after each node.
@@ -65,14 +66,16 @@ impl Flow {
         let place = |it: &NodeName| sources.draft.nodes.get(it).map(|it| it.key.range.clone());
         let places = names.iter().map(|it| place(it).unwrap_or(start.clone())).collect();
         let fields = field_numbers(sources.schema);
-        let proved = ProvedFacts::of(sources);
-        let net = FlowModel::of(&sources.flow_draft(&proved));
+        let success = sources.success();
+        let proved = ProvedFacts::of(sources, &success);
+        let net = FlowModel::of(&sources.flow_draft(&proved, &success));
         let assigned = Assigned::of(&net);
         let paths = Paths {
             net,
             assigned,
             fields,
             proved: proved.facts,
+            success,
             is_doubtful: sources.is_doubtful(),
             visits: names.iter().map(|_| OnceLock::new()).collect(),
             names,
@@ -88,6 +91,13 @@ impl Flow {
         let written = self.paths.net.written_at_end();
         let fields = self.paths.fields.iter().filter(|(_, at)| written.contains(**at));
         fields.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a node may write a field.
+    pub(super) fn may_write(&self, node: &NodeName, field: &str) -> bool {
+        let (node, field) = (self.nodes.get(node), self.paths.field(field));
+        node.zip(field)
+            .is_some_and(|(node, field)| self.paths.net.nodes[*node].maybe.contains(field))
     }
 
     /// The fields that are assigned before the first step.
@@ -148,13 +158,13 @@ struct ProvedFacts {
 }
 
 impl ProvedFacts {
-    fn of(sources: Sources<'_>) -> Self {
+    fn of(sources: Sources<'_>, success: &SuccessFields) -> Self {
         let mut found = Self::default();
         let routes = sources.draft.edges.iter().filter_map(|it| match it {
             EdgeDraft::Route { route, .. } => Some(route),
             EdgeDraft::Plain(_) => None,
         });
-        for proved in routes.flat_map(|it| it.proved(sources.schema)).flatten() {
+        for proved in routes.flat_map(|it| it.proved(sources.schema, success)).flatten() {
             let Some(channel) = sources.schema.channel(&proved.name) else { continue };
             if !found.facts.contains(&proved.fact) {
                 found.facts.push(proved.fact);
@@ -184,7 +194,11 @@ impl ProvedFacts {
 }
 
 impl<'a> Sources<'a> {
-    fn flow_draft(self, proved: &ProvedFacts) -> graphrun_analysis::flow_model::Draft<'a> {
+    fn flow_draft(
+        self,
+        proved: &ProvedFacts,
+        success: &SuccessFields,
+    ) -> graphrun_analysis::flow_model::Draft<'a> {
         graphrun_analysis::flow_model::Draft {
             schema: self.schema,
             input: self.input,
@@ -193,7 +207,7 @@ impl<'a> Sources<'a> {
             start: self.start,
             after_limit: self.limits.exhausted.as_ref().and_then(Target::node),
             nodes: self.declarations.nodes.iter().map(|it| (it, self.node(it))).collect(),
-            edges: self.edges(proved),
+            edges: self.edges(proved, success),
         }
     }
 
@@ -289,7 +303,55 @@ impl<'a> Sources<'a> {
         names.map(|it| Some(self.schema.channel(it)?.name().clone())).collect()
     }
 
-    fn edges(self, proved_facts: &ProvedFacts) -> Vec<DraftEdge<'a>> {
+    /// The fields that show the success of commands. Only commands write such a field, so it shows the success of the
+    /// last one, also later in the run.
+    fn success(self) -> SuccessFields {
+        let shown = |node: &NodeDraft<'a>| {
+            let kinds = self.registry.kinds_of(node.section.yaml());
+            kinds.flat_map(|it| it.kind.success_fields(&node.section)).collect::<Vec<_>>()
+        };
+        let nodes: Vec<_> = self.draft.nodes.iter().map(|it| (it, shown(it.1))).collect();
+        let mut found = SuccessFields::default();
+        let is_certain = |name: &str| {
+            let channel = self.schema.channel(name);
+            channel.is_some_and(|it| {
+                let is_input = self.input.contains(it.name());
+                !is_input && it.default().is_none() && it.reducer().is_replace()
+            })
+        };
+        let fields = nodes.iter().flat_map(|it| &it.1).map(|it| it.0);
+        let fields: BTreeSet<&str> = fields.filter(|it| is_certain(it)).collect();
+        if fields.is_empty() {
+            return found;
+        }
+        let cleared = |name: &&str| {
+            let mut clears = nodes.iter().flat_map(|((_, it), _)| &it.policies.on_finish.clears);
+            clears.any(|it| it.as_str() == *name)
+        };
+        let may_be_null = |name: &&str| {
+            let channel = self.schema.channel(name);
+            channel.is_none_or(|it| matches!(it.ty(), Type::Optional(_)))
+        };
+        let left = |node: &NodeDraft<'a>| {
+            let kinds = self.registry.kinds_of(node.section.yaml());
+            let left = kinds.flat_map(|it| it.kind.may_leave_unwritten(&node.section));
+            left.filter(|it| !cleared(it) && !may_be_null(it)).map(str::to_owned).collect()
+        };
+        for ((name, node), shown) in &nodes {
+            let Some((written, _)) = self.written(name, node) else {
+                return SuccessFields::default();
+            };
+            for field in written.iter().filter(|it| fields.contains(it.as_str())) {
+                match shown.iter().find(|it| it.0 == field.as_str()) {
+                    Some((_, form)) => found.add(field.as_str(), *form, left(node)),
+                    None => found.add_unrelated(field.as_str()),
+                }
+            }
+        }
+        found
+    }
+
+    fn edges(self, proved_facts: &ProvedFacts, success: &SuccessFields) -> Vec<DraftEdge<'a>> {
         let edge = |it: &'a EdgeDraft<'a>| match it {
             EdgeDraft::Plain(Edge::Then { from, to, .. }) if self.is_doubted(to) => {
                 self.doubted(from, to.clone())
@@ -302,14 +364,45 @@ impl<'a> Sources<'a> {
                         choice.known = self.every_field();
                     }
                 }
-                let proved = route.proved(self.schema);
+                let proved = route.proved(self.schema, success);
                 let proved = proved.iter().map(|it| proved_facts.numbers(it)).collect();
                 DraftEdge::Choice { from, choices, proved }
             }
         };
+        let misled = self.draft.edges.iter().filter_map(|it| self.led_anywhere(it));
         let doubted = self.draft.doubted.iter();
         let doubted = doubted.map(|(from, to)| self.doubted(from, Target::Node(to.clone())));
-        self.draft.edges.iter().map(edge).chain(doubted).collect()
+        self.draft.edges.iter().map(edge).chain(misled).chain(doubted).collect()
+    }
+
+    /// The edges of a match that lacks a case, which is reported: the case may have been meant to lead to any node.
+    fn led_anywhere(self, edge: &'a EdgeDraft<'a>) -> Option<DraftEdge<'a>> {
+        let EdgeDraft::Route { from, route: RouteDraft::Match { on, arms, .. }, .. } = edge else {
+            return None;
+        };
+        let mut names = on.as_ref()?.text()?.trim().split('.');
+        let field = self.schema.channel(names.next()?)?.ty().required().clone();
+        let ty = names.try_fold(field, |ty, name| Some(ty.field(name)?.required().clone()))?;
+        let values: Vec<&str> = match &ty {
+            Type::Enum(values) => values.iter().map(String::as_str).collect(),
+            Type::Bool => vec!["true", "false"],
+            _ => return None,
+        };
+        let has = |value: &str| arms.iter().any(|it| it.0.text == value);
+        let missing = values.iter().filter(|it| !has(it)).count();
+        // A misspelt case has its target.
+        let misspelt = arms.iter().filter(|it| !values.contains(&it.0.text.as_str())).count();
+        let choice = |to: &NodeName| RouteChoice {
+            to: vec![Target::Node(to.clone())],
+            is_dispatched: false,
+            known: self.every_field(),
+        };
+        let choices = || self.declarations.nodes.iter().map(choice).collect();
+        (missing > misspelt).then(|| DraftEdge::Choice {
+            from,
+            choices: choices(),
+            proved: Vec::new(),
+        })
     }
 
     fn is_doubted(self, target: &Target) -> bool {

@@ -74,6 +74,7 @@ mod sections;
 mod shape;
 mod source;
 mod structure;
+mod success;
 mod then;
 pub mod tool;
 mod tools;

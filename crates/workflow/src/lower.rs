@@ -26,7 +26,7 @@ use super::{
     nodes::read_nodes,
     policies::PolicyScope,
     prompt::PromptFiles,
-    reader::{Data, Entry, Yaml},
+    reader::{Data, Entry, SpannedText, Yaml},
     report::Report,
     reports::read_reports,
     sections::{Sections, read_limits},
@@ -65,7 +65,7 @@ pub(super) fn lower(
     check_outputs(report, top, &env, &interface);
     report_unused(report, top);
     warn_of_unread_items(report, &env, &draft);
-    warn_of_unread_inputs(report, root, &env, &draft);
+    warn_of_unread_fields(report, root, &env, &draft);
     let Interface { input, output, inbox } = interface;
     let mut workflow = Workflow {
         name: name.map(|it| it.text).unwrap_or_default(),
@@ -298,8 +298,8 @@ fn read_start(
     entry
 }
 
-/// Warns about inputs that nothing reads, unless errors may be the reason, or code that may read anything.
-fn warn_of_unread_inputs(
+/// Reports inputs and fields that nothing reads, unless errors may be the reason, or code that may read anything.
+fn warn_of_unread_fields(
     report: &mut Report,
     root: &Yaml,
     env: &Environment,
@@ -316,7 +316,7 @@ fn warn_of_unread_inputs(
     let mut named = BTreeSet::new();
     for Entry { key, value } in root.entries() {
         match key.text.as_str() {
-            "input" => (),
+            "input" | "state" | "types" => (),
             "nodes" => value.entries().iter().flat_map(|it| it.value.entries()).for_each(|it| {
                 if !matches!(it.key.text.as_str(), "writes" | "clears") {
                     collect_words(&it.value, &mut named);
@@ -325,18 +325,55 @@ fn warn_of_unread_inputs(
             _ => collect_words(value, &mut named),
         }
     }
-    let Some(inputs) = root.get("input") else { return };
-    for word in inputs.items().iter().chain([inputs]).filter_map(Yaml::word) {
-        if report.is_used(FIELDS, &word.text) || named.contains(word.text.as_str()) {
-            continue;
-        }
-        if env.schema.channel(&word.text).is_some() {
+    let inputs = root.get("input").map(words_of).unwrap_or_default();
+    let is_read =
+        |report: &Report, name: &str| report.is_used(FIELDS, name) || named.contains(name);
+    for word in &inputs {
+        if env.schema.channel(&word.text).is_some() && !is_read(report, &word.text) {
             let message = format!("nothing reads the input `{}`", word.text);
             let place = report.place(&word.range);
             let finding = Diagnostic::warning("GR018", message).at(place, "not read");
             report.push(finding.help("read it in a prompt or an expression, or remove it here"));
         }
     }
+    let is_input = |name: &str| inputs.iter().any(|it| it.text == name);
+    // A command that writes its exit code fails for none, so the field has an effect although nothing reads it.
+    let shows_success: BTreeSet<&str> = draft
+        .nodes
+        .values()
+        .filter_map(|it| Some(it.kind?.kind.success_fields(&it.section)))
+        .flatten()
+        .map(|it| it.0)
+        .collect();
+    // Without `output`, the result has all fields that are not private.
+    let has_output = root.get("output").is_some();
+    for Entry { key, .. } in root.get("state").map(Yaml::entries).unwrap_or_default() {
+        let name = key.text.as_str();
+        let Some(channel) = env.schema.channel(name) else { continue };
+        let is_result = !has_output && !channel.is_private();
+        if is_result || is_input(name) || is_read(report, name) || shows_success.contains(name) {
+            continue;
+        }
+        let writes = |it: &&NodeName| env.flow.may_write(it, name);
+        let place = report.place(&key.range);
+        report.push(match env.declarations.nodes.iter().find(writes) {
+            Some(node) => {
+                let message = format!("nothing reads the field `{name}`, which `{node}` writes");
+                let finding = Diagnostic::hint("GR140", message).at(place, "only written");
+                finding
+                    .help("read it in a prompt or an expression, add it to `output`, or remove it")
+            }
+            None => {
+                let message = format!("nothing uses the field `{name}`");
+                Diagnostic::warning("GR018", message).at(place, "not used")
+            }
+        });
+    }
+}
+
+/// The words of a value: one or several.
+fn words_of(yaml: &Yaml) -> Vec<SpannedText> {
+    yaml.items().iter().chain([yaml]).filter_map(Yaml::word).collect()
 }
 
 /// Collects the words in the scalars of a value.

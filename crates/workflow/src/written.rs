@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use graphrun_core::id::ChannelName;
 
-use super::flow::Paths;
+use super::{flow::Paths, success::SuccessFields};
 /// The fields that are assigned at one point of a workflow. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct AssignedFields(Source);
@@ -77,6 +77,16 @@ impl AssignedFields {
     /// Returns whether this is at the start or the end of a node.
     pub(crate) fn is_at(&self, name: &str) -> bool {
         matches!(&self.0, Source::Paths { paths, node, .. } if paths.is_called(*node, name))
+    }
+
+    /// Returns the fields that show the success of commands, if there are any.
+    pub(crate) fn success(&self) -> Option<&SuccessFields> {
+        match &self.0 {
+            Source::Paths { paths, .. } | Source::Start(paths) => Some(paths.success()),
+            Source::Everything | Source::Throughout(_) => None,
+            #[cfg(test)]
+            Source::Fixed(_) => None,
+        }
     }
 
     /// Returns whether a field is assigned.

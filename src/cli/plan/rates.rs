@@ -2,17 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::{Plan, PlannedNode, parts_of_usd, usd};
 use crate::{
-    cli::config::{Config, FILE},
+    cli::{
+        config::{Config, FILE},
+        registry,
+    },
+    compile::compile,
     id::NodeName,
     llm::{EmbeddingRequest, Price},
+    nodes::{Services, factory},
     workflow::Workflow,
 };
 
 /// The maximum usage of model calls, by node, those for embeddings included.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
+    /// Those of nested runs have the name of the node that runs them before their own.
     agents: BTreeMap<NodeName, AgentModels>,
+    nested: BTreeMap<NodeName, NestedRun>,
+}
+
+/// The maximum usage of a nested run, if it is known.
+#[derive(Debug)]
+struct NestedRun {
+    tokens: Option<Attempts<u64>>,
+    cost: Option<Attempts<f64>>,
+}
+
+/// The usage of the first attempt at a task, and of each further one.
+#[derive(Clone, Copy, Debug)]
+struct Attempts<T> {
+    first: T,
+    again: T,
 }
 
 /// The models of a node.
@@ -63,11 +85,22 @@ impl Rates {
                 agents.insert(name.clone(), models);
             }
         }
-        Self { agents }
+        let mut nested = BTreeMap::new();
+        for (user, workflow) in &workflow.nested {
+            let rates = Self::of(workflow, config);
+            nested.extend(NestedRun::of(workflow, &rates).map(|it| (user.clone(), it)));
+            agents.extend(rates.agents.into_iter().map(|(name, it)| (name.within(user), it)));
+        }
+        Self { agents, nested }
     }
 
-    /// Returns the tokens of this many attempts of a node.
-    pub(super) fn tokens(&self, node: &NodeName, attempts: u64) -> Option<u64> {
+    /// Returns the tokens of this many visits of a node, with all attempts.
+    pub(super) fn tokens(&self, node: &NodeName, visits: u64, attempts: u64) -> Option<u64> {
+        if let Some(nested) = self.nested.get(node) {
+            let Attempts { first, again } = nested.tokens?;
+            let again = again.saturating_mul(attempts.saturating_sub(visits));
+            return Some(first.saturating_mul(visits).saturating_add(again));
+        }
         let AgentModels { each, is_choice, embedding } = self.agents.get(node)?;
         let tokens = |it: &AgentModel| Some(it.calls.saturating_mul(it.tokens?));
         let each = each.iter().map(tokens).collect::<Option<Vec<u64>>>()?.into_iter();
@@ -77,9 +110,13 @@ impl Rates {
         Some(all.saturating_mul(attempts))
     }
 
-    /// Returns the cost of this many attempts of a node.
+    /// Returns the cost of this many visits of a node, with all attempts.
     #[expect(clippy::cast_precision_loss, reason = "no run makes 2^52 calls")]
-    pub(super) fn cost(&self, node: &NodeName, attempts: u64) -> Option<f64> {
+    pub(super) fn cost(&self, node: &NodeName, visits: u64, attempts: u64) -> Option<f64> {
+        if let Some(nested) = self.nested.get(node) {
+            let Attempts { first, again } = nested.cost?;
+            return Some(first * visits as f64 + again * attempts.saturating_sub(visits) as f64);
+        }
         let AgentModels { each, is_choice, embedding } = self.agents.get(node)?;
         let cost = |it: &AgentModel| Some(it.calls as f64 * it.cost()?);
         let each = each.iter().map(cost).collect::<Option<Vec<f64>>>()?.into_iter();
@@ -114,6 +151,30 @@ impl Rates {
             unknown.push(format!("cost: no price of {names}; `[prices]` in `{FILE}` sets it"));
         }
         unknown
+    }
+}
+
+impl NestedRun {
+    /// Returns the maximum usage of a nested run of a workflow; `None` if it does not compile.
+    fn of(workflow: &Workflow, rates: &Rates) -> Option<Self> {
+        let factory = factory(Services::offline(), registry());
+        let compiled = compile(workflow.clone().into_graph(&factory)).ok()?;
+        let plan = Plan::planned(&compiled, rates);
+        // The number of items is not known.
+        let is_known = !plan.has_items();
+        let node = |name: &NodeName| plan.nodes.iter().find(|it| it.node == *name);
+        let of_task = |all: u64, visits: u64| all.div_ceil(visits.max(1));
+        let tokens = plan.tokens_max.filter(|_| is_known).map(|first| {
+            let of = |it: &PlannedNode| Some(of_task(it.tokens_max?, it.runs_max));
+            let again = compiled.most_again(first, |name| of(node(name)?));
+            Attempts { first, again: again.unwrap_or(first) }
+        });
+        let cost = plan.cost_usd_max.filter(|_| is_known).map(|first| {
+            let of = |it: &PlannedNode| Some(of_task(parts_of_usd(it.cost_usd_max?), it.runs_max));
+            let again = compiled.most_again(parts_of_usd(first), |name| of(node(name)?));
+            Attempts { first, again: again.map_or(first, usd) }
+        });
+        Some(Self { tokens, cost })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Writes the SVG text of a picture, without scripts, fonts or other external resources.
 
+use graphrun_core::words::count;
+
 use super::{
     BOX_PADDING, NAME, Picture, SMALL, STUB_PADDING, Shape, Stroke,
     sheet::{Area, Line, Piece, Placed, Point, px},
@@ -174,7 +176,8 @@ fn title(picture: &Picture<'_>, stroke: &Stroke) -> String {
         let words: Vec<&str> = edge.labels.iter().map(String::as_str).collect();
         let words =
             if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
-        let taken = edge.taken.map(|it| format!(" (taken {it} times)")).unwrap_or_default();
+        let taken =
+            edge.taken.map(|it| format!(" (taken {})", count(it, "time"))).unwrap_or_default();
         format!("{} to {}{words}{taken}", name(edge.from), name(edge.to))
     });
     lines.collect::<Vec<_>>().join("\n")

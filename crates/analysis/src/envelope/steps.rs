@@ -204,6 +204,14 @@ pub(super) fn attempts_max(spec: &NodeSpec) -> u32 {
     attempts.into_iter().fold(1, u32::max)
 }
 
+/// Returns the maximum number of model calls of one task of a node, all attempts together, if it is known.
+pub(crate) fn calls_of_task(spec: &NodeSpec) -> Option<u64> {
+    let NodeDescription { calls_max, calls_again_max, .. } = spec.node.describe();
+    let first = calls_max?;
+    let again = calls_again_max.unwrap_or(first);
+    Some(first.saturating_add(again.saturating_mul(u64::from(attempts_max(spec)) - 1)))
+}
+
 /// Multiplies a duration.
 pub(super) fn times(time: Duration, many: u64) -> Duration {
     match u32::try_from(many) {

@@ -1,6 +1,8 @@
 //! Access sets of routes and conditions: the parts of the state that affect a decision, as opposed
 //! to those that only pass through.
 
+use std::cmp::Ordering;
+
 use crate::id::{ChannelName, NodeName};
 
 /// The access set of a route or a condition.
@@ -14,10 +16,14 @@ pub struct AccessSet {
     pub item_paths: Vec<Vec<String>>,
     /// The integers that this item, or a part of it, may be compared with.
     pub item_numbers: Vec<i64>,
+    /// The numbers with a fraction that it may be compared with.
+    pub item_fractions: Vec<Fraction>,
     /// The strings that it may be compared with.
     pub item_texts: Vec<String>,
     /// Whether the decision may depend on more than the presence of values and on comparisons with these constants.
     pub is_opaque: bool,
+    /// Whether some values may give no result: it divides.
+    pub may_fail: bool,
     /// Whether it reads facts of the run that follow from no state: its id, the time, usage, limits, and errors.
     pub reads_facts: bool,
 }
@@ -37,9 +43,35 @@ pub struct Access {
     pub is_presence: bool,
     /// The integers that it may be compared with.
     pub numbers: Vec<i64>,
+    /// The numbers with a fraction that it may be compared with.
+    pub fractions: Vec<Fraction>,
     /// The strings that it may be compared with.
     pub texts: Vec<String>,
 }
+
+/// A number with a fraction. Such numbers are ordered as [`f64::total_cmp`] does.
+#[derive(Clone, Copy, Debug)]
+pub struct Fraction(pub f64);
+
+impl Ord for Fraction {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Fraction {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Fraction {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Fraction {}
 
 impl AccessSet {
     /// Adds another access set.
@@ -48,8 +80,10 @@ impl AccessSet {
         self.visits.extend(other.visits);
         self.item_paths.extend(other.item_paths);
         self.item_numbers.extend(other.item_numbers);
+        self.item_fractions.extend(other.item_fractions);
         self.item_texts.extend(other.item_texts);
         self.is_opaque |= other.is_opaque;
+        self.may_fail |= other.may_fail;
         self.reads_facts |= other.reads_facts;
     }
 }
@@ -64,6 +98,7 @@ impl Access {
             item_parts: None,
             is_presence: false,
             numbers: Vec::new(),
+            fractions: Vec::new(),
             texts: Vec::new(),
         }
     }

@@ -25,7 +25,7 @@ mod trigger;
 mod visits;
 
 pub use self::{
-    access::{Access, AccessSet},
+    access::{Access, AccessSet, Fraction},
     command::{Command, Dispatch, Goto, IntoCommand, Target, Transition},
     condition::{Condition, condition_fn},
     context::{CallPermit, Cancel, Input, NodeContext, OriginalTask, Reporter},

@@ -93,6 +93,9 @@ pub struct NodeDescription {
     /// The maximum number of model calls in one attempt, for the worst case. `None` means unknown,
     /// not zero.
     pub calls_max: Option<u64>,
+    /// The maximum number of model calls in an attempt that follows another one of the same task. `None` means as many as
+    /// in the first one.
+    pub calls_again_max: Option<u64>,
     /// Whether a task of it is a nested run. An outage there has its attempts at the tasks of the nested run, and no others.
     pub is_nested_run: bool,
     /// The side effects of the node, which decide whether a test can run it unchanged.
@@ -111,6 +114,7 @@ impl Default for NodeDescription {
             contract: Contract::default(),
             writes_always: None,
             calls_max: None,
+            calls_again_max: None,
             is_nested_run: false,
             side_effects: SideEffects::World,
             item: None,

@@ -18,7 +18,7 @@ use graphrun_workflow::{
     Expression, HostSettings, HostUse, SandboxSettings,
     kind::{
         ArgumentAdvice, Data, Entry, Keys, Kind, MakeContext, NodeReader, NodeSettings, Section,
-        SpannedText, Yaml, check_argument, describe, read_arguments,
+        SpannedText, SuccessForm, Yaml, check_argument, describe, read_arguments,
         values::{
             self, Either, FieldName, Flag, FolderName, Named, OneOrMany, SandboxName, Scalar, Text,
             VariableName,
@@ -172,6 +172,16 @@ impl Kind for RunKind {
         let outputs: Vec<RunOutput> = pairs.iter().filter_map(|(_, it)| output(it)).collect();
         let is_uncertain = |name: &str| output(name).is_some_and(|it| !it.is_certain_in(&outputs));
         pairs.iter().filter(|(_, it)| is_uncertain(it)).map(|(field, _)| *field).collect()
+    }
+
+    fn success_fields<'y>(&self, node: &Section<'y>) -> Vec<(&'y str, SuccessForm)> {
+        let pairs = node.get("writes").map(Yaml::text_pairs).unwrap_or_default();
+        let form = |output: &str| match RunOutput::find(output)? {
+            RunOutput::Ok => Some(SuccessForm::Bool),
+            RunOutput::ExitCode => Some(SuccessForm::ExitCode),
+            RunOutput::Stdout | RunOutput::Stderr | RunOutput::Json => None,
+        };
+        pairs.into_iter().filter_map(|(field, output)| Some((field, form(output)?))).collect()
     }
 
     fn reads_only_named_values(&self) -> bool {

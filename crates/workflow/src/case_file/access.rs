@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use graphrun_core::{
-    graph::{Access, AccessSet, Edge, Graph, Spread},
+    graph::{Access, AccessSet, Edge, Fraction, Graph, Spread},
     id::{ChannelName, NodeName},
 };
 
@@ -28,7 +28,15 @@ pub struct Computed {
 
 /// The fields collected so far, each part of the state once with all its comparisons.
 #[derive(Debug, Default)]
-struct AccessMap(BTreeMap<AccessPath, (BTreeSet<i64>, BTreeSet<String>)>);
+struct AccessMap(BTreeMap<AccessPath, Compared>);
+
+/// The constants that a part of the state is compared with.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Compared {
+    numbers: BTreeSet<i64>,
+    fractions: BTreeSet<Fraction>,
+    texts: BTreeSet<String>,
+}
 
 /// A channel, the path into it, `is_whole`, `item_parts` and `is_presence`.
 type AccessPath = (ChannelName, Vec<String>, bool, Option<Vec<Vec<String>>>, bool);
@@ -48,9 +56,11 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
         _ => None,
     });
     let conditions = graph.nodes.values().filter_map(|it| it.when.as_ref());
+    let bounds = graph.nodes.values().filter_map(|it| it.policies.bounds.visits_field.clone());
+    let bounds = bounds.map(|it| Access { is_whole: false, ..Access::whole(it) });
     let by_routes = routes.clone().map(|it| it.access_set().unwrap_or_else(|| wholly(it.reads())));
     let by_conditions = conditions.map(|it| it.access_set().unwrap_or_else(|| wholly(it.reads())));
-    let mut open = AccessSet::default();
+    let mut open = AccessSet { fields: bounds.collect(), ..AccessSet::default() };
     by_routes.chain(by_conditions).for_each(|it| open.extend(it));
 
     // If an item of a dispatched list is read, the content of that list matters too.
@@ -64,9 +74,11 @@ pub fn accesses(workflow: &Workflow, graph: &Graph) -> Vec<Access> {
     loop {
         if !std::mem::take(&mut open.item_paths).is_empty() {
             let numbers = std::mem::take(&mut open.item_numbers);
+            let fractions = std::mem::take(&mut open.item_fractions);
             let texts = std::mem::take(&mut open.item_texts);
             open.fields.extend(lists.iter().cloned().map(|mut list| {
                 list.numbers.extend(&numbers);
+                list.fractions.extend(&fractions);
                 list.texts.extend(texts.iter().cloned());
                 list
             }));
@@ -106,9 +118,11 @@ impl Computed {
         }
         let mut behind = self.from.clone();
         behind.item_numbers.extend(&seen.numbers);
+        behind.item_fractions.extend(&seen.fractions);
         behind.item_texts.extend(seen.texts.iter().cloned());
         for it in &mut behind.fields {
             it.numbers.extend(&seen.numbers);
+            it.fractions.extend(&seen.fractions);
             it.texts.extend(seen.texts.iter().cloned());
             if self.is_copy {
                 it.path.extend(seen.path.iter().cloned());
@@ -130,15 +144,16 @@ impl Computed {
 impl AccessMap {
     /// Adds an access. Returns it with all earlier comparisons if it adds anything new.
     fn add(&mut self, access: Access) -> Option<Access> {
-        let Access { channel, path, is_whole, item_parts, is_presence, numbers, texts } = access;
+        let Access { channel, path, is_whole, item_parts, is_presence, numbers, fractions, texts } =
+            access;
         let part = (channel, path, is_whole, item_parts, is_presence);
         let is_new = !self.0.contains_key(&part);
-        let (known_numbers, known_texts) = self.0.entry(part.clone()).or_default();
-        let known = known_numbers.len() + known_texts.len();
-        known_numbers.extend(numbers);
-        known_texts.extend(texts);
-        let is_more = known_numbers.len() + known_texts.len() > known;
-        (is_new || is_more).then(|| access_of((part, (known_numbers.clone(), known_texts.clone()))))
+        let known = self.0.entry(part.clone()).or_default();
+        let before = known.clone();
+        known.numbers.extend(numbers);
+        known.fractions.extend(fractions);
+        known.texts.extend(texts);
+        (is_new || *known != before).then(|| access_of((part, known.clone())))
     }
 
     fn into_accesses(self) -> Vec<Access> {
@@ -146,9 +161,17 @@ impl AccessMap {
     }
 }
 
-fn access_of((part, compared): (AccessPath, (BTreeSet<i64>, BTreeSet<String>))) -> Access {
+fn access_of((part, compared): (AccessPath, Compared)) -> Access {
     let (channel, path, is_whole, item_parts, is_presence) = part;
-    let (numbers, texts) = compared;
-    let (numbers, texts) = (numbers.into_iter().collect(), texts.into_iter().collect());
-    Access { channel, path, is_whole, item_parts, is_presence, numbers, texts }
+    let Compared { numbers, fractions, texts } = compared;
+    Access {
+        channel,
+        path,
+        is_whole,
+        item_parts,
+        is_presence,
+        numbers: numbers.into_iter().collect(),
+        fractions: fractions.into_iter().collect(),
+        texts: texts.into_iter().collect(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use graphrun_core::{
-    graph::{Access, AccessSet},
+    graph::{Access, AccessSet, Fraction},
     id::{ChannelName, NodeName},
 };
 use serde_json::Value;
@@ -11,21 +11,39 @@ use serde_json::Value;
 use super::syntax::{Kind, Node, Operator};
 /// Returns the access set of a checked expression. Its names are channels or the item.
 pub(super) fn access_set(root: &Node, reads: &[ChannelName], item: Option<&str>) -> AccessSet {
-    let mut looker =
-        Looker { reads, item, set: AccessSet::default(), numbers: vec![], texts: vec![] };
+    let mut looker = Looker {
+        reads,
+        item,
+        set: AccessSet::default(),
+        numbers: vec![],
+        fractions: vec![],
+        texts: vec![],
+    };
     looker.look(root, false);
-    let Looker { mut set, numbers, texts, .. } = looker;
+    let Looker { mut set, numbers, fractions, texts, .. } = looker;
     for access in &mut set.fields {
         access.numbers.clone_from(&numbers);
+        access.fractions.clone_from(&fractions);
         access.texts.clone_from(&texts);
     }
     if !set.item_paths.is_empty() {
-        (set.item_numbers, set.item_texts) = (numbers, texts);
+        (set.item_numbers, set.item_fractions, set.item_texts) = (numbers, fractions, texts);
     }
     let mut seen = BTreeSet::new();
     set.fields.retain(|it| seen.insert(it.clone()));
     set.is_opaque = !is_transparent(root);
+    set.may_fail = divides(root);
     set
+}
+
+/// Returns whether an expression divides by a value that may be zero.
+fn divides(node: &Node) -> bool {
+    let by_zero = |it: &Node| match &it.kind {
+        Kind::Literal(value) => value.as_f64() == Some(0.0),
+        _ => true,
+    };
+    matches!(&node.kind, Kind::Binary(Operator::Divide | Operator::Remainder, _, by) if by_zero(by))
+        || node.parts().into_iter().any(divides)
 }
 
 /// Returns whether each name of a checked expression is a channel, and no call gives a fact of the run. Expressions with
@@ -88,7 +106,7 @@ fn is_compared(operator: Operator, value: &Node, constant: &Node) -> bool {
         }
         Kind::Call(..) => is_transparent(value),
         _ if value.path().is_none() => false,
-        _ => is_equality && !constant.is_f64() || is_order && constant.is_i64(),
+        _ => is_equality || is_order && constant.is_number(),
     }
 }
 
@@ -119,6 +137,7 @@ struct Looker<'a> {
     item: Option<&'a str>,
     set: AccessSet,
     numbers: Vec<i64>,
+    fractions: Vec<Fraction>,
     texts: Vec<String>,
 }
 
@@ -130,9 +149,10 @@ impl Looker<'_> {
             Kind::Name(_) | Kind::Field(..) => self.path(node, is_whole, false),
             Kind::Literal(value) => self.literal(value),
             Kind::Negate(of) => match &of.kind {
-                Kind::Literal(Value::Number(number)) => {
-                    self.numbers.extend(number.as_i64().map(|it| -it));
-                }
+                Kind::Literal(Value::Number(number)) => match number.as_i64() {
+                    Some(number) => self.numbers.push(-number),
+                    None => self.fractions.extend(number.as_f64().map(|it| Fraction(-it))),
+                },
                 _ => self.look(of, false),
             },
             Kind::NodeName(name) => self.set.visits.extend(NodeName::parse_path(name)),
@@ -200,22 +220,17 @@ impl Looker<'_> {
             }
             return;
         };
-        let (numbers, texts) = (Vec::new(), Vec::new());
-        let access = Access {
-            channel,
-            path: names.collect(),
-            is_whole,
-            item_parts: None,
-            is_presence,
-            numbers,
-            texts,
-        };
+        let path = names.collect();
+        let access = Access { path, is_whole, is_presence, ..Access::whole(channel) };
         self.set.fields.push(access);
     }
 
     fn literal(&mut self, value: &Value) {
         match value {
-            Value::Number(number) => self.numbers.extend(number.as_i64()),
+            Value::Number(number) => match number.as_i64() {
+                Some(number) => self.numbers.push(number),
+                None => self.fractions.extend(number.as_f64().map(Fraction)),
+            },
             Value::String(text) => self.texts.push(text.clone()),
             _ => (),
         }

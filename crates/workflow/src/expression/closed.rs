@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     EvaluateError, ExpressionView,
-    evaluate::{Absent, evaluate_owned},
+    evaluate::{Absent, WholeNumbers, evaluate_owned},
     syntax::{Kind, Node, Operator},
 };
 use crate::report::Problem;
@@ -23,7 +23,8 @@ pub(super) fn evaluate_closed(root: &Node) -> Option<Result<Value, EvaluateError
     let (trigger, facts) = (&Trigger::Start, &RunFacts::default());
     let (state, visits) = (&state, &visits);
     let view = ExpressionView { state, visits, item: None, output_dir: None, trigger, facts };
-    Some(evaluate_owned(root, &view, (None, None), Absent::IsNull))
+    // No literal of a whole number is written with a point.
+    Some(evaluate_owned(root, &view, (None, None), (&WholeNumbers::new(), Absent::IsNull)))
 }
 
 /// Reports the innermost parts that have no value in any state. Returns whether there are any.

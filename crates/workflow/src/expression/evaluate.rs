@@ -1,6 +1,6 @@
 //! Evaluates an expression in a state. Evaluation always terminates, with a value or an error.
 
-use std::{borrow::Cow, cmp::Ordering, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -21,29 +21,32 @@ use crate::{
 /// A value with the name of its variable, if there is one.
 type Named<'a> = Option<(&'a str, &'a Value)>;
 
+/// The places of the parts whose type is a whole number.
+pub(super) type WholeNumbers = BTreeSet<(usize, usize)>;
+
 pub(super) fn evaluate(
     root: &Node,
     view: &ExpressionView<'_>,
     item: Named<'_>,
-    absent: Absent,
+    (whole, absent): (&WholeNumbers, Absent),
 ) -> Result<Arc<Value>, EvaluateError> {
     // A field is shared, so it takes no memory.
     let is_output = |name: &str| name == "output" && view.output_dir.is_some();
     if let Kind::Name(name) = &root.kind
         && !is_output(name)
         && item.is_none_or(|(variable, _)| variable != name)
-        && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null())
+        && let Some(value) = view.state.get_shared(name).filter(|it| !it.is_null() && !it.is_f64())
     {
         return Ok(value);
     }
-    evaluate_owned(root, view, (item, None), absent).map(Arc::new)
+    evaluate_owned(root, view, (item, None), (whole, absent)).map(Arc::new)
 }
 
 pub(super) fn evaluate_owned(
     root: &Node,
     view: &ExpressionView<'_>,
     (item, variable): (Named<'_>, Named<'_>),
-    absent: Absent,
+    (whole, absent): (&WholeNumbers, Absent),
 ) -> Result<Value, EvaluateError> {
     // The item hides its position, and a field of the state with this name does, too.
     let index = view.facts.item_index.filter(|_| view.state.schema().channel(INDEX).is_none());
@@ -51,7 +54,7 @@ pub(super) fn evaluate_owned(
     let item = item.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variable = variable.map(|(name, value)| (name, Cow::Borrowed(value)));
     let variables = index.into_iter().chain(item).chain(variable).collect();
-    let mut evaluation = Evaluation { view: *view, variables, meter: Meter::default() };
+    let mut evaluation = Evaluation { view: *view, variables, whole, meter: Meter::default() };
     match absent {
         Absent::IsNull => Ok(evaluation.owned_if_present(root)?.unwrap_or_default()),
         Absent::IsError => evaluation.owned(root),
@@ -68,6 +71,7 @@ pub(super) enum Absent {
 pub(super) struct Evaluation<'a> {
     view: ExpressionView<'a>,
     variables: Vec<(&'a str, Cow<'a, Value>)>,
+    whole: &'a WholeNumbers,
     meter: Meter,
 }
 
@@ -89,8 +93,17 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Returns the value; `None` if it is absent or null.
+    /// Returns the value; `None` if it is absent or null. A whole number that JSON writes as `7.0` becomes `7`.
     fn if_present(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
+        let found = self.if_present_as_written(node)?;
+        let is_float = found.as_deref().is_some_and(Value::is_f64);
+        if is_float && self.whole.contains(&(node.range.start, node.range.end)) {
+            return Ok(found.map(|it| values::int(&it).map_or(it, Cow::Owned)));
+        }
+        Ok(found)
+    }
+
+    fn if_present_as_written(&mut self, node: &'a Node) -> Evaluated<Option<Cow<'a, Value>>> {
         self.meter.step()?;
         let value = match &node.kind {
             Kind::Literal(Value::Null) => return Ok(None),

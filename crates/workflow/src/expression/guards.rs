@@ -7,7 +7,7 @@ use super::{
     checker::Checker,
     known::{self, Proved},
     print, ranges, sizes,
-    syntax::Node,
+    syntax::{Node, Operator},
 };
 use crate::{via, visited};
 
@@ -33,20 +33,31 @@ impl Checker<'_> {
         let (types, mut learned) = (&self.types, Vec::new());
         let ty = |of: &Node| types.get(&(of.range.start, of.range.end)).map(Type::required);
         known::learn(condition, outcome, &mut |proved| {
-            let Proved::Ordered { left, operator, right } = proved else { return };
-            let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
-            let (Some(left_range), Some(right_range)) = (left_type.range(), right_type.range())
-            else {
-                return;
-            };
             let of = |node: &Node, ty: &Type, operator, than| {
                 let range = ranges::compared(operator, than);
-                // Only a number that is read is whole for certain.
-                let is_whole = matches!(ty, Type::Int(_)) && node.place().is_some();
+                let is_whole = matches!(ty, Type::Int(_));
                 (node.to_string(), if is_whole { range.whole() } else { range.closed() })
             };
-            learned.push(of(left, left_type, operator, right_range));
-            learned.push(of(right, right_type, operator.turned(), left_range));
+            match proved {
+                Proved::Ordered { left, operator, right } => {
+                    let (Some(left_type), Some(right_type)) = (ty(left), ty(right)) else { return };
+                    if let (Some(left_range), Some(right_range)) =
+                        (left_type.range(), right_type.range())
+                    {
+                        learned.push(of(left, left_type, operator, right_range));
+                        learned.push(of(right, right_type, operator.turned(), left_range));
+                    }
+                }
+                Proved::Contained { item, within } => {
+                    let (Some(item_type), Some(Type::List(items))) = (ty(item), ty(within)) else {
+                        return;
+                    };
+                    if let (Some(_), Some(range)) = (item_type.range(), items.required().range()) {
+                        learned.push(of(item, item_type, Operator::Equal, range));
+                    }
+                }
+                _ => (),
+            }
         });
         self.ranges.extend(learned.into_iter().filter(|(_, it)| *it != NumberRange::ALL));
     }
@@ -65,13 +76,28 @@ impl Checker<'_> {
                 self.present.extend(via::learned(&path, to, is_equal));
             }
             Proved::Ordered { .. } => (),
-            Proved::Sized { list, least } => self.learn_size(list, least),
+            Proved::Sized { list, number, fulfils } => {
+                let known = sizes::known(&self.present, &list.to_string());
+                self.learn_size(list, sizes::least(known, number, fulfils));
+            }
             Proved::Contained { item, within } => {
                 if !matches!(self.noted(within), Some(Type::Map(_))) {
                     self.learn_size(within, 1);
                 } else if !self.is_map_with_nulls(within) {
                     self.present.push(print::item_of(within, item));
                 }
+            }
+            Proved::Decided { condition, holds } => {
+                let path = condition.path().filter(|_| holds);
+                let shown = path.iter().zip(self.scope.written.success());
+                let shown = shown.flat_map(|(path, it)| it.shown_by_bool(path));
+                self.present.extend(shown.map(str::to_owned));
+            }
+            Proved::Numbered { value, fulfils } => {
+                let path = value.path();
+                let shown = path.iter().zip(self.scope.written.success());
+                let shown = shown.flat_map(|(path, it)| it.shown_by_code(path, fulfils));
+                self.present.extend(shown.map(str::to_owned));
             }
             Proved::Visited { node, fulfils } => {
                 let is_own = self.scope.written.is_at(node);

@@ -8,6 +8,7 @@ use super::{
     parser, print, ranges, sizes,
     syntax::{Kind, Node, Operator},
 };
+use crate::success::SuccessFields;
 
 /// A value that a condition proves present: a name, or a part of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,19 +54,42 @@ pub(crate) struct ProvedFact {
 /// Returns the facts about fields if a condition is true, and those if it is false.
 ///
 /// For an invalid expression both lists are empty.
-pub(crate) fn facts_after(source: &str, schema: &Schema) -> (Vec<ProvedFact>, Vec<ProvedFact>) {
+pub(crate) fn facts_after(
+    source: &str,
+    schema: &Schema,
+    success: &SuccessFields,
+) -> (Vec<ProvedFact>, Vec<ProvedFact>) {
     let Ok(condition) = parser::parse(source) else { return (Vec::new(), Vec::new()) };
     let known = |outcome| {
         let (mut known, mut present) = (Vec::new(), Vec::new());
         learn(&condition, outcome, &mut |proved| match proved {
             Proved::Present(node) => drop(add_present(node, &mut present)),
             Proved::Ordered { left, operator, right } => {
-                known.extend(range_of(left, operator, right, schema));
-                known.extend(range_of(right, operator.turned(), left, schema));
+                known.extend(range_of(left, operator, number_range(right, schema), schema));
+                known.extend(range_of(
+                    right,
+                    operator.turned(),
+                    number_range(left, schema),
+                    schema,
+                ));
             }
-            Proved::Sized { list, least } => known.extend(size_of(list, least, schema)),
-            Proved::Contained { item, within } => known.extend(item_of(item, within, schema)),
-            Proved::Compared { .. } | Proved::Visited { .. } => (),
+            Proved::Sized { list, number, fulfils } => {
+                known.extend(size_of(list, sizes::least(0, number, fulfils), schema));
+            }
+            Proved::Contained { item, within } => {
+                known.extend(item_of(item, within, schema));
+                known.extend(range_of(item, Operator::Equal, item_range(within, schema), schema));
+            }
+            Proved::Decided { condition, holds: true } => {
+                let path = condition.path();
+                known.extend(path.iter().flat_map(|it| success.shown_by_bool(it)).map(written));
+            }
+            Proved::Numbered { value, fulfils } => {
+                let path = value.path();
+                let shown = path.iter().flat_map(|it| success.shown_by_code(it, fulfils));
+                known.extend(shown.map(written));
+            }
+            Proved::Decided { .. } | Proved::Compared { .. } | Proved::Visited { .. } => (),
         });
         let is_whole = |it: &PresentValue| {
             let is_optional = |it: &Channel| matches!(it.ty(), Type::Optional(_));
@@ -79,10 +103,20 @@ pub(crate) fn facts_after(source: &str, schema: &Schema) -> (Vec<ProvedFact>, Ve
     (known(true), known(false))
 }
 
-/// Returns the range of a part of a field that compares with a value like this, unless its type says the same.
-fn range_of(of: &Node, operator: Operator, with: &Node, schema: &Schema) -> Option<ProvedFact> {
+/// The fact that a field is written.
+fn written(field: &str) -> ProvedFact {
+    ProvedFact { name: field.to_owned(), fact: Fact::Present(field.to_owned()) }
+}
+
+/// Returns the range of a part of a field that compares with a value of a range like this, unless its type says the same.
+fn range_of(
+    of: &Node,
+    operator: Operator,
+    with: Option<NumberRange>,
+    schema: &Schema,
+) -> Option<ProvedFact> {
     let path = of.path()?;
-    let range = ranges::compared(operator, number_range(with, schema)?);
+    let range = ranges::compared(operator, with?);
     let (range, declared) = match type_of(&path, schema)? {
         Type::Int(declared) => (range.whole(), declared),
         Type::Float(declared) => (range.closed(), declared),
@@ -132,6 +166,21 @@ fn number_range(of: &Node, schema: &Schema) -> Option<NumberRange> {
     }
 }
 
+/// Returns the range of the numbers in a list.
+fn item_range(list: &Node, schema: &Schema) -> Option<NumberRange> {
+    match &list.kind {
+        Kind::List(items) => {
+            let mut ranges = items.iter().map(|it| number_range(it, schema));
+            let first = ranges.next()??;
+            ranges.try_fold(first, |all, it| Some(all.joined(it?)))
+        }
+        _ => match type_of(&list.path()?, schema)? {
+            Type::List(item) => item.required().range(),
+            _ => None,
+        },
+    }
+}
+
 /// Returns the type of a part of a field.
 fn type_of(path: &str, schema: &Schema) -> Option<Type> {
     let mut names = path.split('.');
@@ -163,10 +212,14 @@ pub(super) enum Proved<'n> {
     Ordered { left: &'n Node, operator: Operator, right: &'n Node },
     /// The value of a path is equal to a text, or is not.
     Compared { path: String, to: &'n str, is_equal: bool },
-    /// A list has at least so many items.
-    Sized { list: &'n Node, least: i64 },
+    /// The size of a list fulfils a comparison with a number.
+    Sized { list: &'n Node, number: i64, fulfils: &'n dyn Fn(i64) -> bool },
     /// A list has this item, or a map this key.
     Contained { item: &'n Node, within: &'n Node },
+    /// This condition holds, or does not.
+    Decided { condition: &'n Node, holds: bool },
+    /// A number fulfils a comparison with another one.
+    Numbered { value: &'n Node, fulfils: &'n dyn Fn(i64) -> bool },
     /// The number of visits of a node fulfils a comparison.
     Visited { node: &'n str, fulfils: &'n dyn Fn(i64) -> bool },
 }
@@ -182,15 +235,18 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Prove
                     |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
                 prove(Proved::Visited { node, fulfils: &fulfils });
             }
-            if let Some((list, size)) = sized_list(value).zip(number_of(number)) {
+            if let Some(number) = number_of(number) {
                 let fulfils =
-                    |it: i64| operator.orders(it.cmp(&size)).is_none_or(|it| it == outcome);
-                prove(Proved::Sized { list, least: sizes::least(size, fulfils) });
+                    |it: i64| operator.orders(it.cmp(&number)).is_none_or(|it| it == outcome);
+                if let Some(list) = sized_list(value) {
+                    prove(Proved::Sized { list, number, fulfils: &fulfils });
+                }
+                prove(Proved::Numbered { value, fulfils: &fulfils });
             }
             let is_unequal = (operator == Operator::Unequal) == outcome
                 && matches!(operator, Operator::Equal | Operator::Unequal);
             if is_unequal && number.is_empty_list() {
-                prove(Proved::Sized { list: value, least: 1 });
+                prove(Proved::Sized { list: value, number: 0, fulfils: &|it| it > 0 });
             }
         }
     }
@@ -204,6 +260,9 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Prove
                 if let (Some(path), Kind::Literal(Value::String(to))) = (path.path(), &text.kind) {
                     prove(Proved::Compared { path, to, is_equal });
                 }
+                if let Kind::Literal(Value::Bool(to)) = text.kind {
+                    learn(path, to == is_equal, prove);
+                }
             }
             if is_equal {
                 prove(Proved::Ordered { left, operator: Operator::Equal, right });
@@ -213,6 +272,7 @@ pub(super) fn learn(condition: &Node, outcome: bool, prove: &mut dyn FnMut(Prove
             prove(Proved::Contained { item, within });
         }
         Kind::Not(of) => learn(of, !outcome, prove),
+        Kind::Name(_) | Kind::Field(..) => prove(Proved::Decided { condition, holds: outcome }),
         Kind::Binary(Operator::And, left, right) if outcome => {
             learn(left, outcome, prove);
             learn(right, outcome, prove);

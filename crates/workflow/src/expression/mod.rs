@@ -42,7 +42,7 @@ use graphrun_core::{
 };
 use serde_json::Value;
 
-use self::evaluate::Absent;
+use self::evaluate::{Absent, WholeNumbers};
 pub use self::{evaluate_error::EvaluateError, functions::Function};
 pub(crate) use self::{
     known::{Fact, PresentValue, ProvedFact, facts_after, known_after},
@@ -57,6 +57,7 @@ pub struct Expression {
     source: String,
     root: syntax::Node,
     ty: Type,
+    whole: Arc<WholeNumbers>,
     reads: Vec<ChannelName>,
     /// The named types of the records that it makes.
     named: Vec<String>,
@@ -142,6 +143,8 @@ impl Expression {
             return Err(checked.problems);
         }
         let conditions = Arc::new(satisfiability::translate(&root, &checked.types));
+        let is_whole = |it: &Type| matches!(it.required(), Type::Int(_));
+        let whole = checked.types.iter().filter(|it| is_whole(it.1)).map(|it| *it.0).collect();
         let reads = checked.reads.into_iter().collect();
         let item = scope.item.map(|(name, _)| name.to_owned());
         let variable = scope.variable.map(|(name, _)| name.to_owned());
@@ -149,6 +152,7 @@ impl Expression {
             source: source.trim().to_owned(),
             root,
             ty: checked.ty,
+            whole: Arc::new(whole),
             reads,
             named: checked.named.into_iter().collect(),
             facts: checked.facts,
@@ -169,7 +173,7 @@ impl Expression {
     /// number leaves its range.
     pub fn evaluate(&self, view: &ExpressionView<'_>) -> Result<Arc<Value>, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate(&self.root, view, item, self.absent())
+        evaluate::evaluate(&self.root, view, item, (&self.whole, self.absent()))
     }
 
     /// Returns a copy of the value in a state.
@@ -180,7 +184,7 @@ impl Expression {
     /// memory.
     pub fn evaluate_owned(&self, view: &ExpressionView<'_>) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
-        evaluate::evaluate_owned(&self.root, view, (item, None), self.absent())
+        evaluate::evaluate_owned(&self.root, view, (item, None), (&self.whole, self.absent()))
     }
 
     /// Returns the value in a state, with a value for the variable that the expression was read with.
@@ -195,7 +199,7 @@ impl Expression {
     ) -> Result<Value, EvaluateError> {
         let item = self.item.as_deref().zip(view.item);
         let variable = self.variable.as_deref().map(|it| (it, value));
-        evaluate::evaluate_owned(&self.root, view, (item, variable), self.absent())
+        evaluate::evaluate_owned(&self.root, view, (item, variable), (&self.whole, self.absent()))
     }
 
     fn absent(&self) -> Absent {

@@ -152,7 +152,10 @@ impl Checker<'_> {
             }
             (a, b) => {
                 let message = format!("{} and {} are not added", describe(a), describe(b));
-                self.problem("GR022", range, message, "`+` of two types");
+                let is_shown = |it: &Type| it.is_number() || *it == Type::Bool;
+                let help = (text(a) && is_shown(b) || is_shown(a) && text(b))
+                    .then(|| "`string(…)` makes a text of the other value".to_owned());
+                self.problem("GR022", range, message, "`+` of two types").help = help;
                 Type::Any
             }
         }

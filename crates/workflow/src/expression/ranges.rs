@@ -141,10 +141,10 @@ fn quotient(a: NumberRange, b: NumberRange) -> NumberRange {
     hull([by(a_min, b_min), by(a_min, b_max), by(a_max, b_min), by(a_max, b_max)])
 }
 
-/// The division of whole numbers drops the fraction. A field of whole numbers may hold `1.0`, whose half is `0.5`.
+/// The division of whole numbers drops the fraction.
 fn without_fraction(of: NumberRange) -> NumberRange {
-    let ((min, max), trunc) = (ends(of), f64::trunc);
-    between(min.min(trunc(min)), max.max(trunc(max)))
+    let (min, max) = ends(of);
+    between(min.trunc(), max.trunc())
 }
 
 /// The remainder has the sign of the dividend and is smaller than the divisor, by `gap` at least.

@@ -18,7 +18,53 @@ pub(crate) fn lists(present: &[String]) -> impl Iterator<Item = (&str, i64)> {
 /// Returns whether an item of a list is there for certain.
 pub(super) fn prove(present: &[String], path: &str) -> bool {
     let Some((list, needed)) = item(path) else { return false };
-    lists(present).any(|(it, least)| it == list && least >= needed)
+    if needed == 1 && is_split(list) {
+        return true;
+    }
+    let has = |list: &str, needed| lists(present).any(|(it, least)| it == list && least >= needed);
+    let mut made_of = Some((list, needed));
+    while let Some((list, needed)) = made_of {
+        if has(list, needed) {
+            return true;
+        }
+        made_of = source(list).map(|(it, is_as_long)| (it, if is_as_long { needed } else { 1 }));
+        // The first item is all that is certain of a list without repetitions.
+        if needed > 1 && made_of.is_some_and(|(_, least)| least < needed) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether a list has the parts of a text between separators that are not empty: it has one part at least.
+fn is_split(list: &str) -> bool {
+    let Some(before) = list.strip_suffix("\")") else { return false };
+    let Some((_, separator)) = before.rsplit_once(".split(\"") else { return false };
+    !separator.is_empty() && !separator.contains(['"', '\\'])
+}
+
+/// Returns the list of which a call makes a list with as many items, or with at least one item if it has one.
+fn source(list: &str) -> Option<(&str, bool)> {
+    if let Some(of) = list.strip_suffix(".distinct()") {
+        return Some((of, false));
+    }
+    if let Some(of) = list.strip_suffix(".sort()") {
+        return Some((of, true));
+    }
+    // The text is the canonical one of an expression; only quotes may hide a bracket, and then nothing is known.
+    if !list.ends_with(')') || list.contains(['"', '\'']) {
+        return None;
+    }
+    let mut depth = 0;
+    let open = list.char_indices().rev().find_map(|(at, it)| {
+        depth += match it {
+            ')' => 1,
+            '(' => -1,
+            _ => 0,
+        };
+        (depth == 0).then_some(at)
+    })?;
+    Some((list[..open].strip_suffix(".map")?, true))
 }
 
 /// Returns the list of an item, and the least size of the list that has it.
@@ -32,12 +78,17 @@ fn item(path: &str) -> Option<(&str, i64)> {
     end(".first()").or_else(|| end(".last()")).or_else(by_number)
 }
 
-/// Returns the least size that fulfils a comparison with a number.
-pub(super) fn least(number: i64, fulfils: impl Fn(i64) -> bool) -> i64 {
+/// Returns the least size that is known of a list.
+pub(super) fn known(present: &[String], list: &str) -> i64 {
+    lists(present).filter(|it| it.0 == list).map(|it| it.1).max().unwrap_or(0)
+}
+
+/// Returns the least size that fulfils a comparison with a number, of a list with at least `known` items.
+pub(crate) fn least(known: i64, number: i64, fulfils: impl Fn(i64) -> bool) -> i64 {
     // The comparison changes its outcome at the number, and beside it.
-    let candidates = [0, number, number.saturating_add(1)];
-    let fulfilling = candidates.into_iter().filter(|it| *it >= 0 && fulfils(*it));
-    fulfilling.min().unwrap_or(0)
+    let candidates = [known, number, number.saturating_add(1)];
+    let fulfilling = candidates.into_iter().filter(|it| *it >= known && fulfils(*it));
+    fulfilling.min().unwrap_or(known)
 }
 
 #[cfg(test)]
@@ -57,8 +108,39 @@ mod tests {
             (-1, 0, |it, number| it > number),
             (i64::MAX, i64::MAX, |it, number| it == number),
         ] {
-            assert_eq!(least(number, |it| condition(it, number)), proved, "{number}");
+            assert_eq!(least(0, number, |it| condition(it, number)), proved, "{number}");
         }
+    }
+
+    #[test]
+    fn lists_that_are_made_of_a_list_have_its_size() {
+        let present: Vec<String> = mark("a", 2).into_iter().collect();
+        for (path, is_proved) in [
+            ("a.sort()[1]", true),
+            ("a.map(it, it.f(1)).last()", true),
+            ("a.map(x, x + (1)).sort()[1]", true),
+            ("a.distinct().first()", true),
+            ("a.distinct()[1]", false),
+            ("a.sort()[2]", false),
+            ("a.filter(it, it > 1)[0]", false),
+            ("a.map(it, it + \")\")[0]", false),
+            ("b.map(it, a)[0]", false),
+            ("text.split(\", \")[0]", true),
+            ("text.split(\", \").last()", true),
+            ("text.split(\"\")[0]", false),
+            ("text.split(by)[0]", false),
+            ("text.split(\",\")[1]", false),
+        ] {
+            assert_eq!(prove(&present, path), is_proved, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_adds_to_the_known_size() {
+        assert_eq!(least(1, 1, |it| it != 1), 2);
+        assert_eq!(least(3, 1, |it| it != 1), 3);
+        assert_eq!(least(2, 5, |it| it >= 5), 5);
+        assert_eq!(least(2, 1, |it| it < 1), 2);
     }
 
     #[test]

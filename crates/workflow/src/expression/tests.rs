@@ -175,7 +175,8 @@ fn a_field_is_shared_unless_its_name_stands_for_something_else() {
             trigger: &Trigger::Start,
             facts: &facts(),
         };
-        evaluate::evaluate(&root(name), &view, item, Absent::IsError).unwrap()
+        evaluate::evaluate(&root(name), &view, item, (&WholeNumbers::new(), Absent::IsError))
+            .unwrap()
     };
     let list = evaluated("list", None, dir);
     assert!(Arc::ptr_eq(&list, &state.get_shared("list").unwrap()));
@@ -742,5 +743,42 @@ fn a_guard_holds_only_where_it_is_certain() {
     for source in refused {
         let problems = compiled(&state, source).expect_err(source);
         assert_eq!(problems.iter().map(|it| it.code).collect::<Vec<_>>(), ["GR026"], "{source}");
+    }
+}
+
+/// JSON Schema counts `7.0` as a whole number, and models write it.
+#[test]
+fn a_whole_number_that_is_written_with_a_point_is_one() {
+    let name = |name: &str| ChannelName::parse(name).unwrap();
+    let fields = [
+        ("n", json!({"type": "integer"}), json!(7.0)),
+        ("x", json!({"type": "number"}), json!(7.0)),
+        ("list", json!({"type": "array", "items": {"type": "integer"}}), json!([5.0, 10.0])),
+        (
+            "part",
+            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+            json!({"n": 5.0}),
+        ),
+    ];
+    let channels = fields
+        .iter()
+        .map(|(it, schema, _)| Channel::new(name(it), schema.clone(), Reducer::Replace).unwrap());
+    let schema = Schema::new(channels).unwrap();
+    let update = fields
+        .iter()
+        .fold(Update::default(), |it, (at, _, value)| it.write(name(at), value.clone()));
+    let state = schema.apply(schema.empty(), [&update]).unwrap().0;
+    for (source, value) in [
+        ("n / 2", json!(3)),
+        ("n", json!(7)),
+        ("x / 2", json!(3.5)),
+        ("part.n / 2", json!(2)),
+        ("list.map(it, it / 2)", json!([2, 5])),
+        ("list.sum() / 2", json!(7)),
+        ("string(n) + string(part.n)", json!("75")),
+        ("n == 7 && 5 in list && n / 2 * 2 < 7", json!(true)),
+    ] {
+        let expression = compiled(&state, source).unwrap_or_else(|it| panic!("{source}: {it:?}"));
+        assert_eq!(evaluated(&state, &expression).as_ref(), Ok(&value), "{source}");
     }
 }

@@ -16,6 +16,7 @@ use graphrun_core::{
 use super::Proved;
 use crate::{
     expression::Fact,
+    success::SuccessFields,
     visited,
     written::{Presence, Without},
 };
@@ -28,6 +29,8 @@ pub(crate) struct Paths {
     pub(super) fields: BTreeMap<ChannelName, usize>,
     /// What routes prove: the facts of the model.
     pub(super) proved: Vec<Fact>,
+    /// The fields that show the success of commands.
+    pub(super) success: SuccessFields,
     /// Whether mistakes that are reported make the facts doubtful; then all of them hold.
     pub(super) is_doubtful: bool,
     /// The fields that are assigned after a visit of each node. They take time to find, and few conditions ask for visits.
@@ -52,6 +55,10 @@ pub(super) struct VisitFields {
 impl Paths {
     pub(crate) fn is_called(&self, node: usize, name: &str) -> bool {
         self.names[node].as_str() == name
+    }
+
+    pub(crate) fn success(&self) -> &SuccessFields {
+        &self.success
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<usize> {

@@ -41,6 +41,7 @@ pub use crate::{
     report::{Report, suggestion},
     sections::Agent,
     shape::Section,
+    success::SuccessForm,
     types::file_type,
     typing::{describe, values_of},
     value_types,
@@ -182,6 +183,12 @@ pub trait Kind: fmt::Debug + Send + Sync {
     ///
     /// By default a node that finishes has written all of its fields.
     fn may_leave_unwritten<'y>(&self, _node: &Section<'y>) -> Vec<&'y str> {
+        Vec::new()
+    }
+
+    /// Returns the fields of a node that show whether it has written those that it [may leave
+    /// unwritten](Self::may_leave_unwritten). Conditions on them are guards.
+    fn success_fields<'y>(&self, _node: &Section<'y>) -> Vec<(&'y str, SuccessForm)> {
         Vec::new()
     }
 

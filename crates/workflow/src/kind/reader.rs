@@ -271,11 +271,18 @@ impl NodeReader<'_> {
     /// Reads an expression for a list of files.
     pub fn files(&mut self, yaml: &Yaml) -> Option<Expression> {
         let files = self.expression(yaml)?;
-        if !matches!(files.ty(), Type::List(_) | Type::Map(_) | Type::Any) {
-            let message =
-                format!("`files` is a list of files, and this is {}", describe(files.ty()));
+        let problem = match files.ty() {
+            Type::Any => None,
+            Type::List(item) => misfit_of_file(item).map(|it| (it, "other items")),
+            other => Some((
+                format!("`files` is a list of files, and this is {}", describe(other)),
+                "no list",
+            )),
+        };
+        if let Some((message, label)) = problem {
             let place = self.report().place(&yaml.range);
-            self.report().push(Diagnostic::error("GR022", message).at(place, "no list"));
+            let finding = Diagnostic::error("GR022", message).at(place, label);
+            self.report().push(finding.help("an item is `{ path: …, content: … }`, both texts"));
         }
         Some(files)
     }
@@ -541,4 +548,20 @@ impl NodeReader<'_> {
 /// Returns the one of several types that a value which fits none of them is meant for.
 fn meant<'t>(types: &'t [Type], ty: &Type) -> &'t Type {
     types.iter().find(|it| ty.out_of_range(it).is_some()).unwrap_or(&types[0])
+}
+
+/// Returns why a value of this type is no file with a path and a content.
+fn misfit_of_file(item: &Type) -> Option<String> {
+    let Type::Record(record) = item.required() else {
+        let is_open = matches!(item.required(), Type::Any | Type::Map(_));
+        return (!is_open)
+            .then(|| format!("`files` is a list of files, and an item is {}", describe(item)));
+    };
+    let is_text = |it: &Type| matches!(it.required(), Type::String | Type::Enum(_) | Type::Any);
+    let lacks = |names: &[&str]| {
+        let field = names.iter().find_map(|it| item.required().field(it));
+        field.map_or(record.is_closed, |it| !is_text(it))
+    };
+    let lacking = [&["path", "file_path"][..], &["content"]].into_iter().find(|it| lacks(it))?;
+    Some(format!("an item of `files` has no text `{}`: it is {}", lacking[0], describe(item)))
 }

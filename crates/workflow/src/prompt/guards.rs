@@ -3,13 +3,17 @@
 use std::cmp::Ordering;
 
 use graphrun_core::{id::NodeName, state::Type};
-use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind};
+use minijinja::{
+    Value,
+    machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, UnaryOpKind},
+    value::ValueKind,
+};
 
 use super::{
     checker::{Checker, Meaning},
     expressions::LOOP,
 };
-use crate::{via, visited};
+use crate::{expression::sizes, via, visited};
 
 /// The most items of a list whose presence is known from a condition on its length.
 const ITEMS_MAX: i64 = 16;
@@ -36,6 +40,11 @@ impl Checker<'_, '_> {
             // An absent field is false, and so is an empty list.
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) if outcome => {
                 learn_path(condition, defined);
+                if let (Some(success), Some(path)) =
+                    (self.scope.written.success(), path_of(condition))
+                {
+                    defined.extend(success.shown_by_bool(&path).map(str::to_owned));
+                }
                 defined.extend(path_of(condition).map(|it| has_items(&it)));
             }
             Expr::GetAttr(it) if !outcome && is_loop(&it.expr) => {
@@ -88,43 +97,76 @@ impl Checker<'_, '_> {
     ) {
         for (visits, number, is_turned) in [(left, right, false), (right, left, true)] {
             if let Some((node, number)) = self.visited_node(visits).zip(number_of(number)) {
-                let fulfils = |it: i64| {
-                    let order = if is_turned { number.cmp(&it) } else { it.cmp(&number) };
-                    orders(operator, order).is_none_or(|it| it == outcome)
-                };
+                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
                 let is_own = self.scope.written.is_at(node);
                 defined.extend(visited::mark(node, visited::least(is_own, fulfils)));
             }
         }
         learn_trigger((left, right), operator, outcome, defined);
-        if outcome {
-            Self::learn_items((left, right), operator, defined);
+        self.learn_success((left, right), operator, outcome, defined);
+        Self::learn_items((left, right), operator, outcome, defined);
+    }
+
+    /// Records what a comparison of an exit code, or of the success of a command, proves.
+    fn learn_success(
+        &self,
+        (left, right): (&Expr<'_>, &Expr<'_>),
+        operator: BinOpKind,
+        outcome: bool,
+        defined: &mut Vec<String>,
+    ) {
+        let Some(success) = self.scope.written.success() else { return };
+        for (value, other, is_turned) in [(left, right, false), (right, left, true)] {
+            let Some(path) = path_of(value) else { continue };
+            if let Some(number) = number_of(other) {
+                let fulfils = fulfilled_by(operator, number, is_turned, outcome);
+                defined.extend(success.shown_by_code(&path, fulfils).map(str::to_owned));
+            }
+            let is_equal = match operator {
+                BinOpKind::Eq => outcome,
+                BinOpKind::Ne => !outcome,
+                _ => continue,
+            };
+            if let Expr::Const(it) = other
+                && it.value == Value::from(is_equal)
+            {
+                defined.extend(success.shown_by_bool(&path).map(str::to_owned));
+            }
         }
     }
 
-    /// Records what a comparison that holds proves: the length of a list, or a key of a map.
+    /// Records what a comparison proves: the length of a list, or a key of a map.
     fn learn_items(
         (left, right): (&Expr<'_>, &Expr<'_>),
         operator: BinOpKind,
+        outcome: bool,
         defined: &mut Vec<String>,
     ) {
         if matches!(operator, BinOpKind::In) {
-            let key = path_of(right).and_then(|of| part_of(&of, left));
+            let key = path_of(right).and_then(|of| part_of(&of, left)).filter(|_| outcome);
             defined.extend(key.map(|it| has_key(&it)));
             return;
         }
-        let Some(path) = list_of_length(left).and_then(path_of) else { return };
-        let Some(number) = number_of(right) else { return };
-        let length = match operator {
-            BinOpKind::Gt => number.saturating_add(1),
-            BinOpKind::Gte | BinOpKind::Eq => number,
-            BinOpKind::Ne if number == 0 => 1,
-            _ => 0,
+        let is_unequal = match operator {
+            BinOpKind::Eq => !outcome,
+            BinOpKind::Ne => outcome,
+            _ => false,
         };
-        if length > 0 {
-            defined.push(has_items(&path));
+        for (list, other, is_turned) in [(left, right, false), (right, left, true)] {
+            let proved = match (list_of_length(list).and_then(path_of), number_of(other)) {
+                (Some(path), Some(number)) => {
+                    let fulfils = fulfilled_by(operator, number, is_turned, outcome);
+                    Some((path, sizes::least(0, number, fulfils)))
+                }
+                _ if is_unequal && is_empty_list(other) => path_of(list).map(|it| (it, 1)),
+                _ => None,
+            };
+            let Some((path, length)) = proved else { continue };
+            if length > 0 {
+                defined.push(has_items(&path));
+            }
+            defined.extend(items_of(&path, length).map(|it| has_item(&it)));
         }
-        defined.extend(items_of(&path, length).map(|it| has_item(&it)));
     }
 
     /// Whether a map is known to have keys whose values are null at times.
@@ -281,6 +323,28 @@ fn learn_path(path: &Expr<'_>, defined: &mut Vec<String>) {
         Expr::GetAttr(inner) => learn_path(&inner.expr, defined),
         Expr::GetItem(inner) => learn_path(&inner.expr, defined),
         _ => (),
+    }
+}
+
+/// Returns the condition on a number that a comparison with another one has this outcome. `is_turned` is whether the number
+/// is on the right of the operator.
+fn fulfilled_by(
+    operator: BinOpKind,
+    number: i64,
+    is_turned: bool,
+    outcome: bool,
+) -> impl Fn(i64) -> bool {
+    move |it| {
+        let order = if is_turned { number.cmp(&it) } else { it.cmp(&number) };
+        orders(operator, order).is_none_or(|it| it == outcome)
+    }
+}
+
+fn is_empty_list(expression: &Expr<'_>) -> bool {
+    match expression {
+        Expr::List(it) => it.items.is_empty(),
+        Expr::Const(it) => it.value.kind() == ValueKind::Seq && it.value.len() == Some(0),
+        _ => false,
     }
 }
 

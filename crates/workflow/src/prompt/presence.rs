@@ -13,6 +13,9 @@ use super::{
 };
 use crate::via;
 
+/// The filters whose result has items if their list has some.
+const KEEPS_ITEMS: &[&str] = &["sort", "reverse", "list", "map", "unique"];
+
 impl Checker<'_, '_> {
     /// The type of an expression whose value is needed. A value that may be absent must be guarded. The type of a field
     /// that may be null is optional: it is written as `none`, and so is a choice of it.
@@ -87,7 +90,15 @@ impl Checker<'_, '_> {
 
     /// Returns whether a condition has proved that a list has items.
     pub(super) fn has_items(&self, list: &Expr<'_>) -> bool {
-        path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it)))
+        if path_of(list).is_some_and(|it| self.defined.contains(&has_items(&it))) {
+            return true;
+        }
+        match list {
+            Expr::Filter(it) if KEEPS_ITEMS.contains(&it.name) => {
+                it.expr.as_ref().is_some_and(|it| self.has_items(it))
+            }
+            _ => false,
+        }
     }
 
     /// Reports a value that may be absent and is not guarded.

@@ -358,6 +358,10 @@ fn as_spec(yaml: &Yaml) -> bool {
             || is_flag(value)
             || is_reducer(value)
     };
+    // A number beside one end of a range shows that the other end is meant as one.
+    let is_end = |it: &&Entry| RANGE_KEYS.contains(&it.key.text.as_str());
+    let has_end = yaml.entries().iter().filter(is_end).any(|it| is_flag(&it.value));
     let is_typed = yaml.get("type").is_some() || schema_file::named_by(yaml).is_some();
-    is_typed && !yaml.entries().iter().any(is_lenience) && yaml.entries().iter().all(meant)
+    let is_meant = |it: &Entry| meant(it) || has_end && is_end(&it);
+    is_typed && !yaml.entries().iter().any(is_lenience) && yaml.entries().iter().all(is_meant)
 }

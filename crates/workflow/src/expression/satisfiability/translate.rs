@@ -194,14 +194,10 @@ impl Translation<'_> {
         NumberRange { min: min.filter(is_exact), max: max.filter(is_exact) }
     }
 
-    /// The kind of a number. A field of whole numbers may hold `1.0`, half of which is `0.5`, so a
-    /// computed value may be any number.
     fn number_kind(&self, node: &Node) -> NumberKind {
         match &node.kind {
             Kind::Call(Function { counts: true, .. }, _) => NumberKind::Whole,
-            Kind::Name(_) | Kind::Field(..) if matches!(self.ty(node), Type::Int(_)) => {
-                NumberKind::Whole
-            }
+            _ if matches!(self.ty(node), Type::Int(_)) => NumberKind::Whole,
             _ => NumberKind::Real,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, fmt::Write as _};
 
-use graphrun_core::usage::TokenUsage;
+use graphrun_core::{usage::TokenUsage, words::count};
 
 use super::rank::QueryWords;
 
@@ -66,7 +66,8 @@ impl Excerpt<'_> {
         let (mut text, mut left_out) = (String::new(), 0);
         let gap = |text: &mut String, left_out: usize| {
             if left_out > 0 {
-                writeln!(text, "[{left_out} lines left out]").expect("a text can be written");
+                let lines = count(left_out as u64, "line");
+                writeln!(text, "[{lines} left out]").expect("a text can be written");
             }
         };
         for (line, is_shown) in self.lines.iter().zip(&self.is_shown) {
@@ -80,5 +81,23 @@ impl Excerpt<'_> {
         }
         gap(&mut text, left_out);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_tells_how_many_lines_it_has() {
+        let lines: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+        let shown = |is_shown: [bool; 5]| {
+            Excerpt { lines: &lines, is_shown: is_shown.into(), characters: 0, tokens_max: 9 }
+                .text()
+        };
+        assert_eq!(
+            shown([true, false, true, false, false]),
+            "a\n[1 line left out]\nc\n[2 lines left out]\n"
+        );
     }
 }
