@@ -122,7 +122,8 @@ impl Lease {
     ) -> Self {
         let lost = CancellationToken::new();
         let renewal = RENEWALS.as_ref().map(|it| {
-            let lease = RenewedLease { storage: Arc::downgrade(storage), token: token.clone(), ttl };
+            let lease =
+                RenewedLease { storage: Arc::downgrade(storage), token: token.clone(), ttl };
             it.schedule.add(lease, lost.clone())
         });
         Self {
