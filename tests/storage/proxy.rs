@@ -133,7 +133,7 @@ async fn serve(listener: TcpListener, way: Way) {
 
 /// Forwards messages of the client:
 /// <https://www.postgresql.org/docs/current/protocol-message-formats.html>. `commits` is set when the next answer ends a
-/// statement that is a transaction of its own.
+/// statement that is a whole transaction.
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
@@ -145,7 +145,7 @@ async fn requests(
     let mut body = vec![0; length as usize - 4];
     client.read_exact(&mut body).await?;
     server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
-    // The names of the prepared statements that are a transaction of their own.
+    // The names of the prepared statements that are a whole transaction.
     let mut statements = BTreeSet::new();
     loop {
         let letter = client.read_u8().await?;

@@ -213,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// Starts a task that saves a run or an entry with a transaction of its own.
+    /// Starts a task that saves a run or an entry in a separate transaction.
     fn save_alone<W: Work<Output = LeaseToken>>(
         &self,
         earlier: Earlier,

@@ -106,7 +106,7 @@ pub enum Mode {
     Write,
     /// Writes only leases.
     Lease,
-    /// Writes with one statement, which is a transaction of its own.
+    /// Writes with one statement, which is a whole transaction.
     Statement,
 }
 
@@ -281,7 +281,7 @@ impl Server {
         }
     }
 
-    /// Makes one attempt at work whose last statement is a transaction of its own.
+    /// Makes one attempt at work whose last statement is a whole transaction.
     async fn attempt_statement<W: Work>(
         &self,
         work: &W,

@@ -226,7 +226,7 @@ impl Work for CreateAll {
             !taken.contains(it.info.id.as_str()) && !taken.contains(it.info.name.as_str())
         };
         let new = creates.iter().filter(is_new);
-        // A run that cannot be encoded is reported by a transaction of its own.
+        // A separate transaction reports a run that cannot be encoded.
         let new = new.filter_map(|it| server.with_codec(|codec| NewRun::of(it, now, codec)));
         let new: Vec<NewRun<'_>> = new.collect();
         if new.is_empty() {
