@@ -86,7 +86,9 @@ fn a_slow_server_delays_no_other_trial() {
     let server = thread::spawn(move || {
         // The first request is not answered before the second has arrived.
         let mut calls = [server.accept().unwrap().0, server.accept().unwrap().0];
-        calls.iter_mut().for_each(|it| drop(answer_with(it, "OK")));
+        for call in &mut calls {
+            answer_with(call, "OK");
+        }
     });
     let args = ["models", "--model", "lab/a", "--model", "lab/b", "--try", "--output", "json"];
     let ended = place.run(args);
