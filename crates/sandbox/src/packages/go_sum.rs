@@ -16,7 +16,7 @@ const MODULES: &str = "modules";
 
 /// The directives of `go.mod` that decide about modules, with the numbers of words that they can have.
 const KEPT: [(&str, &[usize]); 5] =
-    [("module", &[1]), ("go", &[1]), ("require", &[2]), ("exclude", &[2]), ("replace", &[4, 5])];
+    [("module", &[1]), ("go", &[1]), ("require", &[2]), ("exclude", &[2]), ("replace", &[3, 4, 5])];
 /// Those that do not.
 const LEFT_OUT: [&str; 5] = ["toolchain", "godebug", "retract", "tool", "ignore"];
 
