@@ -281,10 +281,10 @@ impl RunFolder {
     }
 
     fn check_repository(&self) -> Result<(), FolderError> {
-        match self.repository.is_dir() {
-            true => Ok(()),
-            false => Err(FolderError::RepositoryGone { path: self.repository.clone() }),
+        if self.repository.is_dir() {
+            return Ok(());
         }
+        Err(FolderError::RepositoryGone { path: self.repository.clone() })
     }
 
     /// Removes the worktree, also an incomplete one, and its entry in the list of the repository.

@@ -16,7 +16,7 @@ const MODULES: &str = "modules";
 
 /// The directives of `go.mod` that decide about modules, with the numbers of words that they can have.
 const KEPT: [(&str, &[usize]); 5] =
-    [("module", &[1]), ("go", &[1]), ("require", &[2]), ("exclude", &[2]), ("replace", &[4, 5])];
+    [("module", &[1]), ("go", &[1]), ("require", &[2]), ("exclude", &[2]), ("replace", &[3, 4, 5])];
 /// Those that do not.
 const LEFT_OUT: [&str; 5] = ["toolchain", "godebug", "retract", "tool", "ignore"];
 
@@ -26,7 +26,7 @@ const UNKNOWN: &str = "is no directive that is known here";
 const BAD_WORD: &str = "has characters that no path and no version of a module has";
 
 pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError> {
-    let (mut kept, mut modules) = (String::new(), BTreeSet::new());
+    let (mut kept, mut modules) = (Vec::new(), BTreeSet::new());
     for (at, text) in sums.lines().enumerate().filter(|(_, it)| !it.trim().is_empty()) {
         let refuse = |problem| LockFileError::entry(at + 1, text.trim(), problem);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -42,13 +42,12 @@ pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError
         if modules.len() > PACKAGES_MAX {
             return Err(LockFileError::TooManyPackages);
         }
-        kept += &format!("{path} {version} {hash}\n");
+        kept.push(format!("{path} {version} {hash}"));
     }
-    let file = |path: &str, content: String| FixedFile {
+    let file = |path: &str, lines: Vec<String>| FixedFile {
         path: path.to_owned(),
-        content: content.into_bytes(),
+        content: lines.into_iter().map(|it| it + "\n").collect::<String>().into_bytes(),
     };
-    let list = modules.iter().map(|it| format!("{it}\n")).collect();
     Ok(LockFile {
         installer: PackageInstaller::Go,
         package_count: modules.len(),
@@ -57,14 +56,14 @@ pub(super) fn read(sums: &str, manifest: &str) -> Result<LockFile, LockFileError
         files: vec![
             file(SUMS, kept),
             file(MANIFEST, read_manifest(manifest)?),
-            file(MODULES, list),
+            file(MODULES, modules.into_iter().collect()),
         ],
     })
 }
 
 /// Returns the directives of `go.mod` that decide about modules, one in each line.
-fn read_manifest(text: &str) -> Result<String, LockFileError> {
-    let (mut kept, mut block) = (String::new(), None);
+fn read_manifest(text: &str) -> Result<Vec<String>, LockFileError> {
+    let (mut kept, mut block) = (Vec::new(), None);
     for (at, text) in text.lines().enumerate() {
         let line = text.split("//").next().unwrap_or_default();
         let refuse =
@@ -105,7 +104,7 @@ fn read_manifest(text: &str) -> Result<String, LockFileError> {
         if !words[1..].iter().all(|it| *it == "=>" || is_word(it)) {
             return Err(refuse(BAD_WORD));
         }
-        kept += &format!("{}\n", words.join(" "));
+        kept.push(words.join(" "));
     }
     Ok(kept)
 }

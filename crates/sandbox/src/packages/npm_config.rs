@@ -62,7 +62,8 @@ impl NpmConfig {
             rest.is_some_and(|it| it.starts_with('/') || CREDENTIALS.contains(&it))
         };
         let of_it = self.credentials.iter().filter(|(key, _)| is_of_it(key));
-        of_it.map(|(key, value)| format!("{key}={value}\n")).collect()
+        let lines = of_it.map(|(key, value)| format!("{key}={value}\n"));
+        lines.collect::<Vec<_>>().concat()
     }
 }
 

@@ -96,7 +96,7 @@ pub enum RegistryError {
 
 impl Registries {
     /// Reads the settings of the operator from variables, and from `.npmrc` and the files of cargo in the home that they
-    /// name. [`sandbox.md`](https://docs.rs/graphrun) lists them.
+    /// name. `docs/sandbox.md` lists them.
     ///
     /// # Errors
     ///
