@@ -86,7 +86,6 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("sort", "[$0, $1].sort()", "(($0) <= ($1) ? [$0, $1] : [$1, $0])"),
     ("slice", "[$0, $1, 5].slice(1, 3)", "(($0) == ($0) ? [$1, 5] : [])"),
     ("join", "[$0, $1].join(\", \")", "(($0) + \", \" + ($1))"),
-    ("keys", "{b: $0, a: $1}.keys().join('')", "(($0) == ($0) && ($1) == ($1) ? 'ab' : '')"),
     ("trim", "(' x' + ($0) + ($1) + 'x\\t').trim()", "('x' + ($0) + ($1) + 'x')"),
     (
         "lower",
@@ -196,7 +195,7 @@ fn text(depth: u32) -> BoxedStrategy<String> {
         2 => two(&inner, &["+"]),
         1 => (truth(depth - 1), inner.clone(), inner.clone())
             .prop_map(|(c, a, b)| format!("({c} ? {a} : {b})")),
-        1 => (prop::sample::select(&["join", "cut", "record", "keys", "trim", "lower"][..]), inner.clone(), inner)
+        1 => (prop::sample::select(&["join", "cut", "record", "trim", "lower"][..]), inner.clone(), inner)
             .prop_map(|(of, a, b)| format!("@{of}({a};{b})")),
         1 => whole(depth - 1).prop_map(|it| format!("string({it})")),
         1 => float(depth - 1).prop_map(|it| format!("string({it})")),
