@@ -202,11 +202,13 @@ impl<'a> Driver<'a> {
             Signal::Task(event) => self.handle_task_events(event).await,
             Signal::Message(message) => {
                 Box::pin(self.handle_message(*message)).await?;
+                self.admit_calls().await?;
                 self.journal.save().await?;
                 Ok(None)
             }
             Signal::CallEnded => {
-                Box::pin(self.admit_calls()).await;
+                self.admit_calls().await?;
+                self.journal.save().await?;
                 Ok(None)
             }
             Signal::Drain => {
@@ -305,9 +307,7 @@ impl<'a> Driver<'a> {
         }
         let actions = self.machine.apply(*event);
         let end = self.stage(actions).await?;
-        if self.budget.has_planned_calls() {
-            Box::pin(self.admit_calls()).await;
-        }
+        self.admit_calls().await?;
         Ok(end)
     }
 
@@ -384,12 +384,10 @@ impl<'a> Driver<'a> {
                     }
                 }
                 self.publish_report(task, report).await;
-                self.admit_calls().await;
                 Ok(())
             }
             MessageContent::PlannedCall(call) => {
                 self.budget.add_planned_call(task, attempt, call);
-                self.admit_calls().await;
                 Ok(())
             }
             MessageContent::Memo(memo) => self.add_memo(task, attempt, memo).await,
@@ -397,9 +395,26 @@ impl<'a> Driver<'a> {
     }
 
     /// Gives a permit to each planned call that fits into the limits.
-    async fn admit_calls(&mut self) {
+    async fn admit_calls(&mut self) -> Result<(), RunError> {
+        if self.budget.has_planned_calls() {
+            Box::pin(self.admit_planned_calls()).await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn admit_planned_calls(&mut self) -> Result<(), RunError> {
         let driver = Arc::clone(self.scheduler.driver());
-        while let Some(call) = self.budget.admit_next_call(&self.machine, &driver) {
+        loop {
+            // A call reports its usage before its permit is dropped, so the report of each call that has ended by now is
+            // among the messages.
+            self.budget.end_reservations();
+            while let Ok(message) = self.messages.try_recv() {
+                self.handle_message(message).await?;
+            }
+            let Some(call) = self.budget.admit_next_call(&self.machine, &driver) else {
+                return Ok(());
+            };
             match &self.engine.outer {
                 Some(outer) => outer.reporter.forward_call(call).await,
                 None => call.permit(),

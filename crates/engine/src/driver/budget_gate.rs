@@ -82,6 +82,11 @@ impl BudgetGate {
         self.planned.clear();
     }
 
+    /// Ends the reservations of the calls whose permits are dropped.
+    pub(super) fn end_reservations(&mut self) {
+        self.reserved.retain(|(_, permit)| permit.strong_count() > 0);
+    }
+
     /// Admits the next planned call that fits into the limits, and returns it. Its usage is reserved until its permit is
     /// dropped, which wakes this driver.
     ///
@@ -105,7 +110,6 @@ impl BudgetGate {
                 }
                 continue;
             }
-            self.reserved.retain(|(_, permit)| permit.strong_count() > 0);
             if !self.reserved.is_empty() {
                 self.reserved.iter().for_each(|(usage, _)| used.add(usage));
                 if !machine.admits_call(&used, call.usage_min) {
