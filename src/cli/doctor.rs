@@ -232,18 +232,18 @@ async fn folders(database: Result<Database, CliError>) -> Check {
     };
     // The check of the database reports the reason of an error.
     let left_over = left_over.await.unwrap_or_default();
-    let (mut detail, mut help) = (git, Vec::new());
+    let (mut details, mut help) = (vec![git], Vec::new());
     for (what, paths, remedy) in [
         ("worktrees", left_over.worktrees, "git worktree remove --force PATH` in its repository"),
         ("homes of programs", left_over.homes, "rm -r PATH`"),
     ] {
         if !paths.is_empty() {
             let list: Vec<String> = paths.iter().map(|it| format!("`{}`", it.display())).collect();
-            detail += &format!("; {what} without a run: {}", list.join(", "));
+            details.push(format!("{what} without a run: {}", list.join(", ")));
             help.push(format!("remove {what} without a run by `{remedy}"));
         }
     }
-    Check::good("folders", detail).help((!help.is_empty()).then(|| help.join("; ")))
+    Check::good("folders", details.join("; ")).help((!help.is_empty()).then(|| help.join("; ")))
 }
 
 /// Checks what a workflow needs of this machine and of its operator. It starts nothing and records nothing.

@@ -128,7 +128,7 @@ impl Registry {
     /// Returns a `go.sum` with the modules `example.com/Halver` and the one that it needs, and a `go.mod`.
     pub(crate) fn go_files(&self) -> (String, String) {
         let sums = self.about["sums"].as_array().unwrap().iter();
-        let sums = sums.map(|it| format!("{}\n", it.as_str().unwrap())).collect();
+        let sums = sums.flat_map(|it| [it.as_str().unwrap(), "\n"]).collect();
         let manifest = "module example.com/app\n\ngo 1.18\n\nrequire (\n\texample.com/Halver v1.0.0\n\t\
                         example.com/divider v1.1.0 // indirect\n)\n";
         (sums, manifest.to_owned())
